@@ -22,6 +22,7 @@ from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS
 from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
 from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
+from tests.checks.control_plane.kubernetes_storage_faults import STORAGE_FAULTS
 from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
@@ -116,7 +117,7 @@ def _faults_of_cluster(name: str) -> str:
     subsystem, _, check = name.partition(".")
     by_data = [
         f"{fault.name} ({fault.expect[check].value})"
-        for fault in (*SLURM_FAULTS, *NODE_FAULTS, *POD_FAULTS)
+        for fault in (*SLURM_FAULTS, *NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS)
         if check in fault.expect
     ]
     if by_data:

@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_usual_taint
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
+from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.group import Values, differences
+from clusterproof.plugins.evidence.group import in_words as compared
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, Taint, in_words
+from clusterproof.plugins.evidence.kubernetes.facts_kubelet import DEFAULTS
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]
@@ -148,3 +152,38 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
         concern(f"{', '.join(mixed)}; expected one version of each in a group")
     if silent:
         incomplete(f"Kubernetes tells no versions of {fold(silent)}; expected those of each node")
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence("on the node: grep policyName /var/lib/kubelet/*_manager_state; ps -o args= -C kubelet")
+def test_k8s_kubelet_policy(k8s_node: MemberNode) -> None:
+    """CPU, memory and topology manager of the kubelet.
+
+    Where one node gives a container processors and memory beside its GPUs and the next gives it any, a job runs at the
+    pace of the worse. What the kubelet keeps in its state counts before what its files say now.
+
+    Remedy (fix configuration): Give the kubelet the configuration of its group. To change a policy drain the node, stop
+    the kubelet, delete /var/lib/kubelet/cpu_manager_state (or memory_manager_state), and start it.
+    """
+    kubelet = k8s_node.node.kubelet
+    apart = [f"{key} is {kept} in force and {setting} in its files" for key, kept, setting in kubelet.overtaken]
+    if apart:
+        concern(f"{', '.join(apart)}; expected a kubelet that runs as it is configured")
+    found = differences(k8s_node.node, "kubelet", _policies)
+    if found:
+        concern(compared(found))
+    for key in DEFAULTS:
+        kubelet.policy(key)  # what it did not tell was not compared
+
+
+def _policies(node: Node) -> Values:
+    """The policies of a node's kubelet; None where it cannot tell. Raises Incomplete where it tells none."""
+    return {key: _told(node, key) for key in DEFAULTS}
+
+
+def _told(node: Node, key: str) -> str | None:
+    kubelet = node.kubelet
+    try:
+        return kubelet.policy(key)
+    except Incomplete:
+        return None

@@ -21,7 +21,7 @@ OUTPUT = 1
 # Collectors that read small files of the kernel's own, and wait for no program, device, server or user's process.
 QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci", "nvme", "neuron", "rdma")
 # Collectors that a full log, a server, a daemon or a user's process may keep waiting, and on nearly every node do not.
-MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services")
+MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services", "kubelet")
 TOGETHER_S = 0.5  # for all of these; what has not told then is started once more, alone and with its own deadline
 
 

@@ -27,9 +27,18 @@ from clusterproof.plugins.evidence.field import at_least_one, flag, objects
 from clusterproof.plugins.evidence.fsx.facts import Metrics
 from clusterproof.plugins.evidence.hyperpod.facts import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
-from clusterproof.plugins.evidence.kubernetes.facts import NODES, PODS, QUEUES, SLICES, KubernetesNode, asked_at
+from clusterproof.plugins.evidence.kubernetes.facts import (
+    NODES,
+    PODS,
+    QUEUES,
+    SLICES,
+    STORAGE,
+    KubernetesNode,
+    asked_at,
+)
 from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
 from clusterproof.plugins.evidence.kubernetes.facts_queues import Flavor
+from clusterproof.plugins.evidence.kubernetes.facts_storage import KubernetesStorage, storage_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 
@@ -198,6 +207,19 @@ class ClusterFacts:
         if not data.get("is_installed", flag):
             raise NotApplicable("Kueue is not installed")
         return tuple(map(Flavor, data.get("flavors", objects)))
+
+    @collected_by(STORAGE)
+    def kubernetes_storage(self, data: CollectorData) -> KubernetesStorage:
+        """Its volume claims, and what serves them. Raises Incomplete."""
+        return storage_of(data)
+
+    @collected_by()
+    def drivers_of_groups(self) -> Mapping[str, Counter[str]]:
+        """With how many nodes of each group a CSI driver has registered. Raises Incomplete."""
+        found: dict[str, Counter[str]] = {}
+        for node in self.kubernetes_nodes:
+            found.setdefault(node.group, Counter()).update(self.kubernetes_storage.drivers.get(node.name, ()))
+        return found
 
     # Its network
 

@@ -21,6 +21,7 @@ from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.host import of_node as host
 from clusterproof.plugins.evidence.kernel_log import of_node as kernel_log
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
+from clusterproof.plugins.evidence.kubernetes import of_node as of_kubernetes
 from clusterproof.plugins.evidence.network import of_node as network
 from clusterproof.plugins.evidence.neuron import of_node as of_neuron
 from clusterproof.plugins.evidence.perf import of_node as perf
@@ -161,6 +162,7 @@ class Node:
     services = host.services
     failed_units = host.failed_units
     restarting_units = host.restarting_units
+    kubelet = of_kubernetes.kubelet
     fabric_manager_version = host.fabric_manager_version
 
     # Storage

@@ -23,7 +23,8 @@ from clusterproof.plugins.evidence.field import (
 )
 
 NODES, PODS, SLICES, QUEUES = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k8s_queues"
-COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES})
+STORAGE = "k8s_storage"
+COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES, STORAGE})
 HOUR_S, MINUTE_S = 3600, 60
 
 

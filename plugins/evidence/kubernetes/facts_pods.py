@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, Reported, flag, objects, optional, text, whole
+from clusterproof.plugins.evidence.field import Field, Reported, flag, objects, optional, text, texts, whole
 from clusterproof.plugins.evidence.kubernetes.facts import age_s
 
 STUCK = (  # for which a container waits that does not start by itself
@@ -62,6 +62,7 @@ class KubernetesPod(Reported):
     shm = Field(text)  # what is at /dev/shm of the container with most GPUs: `memory`, `host`, another; empty: 64 MiB
     waits_for = Field(text)  # why no node takes it
     claims = Field(whole)  # of devices, by DRA
+    volume_claims = Field(texts)  # their names, in its namespace
     gates = Field(whole)  # that keep it from being scheduled
 
     @property

@@ -16,6 +16,7 @@ GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 ACCELERATORS = (*GPUS, "nvidia.com/mig-", "aws.amazon.com/neuron")
 MAX_PODS = 50_000
 MAX_UNREADY = 8  # containers of one pod
+MAX_CLAIMS = 64  # of volumes, of one pod
 DEV_SHM = "/dev/shm"
 
 
@@ -52,7 +53,17 @@ def _told(pod: Pod, data: Mapping[str, Any]) -> dict[str, Any]:
         "waits_for": pod.scheduled,
         "gates": len(tables(spec.get("schedulingGates"))),
         "claims": len(tables(spec.get("resourceClaims"))),
+        "volume_claims": list(_volume_claims(pod.name, tables(spec.get("volumes"))))[:MAX_CLAIMS],
     }
+
+
+def _volume_claims(pod: str, volumes: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Those that it names, and those that are made for it alone."""
+    for one in volumes:
+        if "persistentVolumeClaim" in one:
+            yield text(table(one["persistentVolumeClaim"]).get("claimName"))
+        elif "ephemeral" in one:
+            yield f"{pod}-{text(one.get('name'))}"
 
 
 def _of(pod: Pod) -> Iterator[dict[str, Any]]:

@@ -26,6 +26,9 @@ DAEMON_SETS = (
     "kube-proxy",
     "nvidia-dcgm-exporter",
 )
+FSX, EBS = "fsx.csi.aws.com", "ebs.csi.aws.com"
+POLICIES = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "restricted"}
+STATES = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "None"}
 Told = dict[str, Any]
 
 
@@ -90,12 +93,24 @@ def pod(name: str, node: str = "", **changed: Any) -> Told:
         "waits_for": "",
         "gates": 0,
         "claims": 0,
+        "volume_claims": [],
         "gpus": 0,
         "most_gpus": 0,
         "accelerators": 0,
         "shm": "",
         **changed,
     }
+
+
+def claim(name: str, phase: str = "Bound", **changed: Any) -> Told:
+    """A claim of class fsx, with its volume."""
+    bound = {"volume": "pvc-1", "driver": FSX} if phase == "Bound" else {"volume": "", "driver": ""}
+    told = {"namespace": "train", "name": name, "phase": phase, "class": "fsx", "selected": False}
+    return {**told, **bound, "created": LONG_AGO, **changed}
+
+
+def storage_class(name: str, provisioner: str = FSX, waits_for_pods: bool = False) -> Told:
+    return {"name": name, "provisioner": provisioner, "waits_for_pods": waits_for_pods}
 
 
 def waiting(reason: str, message: str = "", container: str = "main", restarts: int = 0) -> Told:
@@ -130,6 +145,11 @@ class Words:
     def pods(self) -> list[Told]:
         pods: list[Told] = self.kubernetes["k8s_pods"]["pods"]
         return pods
+
+    @property
+    def storage(self) -> Told:
+        told: Told = self.kubernetes["k8s_storage"]
+        return told
 
     @property
     def flavors(self) -> list[Told]:
@@ -168,7 +188,8 @@ def healthy() -> Words:
         )
         for number, (name, node) in enumerate(((name, node) for node in NAMES for name in DAEMON_SETS), start=10)
     ]
-    job = pod("worker-0", NAMES[0], uid=UID.format(1), gpus=8, most_gpus=8, accelerators=8, shm="memory")
+    asked = {"gpus": 8, "most_gpus": 8, "accelerators": 8, "volume_claims": ["data"]}
+    job = pod("worker-0", NAMES[0], uid=UID.format(1), shm="memory", **asked)
     flavor = {
         "name": "h100",
         "labels": "pool=train",
@@ -183,6 +204,12 @@ def healthy() -> Words:
             "k8s_pods": {"asked_at": NOW, "pods": [*pods, job], "is_cut": False},
             "k8s_resource_slices": {"slices": []},
             "k8s_queues": {"is_installed": True, "flavors": [flavor]},
+            "k8s_storage": {
+                "nodes": [{"name": name, "drivers": [EBS, FSX]} for name in NAMES],
+                "classes": [storage_class("fsx"), storage_class("gp3", EBS, waits_for_pods=True)],
+                "claims": [claim("data")],
+                "is_cut": False,
+            },
         },
         {name: _of_itself(name) for name in NAMES},
     )
@@ -194,6 +221,7 @@ def _of_itself(name: str) -> Told:
     return {
         "boot": boot(hostname=name),
         "nvml": nvml(*gpus, hidden=[], daemon_users=[0]),
+        "kubelet": {"configured": dict(POLICIES), "changed": [], "in_force": dict(STATES)},
         "memory": {"huge_pages": [{"size_kib": 2048, "pages": PAGES, "free": 0}]},
         "imds": {"identity": {"instance_type": "p5.48xlarge", "availability_zone": "us-west-2a", "instance_id": "i-0"}},
     }

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.recordings import gpu
 from tests.checks.control_plane.kubernetes_cluster import (
+    HALF_AN_HOUR_AGO,
     NAMES,
     Told,
     Words,
     healthy,
+    pod,
 )
 
 FAIL, CONCERN, INCOMPLETE, NOT_APPLICABLE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
@@ -80,3 +82,19 @@ def missing(words: Words, daemon_set: str) -> None:
 
 def job(words: Words, **changed: object) -> None:
     words.pods[-1].update(changed)
+
+
+def kubelet(words: Words, number: int, **told: object) -> None:
+    """What the kubelet of one node tells otherwise: `configured`, `in_force`, `changed`."""
+    words.of_nodes[NAMES[number]]["kubelet"].update(told)
+
+
+def without_driver(words: Words, number: int, driver: str) -> None:
+    words.storage["nodes"][number]["drivers"].remove(driver)
+
+
+def unbound(words: Words, told: Told, **of_pod: object) -> None:
+    """A claim, and a pod that waits for it and for GPUs: for half an hour, if nothing else is told of it."""
+    words.storage["claims"].append(told)
+    waits = {"created": HALF_AN_HOUR_AGO, "phase": "Pending", "accelerators": 8, "gates": 0, **of_pod}
+    words.pods.append(pod("worker-9", volume_claims=[told["name"]], **waits))

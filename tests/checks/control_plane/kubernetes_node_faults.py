@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, LONG_AGO, condition
+from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, LONG_AGO, POLICIES, STATES, condition
 from tests.checks.control_plane.kubernetes_fault import (
     CONCERN,
     FAIL,
     INCOMPLETE,
     KubernetesFault,
     give,
+    kubelet,
     label,
     one_gpu_lost,
     others_gpus,
@@ -150,5 +151,29 @@ NODE_FAULTS = (
         lambda words: give(words, 1, {"hugepages_2mi": 0}),
         {"k8s_hugepages": FAIL},
         "gpu002: Kubernetes gives 0 MiB of huge pages, the kernel has reserved 10256 MiB; expected the same",
+    ),
+    KubernetesFault(
+        "a kubelet without the policies of its group",
+        lambda words: kubelet(words, 1, configured={}, in_force={**STATES, "cpuManagerPolicy": "none"}),
+        {"k8s_kubelet_policy": CONCERN},
+        "gpu002: cpuManagerPolicy none, topologyManagerPolicy none; expected static as on 3 of 4 nodes, restricted as",
+    ),
+    KubernetesFault(
+        "a kubelet that aligns pods where the others align containers",
+        lambda words: kubelet(words, 2, configured={**POLICIES, "topologyManagerScope": "pod"}),
+        {"k8s_kubelet_policy": CONCERN},
+        "gpu003: topologyManagerScope pod; expected container as on 3 of 4 nodes",
+    ),
+    KubernetesFault(
+        "a kubelet that was not started anew",
+        lambda words: kubelet(words, 1, in_force={**STATES, "cpuManagerPolicy": "none"}),
+        {"k8s_kubelet_policy": CONCERN},
+        "gpu002: cpuManagerPolicy is none in force and static in its files; expected a kubelet that runs as it is conf",
+    ),
+    KubernetesFault(
+        "a configuration that is newer than its kubelet",
+        lambda words: kubelet(words, 1, changed=["/var/lib/kubelet/config.yaml"]),
+        {"k8s_kubelet_policy": INCOMPLETE},
+        "gpu002: /var/lib/kubelet/config.yaml changed after the kubelet started; expected older",
     ),
 )

@@ -17,21 +17,33 @@ from clusterproof.plugins.redaction.redact import Redaction
 from clusterproof.plugins.suite.all_checks import all_checks
 from tests.builders.members import of_each, worst
 from tests.checks.control_plane.kubernetes_cluster import (
+    FSX,
     HALF_AN_HOUR_AGO,
     JUST_NOW,
     NAMES,
     Words,
+    claim,
     healthy,
     held,
     of_pod,
     pod,
     waiting,
 )
-from tests.checks.control_plane.kubernetes_fault import KubernetesFault, give, label, process, taint
+from tests.checks.control_plane.kubernetes_fault import (
+    KubernetesFault,
+    give,
+    kubelet,
+    label,
+    process,
+    taint,
+    unbound,
+    without_driver,
+)
 from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
 from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
+from tests.checks.control_plane.kubernetes_storage_faults import STORAGE_FAULTS
 
-KUBERNETES_FAULTS = (*NODE_FAULTS, *POD_FAULTS)
+KUBERNETES_FAULTS = (*NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS)
 OF_KUBERNETES = {
     name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors & COLLECTORS
 }
@@ -82,8 +94,15 @@ def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
 @pytest.mark.parametrize(
     ("collector", "lost"),
     [
-        ("k8s_nodes", set(OF_KUBERNETES) - {"k8s_pending_gpu_pods", "k8s_queues"}),
-        ("k8s_pods", {"k8s_system_pods", "k8s_pending_gpu_pods", "k8s_gpu_pods", "k8s_pod_shm"}),
+        ("k8s_nodes", set(OF_KUBERNETES) - {"k8s_pending_gpu_pods", "k8s_queues", "k8s_volume_claims"}),
+        (
+            "k8s_pods",
+            {
+                *("k8s_system_pods", "k8s_pending_gpu_pods", "k8s_gpu_pods", "k8s_pod_shm"),
+                *("k8s_storage", "k8s_volume_claims"),
+            },
+        ),
+        ("k8s_storage", {"k8s_storage", "k8s_volume_claims"}),
         ("k8s_resource_slices", set()),  # looked at only where no device plugin gives the devices
         ("k8s_queues", {"k8s_queues"}),
     ],
@@ -155,6 +174,14 @@ def test_efa_that_a_driver_of_claims_offers_counts() -> None:
             label(words, 1, mig_strategy="mixed", gpu_product="NVIDIA H100 80GB HBM3 MIG 1g.10gb", gpu_count="56"),
         ),
         lambda words: process(words, held(of_pod(10)), NAMES[0]),  # of a daemon set
+        lambda words: unbound(words, claim("late", "Pending", **{"class": "gp3"}), accelerators=0),
+        lambda words: unbound(words, claim("late", "Pending"), created=JUST_NOW),
+        lambda words: unbound(words, claim("late", "Pending", created=JUST_NOW), accelerators=0),
+        lambda words: unbound(words, claim("late", "Pending"), deleted=JUST_NOW),
+        lambda words: words.storage["claims"].append(claim("of-nobody", "Pending")),
+        lambda words: (without_driver(words, 2, FSX), words.nodes[2].update(created=JUST_NOW)),
+        lambda words: words.storage["nodes"][2]["drivers"].append("one.of.its.own"),
+        lambda words: [kubelet(words, number, configured={}, in_force={}) for number in range(4)],
     ],
 )
 def test_what_is_meant_to_be_so_is_no_finding(change: Callable[[Words], object]) -> None:
@@ -173,7 +200,7 @@ def test_parts_of_a_gpu_that_are_not_given_are_a_fault() -> None:
 def test_of_a_node_that_was_not_reached_kubernetes_word_is_judged_and_the_rest_is_incomplete() -> None:
     words = healthy()
     words.of_nodes[NAMES[2]] = {}
-    compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods"}
+    compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods", "k8s_kubelet_policy"}
     assert found(words) == dict.fromkeys(compared, Verdict.INCOMPLETE)
     assert all(verdicts(words)[name].is_of_unreachable for name in compared)
     give(words, 2, {"gpu": 0})
@@ -209,7 +236,7 @@ def test_a_cluster_of_nobody_else_s_is_not_asked() -> None:
         assert result.message.removeprefix("a: ") == "c is no cluster of Kubernetes'"
 
 
-@pytest.mark.parametrize("name", ["k8s_nodes", "k8s_pods", "k8s_queues", "k8s_resource_slices"])
+@pytest.mark.parametrize("name", ["k8s_nodes", "k8s_pods", "k8s_queues", "k8s_resource_slices", "k8s_storage"])
 @pytest.mark.parametrize("told", [None, [], {}, {"nodes": [None], "pods": "x"}, {"asked_at": "now"}])
 def test_what_is_told_in_another_form_is_no_pass_and_no_fault(name: str, told: object) -> None:
     words = healthy()

@@ -31,11 +31,17 @@ PATHS = {
 }
 
 
-def _less(rule: Mapping[str, Any], verb: str, resource: str) -> Mapping[str, Any]:
-    return {
-        **rule,
-        "verbs": [one for one in rule["verbs"] if (one, rule["resources"]) != (verb, [resource])] or ["none"],
-    }
+def _less(rule: Mapping[str, Any], verb: str, resource: str) -> Iterator[Mapping[str, Any]]:
+    """A rule without one verb of one of its resources."""
+    if verb not in rule["verbs"] or resource not in rule["resources"]:
+        yield rule
+        return
+    resources = [one for one in rule["resources"] if one != resource]
+    verbs = [one for one in rule["verbs"] if one != verb]
+    if resources:
+        yield {**rule, "resources": resources}
+    if verbs:
+        yield {**rule, "resources": [resource], "verbs": verbs}
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,9 @@ class Bed:
     def granted(self, without: tuple[str, str] = ("", "")) -> tuple[str, str]:
         """A user with the rights of integrations/kubernetes/rbac.yaml, but for one verb of one resource."""
         rules = {part["kind"]: part["rules"] for part in RIGHTS if "rules" in part}
-        namespaced, of_cluster = ([_less(rule, *without) for rule in rules[kind]] for kind in ("Role", "ClusterRole"))
+        namespaced, of_cluster = (
+            [less for rule in rules[kind] for less in _less(rule, *without)] for kind in ("Role", "ClusterRole")
+        )
         return self.account(namespaced, of_cluster)
 
     def add_node(self, name: str, ready: str = "True", **parts: Any) -> None:

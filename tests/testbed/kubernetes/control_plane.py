@@ -123,6 +123,7 @@ def control_plane(
     controllers += [f"--service-account-private-key-file={folder}/accounts.key", "--bind-address=127.0.0.1"]
     controllers += [f"--secure-port={free_port()}", "--leader-elect=false", f"--node-monitor-grace-period={grace_s}s"]
     controllers += [f"--root-ca-file={plane.ca}"]  # what pods know the API server by
+    controllers += ["--pvclaimbinder-sync-period=1s"]  # how soon a claim meets its volume
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(folder / "etcd.log", etcd))
         plane.apiserver_words = [*_apiserver(plane, client), *of_apiserver]

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from tests.testbed.kubernetes.control_plane import ControlPlane, program
 from tests.testbed.kubernetes.image import archive
 from tests.testbed.kubernetes.processes import Running, running, started_again, wait_until
@@ -90,6 +92,30 @@ class Machine:
         finally:
             self.kubelet = started_again(self.kubelet, self.kubelet_words)
             wait_until(lambda: self.ready() == "True", "ready again", self.kubelet)
+
+    @contextlib.contextmanager
+    def configured(self, *flags: str, **settings: object) -> Iterator[int]:
+        """Its kubelet runs by YAML with these settings, and with these flags, until the end of the block: its id."""
+        file = self.folder / "kubelet.json"
+        before = file.read_text()
+        file.write_text(yaml.safe_dump({**json.loads(before), **settings}))
+        try:
+            yield self._begin_anew([*self.kubelet_words, *flags])
+        finally:
+            file.write_text(before)
+            self._begin_anew(self.kubelet_words)
+
+    def _begin_anew(self, words: list[str | Path]) -> int:
+        """End the kubelet, and start one that knows nothing of it."""
+        assert self.kubelet
+        self.kubelet.stop(signal.SIGKILL)
+        states = [self.folder / "kubelet" / f"{kind}_manager_state" for kind in ("cpu", "memory")]
+        for state in states:
+            state.unlink(missing_ok=True)
+        self.kubelet = started_again(self.kubelet, words)
+        wait_until(lambda: all(state.exists() for state in states), "keeping its state", self.kubelet)
+        wait_until(lambda: self.ready() == "True", "ready again", self.kubelet)
+        return self.kubelet.process.pid
 
 
 @contextlib.contextmanager

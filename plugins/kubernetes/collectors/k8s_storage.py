@@ -1,0 +1,63 @@
+"""Volume claims and what serves them: storage classes, volumes, and the CSI drivers that each node has registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.kubernetes.values import parts, table, tables, text, texts
+
+GROUP = "/apis/storage.k8s.io/v1"
+MAX_VOLUMES = 50_000  # and as many claims
+SELECTED = "volume.kubernetes.io/selected-node"  # the scheduler's word that the claim is to be served now
+LATE = "WaitForFirstConsumer"
+
+
+def read(api: Api, names: frozenset[str]) -> object:
+    """Every claim with its volume's driver, the classes, and the drivers of these nodes. Raises KubernetesError."""
+    nodes = [_node(one) for one in api.listed(f"{GROUP}/csinodes") if parts(one)[0].get("name") in names]
+    classes = [_class(one) for one in api.listed(f"{GROUP}/storageclasses")]
+    volumes = dict(_volume(one) for one in islice(api.listed("/api/v1/persistentvolumes"), MAX_VOLUMES))
+    listed = islice(api.listed("/api/v1/persistentvolumeclaims"), MAX_VOLUMES)
+    claims = [_claim(one, volumes) for one in listed]
+    is_cut = MAX_VOLUMES in (len(volumes), len(claims))
+    return {"nodes": nodes, "classes": classes, "claims": claims, "is_cut": is_cut}
+
+
+def _node(data: Mapping[str, Any]) -> dict[str, Any]:
+    metadata, spec, _ = parts(data)
+    return {
+        "name": text(metadata.get("name")),
+        "drivers": [text(one.get("name")) for one in tables(spec.get("drivers"))],
+    }
+
+
+def _class(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": text(parts(data)[0].get("name")),
+        "provisioner": text(data.get("provisioner")),
+        "waits_for_pods": data.get("volumeBindingMode") == LATE,
+    }
+
+
+def _volume(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Its name, and its CSI driver: empty where it is of another kind."""
+    metadata, spec, _ = parts(data)
+    return text(metadata.get("name")), text(table(spec.get("csi")).get("driver"))
+
+
+def _claim(data: Mapping[str, Any], volumes: Mapping[str, str]) -> dict[str, Any]:
+    metadata, spec, status = parts(data)
+    volume = text(spec.get("volumeName"))
+    return {
+        "namespace": text(metadata.get("namespace")),
+        "name": text(metadata.get("name")),
+        "created": text(metadata.get("creationTimestamp")),
+        "phase": text(status.get("phase")),
+        "class": text(spec.get("storageClassName")),
+        "volume": volume,
+        "driver": volumes.get(volume, ""),
+        "selected": SELECTED in texts(metadata.get("annotations")),
+    }

@@ -1,0 +1,98 @@
+"""What the collector tells of a kubelet, by files that are not a kubelet's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.agent.reading import Absent, Broke, Node
+from clusterproof.plugins.evidence.kubernetes import collect_kubelet
+from tests.testbed.needs import needs_root
+
+CONFIG = "/etc/kubernetes/kubelet/config.json"
+STATE = "/var/lib/kubelet/cpu_manager_state"
+KIND = '"kind": "KubeletConfiguration"'
+NOBODY = 65534
+
+
+def put(root: Path, files: Mapping[str, str]) -> Node:
+    """These files, as they lay there when the kubelet started."""
+    for path, content in {"/proc/uptime": "1000.0 1.0\n", **files}.items():
+        file = root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        os.utime(file, (0, 0))
+    return Node(str(root))
+
+
+def process(pid: int, *words: str, name: str = "kubelet") -> dict[str, str]:
+    """A process that started some time after boot."""
+    stat = f"{pid} ({name}) S {' '.join(['0'] * 18)} 5000"
+    cmdline = "\0".join([f"/usr/bin/{name}", *words, ""])
+    return {f"/proc/{pid}/{file}": text for file, text in (("comm", name), ("cmdline", cmdline), ("stat", stat))}
+
+
+def told(node: Node) -> Any:
+    return collect_kubelet.read(node)
+
+
+@pytest.mark.parametrize("words", [(f"--config={CONFIG}",), ("--v=2", "--config", CONFIG), (f"-config={CONFIG}",)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{{KIND}, "cpuManagerPolicy": "static", "topologyManagerPolicy": "", "maxPods": 9}}',
+        'apiVersion: v1beta1\nkind: KubeletConfiguration\n# cpuManagerPolicy: none\ncpuManagerPolicy: "static" # so\n',
+        "kind: KubeletConfiguration\ncpuManagerPolicy:   static\nlogging:\n  topologyManagerPolicy: restricted\n",
+    ],
+    ids=["JSON", "YAML", "nested"],
+)
+def test_policies_are_read_out_of_json_and_yaml(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+    node = put(tmp_path, {**process(70, *words), CONFIG: text, STATE: '{"policyName":"static","checksum":1}'})
+    assert told(node) == {
+        "configured": {"cpuManagerPolicy": "static"},
+        "changed": [],
+        "in_force": {"cpuManagerPolicy": "static", "memoryManagerPolicy": None},
+    }
+
+
+@pytest.mark.parametrize("text", ["{cpuManagerPolicy: static}", "", "[]", '{"cpuManagerPolicy": "static"}'])
+def test_a_file_that_is_no_kubelets_configuration_is_not_taken_for_defaults(tmp_path: Path, text: str) -> None:
+    with pytest.raises(Broke, match=r"config\.json is not understood; expected kind: KubeletConfiguration"):
+        told(put(tmp_path, {**process(70, f"--config={CONFIG}"), CONFIG: text}))
+
+
+def test_a_file_that_is_not_there_is_told_in_its_place(tmp_path: Path) -> None:
+    found = told(put(tmp_path, {**process(70, f"--config={CONFIG}", "--cpu-manager-policy=static"), STATE: "{}"}))
+    assert found["configured"]["error"] == "ENOENT"
+
+
+def test_the_state_lies_in_the_kubelets_own_folder(tmp_path: Path) -> None:
+    files = {**process(70, "--root-dir=/data/kubelet"), "/data/kubelet/memory_manager_state": '{"policyName":"Static"}'}
+    assert told(put(tmp_path, files))["in_force"] == {"cpuManagerPolicy": None, "memoryManagerPolicy": "Static"}
+
+
+def test_a_file_that_is_newer_than_the_process_is_named(tmp_path: Path) -> None:
+    node = put(tmp_path, {**process(70, f"--config={CONFIG}"), CONFIG: f"{{{KIND}}}"})
+    os.utime(tmp_path / CONFIG.lstrip("/"))
+    assert told(node)["changed"] == [CONFIG]
+
+
+def test_a_node_without_a_kubelet_has_none(tmp_path: Path) -> None:
+    with pytest.raises(Absent, match="no kubelet runs here"):
+        told(put(tmp_path, process(70, name="containerd")))
+
+
+@needs_root
+def test_what_a_user_calls_kubelet_is_none(tmp_path: Path) -> None:
+    own = process(80, "--cpu-manager-policy=static")
+    node = put(tmp_path, {**process(70, "--cpu-manager-policy=none"), **own, **process(90)})
+    os.chown(tmp_path / "proc/70", NOBODY, NOBODY)
+    (tmp_path / "proc/90/exe").symlink_to("/usr/bin/python3")
+    assert told(node)["configured"] == {"cpuManagerPolicy": "static"}
+    os.chown(tmp_path / "proc/80", NOBODY, NOBODY)
+    with pytest.raises(Absent):
+        told(node)
