@@ -20,7 +20,7 @@ RIGHTS = {  # what a collector needs, for who lacks it
     "k8s_pods": "pods",
     "k8s_resource_slices": "resourceslices.resource.k8s.io",
     "k8s_queues": "nodes, and resourceflavors and topologies of kueue.x-k8s.io",
-    "k8s_storage": "persistentvolumeclaims, persistentvolumes, and csinodes and storageclasses of storage.k8s.io",
+    "k8s_storage": "pvc, pv, csinodes and storageclasses",
 }
 
 Read = Callable[[Api, frozenset[str]], object]

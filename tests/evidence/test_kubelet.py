@@ -11,12 +11,10 @@ import pytest
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
 from clusterproof.plugins.evidence.kubernetes import collect_kubelet
-from tests.testbed.needs import needs_root
 
 CONFIG = "/etc/kubernetes/kubelet/config.json"
 STATE = "/var/lib/kubelet/cpu_manager_state"
 KIND = '"kind": "KubeletConfiguration"'
-NOBODY = 65534
 
 
 def put(root: Path, files: Mapping[str, str]) -> Node:
@@ -32,8 +30,10 @@ def put(root: Path, files: Mapping[str, str]) -> Node:
 def process(pid: int, *words: str, name: str = "kubelet") -> dict[str, str]:
     """A process that started some time after boot."""
     stat = f"{pid} ({name}) S {' '.join(['0'] * 18)} 5000"
+    status = f"Name:\t{name}\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nNStgid:\t{pid}\nNSpid:\t{pid}\nNSpgid:\t{pid}\n"
     cmdline = "\0".join([f"/usr/bin/{name}", *words, ""])
-    return {f"/proc/{pid}/{file}": text for file, text in (("comm", name), ("cmdline", cmdline), ("stat", stat))}
+    told = {"comm": name, "status": status, "cmdline": cmdline, "stat": stat}
+    return {f"/proc/{pid}/{file}": text for file, text in told.items()}
 
 
 def told(node: Node) -> Any:
@@ -86,13 +86,18 @@ def test_a_node_without_a_kubelet_has_none(tmp_path: Path) -> None:
         told(put(tmp_path, process(70, name="containerd")))
 
 
-@needs_root
-def test_what_a_user_calls_kubelet_is_none(tmp_path: Path) -> None:
-    own = process(80, "--cpu-manager-policy=static")
-    node = put(tmp_path, {**process(70, "--cpu-manager-policy=none"), **own, **process(90)})
-    os.chown(tmp_path / "proc/70", NOBODY, NOBODY)
-    (tmp_path / "proc/90/exe").symlink_to("/usr/bin/python3")
-    assert told(node)["configured"] == {"cpuManagerPolicy": "static"}
-    os.chown(tmp_path / "proc/80", NOBODY, NOBODY)
+@pytest.mark.parametrize(
+    "status",
+    [
+        "Name:\tkubelet\nUid:\t1000\t1000\t1000\t1000\nNSpid:\t60\n",
+        "Name:\tkubelet\nUid:\t0\t0\t0\t0\nNSpid:\t60\t1\n",
+        "",
+    ],
+    ids=["a user's", "in a container", "an old kernel's"],
+)
+def test_what_a_user_calls_kubelet_is_none(tmp_path: Path, status: str) -> None:
+    of_user = {**process(60, "--cpu-manager-policy=none"), "/proc/60/status": status}
     with pytest.raises(Absent):
-        told(node)
+        told(put(tmp_path, of_user))
+    node = put(tmp_path, {**of_user, **process(70, "--cpu-manager-policy=static")})
+    assert told(node)["configured"] == {"cpuManagerPolicy": "static"}

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import urllib.error
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,15 +15,14 @@ from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collector import ask
 from tests.builders.runs import ROOT, Runs
 from tests.kubernetes.control_plane import ASKED, LAYER, P5, expect, p5, pods, says, told
+from tests.kubernetes.kueue import KUEUE, kueue
 from tests.testbed.kubernetes.bed import Bed
-from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
 pytest_plugins = ["pytester"]
 pytestmark = needs_kubernetes
 OF_STORAGE = ("persistentvolumeclaims", "persistentvolumes", "csinodes", "storageclasses")
 NEEDED_BY = {"nodes": NODES, "pods": PODS, "resourceslices": SLICES, **dict.fromkeys(OF_STORAGE, STORAGE)}
-KUEUE = "kueue.x-k8s.io"
 CHECKS = str(ROOT / "checks" / "control_plane")
 
 
@@ -128,38 +123,8 @@ def test_a_right_that_is_lacked_costs_its_collector_and_the_words_say_which(
     assert denied == NEEDED_BY[lacked]
     assert answers[denied].status is Status.DENIED
     assert f'User "{user}" cannot list resource "{lacked}"' in answers[denied].detail
-    assert "expected a ClusterRole that may list " in answers[denied].detail
-    assert lacked in answers[denied].detail.partition("expected")[2]
-
-
-@contextlib.contextmanager
-def kueue(kubernetes: Bed, **objects: list[tuple[str, dict[str, Any]]]) -> Iterator[None]:
-    """Kinds of Kueue's, as its custom resources are, and objects of them."""
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    kinds = {"resourceflavors": "ResourceFlavor", "topologies": "Topology"}
-    with contextlib.ExitStack() as stack:
-        for plural, kind in kinds.items():
-            names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
-            version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
-            spec = {"group": KUEUE, "names": names, "scope": "Cluster", "versions": [version]}
-            kubernetes.plane.call("POST", definitions, {"metadata": {"name": f"{plural}.{KUEUE}"}, "spec": spec})
-            stack.callback(kubernetes.plane.call, "DELETE", f"{definitions}/{plural}.{KUEUE}")
-        for plural, kind in kinds.items():
-            path = f"/apis/{KUEUE}/v1beta1/{plural}"
-            wait_until(lambda path=path: is_served(kubernetes, path), "served")  # type: ignore[misc]
-            for name, of_object in objects[plural]:
-                whole = {"apiVersion": f"{KUEUE}/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": of_object}
-                kubernetes.plane.call("POST", path, whole)
-        yield
-
-
-def is_served(kubernetes: Bed, path: str) -> bool:
-    try:
-        kubernetes.plane.call("GET", path)
-    except urllib.error.HTTPError:
-        return False
-    return True
+    needed = "pvc, pv, csinodes and storageclasses" if lacked in OF_STORAGE else lacked
+    assert f"expected a ClusterRole that may list {needed}" in answers[denied].detail
 
 
 def test_flavors_of_kueue_are_compared_with_nodes_by_the_api_server(kubernetes: Bed) -> None:

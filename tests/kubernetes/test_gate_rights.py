@@ -112,6 +112,7 @@ def test_the_account_of_the_manifests_may_do_that_and_what_a_run_needs_and_nothi
         ("list", "resourceslices"),
         ("list", "resourceflavors"),
         ("list", "topologies"),
+        *(("list", one) for one in ("persistentvolumeclaims", "persistentvolumes", "csinodes", "storageclasses")),
     }
     assert found["kube-system"] == everywhere
     assert found["default"] == everywhere | {("create", "events")}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +19,12 @@ from clusterproof.plugins.transport.kubernetes_outcome import refused
 from clusterproof.plugins.transport.kubernetes_pod import Run
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
+from tests.kubernetes.gate import GateBed
+from tests.kubernetes.kueue import kueue
 from tests.kubernetes.programs import NODE
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.machine import SANDBOX
+from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
 pytestmark = [needs_kubernetes, installed.needs("kubectl")]
@@ -27,11 +33,16 @@ VERSIONS = sorted(
     for line in (ROOT / "tests/counterparts/kubectl/versions").read_text().splitlines()
 )
 OF_REMEDIES = re.compile(r"\((kubectl [^()]+)\)")
-OF_DOCUMENTS = re.compile(r"^ {4}(kubectl .+)$|`(kubectl [^`]+)`", re.MULTILINE)
+OF_DOCUMENTS = re.compile(r"^ {4,}(?:\$ )?(kubectl .+)$|`(kubectl [^`]+)`", re.MULTILINE)
+DOCUMENTS = ("docs/kubernetes.md", "docs/kubernetes-gate.md")
 # What stands for a name, and what is there.
-THERE = {"NODE": NODE, "NAMESPACE": NAMESPACE, "POD": "asked", "YOU": "you", "LABELS": "kubernetes.io/os=linux"}
-CHANGES = re.compile(r"^(kubectl (?:create \w+|apply|label|uncordon))\b")
-NOT_HERE = ("resourceflavors", "kubectl logs")  # Kueue's; a word of prose, and a pod that never ran
+POD, CLAIM, KEY = "asked", "wanted", "site/hold"
+THERE = {"NODE": NODE, "NAMESPACE": NAMESPACE, "POD": POD, "CLAIM": CLAIM, "KEY": KEY, "YOU": "you"}
+THERE |= {"LABELS": "kubernetes.io/os=linux", "gpu003": NODE}
+CHANGES = re.compile(r"^(kubectl (?:create \w+|apply|delete|label|taint|uncordon))\b")
+PROSE = ("kubectl", "kubectl logs")
+NOT_HERE = ("job/first",)  # whose image nobody has
+UNFIT = {"key": "clusterproof.dev/unfit", "effect": "NoSchedule"}
 
 
 def commands() -> Iterator[str]:
@@ -40,28 +51,45 @@ def commands() -> Iterator[str]:
     remedies = [check.route.remedy for check in all_checks().values()]
     remedies += [row.remedy for row in unreached_rows().values()]
     told += [found for remedy in remedies for found in OF_REMEDIES.findall(remedy)]
-    told += [one or other for one, other in OF_DOCUMENTS.findall((ROOT / "docs/kubernetes.md").read_text())]
+    texts = [(ROOT / document).read_text() for document in DOCUMENTS]
+    told += [one or other for text in texts for one, other in OF_DOCUMENTS.findall(text)]
     told += re.findall(r"kubectl label .+", refused(KubernetesRefused("no"), Run("run", NAMESPACE)))
-    told += re.findall(r"kubectl uncordon NODE", all_checks()["control_plane.k8s_node_takes_pods"].route.remedy)
+    takes_pods = all_checks()["control_plane.k8s_node_takes_pods"].route.remedy
+    told += re.findall(r"kubectl uncordon NODE|kubectl taint node NODE KEY-", takes_pods)
     for command in dict.fromkeys(told):
-        if command.startswith("kubectl ") and not any(word in command for word in NOT_HERE):
+        if command.startswith("kubectl ") and command not in PROSE and not any(word in command for word in NOT_HERE):
             yield re.sub(r"\b(" + "|".join(THERE) + r")\b", lambda found: THERE[found[0]], command)
 
 
-@pytest.fixture
-def with_a_pod(kubernetes: Bed) -> Iterator[Bed]:
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    spec = {"containers": [{"name": "main", "image": "localhost/none:1"}], "schedulerName": "nobody"}
-    kubernetes.plane.call("POST", path, {"metadata": {"name": "asked"}, "spec": spec})
-    yield kubernetes
-    kubernetes.plane.call("DELETE", f"{path}/asked?gracePeriodSeconds=0")
+@pytest.fixture(scope="module")
+def with_names(kubernetes_bed: Bed, gate: GateBed) -> Iterator[Bed]:
+    """What the commands name: a pod that has ended once, a claim, taints, the gate and Kueue's kinds."""
+    plane, node = kubernetes_bed.plane, f"/api/v1/nodes/{NODE}"
+    claims, pods = (f"/api/v1/namespaces/{NAMESPACE}/{kind}" for kind in ("persistentvolumeclaims", "pods"))
+    dies = {"livenessProbe": {"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 1}}
+    container = {"name": "main", "image": SANDBOX, "imagePullPolicy": "Never", **dies}
+    spec = {"containers": [container], "nodeName": NODE, "hostNetwork": True, "terminationGracePeriodSeconds": 0}
+    of_claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    with contextlib.ExitStack() as stack:
+        for path, name, of_object in ((claims, CLAIM, of_claim), (pods, POD, spec)):
+            plane.call("POST", path, {"metadata": {"name": name}, "spec": of_object})
+            stack.callback(plane.call, "DELETE", f"{path}/{name}?gracePeriodSeconds=0")
+        plane.patch(node, {"spec": {"taints": [UNFIT, {**UNFIT, "key": KEY}]}})
+        stack.callback(plane.patch, node, {"spec": {"taints": None}})
+        stack.enter_context(kueue(kubernetes_bed, resourceflavors=[], topologies=[]))
+        wait_until(lambda: _has_ended(plane.call("GET", f"{pods}/{POD}")), "ended, and begun again")
+        yield kubernetes_bed
+
+
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    return any("terminated" in one["lastState"] for one in pod["status"].get("containerStatuses", ()))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.usefixtures("with_a_pod")
-def test_what_people_are_told_to_type_is_understood(version: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("with_names")
+def test_what_people_are_told_to_type_is_understood(kubernetes: Bed, version: str, tmp_path: Path) -> None:
     path = f"{installed.folder('kubectl') / version / 'bin'}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "HOME": str(tmp_path)}
+    environment = {**os.environ, "PATH": path, "HOME": str(tmp_path), "EDITOR": "true"}
     wrong = {}
     for command in commands():
         words = CHANGES.sub(r"\1 --dry-run=server", command)
@@ -74,4 +102,4 @@ def test_what_people_are_told_to_type_is_understood(version: str, tmp_path: Path
 
 
 def test_there_are_commands_to_type() -> None:
-    assert len(list(commands())) > 20
+    assert len(list(commands())) > 30

@@ -15,7 +15,7 @@ import yaml
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.kubernetes.collect_kubelet import of_process
+from clusterproof.plugins.evidence.kubernetes.collect_kubelet import of_process, read
 from clusterproof.plugins.evidence.kubernetes.facts_kubelet import DEFAULTS, Kubelet
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.machine import Machine
@@ -49,6 +49,13 @@ def test_a_kubelet_that_nobody_configures_keeps_the_defaults(kubernetes: Bed) ->
     assert kubelet.configured == {}
     assert kubelet.in_force == {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
     assert policies(kubelet) == DEFAULTS
+
+
+@pytest.mark.usefixtures("kubernetes")
+def test_a_kubelet_is_found_among_the_processes_of_its_machine() -> None:
+    found = read(Node())  # the first, where tests beside this one have others
+    assert isinstance(found, dict)
+    assert set(found) == {"configured", "changed", "in_force"}
 
 
 def test_flags_count_before_further_files_and_those_before_the_first(kubernetes: Bed, tmp_path: Path) -> None:

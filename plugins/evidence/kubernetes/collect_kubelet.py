@@ -9,7 +9,6 @@ import time
 
 from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
-from clusterproof.plugins.evidence.processes.collect_whose import is_daemon
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -24,15 +23,16 @@ FLAGS = {
 STATES = {"cpuManagerPolicy": "cpu_manager_state", "memoryManagerPolicy": "memory_manager_state"}
 KIND = "KubeletConfiguration"
 YAML = re.compile(r"^(\w+):[ \t]+[\"']?([\w-]+)", re.MULTILINE)
+OF_THE_HOST = re.compile(r"^Uid:\t0\t.*^NSpid:\t\d+$", re.MULTILINE | re.DOTALL)  # root's, in no container
 STARTED = 21  # of the fields of /proc/PID/stat: ticks since boot
 
 
 def read(node: Node) -> object:
-    """The policies of the kubelet that root runs. Raises Absent where none does."""
-    root = frozenset([os.stat(node.path("/proc")).st_uid])
+    """The policies of the kubelet that root runs on the host. Raises Absent where none does."""
     for pid in sorted((name for name in node.names("/proc") if name.isdigit()), key=int):
         try:
-            if node.read(f"/proc/{pid}/comm").strip() == "kubelet" and is_daemon(node, pid, "kubelet", root):
+            is_called_so = node.read(f"/proc/{pid}/comm").strip() == "kubelet"
+            if is_called_so and OF_THE_HOST.search(node.read(f"/proc/{pid}/status")):
                 return of_process(node, pid)
         except OSError:
             continue  # it ended meanwhile

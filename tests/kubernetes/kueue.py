@@ -1,0 +1,43 @@
+"""Kueue as the API server has it: its kinds, and objects of them; nobody acts on them."""
+
+from __future__ import annotations
+
+import contextlib
+import urllib.error
+from collections.abc import Iterator
+from typing import Any
+
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.processes import wait_until
+
+KUEUE = "kueue.x-k8s.io"
+
+
+@contextlib.contextmanager
+def kueue(kubernetes: Bed, **objects: list[tuple[str, dict[str, Any]]]) -> Iterator[None]:
+    """Kinds of Kueue's, as its custom resources are, and objects of them."""
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    kinds = {"resourceflavors": "ResourceFlavor", "topologies": "Topology"}
+    with contextlib.ExitStack() as stack:
+        for plural, kind in kinds.items():
+            names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+            version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+            spec = {"group": KUEUE, "names": names, "scope": "Cluster", "versions": [version]}
+            kubernetes.plane.call("POST", definitions, {"metadata": {"name": f"{plural}.{KUEUE}"}, "spec": spec})
+            stack.callback(kubernetes.plane.call, "DELETE", f"{definitions}/{plural}.{KUEUE}")
+        for plural, kind in kinds.items():
+            path = f"/apis/{KUEUE}/v1beta1/{plural}"
+            wait_until(lambda path=path: is_served(kubernetes, path), "served")  # type: ignore[misc]
+            for name, of_object in objects[plural]:
+                whole = {"apiVersion": f"{KUEUE}/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": of_object}
+                kubernetes.plane.call("POST", path, whole)
+        yield
+
+
+def is_served(kubernetes: Bed, path: str) -> bool:
+    try:
+        kubernetes.plane.call("GET", path)
+    except urllib.error.HTTPError:
+        return False
+    return True
