@@ -31,19 +31,24 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     told = k8s_node.told
     own = cluster.kubernetes_storage.drivers.get(told.name, frozenset())
     of_group = cluster.drivers_of_groups[told.group]
-    is_new = told.age_s(told.created) < cluster.threshold("kubernetes.settle_minutes") * 60
-    others = len(k8s_node.others)
+    is_settling, others = _is_settling(k8s_node, cluster), len(k8s_node.others)
     missing = [
         f"{driver}, as {having} of {others} others of its group have"
         for driver, having in sorted(of_group.items())
-        if driver not in own and 2 * having > others and not is_new
+        if driver not in own and 2 * having > others and not is_settling
     ]
     assert not missing, f"no CSI driver {', '.join(missing)}; expected the drivers of its group registered"
-    wanted = [words for words in _wanted(k8s_node, cluster) if not is_new]
+    wanted = [words for words in _wanted(k8s_node, cluster) if not is_settling]
     if wanted:
         concern(f"no CSI driver {', '.join(wanted[:MOST])}; expected the drivers of its pods' volumes registered")
     if not own and not of_group:
         not_applicable("no CSI driver has registered with a node of its group")
+
+
+def _is_settling(node: MemberNode, cluster: ClusterFacts) -> bool:
+    """Whether the node, or the pod of a driver on it, is so new that the driver may not have registered yet."""
+    drivers = [pod.age_s for pod in pods_on(cluster, node.told) if pod.role == "csi"]
+    return min([node.told.age_s(node.told.created), *drivers]) < cluster.threshold("kubernetes.settle_minutes") * 60
 
 
 def _wanted(node: MemberNode, cluster: ClusterFacts) -> Iterator[str]:

@@ -178,8 +178,13 @@ def test_efa_that_a_driver_of_claims_offers_counts() -> None:
         lambda words: unbound(words, claim("late", "Pending"), created=JUST_NOW),
         lambda words: unbound(words, claim("late", "Pending", created=JUST_NOW), accelerators=0),
         lambda words: unbound(words, claim("late", "Pending"), deleted=JUST_NOW),
+        lambda words: unbound(words, claim("late", "Pending"), gates=1),
         lambda words: words.storage["claims"].append(claim("of-nobody", "Pending")),
         lambda words: (without_driver(words, 2, FSX), words.nodes[2].update(created=JUST_NOW)),
+        lambda words: (
+            without_driver(words, 2, FSX),
+            words.pods.append(pod("fsx-csi-node-3", NAMES[2], role="csi", created=JUST_NOW)),
+        ),
         lambda words: words.storage["nodes"][2]["drivers"].append("one.of.its.own"),
         lambda words: [kubelet(words, number, configured={}, in_force={}) for number in range(4)],
     ],
@@ -195,6 +200,23 @@ def test_parts_of_a_gpu_that_are_not_given_are_a_fault() -> None:
     words = healthy()
     give(words, 1, {"gpu": 0, "mig": {"1g.10gb": 56}}, {"gpu": 0, "mig": {"1g.10gb": 49}})
     assert "49 of 56 nvidia.com/mig-1g.10gb allocatable" in verdicts(words)["k8s_gpu_allocatable"].message
+
+
+def test_a_claim_of_many_pods_is_told_once_and_of_many_claims_the_oldest_pods() -> None:
+    words = healthy()
+    words.pods.extend(
+        pod(f"follower-{n}", NAMES[1], created=HALF_AN_HOUR_AGO, volume_claims=["shared"]) for n in (1, 2)
+    )
+    words.pods.append(pod("leader", NAMES[2], volume_claims=["shared"]))
+    words.pods.extend(
+        pod(f"other-{n:02}", NAMES[3], created=HALF_AN_HOUR_AGO, volume_claims=[f"c{n}"]) for n in range(10)
+    )
+    message = verdicts(words)["k8s_volume_claims"].message
+    assert message.startswith(
+        "train/shared of train/leader, 23 days old: there is no such claim, train/c0 of train/other-00"
+    )
+    assert "train/c9" not in message
+    assert message.endswith(", and 1 more; expected claims that have a volume within 10 min")
 
 
 def test_of_a_node_that_was_not_reached_kubernetes_word_is_judged_and_the_rest_is_incomplete() -> None:
