@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from clusterproof.plugins.catalog import rows
+from clusterproof.plugins.catalog import rows, thresholds
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import all_checks, when
@@ -41,7 +41,8 @@ it. What could not be read is *incomplete* in every check, whether that is liste
 def document() -> str:
     """The whole page."""
     names = sorted(all_checks(), key=lambda name: SUBSYSTEMS.index(all_checks()[name].route.subsystem))
-    return "\n".join([HEAD, *_contents(names), *(line for name in names for line in _check(name))]) + "\n"
+    of_checks = (line for name in names for line in _check(name))
+    return "\n".join([HEAD, *_contents(names), *of_checks, *_other_thresholds()]) + "\n"
 
 
 def _contents(names: Iterable[str]) -> Iterator[str]:
@@ -81,6 +82,16 @@ def _thresholds(check: Check) -> Iterator[tuple[str, str]]:
     for row in compared_with(check):
         name, _, words = row.partition(": ")
         yield name, words
+
+
+def _other_thresholds() -> Iterator[str]:
+    """Those that no check compares with by itself."""
+    named = {name for check in all_checks().values() for name, _ in _thresholds(check)}
+    yield "## Further thresholds\n"
+    yield "By these evidence is read or made, and a [watch](watch.md) says what lasts; a policy overrules them too.\n"
+    for name, row in thresholds().items():
+        if name not in named:
+            yield f"- **threshold** `{name}`: {row.value:g} {row.unit} ({row.source})"
 
 
 def _faults(name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.catalog import rows
+from clusterproof.plugins.catalog import rows, thresholds
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.index import FILE, written
 from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
@@ -50,6 +50,11 @@ def test_the_rooms_that_the_architecture_names_are_there() -> None:
 @pytest.mark.long
 def test_the_page_of_checks_is_the_generated_one() -> None:
     assert PATH.read_text(encoding="utf-8") == document(), HOW
+
+
+def test_the_page_of_checks_lists_every_threshold() -> None:
+    listed = re.findall(r"^- \*\*threshold\*\* `(.+?)`", PATH.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(listed) == set(thresholds()), HOW
 
 
 def test_the_index_of_the_checks_is_the_generated_one() -> None:
