@@ -99,6 +99,7 @@ class Controller:
     def _connect(self) -> None:
         sampler(self.settings.how.every_s, "/", NO_CURSOR)  # its modules are read once, before there are threads
         slots = threading.Semaphore(self.settings.limits.fanout)
+        self.watch.connecting(time.monotonic())
         for target in self.cluster.targets:
             staying = staying_for(self.cluster.connection, self.settings.limits, slots)
             cursor = _cursor_of(self.watch, target.name)
@@ -120,6 +121,8 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= look:
                 look = now + every_s
+                for _ in range(self._events.qsize()):  # what was told while a visit was judged comes before silence
+                    self._take(self._events.get())
                 self._say(self.watch.look(now))
                 self.outlets.look(self.watch.names)
             try:

@@ -32,7 +32,8 @@ LASTS = frozenset({*LASTING, *RULES_OF_TICK})
 
 @dataclass
 class _Node:
-    heard: float  # when it last told anything
+    heard: float  # when it last told anything, or was first connected to
+    is_expected: bool = True  # to tell at each tick: its first connection has told something, or ended
     hello: Hello | None = None
     last: Hello | Tick | None = None
     boot_id: str = ""
@@ -79,6 +80,11 @@ class Watch:
             self.verdicts[key] = seen.verdict
         return len(self.states.open)
 
+    def connecting(self, now: float) -> None:
+        """All nodes are connected to for the first time, so many at once: none is silent before it has had its turn."""
+        for node in self._nodes.values():
+            node.heard, node.is_expected = now, False
+
     def visiting(self, names: Iterable[str], now: float) -> None:
         """All evidence of these nodes is being gathered; what they tell meanwhile is newer."""
         for name in names:
@@ -108,7 +114,7 @@ class Watch:
     def told(self, name: str, told: Told, now: float) -> list[Change]:
         """What a node's sampler tells."""
         node = self._nodes[name]
-        node.heard, node.why = now, ""
+        node.heard, node.is_expected, node.why = now, True, ""
         if node.meanwhile:
             node.meanwhile.take(told)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
@@ -123,18 +129,19 @@ class Watch:
 
     def ended(self, name: str, why: str) -> None:
         """A node's connection has ended; that is said if it is not back soon."""
-        self._nodes[name].why = why or self._nodes[name].why
+        node = self._nodes[name]
+        node.is_expected, node.why = True, why or node.why
 
     def is_new_boot(self, name: str, hello: Hello) -> bool:
         """Whether a node has booted since it was last judged: then all of it is to be judged anew."""
         return bool(self._nodes[name].boot_id) and hello.boot_id != self._nodes[name].boot_id
 
     def look(self, now: float) -> list[Change]:
-        """At which nodes tell nothing; to be called about each tick."""
+        """At which nodes tell nothing; to be called about each tick, when all that they told before `now` is known."""
         changes = []
         for name, node in self._nodes.items():
             seconds = now - node.heard
-            if seconds >= self.pace.silent_ticks * self.every_s:
+            if node.is_expected and seconds >= self.pace.silent_ticks * self.every_s:
                 found = {("", SILENT): silent(seconds, node.why)}
                 changes += self.states.events(name, frozenset({SILENT}), found, now)
         return self._said(changes)

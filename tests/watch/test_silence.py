@@ -1,0 +1,163 @@
+"""A node is silent once it should have told something: a visit or a log-in that takes long is no silence."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.suite.watching import controller as module
+from clusterproof.plugins.suite.watching.controller import Controller, Settings, Visited
+from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.line import Event, How
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.transport import Limits, Program
+from clusterproof.plugins.transport.staying import Heard
+from clusterproof.plugins.watch.of_tick import SILENT
+from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.told import Tick
+from tests.watch.days import NODE, Day, evidence
+
+EVERY_S, LOOKS = 0.01, 20  # many more ticks than a silence takes
+PATIENCE_S = 60.0
+SETTINGS = Settings(How(EVERY_S), Limits(), ProbeOptions())
+
+
+@dataclass
+class Slow:
+    """A node that logs in once it is let, and whose connection breaks then."""
+
+    let_in: threading.Event = field(default_factory=threading.Event)
+
+    def stay(self, target: Target, program: Program, heard: Heard, dead_s: float) -> str:  # noqa: ARG002
+        self.let_in.wait(PATIENCE_S)
+        return "the connection broke"
+
+    def end(self) -> None:
+        self.let_in.set()
+
+
+@dataclass
+class Running:
+    """A watch of one node that runs, with how often it has looked for silence."""
+
+    node: Slow
+    said: list[Change] = field(default_factory=list)
+    looks: int = 0
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline, self.said
+            time.sleep(EVERY_S)
+
+    def until_looked(self) -> None:
+        wanted = self.looks + LOOKS
+        self.until(lambda: self.looks >= wanted)
+
+    @property
+    def silences(self) -> list[Change]:
+        return [change for change in self.said if change.key.rule == SILENT]
+
+
+@dataclass
+class Clock:
+    """Stands for the module `time`."""
+
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
+
+
+@contextmanager
+def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) -> Iterator[Running]:
+    cluster = Cluster("one", "ssh", (Target(NODE, instance_type="p5.48xlarge"),))
+    made = Running(Slow())
+    watch = Watch(Judge(cluster, NO_POLICY), EVERY_S, [NODE], time.monotonic())
+    look = watch.look
+
+    def counted(now: float) -> list[Change]:
+        made.looks += 1
+        return look(now)
+
+    monkeypatch.setattr(watch, "look", counted)
+    monkeypatch.setattr(module, "gather", lambda *_: {NODE: visit()})
+    monkeypatch.setattr(module, "staying_for", lambda *_: made.node)
+    controller = Controller(cluster, watch, SETTINGS, None, made.said.extend)
+    thread = threading.Thread(target=controller.run)
+    thread.start()
+    try:
+        yield made
+    finally:
+        controller.stop()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_a_first_visit_and_a_log_in_that_take_longer_than_a_silence_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow_visit() -> NodeEvidence:
+        time.sleep(LOOKS * EVERY_S)
+        return replace(evidence(), node=NODE)
+
+    with running(monkeypatch, slow_visit) as watch:
+        watch.until_looked()
+        assert watch.silences == []
+        watch.node.let_in.set()  # and its connection breaks
+        watch.until(lambda: bool(watch.silences))
+        assert "the connection broke" in watch.silences[0].message
+
+
+def test_a_node_that_waits_for_its_turn_to_be_connected_to_is_not_silent() -> None:
+    day = Day()
+    day.watch.connecting(day.now)
+    day.silence(600)
+    assert day.of(SILENT) == []
+    day.watch.ended(NODE, "no route")
+    day.silence(10)
+    assert day.of(SILENT) == ["opened"]
+    day.tick()
+    assert day.of(SILENT) == ["opened", "closed"]
+
+
+def test_a_connection_that_ends_at_once_is_no_silence_before_its_ticks_are_over() -> None:
+    day = Day()
+    day.now += 600  # a visit
+    day.watch.connecting(day.now)
+    day.watch.ended(NODE, "it was busy")
+    day.silence(20)
+    assert day.of(SILENT) == []
+    day.silence(10)
+    assert day.of(SILENT) == ["opened"]
+
+
+def test_what_a_node_told_while_others_were_judged_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    day = Day()
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    controller = Controller(day.watch.judge._cluster, day.watch, SETTINGS, None, day.said.extend)
+
+    def judged(*_: object) -> list[Change]:
+        for at in range(1, 61):
+            clock.now = 10.0 * at  # a tick of the day's
+            controller._events.put(Event(NODE, Tick(1.7e9 + clock.now, 90_000.0 + clock.now, (), ()), clock.now))
+        return []
+
+    monkeypatch.setattr(day.watch, "evidence", judged)
+    look = day.watch.look
+    monkeypatch.setattr(day.watch, "look", lambda now: (controller.stop(), look(now))[1])
+    controller._events.put(Visited({NODE: evidence()}))
+    controller._loop()
+    assert day.of(SILENT) == []
+    assert day.watch.samples == 60
