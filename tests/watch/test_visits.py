@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.suite.watching.judge import KEPT
+from clusterproof.plugins.evidence.group import Group
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.watching.judge import KEPT, Judge
 from clusterproof.plugins.suite.watching.watch import AGAIN_S
-from clusterproof.plugins.watch.told import Hello, Tick
+from clusterproof.plugins.watch.newer import LOG, NVML
+from clusterproof.plugins.watch.told import Hello, LogLine, Tick
 from tests.watch.days import NODE, Day, evidence
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
@@ -124,6 +130,24 @@ def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
     kept = day.watch.judge._nodes[NODE]
     assert kept.group.nodes == [kept]
     assert kept.evidence.collectors.keys() <= KEPT
+
+
+def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit() -> None:
+    names = ("gpu001", "gpu002", "gpu003")
+    targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)
+    judge = Judge(Cluster("three", "ssh", targets), NO_POLICY)
+    judge.whole({name: replace(evidence(), node=name) for name in names})
+
+    def visited_anew() -> Mapping[str, int]:
+        for name in names:
+            judge.whole({name: replace(evidence(), node=name)})
+            judge.logged(name, [LogLine(5_000, 90_000.0, XID_79)])
+            judge.again(name, judge.rules(LOG, NVML))
+        return {kind.__name__: alive(kind) for kind in (Node, Group, Collected, Result)}
+
+    once = visited_anew()
+    for _ in range(5):
+        assert visited_anew() == once
 
 
 def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:

@@ -72,6 +72,8 @@ class Judge:
                 kept = {one: value for one, value in data[name].collectors.items() if one in KEPT}
                 once = with_known(alike.once(replace(data[name], collectors=kept)), self._of(name))
                 self._nodes[name] = replace(made[name], evidence=once, known={})
+        for name, node in self._nodes.items():  # none is left with its last group, and so with the nodes of that
+            self._nodes[name] = replace(node, group=made[name].group)
         for group in {id(node.group): node.group for node in made.values()}.values():
             group.nodes = [self._nodes[node.name] for node in group.nodes if node.name in self._nodes]
         return said
