@@ -142,6 +142,17 @@ def test_a_connection_that_ends_at_once_is_no_silence_before_its_ticks_are_over(
     assert day.of(SILENT) == ["opened"]
 
 
+def test_a_watch_that_was_stopped_itself_calls_nobody_silent() -> None:
+    day = Day()
+    day.ticks(3)
+    day.now += 600
+    day.silence(10)
+    day.ticks(3)
+    assert day.of(SILENT) == []
+    day.silence(30)
+    assert day.of(SILENT) == ["opened"]
+
+
 def test_what_a_node_told_while_others_were_judged_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     day = Day()
     clock = Clock()

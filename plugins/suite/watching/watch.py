@@ -34,6 +34,7 @@ LASTS = frozenset({*LASTING, *RULES_OF_TICK})
 class _Node:
     heard: float  # when it last told anything, or was first connected to
     is_expected: bool = True  # to tell at each tick: its first connection has told something, or ended
+    unheard: int = 0  # looks at it, one after the other, before which it had told nothing
     hello: Hello | None = None
     last: Hello | Tick | None = None
     boot_id: str = ""
@@ -114,7 +115,7 @@ class Watch:
     def told(self, name: str, told: Told, now: float) -> list[Change]:
         """What a node's sampler tells."""
         node = self._nodes[name]
-        node.heard, node.is_expected, node.why = now, True, ""
+        node.heard, node.is_expected, node.unheard, node.why = now, True, 0, ""
         if node.meanwhile:
             node.meanwhile.take(told)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
@@ -137,11 +138,16 @@ class Watch:
         return bool(self._nodes[name].boot_id) and hello.boot_id != self._nodes[name].boot_id
 
     def look(self, now: float) -> list[Change]:
-        """At which nodes tell nothing; to be called about each tick, when all that they told before `now` is known."""
+        """At which nodes tell nothing; to be called about each tick, when all that they told before `now` is known.
+
+        A silence is one of so many looks too: who watches may have been stopped itself.
+        """
         changes = []
         for name, node in self._nodes.items():
             seconds = now - node.heard
-            if node.is_expected and seconds >= self.pace.silent_ticks * self.every_s:
+            node.unheard += 1
+            is_long = seconds >= self.pace.silent_ticks * self.every_s and node.unheard >= self.pace.silent_ticks
+            if node.is_expected and is_long:
                 found = {("", SILENT): silent(seconds, node.why)}
                 changes += self.states.events(name, frozenset({SILENT}), found, now)
         return self._said(changes)
