@@ -77,7 +77,9 @@ def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Seq
     if rest.startswith("job:"):
         found = jobs.nodes_of(rest.removeprefix("job:"))
         if not found:
-            raise InventoryError(f"{shown}: job {rest[4:]!r:.40} does not run; expected one of squeue -t R")
+            state = jobs.state_of(rest.removeprefix("job:"))
+            seen = f"is {state}" if state else "does not run"
+            raise InventoryError(f"{shown}: job {rest[4:]!r:.40} {seen}; expected one of squeue -t R")
         return rest, _known(nodes, found, shown)
     partitions = {partition.name: partition for partition in cluster.partitions}
     default = next((name for name, partition in partitions.items() if partition.is_default), "")

@@ -16,7 +16,11 @@ from tests.testbed.slurm import SlurmBed
 NAMES = ("gpu001", "gpu002")
 UBUNTU = 1000
 PATIENCE_S = 120.0  # this machine may be busy
-MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+MAIN = """import sys
+from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.suite.watching import job
+job.ASK_S = 1.0
+sys.exit(main())"""
 
 
 def until(is_so: Callable[[], object], what: Callable[[], object]) -> None:
@@ -49,7 +53,7 @@ def steps(bed: SlurmBed) -> list[str]:
 
 
 def watching(bed: SlurmBed, out: Path, *words: str, user: int = UBUNTU) -> subprocess.Popen[bytes]:
-    """A watch that looks each second, and what it says."""
+    """A watch that looks each second, also at its job, and what it says."""
     with out.open("wb") as file:
         return bed.controller.start(
             [sys.executable, "-u", "-c", MAIN, "watch", "--every", "1", *words],

@@ -18,6 +18,7 @@ from clusterproof.plugins.suite.watching.job import JobEnd, judge
 from tests.builders.wheel import ROOT
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm import SlurmBed
+from tests.testbed.slurm_version import VERSIONS
 from tests.watch.slurm_job import NAMES, job, steps, until, watching
 from tests.watch.watched_bed import log
 
@@ -28,6 +29,7 @@ STEPS = "".join(json.dumps({"rank": 0, "step": step, "dur": 1.0, "stages": {"dat
 
 
 @needs_slurm
+@pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)
 def test_the_script_watches_its_job_and_leaves_what_it_was_like(bed: SlurmBed) -> None:
     first = bed.node("gpu001").root / "tmp"
     (first / "steps").write_text(STEPS)
@@ -56,6 +58,7 @@ def test_the_script_watches_its_job_and_leaves_what_it_was_like(bed: SlurmBed) -
 
 
 @needs_slurm
+@pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)
 def test_it_ends_with_the_job_and_calls_no_node_silent(bed: SlurmBed, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with job(bed) as number:
@@ -65,6 +68,26 @@ def test_it_ends_with_the_job_and_calls_no_node_silent(bed: SlurmBed, tmp_path: 
     assert f"job {number} has ended" in out.read_text()
     assert "[watch.silent]" not in out.read_text()
     assert (bed.controller.root / "tmp/kept/report/report.html").exists()
+
+
+@needs_slurm
+def test_a_job_that_is_suspended_or_sent_a_signal_is_not_over_and_is_watched_on(bed: SlurmBed, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with job(bed) as number:
+        process = watching(bed, out, "--job", number, "--record", "/tmp/halted")
+        until(lambda: out.read_text().count("the kernel log is not followed") == len(NAMES), out.read_text)
+        bed.output_of("scontrol", "suspend", number)
+        until(lambda: f"job {number} is suspended" in out.read_text(), out.read_text)
+        until(lambda: out.read_text().count("INCOMPLETE  gpu00") == 2 * len(NAMES), out.read_text)
+        bed.output_of("scontrol", "resume", number)
+        until(lambda: f"job {number} goes on" in out.read_text(), out.read_text)
+        until(lambda: out.read_text().count("over        gpu00") == len(NAMES), out.read_text)
+        bed.output_of("scancel", "--signal=STOP", number)
+        until(lambda: f"job {number} is stopped" in out.read_text(), out.read_text)
+        assert "has ended" not in out.read_text()
+        assert process.poll() is None
+    assert process.wait() == 6
+    assert out.read_text().count(f"job {number} has ended") == 1
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed: apt-get install shellcheck")
@@ -87,24 +110,31 @@ def test_the_report_runs_no_code_of_the_folder_in_which_the_watch_was_begun(
     assert (tmp_path / "kept" / "report" / "results.jsonl").exists()
 
 
-def test_a_slurm_that_does_not_answer_ends_no_watch_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_watch_and_each_is_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "ASK_S", 0.01)
     monkeypatch.setattr(module, "LEAST_S", 0.01)
-    answers = iter([True, None, None, True, False])
+    answers = iter(["running", None, None, "running", "suspended", None, "suspended", "signaling", "stopped", ""])
     own: list[str] = []
 
-    def is_running() -> bool:
+    def state() -> str:
         answer = next(answers)
         if answer is None:
             raise Incomplete("slurmctld does not answer")
         return answer
 
-    with JobEnd("12", is_running, lambda: own.append("over"), own.append) as end:
+    with JobEnd("12", state, lambda: own.append("over"), own.append) as end:
         until(lambda: "over" in own, lambda: own)
     end._thread.join()
     assert own == [
         "whether the job runs is not known: slurmctld does not answer; watching goes on",
         "Slurm tells of jobs again",
+        "job 12 is suspended: its nodes tell nothing before it goes on; watching goes on",
+        "whether the job runs is not known: slurmctld does not answer; watching goes on",
+        "Slurm tells of jobs again",
+        "job 12 goes on",
+        "job 12 is stopped: its nodes tell nothing before it goes on; watching goes on",
         "job 12 has ended",
         "over",
     ]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
@@ -22,6 +23,8 @@ from clusterproof.plugins.evidence.field import (
     values,
 )
 
+SUSPENDED = "SUSPENDED"  # a job that keeps its nodes, runs nothing and takes no step
+MAX_STATE = 20  # characters
 OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
     | {"FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "PLANNED_DOWN"}
@@ -164,7 +167,7 @@ class SlurmCluster(Reported):
 
 @record
 class SlurmJobs(Reported):
-    """The jobs that run, as `squeue` tells of them."""
+    """The jobs that have nodes, as `squeue` tells of them."""
 
     @property
     def job(self) -> str:
@@ -173,16 +176,22 @@ class SlurmJobs(Reported):
 
     def nodes_of(self, job: str) -> tuple[str, ...]:
         """The nodes of a job that runs, by its number or as `squeue` shows it; nothing where none does."""
-        return tuple(sorted({name for _, nodes in self._rows_of(job) for name in expand(nodes)}))
+        running = (nodes for _, nodes, state in self._rows_of(job) if state != SUSPENDED)
+        return tuple(sorted({name for nodes in running for name in expand(nodes)}))
+
+    def state_of(self, job: str) -> str:
+        """`running`, `suspended`, `stopped`, …; empty where it has no nodes: it waits, or is over."""
+        return next((printable(state.lower(), MAX_STATE) for _, _, state in self._rows_of(job)), "")
 
     def number_of(self, job: str) -> str:
         """Its own number, which one of an array has besides `12_3`; empty where none runs, or several are meant."""
-        numbers = {number for number, _ in self._rows_of(job)}
+        numbers = {number for number, _, _ in self._rows_of(job)}
         return numbers.pop() if len(numbers) == 1 else ""
 
-    def _rows_of(self, job: str) -> list[tuple[str, str]]:
+    def _rows_of(self, job: str) -> list[tuple[str, str, str]]:
+        """The own numbers of jobs that are meant, their nodes and their states."""
         rows = [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
-        return [(number, nodes) for shown, number, nodes in rows if job in (shown, number)]
+        return [(number, nodes, state) for shown, number, nodes, state in rows if job in (shown, number)]
 
 
 def _words(data: str) -> tuple[str, ...]:

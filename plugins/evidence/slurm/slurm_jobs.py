@@ -1,4 +1,4 @@
-"""The collector `slurm_jobs`: the jobs that run, and the one in which this is asked."""
+"""The collector `slurm_jobs`: the jobs that have nodes, and the one in which this is asked."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import lines
 
 MAX_JOBS = 20_000
+# A job that is sent a signal is SIGNALING meanwhile, and one that SIGSTOP has stopped is STOPPED: neither is R.
+WITH_NODES = "R,S,SI,ST,RS"
 
 
 def read(node: Node) -> object:
-    """Of each job its number as `squeue` shows it, its own number, and its nodes."""
+    """Of each job its number as `squeue` shows it, its own number, its nodes, and its state (`RUNNING`)."""
+    rows = lines(node, "squeue", "-h", "-t", WITH_NODES, "-o", "%i|%A|%N|%T")
     return {
-        "jobs": [line.split("|") for line in lines(node, "squeue", "-h", "-t", "R", "-o", "%i|%A|%N")[:MAX_JOBS]],
+        "jobs": [row.split("|") for row in rows[:MAX_JOBS]],
         "job": os.environ.get("SLURM_JOB_ID", ""),
     }

@@ -21,7 +21,7 @@ from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
-from clusterproof.plugins.suite.watching.job import JobEnd, folder_of, judge, keep_latest, runs
+from clusterproof.plugins.suite.watching.job import JobEnd, folder_of, judge, keep_latest, state_of
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.outlets import Outlets
@@ -166,7 +166,7 @@ def _until_job_ends(
 ) -> AbstractContextManager[object]:
     if not job:
         return nullcontext()
-    end = JobEnd(job, partial(runs, job, cluster.settings), controller.stop, view.say)
+    end = JobEnd(job, partial(state_of, job, cluster.settings), controller.stop, view.say)
     controller.outlets.on_end(end.ask)
     return end
 

@@ -21,6 +21,7 @@ from clusterproof.plugins.watch.trouble import Trouble
 
 ASK_S = 30.0  # between two questions whether the job still runs; one is asked at once where a connection ends
 LEAST_S = 2.0
+HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that no sampler tells anything
 MARKS = "preflight or run"
 REPORT = "report"  # the folder in the recording's
 # A folder that a watch is begun in may be anybody's: Python would look there first.
@@ -35,19 +36,19 @@ def folder_of(job: str) -> str:
     return f"clusterproof-job-{job}"
 
 
-def runs(job: str, settings: Mapping[str, str]) -> bool:
-    """Whether Slurm has it as running. Raises Incomplete where Slurm does not tell."""
+def state_of(job: str, settings: Mapping[str, str]) -> str:
+    """What Slurm calls its state, empty where it is over. Raises Incomplete where Slurm does not tell."""
     told = ask_slurm(submit_host(settings), Limits(), (JOBS,))[JOBS]
-    return bool(SlurmJobs(answer_of(JOBS, told).value).nodes_of(job))
+    return SlurmJobs(answer_of(JOBS, told).value).state_of(job)
 
 
 class JobEnd:
-    """A thread that asks whether the job still runs, and calls `over` once it does not."""
+    """A thread that asks how the job is, says where that keeps it from running, and calls `over` once it is over."""
 
-    def __init__(
-        self, job: str, is_running: Callable[[], bool], over: Callable[[], object], say: Callable[[str], object]
-    ):
-        self._job, self._is_running, self._over, self._say = job, is_running, over, say
+    def __init__(self, job: str, state: Callable[[], str], over: Callable[[], object], say: Callable[[str], object]):
+        """`state`: a word for how it is, such as `running`; empty where it is over."""
+        self._job, self._state, self._over, self._say = job, state, over, say
+        self._halted = ""
         self._trouble = Trouble(
             say, "whether the job runs is not known: {why}; watching goes on", "Slurm tells of jobs again"
         )
@@ -69,15 +70,25 @@ class JobEnd:
     def _keep(self) -> None:
         while not self._is_closed.wait(LEAST_S):
             try:
-                if not self._is_running():
+                state = self._state()
+                self._trouble.worked()
+                if not state:
                     self._say(f"job {self._job} has ended")
                     self._over()
                     return
-                self._trouble.worked()
+                self._look(state)
             except Exception as problem:  # Slurm does not tell, or it is a fault of ours: neither ends the watch
                 self._trouble.failed(problem)
             self._asked.wait(ASK_S)
             self._asked.clear()
+
+    def _look(self, state: str) -> None:
+        halted = state if state in HALTED else ""
+        if halted and not self._halted:
+            self._say(f"job {self._job} is {state}: its nodes tell nothing before it goes on; watching goes on")
+        elif self._halted and not halted:
+            self._say(f"job {self._job} goes on")
+        self._halted = halted
 
 
 def keep_latest(folder: Path, names: Iterable[str], latest: Callable[[str], Mapping[str, Collected]]) -> None:

@@ -105,7 +105,16 @@ def test_the_states_of_a_node_that_takes_jobs(state: str, takes_jobs: bool) -> N
 
 @pytest.mark.parametrize(("job", "nodes"), [("9", ("gpu001", "gpu002")), ("7_1", ("gpu001", "gpu002")), ("7", ())])
 def test_a_job_is_known_by_its_number_and_as_squeue_shows_it(job: str, nodes: tuple[str, ...]) -> None:
-    assert SlurmJobs({"jobs": [["7_1", "9", "gpu[001-002]"]]}).nodes_of(job) == nodes
+    jobs = SlurmJobs({"jobs": [["7_1", "9", "gpu[001-002]", "RUNNING"]]})
+    assert jobs.nodes_of(job) == nodes
+    assert jobs.state_of(job) == ("running" if nodes else "")
+
+
+@pytest.mark.parametrize(("state", "takes_steps"), [("SIGNALING", True), ("STOPPED", True), ("SUSPENDED", False)])
+def test_a_job_that_is_suspended_keeps_its_nodes_and_takes_no_step(state: str, takes_steps: bool) -> None:
+    jobs = SlurmJobs({"jobs": [["9", "9", "gpu001", state]]})
+    assert bool(jobs.nodes_of("9")) is takes_steps
+    assert jobs.state_of("9") == state.lower()
 
 
 # The collector, over commands that print what real clusters printed
@@ -130,7 +139,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "config": "ClusterName = c1\nPrologEpilogTimeout     = 300\nHealthCheckProgram = (null)\n\nslurmctld is UP\n",
         "node": NODE,
         "partition": "PartitionName=gpu AllowGroups=ALL Default=YES Nodes=gpu1 State=UP\n",
-        "jobs": "12_3|15|gpu1\n",
+        "jobs": "12_3|15|gpu1|RUNNING\n",
         "topology": "SwitchName=core Level=1 LinkSpeed=1 Nodes=gpu[1-2] Switches=leaf0\n"
         "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=gpu[1-2]\nBlockName=b1 BlockIndex=0 Nodes=gpu3 BlockSize=4\n",
         "gpu[1-2]": "gpu1\ngpu2\n",
@@ -166,7 +175,7 @@ def test_the_collector_tells_nodes_partitions_jobs_settings_and_topology(command
         "config": {"PrologEpilogTimeout": "300", "HealthCheckProgram": "(null)"},
         "topology": [{"switch": "leaf0", "nodes": ["gpu1", "gpu2"]}, {"switch": "b1", "nodes": ["gpu3"]}],
     }
-    assert slurm_jobs.read(Node()) == {"jobs": [["12_3", "15", "gpu1"]], "job": "15"}
+    assert slurm_jobs.read(Node()) == {"jobs": [["12_3", "15", "gpu1", "RUNNING"]], "job": "15"}
 
 
 def test_a_cluster_without_a_topology_says_none(commands: Path) -> None:
