@@ -14,7 +14,7 @@ from tests.testbed.cluster import testbed
 from tests.testbed.node import healthy_p5
 from tests.testbed.nvml.library import answer_now
 from tests.watch.live_faults import GPU_FAULTS, LOG_FAULTS, answer, answers, said_of
-from tests.watch.watched_bed import Watched, log, watched
+from tests.watch.watched_bed import WatchedHere, log, watched
 
 NODE = "gpu001"
 EVERY_S = 2.0
@@ -41,7 +41,7 @@ def alerts() -> Iterator[Figure]:
     yield _figure("alert_of_state_ticks", states, "≤ 5", ticks)
 
 
-def _of_log(watch: Watched) -> Iterator[float]:
+def _of_log(watch: WatchedHere) -> Iterator[float]:
     for fault in LOG_FAULTS:
         began = time.monotonic()
         for line in fault.lines:
@@ -50,7 +50,7 @@ def _of_log(watch: Watched) -> Iterator[float]:
         yield watch.of(fault.rule)[0].time_s - began
 
 
-def _of_gpus(watch: Watched) -> tuple[list[float], list[float]]:
+def _of_gpus(watch: WatchedHere) -> tuple[list[float], list[float]]:
     node = watch.bed.nodes[NODE]
     healthy = answers(node)
     facts: list[float] = []

@@ -24,7 +24,7 @@ def test_no_trouble_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     make_quick(monkeypatch)
-    threads = threading.active_count()
+    threads, files = threading.active_count(), open_files()
     with testbed({name: healthy_p5(name) for name in NAMES}) as bed:
         settable(bed.nodes["clock"])
         with watched(bed, monkeypatch, tmp_path / "kept") as watch:
@@ -50,6 +50,12 @@ def test_no_trouble_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
         for name in NAMES:
             watch.until(lambda name=name: not samplers(bed.nodes[name]), f"the end of {name}'s samplers")  # type: ignore[misc]
     assert threading.active_count() <= threads
+    assert open_files() <= files
+
+
+def open_files() -> int:
+    """How many this process has open, sockets and pipes among them."""
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def each(watch: Watched, code: int, names: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from tests.testbed.node import healthy_p5
 from tests.watch.watched_bed import Watched, log
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+QUICK = {"line.LEAST_DEAD_S": 6.0, "line.LONGEST_PAUSE_S": 2.0, "staying.LOOK_S": 1.0, "watch.AGAIN_S": 10.0}
 OPENED, CLOSED, HAPPENED = "opened", "closed", "happened"
 Act = Callable[[Watched, str], object]
 
@@ -103,7 +104,6 @@ def xids(watch: Watched, name: str) -> list[str]:
 
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that tells nothing is given up, and tried again, within seconds."""
-    monkeypatch.setattr(line, "LEAST_DEAD_S", 6.0)
-    monkeypatch.setattr(line, "LONGEST_PAUSE_S", 2.0)
-    monkeypatch.setattr(staying, "LOOK_S", 1.0)
-    monkeypatch.setattr(watch, "AGAIN_S", 10.0)
+    for name, value in QUICK.items():
+        module, _, constant = name.partition(".")
+        monkeypatch.setattr({"line": line, "staying": staying, "watch": watch}[module], constant, value)

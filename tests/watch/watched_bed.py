@@ -1,4 +1,4 @@
-"""A watch over nodes of the testbed with real sshds, run in this process, and what it said."""
+"""A watch over nodes of the testbed with real sshds, and what it said."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class Watched:
     """A watch that runs."""
 
     bed: Testbed
-    controller: Controller
     said: list[Change] = field(default_factory=list)
     own: list[str] = field(default_factory=list)  # what it says of itself
 
@@ -45,7 +44,8 @@ class Watched:
             time.sleep(0.05)
 
     def samples(self, node: str) -> int:
-        return self.controller.watch._nodes[node].ticks
+        """How many a node has told."""
+        raise NotImplementedError
 
     def until_sampled(self, *nodes: str, more: int = 3) -> None:
         for node in nodes:
@@ -60,10 +60,20 @@ class Watched:
         return next(one for one in self.of(rule, node) if one.kind is kind)
 
 
+@dataclass
+class WatchedHere(Watched):
+    """In this process."""
+
+    controller: Controller = field(kw_only=True)
+
+    def samples(self, node: str) -> int:
+        return self.controller.watch._nodes[node].ticks
+
+
 @contextmanager
 def watched(
     bed: Testbed, monkeypatch: pytest.MonkeyPatch, record: Path | None = None, *, every_s: float = EVERY_S
-) -> Iterator[Watched]:
+) -> Iterator[WatchedHere]:
     """Watch all nodes of the testbed for as long as the block runs."""
     monkeypatch.setenv("HOME", str(bed.home))
     cluster = Cluster("bed", "ssh", tuple(Target(name) for name in bed.addresses))
@@ -76,7 +86,7 @@ def watched(
     with bed.joined():
         thread = threading.Thread(target=controller.run, name="watch")
         thread.start()
-    running = Watched(bed, controller, said, own)
+    running = WatchedHere(bed, said, own, controller=controller)
     try:
         yield running
     finally:
