@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterproof.plugins.watch.states import Change
+from tests.faults.efa_fabric import counting
 from tests.testbed.node import Node
 from tests.testbed.nvml.library import VALUES_PATH, answer_now
 from tests.watch.watched_bed import Watched
@@ -44,6 +45,17 @@ class OfFile:
     words: str
     path: str
     content: str
+
+
+@dataclass(frozen=True)
+class OfNode:
+    """What is done on the node, and undone, by a shell there, and what goes on meanwhile; each visit sees it."""
+
+    rule: str
+    words: str
+    begin: str = ""
+    end: str = ""
+    meanwhile: str = ""
 
 
 HEAT, BRAKE = "0x48", "0x80"
@@ -168,6 +180,25 @@ FILE_FAULTS = (
     OfFile("network.efa_port_active", "rdmap79s0", f"{PORT}/state", "1: DOWN\n"),
     OfFile("storage.lustre_health", "NOT HEALTHY", "/sys/fs/lustre/health_check", "NOT HEALTHY\n"),
 )
+SCRATCH, SHM = "/opt/dlami/scratch", "/dev/shm"
+NODE_FAULTS = (  # of a node whose root volume is half full
+    OfNode(
+        "storage.space",
+        f"{SCRATCH} (tmpfs) has 100 % in use",
+        f"mount -o remount,size=4m {SCRATCH}; head -c 8M /dev/zero >{SCRATCH}/checkpoint || true",
+        f"rm {SCRATCH}/checkpoint; mount -o remount,size=1g {SCRATCH}",
+    ),
+    OfNode("host.root_volume", "% full", "head -c 45M /dev/zero >/var/log/filled", "rm /var/log/filled"),
+    OfNode("host.dev_shm", "0.0625 GiB", f"mount -o remount,size=64m {SHM}", f"mount -o remount,size=1t {SHM}"),
+    OfNode("host.shm_leftovers", "1 NCCL segment", f"head -c 1M /dev/zero >{SHM}/nccl-Ab12Cd", f"rm {SHM}/nccl-Ab12Cd"),
+    OfNode(
+        "host.memory_available",
+        "available",
+        "cp /proc/meminfo /run/before; sed 's/^MemAvailable.*/MemAvailable: 9000000 kB/' /run/before >/proc/meminfo",
+        "cat /run/before >/proc/meminfo",
+    ),
+    OfNode("network.efa_counters", "rx_drops", meanwhile=counting("rx_drops", 1000)),
+)
 VISITED_GPU_FAULTS = (
     OfGpu("a GPU is hot", 2, "gpu.temperature", "temperature", {"temperature_c": 93, "temperature_margin_c": -4}),
     OfGpu("persistence mode is off", 3, "gpu.persistence_mode", "persistence", {"persistence_mode": False}),
@@ -198,6 +229,24 @@ def broken(root: Path, faults: Sequence[OfFile]) -> Iterator[None]:
     yield
     for (path, _), content in zip(paths, before, strict=True):
         path.write_text(content, encoding="utf-8")
+
+
+@contextmanager
+def done_on(node: Node, faults: Sequence[OfNode]) -> Iterator[None]:
+    """These are so while the block runs."""
+    going = [node.start(["/bin/sh", "-c", fault.meanwhile]) for fault in faults if fault.meanwhile]
+    for fault in faults:
+        _shell(node, fault.begin)
+    yield
+    for fault in faults:
+        _shell(node, fault.end)
+    for process in going:
+        node.kill(process)
+
+
+def _shell(node: Node, script: str) -> None:
+    done = node.run(["/bin/sh", "-ec", script])
+    assert done.returncode == 0, (script, done.stderr)
 
 
 def said_of(watch: Watched, node: str, fault: OfGpu) -> list[Change]:

@@ -10,12 +10,12 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.watching import controller
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.training_run.samples import CPU, MEMORY
+from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, MEMORY
 from clusterproof.plugins.watch.states import Kind
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
-from tests.testbed.node import healthy_p5
-from tests.watch.live_faults import FILE_FAULTS, VISITED_GPU_FAULTS, answer, answers, broken
+from tests.testbed.node import healthy_p5, with_full_root
+from tests.watch.live_faults import FILE_FAULTS, NODE_FAULTS, VISITED_GPU_FAULTS, answer, answers, broken, done_on
 from tests.watch.watched_bed import log, samplers, watched
 
 pytestmark = needs_cluster
@@ -46,6 +46,8 @@ def test_events_are_said_at_once_and_once_and_nothing_is_left_on_the_nodes(
     run = read_run([str(tmp_path / "kept")])
     assert {node for node, _ in run.data.samples.of(CPU)} == set(names)
     assert len(run.data.samples.of(MEMORY)) == 16
+    if Path("/proc/pressure/cpu").exists():  # the kernel counts it
+        assert {node for node, _ in run.data.samples.of(CPU_PRESSURE)} == set(names)
     assert "Xid" in (tmp_path / "kept" / "changes.jsonl").read_text(encoding="utf-8")
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [
         "changes.jsonl",
@@ -60,7 +62,7 @@ def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_tell
 ) -> None:
     monkeypatch.setattr(controller, "WHOLE_S", 3.0)
     with (
-        testbed({"gpu001": healthy_p5("gpu001")}) as bed,
+        testbed({"gpu001": with_full_root(healthy_p5("gpu001"), 50)}) as bed,
         watched(bed, monkeypatch, tmp_path / "kept") as watch,
     ):
         watch.until_sampled("gpu001")
@@ -70,8 +72,8 @@ def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_tell
         watch.until_sampled("gpu001")
         assert watch.said == []
         node = bed.nodes["gpu001"]
-        rules = {fault.rule: fault.words for fault in (*FILE_FAULTS, *VISITED_GPU_FAULTS)}
-        with broken(node.root, FILE_FAULTS):
+        rules = {fault.rule: fault.words for fault in (*FILE_FAULTS, *VISITED_GPU_FAULTS, *NODE_FAULTS)}
+        with broken(node.root, FILE_FAULTS), done_on(node, NODE_FAULTS):
             healthy = answers(node)
             answer(node, healthy, *VISITED_GPU_FAULTS)
             for rule, words in rules.items():
