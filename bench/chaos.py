@@ -148,7 +148,7 @@ def _xid(watch: Watched, tally: Tally, name: str, bus: int, code: int) -> None:
 
 
 def _is_said(watch: Watched, name: str, bus: int, code: int) -> bool:
-    gpu = f"GPU {list(GPU_BUSES).index(bus)},"
+    names = f"GPU {list(GPU_BUSES).index(bus)},", f"0000:{bus:02x}:00.0,"  # that where its driver has told nothing yet
     return any(
-        one.key.device.startswith(gpu) and one.key.device.endswith(f" {code}") for one in watch.of("gpu.no_xid", name)
+        one.key.device.startswith(names) and one.key.device.endswith(f" {code}") for one in watch.of("gpu.no_xid", name)
     )

@@ -73,14 +73,15 @@ def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
 
 def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
     """Of the log and the GPUs what was known before in this boot, where they did not tell now: it is watched on."""
-    if _boot_id(evidence) != _boot_id(before):
+    if boot_of(evidence) != boot_of(before):
         return evidence
     missing = [name for name in (LOG, NVML) if _value(evidence, name) is None and _value(before, name) is not None]
     known = {name: before.collectors[name] for name in missing}
     return replace(evidence, collectors={**evidence.collectors, **known}) if known else evidence
 
 
-def _boot_id(evidence: NodeEvidence) -> object:
+def boot_of(evidence: NodeEvidence) -> object:
+    """The boot id that it tells; None where it tells none."""
     return (_value(evidence, "boot") or {}).get("boot_id")
 
 

@@ -17,12 +17,22 @@ from clusterproof.plugins.agent.payload import MAX_CHARACTERS, new_nonce, sample
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.watch.told import Hello, Logged, Stream, Tick, Told
 from tests.testbed.needs import needs_frozen, needs_nodes
-from tests.testbed.node import Node, NodeImage, entered, healthy_cpu, healthy_p5, with_nvml, with_stuck_nvml
+from tests.testbed.node import (
+    Node,
+    NodeImage,
+    entered,
+    healthy_cpu,
+    healthy_p5,
+    with_kernel_line,
+    with_nvml,
+    with_stuck_nvml,
+)
 from tests.testbed.nvml.library import VALUES_PATH, answer_now
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_nodes
 PATIENCE_S = 60.0
+BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"  # the testbed's
 
 
 @dataclass
@@ -49,10 +59,10 @@ class Sampling:
 
 
 @contextmanager
-def sampling(image: NodeImage, every_s: float = 0.5) -> Iterator[Sampling]:
+def sampling(image: NodeImage, every_s: float = 0.5, cursor: tuple[str, int, float] = NO_CURSOR) -> Iterator[Sampling]:
     """A sampler on a node with this image; its input is open for as long as the block runs."""
     nonce = new_nonce()
-    program = started_by_shell(sampler(every_s, "/", NO_CURSOR), nonce, sudo=False, on_stdin=True)
+    program = started_by_shell(sampler(every_s, "/", cursor), nonce, sudo=False, on_stdin=True)
     pipe = subprocess.PIPE
     with entered(image) as node:
         process = node.start(["/bin/sh", "-c", program.command], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT)
@@ -127,6 +137,19 @@ def test_lines_of_the_kernel_log_come_as_they_are_logged_and_a_flood_is_counted(
         running.until_ticks(len(running.ticks) + 4)
         assert {line.text[:38] for line in lines()} == {"NVRM: Xid (PCI:0000:53:00): 95, pid='<"}
         assert len(lines()) == 8
+
+
+@pytest.mark.parametrize(
+    ("cursor", "codes"),
+    [(("of another boot", 7, 9.0), []), ((BOOT_ID, 0, 0.0), [79]), ((BOOT_ID, 10_000, 9.0), [])],
+    ids=["a visit tells what was before", "all of the boot", "only what is new"],
+)
+def test_the_kernel_log_is_followed_from_where_it_is_known(cursor: tuple[str, int, float], codes: list[int]) -> None:
+    image = with_kernel_line(healthy_p5(), "NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', it broke")
+    with sampling(image, cursor=cursor) as running:
+        running.until_ticks(2)
+        told = [line.text for one in list(running.told) if isinstance(one, Logged) for line in one.lines]
+        assert [int(text.split(",")[0].split()[-1]) for text in told if "Xid" in text] == codes
 
 
 def test_nothing_is_left_once_its_input_ends_and_nothing_was_written() -> None:

@@ -150,6 +150,30 @@ def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit
         assert visited_anew() == once
 
 
+def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
+    asked = evidence(boot={"boot_id": day.boot_id})
+    day.watch.visiting([NODE], day.now)
+    day.hello("boot-2")
+    day.said += day.watch.evidence({NODE: asked}, day.now)
+    assert day.watch.is_due(NODE, Tick(1.7e9, 5.0, (), ()), day.now + AGAIN_S)
+    day.said += day.watch.evidence({NODE: evidence(boot={"boot_id": "boot-2"})}, day.now)
+    assert not day.watch.is_due(NODE, Tick(1.7e9, 5.0, (), ()), day.now + 2 * AGAIN_S)
+
+
+def test_of_a_boot_that_no_visit_has_reached_the_log_is_followed_from_what_was_told(day: Day) -> None:
+    judged = day.watch.judge.log_cursor(NODE)
+    assert judged
+    day.hello(judged[0])
+    assert day.watch.log_cursor(NODE) == judged
+    day.hello("boot-2")
+    assert day.watch.log_cursor(NODE) == ("boot-2", 0, 0.0)
+    day.log(XID_79)
+    assert day.watch.log_cursor(NODE) == ("boot-2", 1000 + int(day.now), 0.0)
+    cursor = ["boot-2", 5_000, 90_000.0]
+    day.said += day.watch.evidence({NODE: evidence(kernel_log={"cursor": cursor})}, day.now)
+    assert day.watch.log_cursor(NODE) == tuple(cursor)
+
+
 def test_a_boot_is_visited_until_a_visit_has_reached_the_node(day: Day) -> None:
     hello, tick = Hello("boot-2", 1.7e9, 5.0), Tick(1.7e9, 5.0, (), ())
     assert not day.watch.is_due(NODE, hello, day.now)

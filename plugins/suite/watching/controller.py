@@ -226,4 +226,4 @@ def give_back_memory() -> None:
 
 
 def _cursor_of(watch: Watch, name: str) -> Callable[[], tuple[str, int, float] | None]:
-    return lambda: watch.judge.log_cursor(name)
+    return lambda: watch.log_cursor(name)

@@ -10,7 +10,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.watching.judge import LASTING, Judge, judged
-from clusterproof.plugins.watch.newer import LOG, NVML, Meanwhile
+from clusterproof.plugins.watch.newer import LOG, NVML, Meanwhile, boot_of
 from clusterproof.plugins.watch.of_tick import (
     CLOCK,
     NO_LOG,
@@ -38,6 +38,8 @@ class _Node:
     hello: Hello | None = None
     last: Hello | Tick | None = None
     boot_id: str = ""
+    last_boot_id: str = ""  # of the boot before this one
+    sequence: int = 0  # of the last line of the kernel log that it has told in this boot
     why: str = ""  # the connection ended
     is_slowed: bool = False  # some of its GPUs are, by what was told last
     ticks: int = 0
@@ -106,7 +108,8 @@ class Watch:
             if data[name].unreached:
                 self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
                 continue
-            self._nodes[name].is_due = False
+            node = self._nodes[name]
+            node.is_due = bool(node.last_boot_id) and boot_of(data[name]) == node.last_boot_id  # it was asked before
             lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
             rules, unknown = judged(results)
             changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
@@ -123,15 +126,23 @@ class Watch:
             changes += self._hello(name, node, told, now)
         elif isinstance(told, Tick):
             changes += self._tick(name, node, told, now)
-        elif isinstance(told, Logged) and self.judge.knows(name):
-            self.judge.logged(name, told.lines)
-            changes += self._judged_again(name, LOG, now)
+        elif isinstance(told, Logged):
+            node.sequence = max((line.sequence for line in told.lines), default=node.sequence)
+            if self.judge.knows(name):
+                self.judge.logged(name, told.lines)
+                changes += self._judged_again(name, LOG, now)
         return self._said(changes)
 
     def ended(self, name: str, why: str) -> None:
         """A node's connection has ended; that is said if it is not back soon."""
         node = self._nodes[name]
         node.is_expected, node.why = True, why or node.why
+
+    def log_cursor(self, name: str) -> tuple[str, int, float] | None:
+        """From where on its kernel log is to be followed: of a boot that no visit has reached all that was not told."""
+        node, judged = self._nodes[name], self.judge.log_cursor(name)
+        is_older = bool(node.boot_id) and bool(judged) and judged[0] != node.boot_id
+        return (node.boot_id, node.sequence, 0.0) if is_older else judged
 
     def is_new_boot(self, name: str, hello: Hello) -> bool:
         """Whether a node has booted since it was last judged: then all of it is to be judged anew."""
@@ -156,7 +167,7 @@ class Watch:
         changes = []
         if self.is_new_boot(name, hello):
             node.meanwhile = Meanwhile() if node.meanwhile else None
-            node.is_due = True
+            node.is_due, node.last_boot_id, node.sequence = True, node.boot_id, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
         node.boot_id = hello.boot_id
