@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.suite.watching import controller
 from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import settable
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
-from tests.watch.troubles import CLOSED, TROUBLES, make_quick, xid, xids
-from tests.watch.watched_bed import Watched, samplers, watched
+from tests.watch.troubles import CLOSED, TROUBLES, boot_again, kill_sampler, make_quick, xid, xids
+from tests.watch.watched_bed import PATIENCE_S, Watched, samplers, watched
 
 pytestmark = needs_cluster
 NAMES = [trouble.node for trouble in TROUBLES]
@@ -51,6 +54,32 @@ def test_no_trouble_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
             watch.until(lambda name=name: not samplers(bed.nodes[name]), f"the end of {name}'s samplers")  # type: ignore[misc]
     assert threading.active_count() <= threads
     assert open_files() <= files
+
+
+def test_what_is_logged_while_a_boot_is_visited_and_the_sampler_is_gone_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_quick(monkeypatch)
+    has_asked, is_free = threading.Event(), threading.Event()
+    gather = controller.gather
+
+    def held(*asked: Any) -> dict[str, NodeEvidence]:
+        data = gather(*asked)
+        has_asked.set()
+        is_free.wait(PATIENCE_S)
+        return data
+
+    with testbed({"gpu001": healthy_p5("gpu001")}) as bed, watched(bed, monkeypatch) as watch:
+        watch.until_sampled("gpu001")
+        monkeypatch.setattr(controller, "gather", held)
+        bed.stop("gpu001")
+        boot_again(healthy_p5)(watch, "gpu001")
+        watch.until(has_asked.is_set, "the visit of the new boot")
+        kill_sampler(watch, "gpu001")
+        xid(watch, "gpu001", 95)
+        watch.until_sampled("gpu001")
+        is_free.set()
+        watch.until(lambda: xids(watch, "gpu001") == ["95"], "Xid 95")
 
 
 def open_files() -> int:
