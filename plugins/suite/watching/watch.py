@@ -141,8 +141,9 @@ class Watch:
     def log_cursor(self, name: str) -> tuple[str, int, float] | None:
         """From where on its kernel log is to be followed: of a boot that no visit has reached all that was not told."""
         node, judged = self._nodes[name], self.judge.log_cursor(name)
-        is_older = bool(node.boot_id) and bool(judged) and judged[0] != node.boot_id
-        return (node.boot_id, node.sequence, 0.0) if is_older else judged
+        if judged and node.boot_id and judged[0] != node.boot_id:
+            return node.boot_id, node.sequence, 0.0
+        return judged
 
     def is_new_boot(self, name: str, hello: Hello) -> bool:
         """Whether a node has booted since it was last judged: then all of it is to be judged anew."""
