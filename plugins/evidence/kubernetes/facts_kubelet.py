@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, read, table, text, texts
+from clusterproof.plugins.evidence.field import Field, Reported, read, table, text, texts
 
 # What the kubelet does where nobody configures it: kubelet.config.k8s.io/v1beta1, as of Kubernetes 1.34.
 DEFAULTS = {
@@ -19,10 +18,8 @@ DEFAULTS = {
 
 
 @record
-class Kubelet:
+class Kubelet(Reported):
     """The policies of a kubelet: what is configured, and of some what is in force by the state that it keeps."""
-
-    data: Mapping[str, Any]
 
     configured = Field(table)
     changed = Field(texts)  # files that are newer than the process, which has not read them so

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import CollectorData
-from clusterproof.plugins.evidence.field import Field, every, flag, text, texts
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, text, texts
 from clusterproof.plugins.evidence.kubernetes.facts import age_s
 
 BOUND, LOST = "Bound", "Lost"
@@ -17,10 +16,8 @@ BY_HAND = "kubernetes.io/no-provisioner"  # the provisioner of a class whose vol
 
 
 @record
-class StorageClass:
+class StorageClass(Reported):
     """A storage class: who makes its volumes, and whether only once a pod that wants one has a node."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     provisioner = Field(text)
@@ -28,10 +25,8 @@ class StorageClass:
 
 
 @record
-class VolumeClaim:
+class VolumeClaim(Reported):
     """A claim: of which class (empty: of none), its volume (empty: it has none), and that volume's CSI driver."""
-
-    data: Mapping[str, Any]
 
     namespace = Field(text)
     claim = Field(text, "name")
@@ -49,10 +44,8 @@ class VolumeClaim:
 
 
 @record
-class DriversOfNode:
+class DriversOfNode(Reported):
     """The CSI drivers that have registered with a node's kubelet."""
-
-    data: Mapping[str, Any]
 
     name = Field(text)
     drivers = Field(texts)
