@@ -129,7 +129,7 @@ def _simulate(ticks: list[bytes]) -> None:
     """Let lines run what only tells ticks."""
     told = b"|".join([hello_line().split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
 
-    def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool) -> Program:
+    def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool, word: str) -> Program:  # noqa: ARG001
         assert on_stdin
         return Program(f"python3 -uc '{SIMULATED}' {nonce} {EVERY_S}", told + b"\n")
 

@@ -66,7 +66,7 @@ def watch_process(bed: Testbed, record: Path, every_s: float) -> Iterator[WatchP
     environment = {**os.environ, "HOME": str(bed.home)}
     with record.with_suffix(".out").open("wb") as out:
         process = subprocess.Popen(bed.command(words), stdout=out, stderr=out, env=environment)
-    running = WatchProcess(bed, pid=process.pid)
+    running = WatchProcess(bed=bed, pid=process.pid)
     is_over = threading.Event()
     follower = threading.Thread(target=_follow, args=(running, record / CHANGES_FILE, is_over))
     follower.start()

@@ -13,7 +13,7 @@ from random import Random
 from bench.figure import Figure
 from bench.runs import DEMO, cpu_s
 from bench.watched_streams import hello_line, tick_line
-from clusterproof.plugins.agent.payload import new_nonce, sampler, started_by_shell
+from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, started_by_shell
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import load
@@ -37,7 +37,8 @@ def on_the_node() -> Iterator[Figure]:
     if needs.needs_nodes.args[0]:
         yield Figure("sampler_cpu_of_a_core_percent", None, "≤ 0.1", str(needs.needs_nodes.kwargs["reason"]))
         return
-    program = started_by_shell(sampler(BENCH_EVERY_S, "/", NO_CURSOR), new_nonce(), sudo=False, on_stdin=True)
+    text, word = sampler(BENCH_EVERY_S, "/"), cursor_word(NO_CURSOR)
+    program = started_by_shell(text, new_nonce(), sudo=False, on_stdin=True, word=word)
     pipe = subprocess.PIPE
     with entered(healthy_p5()) as node:
         process = node.start(["/bin/sh", "-c", program.command], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT)

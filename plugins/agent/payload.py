@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import secrets
 import sys
@@ -68,14 +69,17 @@ def new_nonce() -> str:
     return "cp" + secrets.token_hex(5)
 
 
-def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool) -> Program:
-    """The program whose compressed text this is, as a shell command that finds a Python for it."""
+def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool, word: str = "") -> Program:
+    """The program whose compressed text this is, as a shell command that finds a Python for it.
+
+    `word` is its last argument, where it has one: of base64's letters alone.
+    """
     source = f"sys.stdin.buffer.read({len(text)})" if on_stdin else "sys.argv[4]"
     script = SHELL.format(
         nonce=nonce,
         sudo=SUDO if sudo else "",
         python=PYTHON.format(text=source),
-        argument="" if on_stdin else text,
+        argument=word if on_stdin else f"{text} {word}".rstrip(),
     )
     return Program(f"/bin/sh -c '{script}'", text.encode() if on_stdin else b"", nonce)
 
@@ -106,17 +110,21 @@ SAMPLED = {  # what samples each source
 FOLLOWS = "follow"  # what follows the kernel log
 
 
-def sampler(every_s: float, host_root: str, log_cursor: tuple[str, int, float]) -> str:
-    """The text of the program that stays on a node and samples it, compressed, as base64."""
-    sources = {source: _short(module_of(module)) for source, module in SAMPLED.items()}
-    request = (sources, _short(module_of(FOLLOWS)), every_s, host_root, log_cursor)
-    return started(f"{PACKAGE}.sampler", _modules_of_sampler(), request)
-
-
 @cache
-def _modules_of_sampler() -> Mapping[str, str]:
+def sampler(every_s: float, host_root: str, is_heard: bool = True) -> str:
+    """The text of the program that stays on a node and samples it, compressed, as base64.
+
+    Where it `is_heard` by whoever watches, it is told so over its input, and ends without that.
+    """
     modules = modules_for({f"{PACKAGE}.sampler", *map(module_of, (*SAMPLED.values(), FOLLOWS))})
-    return {**modules, "pynvml": pynvml_for(modules.values())}
+    sources = {source: _short(module_of(module)) for source, module in SAMPLED.items()}
+    request = (sources, _short(module_of(FOLLOWS)), every_s, host_root, is_heard)
+    return started(f"{PACKAGE}.sampler", {**modules, "pynvml": pynvml_for(modules.values())}, request)
+
+
+def cursor_word(log_cursor: tuple[str, int, float]) -> str:
+    """The last argument of the sampler: from where on it follows the kernel log."""
+    return b2a_base64(json.dumps(log_cursor).encode(), newline=False).decode()
 
 
 def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The program that stays on a node while a job runs: samples at each tick, follows the kernel log, and ends by itself.
 
-Each line that it prints is the nonce and one JSON object. It ends when its standard input does, or when nothing has
-come over that for a while: a wire that is cut tells a node nothing.
+Each line that it prints is the nonce and one JSON object, with its number as `n`. It ends when its standard input does,
+or when nothing has come over that for a while: a wire that is cut tells a node nothing. Where it is not heard, as in a
+pod, whoever began it sees to its end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import select
 import signal
 import sys
 import time
+from binascii import a2b_base64
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.source import Source
@@ -45,11 +47,14 @@ def main(
     of_log: str,
     every_s: float,
     root: str,
-    log_cursor: tuple[str, int, float],
+    is_heard: bool,
     nonce: str,
     sudo: str,
 ) -> None:
-    """Sample until nobody listens any more, and end this process. A source comes with its module, so does the log."""
+    """Sample until nobody listens any more, and end this process. A source comes with its module, so does the log.
+
+    The last argument of the command line says from where on the log is followed.
+    """
     running: list[Source] = []
     try:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -57,10 +62,11 @@ def main(
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         os.chdir("/")
         node = Node(root)
-        log: Log = importlib.import_module(of_log).Follower(node, log_cursor)
+        log: Log = importlib.import_module(of_log).Follower(node, tuple(json.loads(a2b_base64(sys.argv[-1]))))
         running += [Source(name, module, Node(root), max(FIRST_S, every_s)) for name, module in sources.items()]
-        _tell(nonce, _hello(log, sudo))
-        _Loop(running, log, every_s, nonce).go()
+        teller = _Teller(nonce)
+        teller.tell(_hello(log, sudo))
+        _Loop(running, log, every_s, is_heard, teller).go()
     except (BrokenPipeError, ConnectionError):
         pass  # nobody listens any more
     except Exception:
@@ -91,13 +97,14 @@ def _moment() -> dict[str, object]:
 class _Loop:
     """The sampler's one loop."""
 
-    def __init__(self, sources: list[Source], log: Log, every_s: float, nonce: str) -> None:
-        self.sources, self.log, self.every_s, self.nonce = sources, log, every_s, nonce
+    def __init__(self, sources: list[Source], log: Log, every_s: float, is_heard: bool, teller: _Teller) -> None:
+        self.sources, self.log, self.every_s, self.is_heard, self.teller = sources, log, every_s, is_heard, teller
         self.patience_s = min(5.0, 0.8 * every_s)
         self.heard = time.monotonic()
         self.poll = select.poll()
         self.polled: dict[int, Source] = {}
-        self.poll.register(INPUT, select.POLLIN)
+        if is_heard:
+            self.poll.register(INPUT, select.POLLIN)
         self.poll.register(OUTPUT, 0)
         if log.is_device:
             self.poll.register(log.file, select.POLLIN)
@@ -106,7 +113,7 @@ class _Loop:
         """Until the input ends, the output breaks, or nobody has been heard of for long."""
         due = time.monotonic()
         look = due
-        while time.monotonic() - self.heard < ALONE_S:
+        while not self.is_heard or time.monotonic() - self.heard < ALONE_S:
             now = time.monotonic()
             if now >= due:
                 due = max(due + self.every_s, now + self.every_s / 2)  # a node that slept makes up for nothing
@@ -126,7 +133,7 @@ class _Loop:
             source.tick()
             self._listen(source)
         self._await_answers()
-        _tell(self.nonce, {**moment, **_told(self.sources)})
+        self.teller.tell({**moment, **_told(self.sources)})
         self._tell_log()
 
     def _await_answers(self) -> None:
@@ -165,7 +172,7 @@ class _Loop:
     def _tell_log(self) -> None:
         lines = self.log.lines()
         if lines:
-            _tell(self.nonce, {**_moment(), "log": lines})
+            self.teller.tell({**_moment(), "log": lines})
 
 
 def _told(sources: list[Source]) -> dict[str, object]:
@@ -184,16 +191,23 @@ def _told(sources: list[Source]) -> dict[str, object]:
     return {**data, **({"facts": facts} if facts else {}), **({"late": late} if late else {})}
 
 
-def _tell(nonce: str, data: dict[str, object]) -> None:
-    line = f"{nonce} {json.dumps(data, separators=(',', ':'))}\n".encode()
-    while line:
-        try:
-            line = line[os.write(OUTPUT, line) :]
-        except BlockingIOError:
-            poll = select.poll()
-            poll.register(OUTPUT, select.POLLOUT)
-            if not poll.poll(1000 * ALONE_S):
-                raise BrokenPipeError from None  # nobody has taken anything for long
+class _Teller:
+    """What it prints: by its numbers a line is known that comes twice, or not at all."""
+
+    def __init__(self, nonce: str) -> None:
+        self.nonce, self.number = nonce, 0
+
+    def tell(self, data: dict[str, object]) -> None:
+        line = f"{self.nonce} {json.dumps({'n': self.number, **data}, separators=(',', ':'))}\n".encode()
+        self.number += 1
+        while line:
+            try:
+                line = line[os.write(OUTPUT, line) :]
+            except BlockingIOError:
+                poll = select.poll()
+                poll.register(OUTPUT, select.POLLOUT)
+                if not poll.poll(1000 * ALONE_S):
+                    raise BrokenPipeError from None  # nobody has taken anything for long
 
 
 def _stop(number: int, _frame: object) -> None:

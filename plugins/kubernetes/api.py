@@ -6,42 +6,25 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.kubernetes.errors import TOO_MANY, decoded, error_of, error_of_status, words_of
+from clusterproof.plugins.kubernetes.errors import KubernetesDenied as KubernetesDenied
+from clusterproof.plugins.kubernetes.errors import KubernetesError as KubernetesError
+from clusterproof.plugins.kubernetes.errors import KubernetesRefused as KubernetesRefused
+from clusterproof.plugins.kubernetes.stream import Stream
 
 CONNECT_S, READ_S = 10.0, 30.0
 PATIENCE_S = 30.0  # with a server that says "later"
 PAGE = 500
 MAX_PAGES = 200  # of one listing: 100,000 objects
 MAX_BYTES = 64 * 1024 * 1024  # of one page
-MAX_EVENT_BYTES = 4 * 1024 * 1024  # of one line of a watch; etcd holds no larger object
-MAX_WORDS = 600  # of what the server says
-TOO_MANY = 429
 LATER = (TOO_MANY, 500, 502, 503, 504)
 REPEATABLE = ("GET", "PATCH")  # twice is as once: a patch of ours says what is to be, or holds for one version alone
-FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level had no room
 DRAIN_BYTES = 65536
 JSON = "application/json"
-
-
-class KubernetesError(ClusterproofError):
-    """A request that told nothing. `status` is HTTP's, 0 where there was no answer; `reason` Kubernetes' word."""
-
-    def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-
-
-class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
-    """Who asks is not known (401), or lacks the right to (403 by RBAC)."""
-
-
-class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
-    """Admission refused an object (403 by PodSecurity, a webhook, a quota)."""
 
 
 class Api:
@@ -59,15 +42,15 @@ class Api:
 
     def get(self, path: str, **query: object) -> Mapping[str, Any]:
         """One object, or one page. Raises KubernetesError."""
-        return _decoded(self._asked("GET", path, query, None, PATIENCE_S))
+        return decoded(self._asked("GET", path, query, None, PATIENCE_S))
 
     def create(self, path: str, body: object) -> Mapping[str, Any]:
         """Create an object; what the server made of it. Raises KubernetesError."""
-        return _decoded(self._asked("POST", path, {}, body, PATIENCE_S))
+        return decoded(self._asked("POST", path, {}, body, PATIENCE_S))
 
     def patch(self, path: str, body: object, kind: str) -> Mapping[str, Any]:
         """Change an object by a patch of this kind; what it is then. Raises KubernetesError (409: it was changed)."""
-        return _decoded(self._asked("PATCH", path, {}, body, PATIENCE_S, kind=kind))
+        return decoded(self._asked("PATCH", path, {}, body, PATIENCE_S, kind=kind))
 
     def delete(self, path: str, **query: object) -> None:
         """Delete an object, or a collection. Raises KubernetesError."""
@@ -94,20 +77,25 @@ class Api:
         An event `ERROR`, as of a resource version that is too old (410), is raised too.
         """
         query = {**query, "watch": "true", "timeoutSeconds": max(1, int(timeout_s))}
-        response = self._response("GET", path, query, None, timeout_s)
-        try:
-            if response.status >= 300:
-                raise _error(response, _read(response, MAX_EVENT_BYTES), path)
-            for line in _lines(response):
-                event = _decoded(line)
+        with self.stream(path, timeout_s, **query) as stream:
+            for line in stream.lines():
+                event = decoded(line)
                 kind, data = str(event.get("type")), event.get("object") or {}
                 if kind == "ERROR":
-                    raise _of_status(int(data.get("code") or 0), data, path)
+                    raise error_of_status(int(data.get("code") or 0), data, path)
                 yield kind, data
-        except KubernetesError:
-            raise
-        except Exception as problem:  # urllib3's, of a connection that breaks
-            raise KubernetesError(f"the watch of {path} broke: {_words(problem)}") from None
+
+    @contextmanager
+    def stream(self, path: str, quiet_s: float, **query: object) -> Iterator[Stream]:
+        """What comes at `path` for as long as the block runs, or until nothing has come for so long.
+
+        Raises KubernetesError.
+        """
+        response = self._response("GET", path, query, None, quiet_s)
+        try:
+            if response.status >= 300:
+                raise error_of(response, _read(response, DRAIN_BYTES), path)
+            yield Stream(response)
         finally:
             response.close()
 
@@ -137,11 +125,11 @@ class Api:
                 if response.status < 300:
                     return _read(response, most_bytes)
                 wait_s = _wait_s(response, attempt)
-                problem = _error(response, _read(response, DRAIN_BYTES), path)
+                problem = error_of(response, _read(response, DRAIN_BYTES), path)
             except KubernetesError:
                 raise
             except Exception as broken:  # urllib3's, in the middle of a body
-                raise KubernetesError(f"{self.url}: the answer broke off: {_words(broken)}") from None
+                raise KubernetesError(f"{self.url}: the answer broke off: {words_of(broken)}") from None
             finally:
                 response.release_conn()
             may_pass = response.status == TOO_MANY or (response.status in LATER and method in REPEATABLE)
@@ -175,7 +163,7 @@ class Api:
             self._has_answered = True
         except Exception as problem:  # urllib3's, ssl's, the system's
             raise KubernetesError(
-                f"no answer from {self.url}: {_words(problem)}; expected an API server that this machine reaches"
+                f"no answer from {self.url}: {words_of(problem)}; expected an API server that this machine reaches"
             ) from None
         return response
 
@@ -196,60 +184,8 @@ def _read(response: Any, most_bytes: int) -> bytes:
     return bytes(data)
 
 
-def _lines(response: Any) -> Iterator[bytes]:
-    """The lines of a stream as they come. Raises KubernetesError for one that has no end."""
-    rest = bytearray()
-    while chunk := response.read1(DRAIN_BYTES):
-        rest += chunk
-        *whole, tail = rest.split(b"\n")
-        rest = bytearray(tail)
-        if len(rest) > MAX_EVENT_BYTES:
-            raise KubernetesError(f"an event of a watch is larger than {MAX_EVENT_BYTES} bytes")
-        yield from (bytes(line) for line in whole if line.strip())
-
-
-def _decoded(data: bytes) -> Mapping[str, Any]:
-    try:
-        read = json.loads(data)
-    except (ValueError, RecursionError):
-        raise KubernetesError(f"the API server's answer is not JSON: {printable(repr(data[:80]))}") from None
-    if not isinstance(read, dict):
-        raise KubernetesError("the API server's answer is no object of Kubernetes'")
-    return read
-
-
 def _wait_s(response: Any, attempt: int) -> float:
     try:
         return min(float(response.headers.get("Retry-After") or 0) or 0.5 * 2**attempt, PATIENCE_S)
     except ValueError:
         return 1.0
-
-
-def _error(response: Any, body: bytes, path: str) -> KubernetesError:
-    try:
-        data = _decoded(body)
-    except KubernetesError:
-        data = {"message": body.decode("utf-8", "replace")}
-    schema = response.headers.get(FLOW_SCHEMA)
-    if response.status == TOO_MANY and schema:
-        words = str(data.get("message")).strip().rstrip(".")
-        data = {**data, "message": f"{words}, by its flow schema {schema}"}
-    return _of_status(response.status, data, path)
-
-
-def _of_status(status: int, data: Mapping[str, Any], path: str) -> KubernetesError:
-    words = printable(" ".join(str(data.get("message") or "no more is said").split()), MAX_WORDS)
-    reason = printable(str(data.get("reason") or ""), 60)
-    message = f"{status} {reason}".strip() + f": {words}"
-    if status == 401:
-        return KubernetesDenied(
-            f"{message} (GET or change of {path}); expected credentials that are valid", 401, reason
-        )
-    if status == 403:
-        is_of_rbac = " cannot " in words and " resource " in words
-        return (KubernetesDenied if is_of_rbac else KubernetesRefused)(message, 403, reason)
-    return KubernetesError(message, status, reason)
-
-
-def _words(problem: Exception) -> str:
-    return printable(" ".join(str(problem).split()) or type(problem).__name__, 300)

@@ -111,6 +111,8 @@ def watch() -> argparse.ArgumentParser:
     parser.add_argument("--accept-new-host-keys", action="store_true", help="on trust, for this watch only")
     parser.add_argument("--sudo", action="store_true", help="run under sudo -n, for what only root may read")
     parser.add_argument("--host-root", default="/", metavar="DIR", help="read the host under this folder of the node")
+    parser.add_argument("--k8s-namespace", default="", metavar="NAME", help="for the pods (default clusterproof)")
+    parser.add_argument("--k8s-image", default="", metavar="IMAGE", help="one with Python, where nodes have none")
     return parser
 
 

@@ -33,6 +33,7 @@ class Connection(Protocol):
 
     One that cannot give a program standard input has `takes_stdin = False`, and gets all of it as one command line.
     One with which all ends that a program has started has `leave(targets)`, which ends what it still runs on these.
+    One that leaves something behind where its process ends in the middle of `run` has `abandon()`, which ends that.
     One by which programs that load a node are not run has `under_load()`: another that runs them.
     One that carries no long answer has `carries(limits)`: how many characters come whole, 0 for all.
     """

@@ -34,6 +34,9 @@ class Kubernetes:
     visit: type[PodVisit] = PodVisit
     image_setting = "k8s_image"
 
+    def __init__(self) -> None:
+        self._runs: dict[str, tuple[Api, Run]] = {}  # that go on, by name
+
     def run(
         self,
         targets: Sequence[Target],
@@ -83,23 +86,40 @@ class Kubernetes:
 
     def unreachable(self, node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:
         """Why no pod is sent to a node."""
-        if node is None:
-            return Missed(Unreached.NOT_READY, NO_NODE)
-        if not (image_on(node) or settings.get("k8s_image")):
-            return not_ready(node) or Missed(Unreached.NO_IMAGE, UNKNOWN_IMAGE)
-        return not_ready(node)
+        return unreachable(node, settings)
 
-    def begun(self, api: Api, run: Run, targets: Sequence[Target]) -> None:
-        """Nothing is noted of a run that ends with the call that began it."""
+    def begun(self, api: Api, run: Run, targets: Sequence[Target]) -> None:  # noqa: ARG002 - who loads them asks for them
+        """Take note of a run."""
+        self._runs[run.name] = (api, run)
 
     def end(self, api: Api, run: Run) -> None:
-        """Delete the run's objects; what may not be deleted here goes with the Job, at last by its time to live."""
-        with suppress(KubernetesError):
-            api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
-        with suppress(KubernetesError):
-            api.delete(f"{run.config_maps}/{run.name}")
-        with suppress(KubernetesError):
-            api.delete(f"{run.jobs}/{run.name}", propagationPolicy="Background")
+        """Delete the run's objects."""
+        end(api, run)
+        self._runs.pop(run.name, None)
+
+    def abandon(self) -> None:
+        """Delete what there is of runs that go on, for which nobody waits any more."""
+        for api, run in list(self._runs.values()):
+            end(api, run)
+
+
+def unreachable(node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:
+    """Why no pod is sent to a node; None where one is."""
+    if node is None:
+        return Missed(Unreached.NOT_READY, NO_NODE)
+    if not (image_on(node) or settings.get("k8s_image")):
+        return not_ready(node) or Missed(Unreached.NO_IMAGE, UNKNOWN_IMAGE)
+    return not_ready(node)
+
+
+def end(api: Api, run: Run) -> None:
+    """Delete a run's objects; what may not be deleted here goes with the Job, at last by its time to live."""
+    with suppress(KubernetesError):
+        api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
+    with suppress(KubernetesError):
+        api.delete(f"{run.config_maps}/{run.name}")
+    with suppress(KubernetesError):
+        api.delete(f"{run.jobs}/{run.name}", propagationPolicy="Background")
 
 
 def _begun(api: Api, run: Run, program: Program, limits: Limits, whole_s: float) -> Run:

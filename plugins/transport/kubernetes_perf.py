@@ -82,6 +82,7 @@ class PerfPods(Kubernetes):
     image_setting = IMAGE_SETTING
 
     def __init__(self) -> None:
+        super().__init__()
         self._api: Api | None = None
         self._lock = threading.Lock()
         self._running: dict[str, tuple[Api, Run, frozenset[str]]] = {}  # by name; with the names of the nodes

@@ -86,7 +86,9 @@ def config_map(run: Run, program: str) -> Mapping[str, Any]:
     return {"metadata": run.metadata(run.name), "immutable": True, "data": {KEY: program}}
 
 
-def pod(run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int) -> Mapping[str, Any]:
+def pod(
+    run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int, script: str = SCRIPT
+) -> Mapping[str, Any]:
     """The pod for one node: pinned to it, whatever its taints; it asks for nothing that a job could want."""
     return {
         "metadata": {
@@ -109,7 +111,7 @@ def pod(run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int) 
                     "name": CONTAINER,
                     "image": image,
                     "imagePullPolicy": "IfNotPresent" if run.image else "Never",
-                    "command": ["/bin/sh", "-c", SCRIPT] if run.image else on_host(node),
+                    "command": ["/bin/sh", "-c", script] if run.image else on_host(node, script),
                     "env": [
                         {"name": KEY, "valueFrom": {"configMapKeyRef": {"name": run.name, "key": KEY}}},
                         {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},  # a broken driver would stop the pod
@@ -124,7 +126,12 @@ def pod(run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int) 
     }
 
 
-def on_host(node: KubernetesNode) -> list[str]:
+def on_stdin(command: str) -> str:
+    """The script for a command whose text comes over its input: what is stored is that text, for all nodes one."""
+    return f'p=${KEY};unset {KEY};printf %s "$p"|{command}'
+
+
+def on_host(node: KubernetesNode, script: str = SCRIPT) -> list[str]:
     """The command that runs a shell script of the host's, with nothing but the host's files."""
     name, family_folder, folder = LOADERS.get(node.info.get("architecture", ""), LOADERS["amd64"])
     if FAMILY.search(node.info.get("osImage", "")):
@@ -132,7 +139,7 @@ def on_host(node: KubernetesNode) -> list[str]:
     else:
         libraries = "usr/lib64"
     started = [f"{HOST}/{folder}/{name}", "--library-path", f"{HOST}/{libraries}"]
-    return [*started, f"{HOST}/usr/sbin/chroot", HOST, "/bin/sh", "-c", SCRIPT]
+    return [*started, f"{HOST}/usr/sbin/chroot", HOST, "/bin/sh", "-c", script]
 
 
 def image_on(node: KubernetesNode) -> str:

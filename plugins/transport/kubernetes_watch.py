@@ -56,6 +56,13 @@ class PodWatch:
                     return pod, is_gone
                 changed.wait(left_s)
 
+    def forget(self, name: str) -> None:
+        """Know no more of a pod that is deleted; for as long as it is not, it is known again by what comes of it."""
+        with self._lock:
+            for known in (self._pods, self._changed, self._awaited):
+                known.pop(name, None)
+            self._gone.discard(name)
+
     def _follow(self) -> None:
         while not self._is_over:
             try:

@@ -24,8 +24,25 @@ _CHUNK_BYTES = 65536
 Heard = Callable[[bytes], object]  # a piece of what it tells; what it raises ends the stay
 
 
+class Stays(Protocol):
+    """What stays on the nodes of a cluster."""
+
+    is_heard: bool  # whether the programs are told that somebody is there, over their input; else they know of nobody
+
+    def open(self, text: str) -> None:
+        """Be ready for programs with this text on their input. Raises Unusable."""
+
+    def on_node(self, cut: Callable[[str], object]) -> Staying:
+        """What stays on one node; it says there why nothing comes for a while, where it does not end for that."""
+
+    def close(self) -> None:
+        """Let all end, at once."""
+
+
 class Staying(Protocol):
     """One node's connection."""
+
+    is_heard: bool  # as its Stays
 
     def stay(self, target: Target, program: Program, heard: Heard, dead_s: float) -> str:
         """Run the program until it ends, is told to, or tells nothing for so long; why it ended, in words."""
@@ -34,19 +51,46 @@ class Staying(Protocol):
         """Let it end; from any thread. It does not stay again."""
 
 
-def staying_for(connection: str, limits: Limits, slots: threading.Semaphore) -> Staying:
-    """What stays on a node that is reached so; `slots`: how many may log in at once."""
-    from clusterproof.plugins.transport.staying_by_srun import SrunStaying
-    from clusterproof.plugins.transport.submit_host import submit_host
+def stays_for(connection: str, limits: Limits) -> Stays:
+    """What stays on nodes that are reached so."""
+    from clusterproof.plugins.transport.staying_by_pod import PodStays
 
-    if connection == "srun":
-        return SrunStaying(staying_for(submit_host(limits.settings).connection, limits, slots), limits.settings)
-    return LocalStaying() if connection == "local" else SshStaying(limits, slots)
+    return PodStays(limits) if connection == "kubernetes" else Connections(connection, limits)
+
+
+class Connections:
+    """By a connection to each node, which has an input."""
+
+    is_heard = True
+
+    def __init__(self, connection: str, limits: Limits) -> None:
+        self._connection, self._limits = connection, limits
+        self._slots = threading.Semaphore(limits.fanout)  # how many may log in at once
+
+    def open(self, text: str) -> None:
+        """As Stays has it."""
+
+    def on_node(self, cut: Callable[[str], object]) -> Staying:  # noqa: ARG002 - they end when they are cut
+        """As Stays has it."""
+        return self._by(self._connection)
+
+    def close(self) -> None:
+        """As Stays has it: each has been told to."""
+
+    def _by(self, connection: str) -> Staying:
+        from clusterproof.plugins.transport.staying_by_srun import SrunStaying
+        from clusterproof.plugins.transport.submit_host import submit_host
+
+        if connection == "srun":
+            settings = self._limits.settings
+            return SrunStaying(self._by(submit_host(settings).connection), settings)
+        return LocalStaying() if connection == "local" else SshStaying(self._limits, self._slots)
 
 
 class SshStaying:
     """Over SSH. Keys and configuration are read anew each time: hosts are replaced, and keys rotate."""
 
+    is_heard = True
     _making = threading.Lock()  # Fabric's configurations are made one at a time
 
     def __init__(self, limits: Limits, slots: threading.Semaphore) -> None:
@@ -121,6 +165,8 @@ class SshStaying:
 
 class LocalStaying:
     """On this machine."""
+
+    is_heard = True
 
     def __init__(self) -> None:
         self._is_over, self._woken = os.pipe()

@@ -28,6 +28,8 @@ _STEP = (
 class SrunStaying:
     """Over srun, which runs on the submit host: there `inner` stays. Its input's end ends srun, and that the step."""
 
+    is_heard = True
+
     def __init__(self, inner: Staying, settings: Mapping[str, str]) -> None:
         self._inner, self._settings = inner, settings
 

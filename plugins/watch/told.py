@@ -24,6 +24,10 @@ class NotUnderstood(ClusterproofError, ValueError):  # noqa: N818 - an outcome o
     """What came is not what a sampler tells; the message says what was seen."""
 
 
+class LinesLost(NotUnderstood):
+    """Lines that the sampler has told did not come."""
+
+
 @record
 class Hello:
     """A sampler begins. `up` is in seconds since boot, `now` since 1970; `no_log` why it follows no kernel log."""
@@ -69,20 +73,23 @@ Told: TypeAlias = Hello | Tick | Logged
 
 
 class Stream:
-    """What comes over one connection, piece by piece; lines without the nonce are noise."""
+    """What comes of one sampler, piece by piece; lines without the nonce are noise, and of one told twice is one."""
 
     def __init__(self, nonce: str) -> None:
         self._mark = nonce.encode() + b" "
         self._missing = f"{nonce}:no-python:".encode()
         self._rest = b""
+        self._number = -1  # of the line that came last
         self.noise = ""  # the last line of it: the words of a host that refuses
 
     def told(self, piece: bytes) -> Iterator[Told]:
-        """What a piece of the stream completes. Raises NotUnderstood."""
+        """What a piece of the stream completes. Raises NotUnderstood, LinesLost."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             if line.startswith(self._mark):
-                yield _told(line[len(self._mark) :])
+                told, number = _decoded(line[len(self._mark) :])
+                if number is None or self._is_next(number):
+                    yield told
             elif line.startswith(self._missing):
                 raise NotUnderstood("no Python 3.8 or newer that starts")
             elif line.strip() and not line.startswith(self._mark[:-1]):
@@ -90,21 +97,37 @@ class Stream:
         if len(self._rest) > MAX_LINE:
             raise NotUnderstood(f"a line of more than {MAX_LINE:,} bytes")
 
+    def _is_next(self, number: int) -> bool:
+        """Whether a line has not come before. Raises LinesLost."""
+        if number > self._number + 1:
+            raise LinesLost(f"lines of its sampler were lost: {number - self._number - 1}; expected every one")
+        is_next = number > self._number
+        self._number = max(number, self._number)
+        return is_next
 
-def _told(line: bytes) -> Told:
+
+def _decoded(line: bytes) -> tuple[Told, int | None]:
+    """What a line tells, and its number, where it has one."""
     try:
         data = json.loads(line)
         if not isinstance(data, dict):
             raise TypeError("no object")
-        if "sampler" in data:
-            boot_id, no_log = _text(data.get("boot_id", ""), 64), _text(data.get("log", ""), MAX_WORDS)
-            return Hello(boot_id, _seconds(data["now"]), _seconds(data["up"]), no_log)
-        if "log" in data:
-            return Logged(_seconds(data["up"]), tuple(map(_log_line, _list(data["log"], MAX_LINES))))
-        return _tick(data)
+        number = data.get("n")
+        if number is not None and type(number) is not int:
+            raise TypeError("no whole number")
+        return _told(data), number
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError) as wrong:
         seen = printable(line[:60].decode("utf-8", "replace"), 80)
         raise NotUnderstood(f"{type(wrong).__name__}: {str(wrong)[:100]} in {seen}") from None
+
+
+def _told(data: Mapping[str, Any]) -> Told:
+    if "sampler" in data:
+        boot_id, no_log = _text(data.get("boot_id", ""), 64), _text(data.get("log", ""), MAX_WORDS)
+        return Hello(boot_id, _seconds(data["now"]), _seconds(data["up"]), no_log)
+    if "log" in data:
+        return Logged(_seconds(data["up"]), tuple(map(_log_line, _list(data["log"], MAX_LINES))))
+    return _tick(data)
 
 
 def _tick(data: Mapping[str, Any]) -> Tick:

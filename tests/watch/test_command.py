@@ -51,7 +51,7 @@ def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixtur
     from clusterproof.plugins.suite.watching.controller import WHY_NOT
     from clusterproof.plugins.transport import CONNECTIONS
 
-    assert {"ssh", "local", "srun", *WHY_NOT} >= CONNECTIONS.keys()
+    assert {"ssh", "local", "srun", "kubernetes", *WHY_NOT} >= CONNECTIONS.keys()
     assert "stream nothing" in WHY_NOT["ssm"]
 
 

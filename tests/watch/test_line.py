@@ -21,6 +21,8 @@ PATIENCE_S = 30.0
 class Scripted:
     """A connection that does one thing after the other, and then ends for good."""
 
+    is_heard = True
+
     def __init__(self, *acts: Callable[[str, Callable[[bytes], object]], str]) -> None:
         self.acts = list(acts)
         self.over = threading.Event()
@@ -51,6 +53,11 @@ def lies(nonce: str, heard: Callable[[bytes], object]) -> str:
     return ""
 
 
+def loses(nonce: str, heard: Callable[[bytes], object]) -> str:
+    heard(b"".join(nonce.encode() + HELLO.replace(b'"sampler"', b'"n":%d,"sampler"' % number) for number in (0, 1, 4)))
+    return ""
+
+
 def refuses(_nonce: str, heard: Callable[[bytes], object]) -> str:
     heard(b"This account is currently not available.\n")
     return "the program ended"
@@ -66,6 +73,7 @@ def breaks(_nonce: str, _heard: Callable[[bytes], object]) -> str:
         (says_hello, "the connection broke: reset"),
         (floods, f"not understood: more than {MAX_A_TICK:,} bytes a tick"),
         (lies, "not understood: KeyError"),
+        (loses, "lines of its sampler were lost: 2; expected every one"),
         (refuses, "the program ended: This account is currently not available."),
         (breaks, "KeyError: 'a fault of ours'"),
     ],

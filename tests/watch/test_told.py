@@ -14,7 +14,17 @@ from clusterproof.plugins.evidence.host.collect_host_samples import COLUMNS as O
 from clusterproof.plugins.evidence.lustre.collect_lustre_samples import COLUMNS as OF_LUSTRE
 from clusterproof.plugins.evidence.network.collect_network_samples import COLUMNS as OF_NETWORK
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, HOST_COLUMNS
-from clusterproof.plugins.watch.told import MAX_LINE, OF_SOURCES, Hello, Logged, NotUnderstood, Stream, Tick, Told
+from clusterproof.plugins.watch.told import (
+    MAX_LINE,
+    OF_SOURCES,
+    Hello,
+    LinesLost,
+    Logged,
+    NotUnderstood,
+    Stream,
+    Tick,
+    Told,
+)
 
 NONCE = "cp0123456789"
 HELLO = {"sampler": 1, "boot_id": "5f0c", "python": "3.8.10", "uid": 0, "sudo": "", "log": "", "now": 1.7e9, "up": 9.5}
@@ -48,6 +58,16 @@ def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
     assert tick.host[-2:] == (None, None)  # of Lustre nothing was told
 
 
+def test_of_a_line_that_comes_twice_one_is_taken_and_of_one_that_is_lost_it_is_told() -> None:
+    stream = Stream(NONCE)
+    ticks = [line({**TICK, "n": number, "now": 1.7e9 + number}) for number in range(5)]
+    assert len(list(stream.told(b"".join(ticks[:3])))) == 3
+    again = [one.now - 1.7e9 for one in stream.told(b"".join(ticks[1:4])) if isinstance(one, Tick)]
+    assert again == [3.0]
+    with pytest.raises(LinesLost, match="lines of its sampler were lost: 1; expected every one"):
+        list(stream.told(line({**TICK, "n": 5})))
+
+
 def test_lines_of_the_log_are_bounded_and_printable() -> None:
     (found,) = told(line({"now": 1.0, "up": 2.0, "log": [[7, 3.5, "NVRM:\x1b[2J" + "x" * 5000, 2]]}))
     assert isinstance(found, Logged)
@@ -58,6 +78,8 @@ def test_lines_of_the_log_are_bounded_and_printable() -> None:
 @pytest.mark.parametrize(
     "data",
     [
+        {**TICK, "n": "7"},
+        {**TICK, "n": True},
         [],
         {"now": 1.0},
         {**TICK, "gpu": [[1] * 13]},

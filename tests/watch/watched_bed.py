@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,10 +29,9 @@ EVERY_S = 1.0
 
 
 @dataclass
-class Watched:
+class Running:
     """A watch that runs."""
 
-    bed: Testbed
     said: list[Change] = field(default_factory=list)
     own: list[str] = field(default_factory=list)  # what it says of itself
 
@@ -61,13 +60,25 @@ class Watched:
 
 
 @dataclass
-class WatchedHere(Watched):
+class RunningHere(Running):
     """In this process."""
 
     controller: Controller = field(kw_only=True)
 
     def samples(self, node: str) -> int:
         return self.controller.watch._nodes[node].ticks
+
+
+@dataclass
+class Watched(Running):
+    """Of a testbed."""
+
+    bed: Testbed = field(kw_only=True)
+
+
+@dataclass
+class WatchedHere(RunningHere, Watched):
+    """Of a testbed, in this process."""
 
 
 @contextmanager
@@ -77,18 +88,31 @@ def watched(
     """Watch all nodes of the testbed for as long as the block runs."""
     monkeypatch.setenv("HOME", str(bed.home))
     cluster = Cluster("bed", "ssh", tuple(Target(name) for name in bed.addresses))
-    watch = Watch(Judge(cluster, NO_POLICY), every_s, list(bed.addresses), time.monotonic())
     settings = Settings(How(every_s), Limits(connect_s=5.0, answer_s=60.0), ProbeOptions(collector_s=10.0))
+    with watching(cluster, settings, record, bed.joined) as running:
+        yield WatchedHere(running.said, running.own, bed=bed, controller=running.controller)
+
+
+@contextmanager
+def watching(
+    cluster: Cluster,
+    settings: Settings,
+    record: Path | None = None,
+    joined: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Iterator[RunningHere]:
+    """Watch a cluster for as long as the block runs; whoever is `joined` is on its network."""
+    every_s = settings.how.every_s
+    names = [target.name for target in cluster.targets]
+    watch = Watch(Judge(cluster, NO_POLICY), every_s, names, time.monotonic())
     said: list[Change] = []
     own: list[str] = []
     recording = Recording(record, every_s, own.append) if record else None
     controller = Controller(cluster, watch, settings, recording, said.extend)
-    with bed.joined():
+    with joined():
         thread = threading.Thread(target=controller.run, name="watch")
         thread.start()
-    running = WatchedHere(bed, said, own, controller=controller)
     try:
-        yield running
+        yield RunningHere(said, own, controller=controller)
     finally:
         controller.stop()
         thread.join(PATIENCE_S)

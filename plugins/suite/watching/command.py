@@ -18,6 +18,7 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
+from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
@@ -77,7 +78,7 @@ def _cluster(option: argparse.Namespace, policy: Policy) -> Cluster:
 def why_not_watched(cluster: Cluster) -> str:
     """Why nothing can stay on the nodes of a cluster, and what can be instead; empty where it can."""
     if cluster.connection != "srun":
-        instead = "expected local, nodes that are reached by ssh (of Slurm: --via nodes), or slurm:job:ID"
+        instead = "expected local, nodes by ssh (of Slurm: --via nodes), slurm:job:ID, or nodes of Kubernetes'"
         return f"{WHY_NOT[cluster.connection]}; {instead}" if cluster.connection in WHY_NOT else ""
     way = submit_host(cluster.settings).connection
     if way not in STREAMING:
@@ -94,12 +95,12 @@ def _settings(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> S
     if option.fanout < 1 or option.connect_timeout <= 0:
         raise Refused("--fanout and --connect-timeout are too small; expected at least 1 and more than 0")
     trust = {"accept_new_host_keys": "yes"} if option.accept_new_host_keys else {}
+    ours = {key: getattr(option, key) for key in ("k8s_namespace", "k8s_image") if getattr(option, key)}
+    root = HOST if option.k8s_image and cluster.connection == "kubernetes" else option.host_root
     return Settings(
-        How(every_s, option.host_root, option.sudo),
-        Limits(option.fanout, option.connect_timeout, settings={**cluster.settings, **trust}),
-        ProbeOptions(
-            host_root=option.host_root, sudo=option.sudo, checkpoints=policy.checkpoints, mounts=policy.mounts
-        ),
+        How(every_s, root, option.sudo),
+        Limits(option.fanout, option.connect_timeout, settings={**cluster.settings, **trust, **ours}),
+        ProbeOptions(host_root=root, sudo=option.sudo, checkpoints=policy.checkpoints, mounts=policy.mounts),
         None if option.for_s is None else _span(option.for_s, "--for"),
     )
 

@@ -13,7 +13,6 @@ from queue import Empty, SimpleQueue
 
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import sampler
-from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -22,9 +21,9 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
 from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.watch import Watch
-from clusterproof.plugins.transport import Limits, connection_for
+from clusterproof.plugins.transport import Connection, Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.staying import staying_for
+from clusterproof.plugins.transport.staying import stays_for
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.told import Hello, Told
@@ -34,7 +33,6 @@ END_S = 5.0  # for nodes to end their samplers
 WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
     "ssm": "Systems Manager's commands end with an answer, and stream nothing",
     "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
-    "kubernetes": "a pod is sent once, and its answer is its log",
     "replay": "a recording does not change",
     "capture": "what was collected by hand does not change",
 }
@@ -72,6 +70,8 @@ class Controller:
         self._visiting: set[str] = set()
         self._why: dict[str, str] = {}
         self._lines: list[Line] = []
+        self._visitors: list[Connection] = []
+        self._stays = stays_for(cluster.connection, settings.limits)
         self._failed: Exception | None = None
 
     def stop(self) -> None:
@@ -97,15 +97,19 @@ class Controller:
             self._end()
 
     def _connect(self) -> None:
-        sampler(self.settings.how.every_s, "/", NO_CURSOR)  # its modules are read once, before there are threads
-        slots = threading.Semaphore(self.settings.limits.fanout)
+        how = self.settings.how
+        self._stays.open(sampler(how.every_s, how.host_root, self._stays.is_heard))  # before there are threads
         self.watch.connecting(time.monotonic())
         for target in self.cluster.targets:
-            staying = staying_for(self.cluster.connection, self.settings.limits, slots)
+            staying = self._stays.on_node(partial(self._cut, target.name))
             cursor = _cursor_of(self.watch, target.name)
-            line = Line(target, staying, self.settings.how, cursor, self._events)  # type: ignore[arg-type] # takes more
+            line = Line(target, staying, how, cursor, self._events)  # type: ignore[arg-type] # takes more
             self._lines.append(line)
             line.start()
+
+    def _cut(self, node: str, why: str) -> None:
+        """Nothing comes of a node for a while."""
+        self._events.put(Event(node, Ended(why), time.monotonic()))
 
     def _loop(self) -> None:
         every_s = self.settings.how.every_s
@@ -166,9 +170,11 @@ class Controller:
         def make() -> None:
             collectors = self.watch.judge.collectors
             connection = connection_for(self.cluster.connection)
+            self._visitors.append(connection)
             settings = self.settings
             once = Alike().once  # a thousand nodes at once are much, and tell mostly the same
             data = gather(some, connection, collectors, settings.probe, settings.limits, once)
+            self._visitors.remove(connection)
             self._events.put(Visited(data))
 
         threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
@@ -203,6 +209,9 @@ class Controller:
     def _end(self) -> None:
         for line in self._lines:
             line.end()
+        self._stays.close()
+        for connection in list(self._visitors):
+            getattr(connection, "abandon", lambda: None)()
         until = time.monotonic() + END_S
         for line in self._lines:
             line.join(max(0.0, until - time.monotonic()))

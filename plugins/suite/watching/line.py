@@ -8,16 +8,17 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from clusterproof.plugins.agent.payload import new_nonce, sampler, started_by_shell
+from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, started_by_shell
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.transport.staying import Staying
-from clusterproof.plugins.watch.told import NotUnderstood, Stream, Told
+from clusterproof.plugins.watch.told import LinesLost, NotUnderstood, Stream, Told
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 SETTLED_S = 60.0  # a connection that held so long begins anew without delay
 DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without a line
+MAX_WAITING, BUSY_S = 5_000, 0.05  # events that nobody has taken yet
 MAX_A_TICK = 1 << 20  # bytes that a node may tell between two ticks
 
 Cursor = Callable[[], tuple[str, int, float] | None]
@@ -92,13 +93,18 @@ class Line:
         def heard(piece: bytes) -> None:
             room.take(len(piece))
             for told in stream.told(piece):
+                while self._events.qsize() > MAX_WAITING and not self._is_over.is_set():
+                    time.sleep(BUSY_S)  # many tell at once what they could not before; their connections hold it
                 self._put(told)
 
         dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._how.every_s)
         try:
-            text = sampler(self._how.every_s, self._how.host_root, self._cursor() or NO_CURSOR)
-            program = started_by_shell(text, nonce, self._how.sudo, on_stdin=True)
+            text = sampler(self._how.every_s, self._how.host_root, self._staying.is_heard)
+            word = cursor_word(self._cursor() or NO_CURSOR)
+            program = started_by_shell(text, nonce, self._how.sudo, on_stdin=True, word=word)
             why = self._staying.stay(self._target, program, heard, dead_s)
+        except LinesLost as lost:
+            return str(lost)
         except NotUnderstood as wrong:
             return f"not understood: {wrong}"
         except Exception as problem:  # a fault of ours costs one node a while, not the watch

@@ -1,0 +1,176 @@
+"""A watch of Kubernetes' nodes: a pod on each that tells as long as it lasts, and ends with whoever watches."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.suite.watching import controller
+from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX
+from clusterproof.plugins.transport import Limits, Program, Unusable
+from clusterproof.plugins.transport.staying_by_pod import PodStays
+from clusterproof.plugins.watch.states import Kind
+from tests.builders.runs import ROOT
+from tests.kubernetes.programs import NODE, PODS
+from tests.kubernetes.watched import OOM, command, log, samplers, watched, with_log
+from tests.testbed.kubernetes.bed import NAMESPACE, Bed
+from tests.testbed.kubernetes.nodes import Nodes
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_openmpi
+
+pytestmark = needs_kubernetes
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+OOM_KILL = "host.no_oom_kill"
+SHORT_S = 8  # to live for what nobody keeps
+LINES = 25_000
+CHATTY = f"""import sys, time
+for number in range({LINES}):
+    print(number, "x" * 200, flush=True)
+    time.sleep(0.0003)
+"""
+
+
+def recorded(folder: Path, node: str) -> list[Any]:
+    """What was recorded of a node's samples, line by line."""
+    packed = zstandard.ZstdDecompressor().stream_reader((folder / f"{node}{SUFFIX}").read_bytes(), True)
+    return [json.loads(line) for line in io.TextIOWrapper(packed)]
+
+
+def gaps(lines: list[Any]) -> list[str]:
+    """Why another sampler was begun."""
+    return [str(one["gap"]["why"]) for one in lines if isinstance(one, dict) and "gap" in one]
+
+
+@needs_cluster
+@needs_openmpi
+def test_events_are_said_once_and_no_sample_is_lost_while_the_api_server_is_started_anew(
+    perf: Nodes, tmp_path: Path
+) -> None:
+    (first, second), root, kept = list(perf.machines), with_log(tmp_path), tmp_path / "kept"
+    with watched([first, second], root, kept, perf.joined) as watch:
+        watch.until_sampled(first, second)
+        log(root, OOM, 1)
+        for name in (first, second):
+            assert "python3" in watch.until_said(OOM_KILL, node=name).message
+        perf.plane.restart_apiserver()
+        watch.until_sampled(first, second, more=8)
+        (pod,) = [str(one["metadata"]["name"]) for one in perf.plane.items(PODS) if one["spec"]["nodeName"] == first]
+        perf.plane.call("DELETE", f"{PODS}/{pod}")
+        wait_until(lambda: first in nodes_with_pods(perf, but=pod), "another pod")
+        watch.until_sampled(first, second)
+        for name in (first, second):
+            assert [change.kind for change in watch.of(OOM_KILL, name)] == [Kind.OPENED]
+    assert perf.left() == []
+    for machine in perf.machines.values():
+        wait_until(lambda machine=machine: not samplers(machine), "without samplers")  # type: ignore[misc]
+    assert gaps(recorded(kept, first)) == ["its pod was deleted meanwhile, by whom is not told"]
+    header, *lines = recorded(kept, second)
+    assert HEADER in header
+    assert all(isinstance(one, list) for one in lines if "event" not in one)  # no gap, no other sampler
+    times = [one[0] for one in lines if isinstance(one, list)]
+    assert all(before < after for before, after in pairwise(times))
+
+
+def nodes_with_pods(perf: Nodes, but: str) -> list[str]:
+    pods = [one for one in perf.plane.items(PODS) if one["status"].get("phase") == "Running"]
+    return [str(one["spec"]["nodeName"]) for one in pods if one["metadata"]["name"] != but]
+
+
+def test_each_hour_all_evidence_is_gathered_beside_the_pods_that_stay(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(controller, "WHOLE_S", 3.0)
+    with watched([NODE], record=tmp_path / "kept") as watch:
+        watch.until_sampled(NODE)
+        seen = tmp_path / "kept" / "nodes" / f"{NODE}.json"
+        first = seen.stat().st_mtime_ns
+        watch.until(lambda: seen.stat().st_mtime_ns > first, "another visit")
+        watch.until_sampled(NODE)
+    assert kubernetes.left() == []
+    assert gaps(recorded(tmp_path / "kept", NODE)) == []
+
+
+def test_all_is_owned_by_one_job_that_lives_as_long_as_somebody_watches(kubernetes: Bed) -> None:
+    with watched([NODE], k8s_ttl_s=str(SHORT_S)) as watch:
+        watch.until_sampled(NODE)
+        (job,) = kubernetes.plane.items(JOBS)
+        (pod,) = kubernetes.plane.items(PODS)
+        assert [owner["uid"] for owner in pod["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
+        assert pod["spec"]["activeDeadlineSeconds"] <= 6 * 3600
+        assert len(json.dumps(pod["spec"]["containers"][0]["command"])) < 1500  # the program is stored once
+
+        wait_until(lambda: lives_s(kubernetes) > 2 * SHORT_S, "put off")
+        assert [one["metadata"]["uid"] for one in kubernetes.plane.items(PODS)] == [pod["metadata"]["uid"]]
+        kubernetes.plane.call("DELETE", f"{JOBS}/{job['metadata']['name']}?propagationPolicy=Background")
+        watch.until(lambda: job not in kubernetes.plane.items(JOBS), "the end of the Job")
+        wait_until(lambda: lives_s(kubernetes) >= SHORT_S, "another Job")
+        watch.until_sampled(NODE)
+    wait_until(lambda: not kubernetes.left(), "clean")
+
+
+def lives_s(kubernetes: Bed) -> int:
+    """How long the Job lives from its beginning on."""
+    return max((int(one["spec"]["ttlSecondsAfterFinished"]) for one in kubernetes.plane.items(JOBS)), default=0)
+
+
+def staying(kubernetes: Bed) -> bool:
+    """Whether a pod runs that is no visit's."""
+    pods = [one for one in kubernetes.plane.items(PODS) if one["spec"]["activeDeadlineSeconds"] > 3600]
+    return any(one["status"].get("phase") == "Running" for one in pods)
+
+
+def test_after_sigkill_kubernetes_ends_the_pods_itself(kubernetes: Bed) -> None:
+    code = (
+        f"from tests.kubernetes.watched import *\nimport time\n"
+        f"with watched([{NODE!r}], k8s_ttl_s='{SHORT_S}'): time.sleep(600)"
+    )
+    client = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    wait_until(lambda: staying(kubernetes), "a pod that stays")
+    client.kill()
+    client.wait()
+    wait_until(lambda: not kubernetes.left(), "cleared away")
+    wait_until(lambda: not samplers(kubernetes.machine), "without a sampler")
+
+
+def test_sigterm_leaves_nothing(kubernetes: Bed, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    client = command(out, "--cluster", "k8s:bed/kubernetes.io/os=linux")
+    wait_until(lambda: staying(kubernetes), "a pod that stays")
+    client.send_signal(signal.SIGTERM)
+    assert client.wait(60) in (0, 1, 6), out.read_text()
+    assert "watched for" in out.read_text()
+    assert kubernetes.left() == []
+    wait_until(lambda: not samplers(kubernetes.machine), "without a sampler")
+
+
+def test_of_a_log_that_is_rotated_no_line_is_lost(kubernetes: Bed) -> None:
+    stays, cuts, heard = PodStays(Limits(connect_s=60.0)), list[str](), bytearray()
+    stays.open(CHATTY)
+    try:
+        one = stays.on_node(cuts.append)
+        why = one.stay(Target(NODE), Program("python3 -u -", CHATTY.encode()), heard.extend, 60.0)
+    finally:
+        stays.close()
+    assert why == "the program ended"
+    assert [int(line.split()[0]) for line in heard.splitlines()] == list(range(LINES))
+    assert len(heard) > 4 * 1024 * 1024  # the kubelet of the testbed lets a log have 1 MiB
+
+
+def test_whoever_may_not_keep_the_job_is_told_so_and_nothing_is_left(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = kubernetes.granted(without=("patch", "jobs"))
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+    with pytest.raises(Unusable, match=r'cannot patch resource "jobs" .*; integrations/kubernetes/rbac.yaml grants'):
+        PodStays(Limits()).open("")
+    assert kubernetes.left() == []
