@@ -11,8 +11,10 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.kubernetes.access import EKS_NAME, SETTING, contexts, open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.training_job import job_named
 
-FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:in-cluster or eks:NAME"
+FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:CONTEXT/job:NAMESPACE/NAME, k8s:in-cluster or eks:NAME"
+OF_JOB = "job:"
 IN_CLUSTER = "in-cluster"
 # What a node with accelerators says of itself; the labels stay where its device plugin has died.
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-.*)|aws\.amazon\.com/neuron.*|vpc\.amazonaws\.com/efa|amd\.com/gpu")
@@ -66,13 +68,32 @@ def _parts(rest: str) -> tuple[str, str]:
 
 def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str) -> Cluster:
     """Raises AwsError, InventoryError, KubernetesError."""
+    if OF_JOB in selector:
+        return _cluster_of_job(shown, name, settings, selector)
     found = nodes(open_api(settings), selector)
     kept = [node for node in found if node.info.get("operatingSystem", "linux") in ("linux", "")]
     kept = kept if selector else [node for node in kept if has_accelerators(node)]
     if not kept:
         raise InventoryError(f"{shown}: {_none(found, selector)}; expected {FORMS}")
+    return _made(name.removesuffix(":"), settings, found, kept)
+
+
+def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector: str) -> Cluster:
+    """The nodes on which the pods of a job are; raises as above."""
+    job = selector.removeprefix(OF_JOB)
+    if not selector.startswith(OF_JOB):
+        raise InventoryError(f"{shown}: a job's nodes are those of its pods; expected no labels beside it")
+    api = open_api(settings)
+    _, names = job_named(api, job)
+    found = [node for node in nodes(api) if node.name in names]
+    return _made(f"{name}/{selector}", settings, found, [node for node in found if has_accelerators(node)] or found)
+
+
+def _made(
+    name: str, settings: Mapping[str, str], found: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]
+) -> Cluster:
     return Cluster(
-        name.removesuffix(":"),
+        name,
         "kubernetes",
         tuple(target_of(node) for node in sorted(kept, key=lambda node: (node.group, node.name))),
         {key: value for key, value in settings.items() if value},

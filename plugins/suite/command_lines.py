@@ -88,9 +88,9 @@ def watch() -> argparse.ArgumentParser:
         "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
         allow_abbrev=False,
     )
-    of_what = parser.add_mutually_exclusive_group(required=True)
-    of_what.add_argument("--cluster", metavar="X", help=f"what to watch: {forms()}")
-    of_what.add_argument("--job", metavar="ID", help="a job of Slurm's: until it ends; its report is left in --record")
+    parser.add_argument("--cluster", metavar="X", help=f"what to watch: {forms()}")
+    words = "a job of Slurm's, or NAMESPACE/NAME of Kubernetes': until it ends; its report is left in --record"
+    parser.add_argument("--job", metavar="ID", help=words)
     parser.add_argument("--steps", action="append", default=[], metavar="PATH", help="of a job: its own logs of steps")
     parser.add_argument("--nodes", default="", metavar="NODESET", help="only these nodes of it")
     parser.add_argument("--exclude", default="", metavar="NODESET", help="but not these")

@@ -129,10 +129,10 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
     end._thread.join()
     assert own == [
         "whether the job runs is not known: slurmctld does not answer; watching goes on",
-        "Slurm tells of jobs again",
+        "whether the job runs is known again",
         "job 12 is suspended: its nodes tell nothing before it goes on; watching goes on",
         "whether the job runs is not known: slurmctld does not answer; watching goes on",
-        "Slurm tells of jobs again",
+        "whether the job runs is known again",
         "job 12 goes on",
         "job 12 is stopped: its nodes tell nothing before it goes on; watching goes on",
         "job 12 has ended",
@@ -145,6 +145,13 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
     [
         (["--steps", "x", "--cluster", "local"], "--steps is of a job; expected --job ID with it"),
         (["--job", "12"], "--cluster 'slurm:job:12': slurm"),
+        (["--job", "abc"], "--job is 'abc'; expected the number of a job of Slurm's, or NAMESPACE/NAME of a Job"),
+        (["--job", "12", "--cluster", "local"], "--job 12 is of Slurm's, which is asked here; expected no --cluster"),
+        (
+            ["--job", "ml/x", "--cluster", "local"],
+            "--job 'ml/x' is of Kubernetes', and --cluster 'local'; expected k8s:",
+        ),
+        (["--every", "1"], "nothing is named that is to be watched; expected --cluster X or --job ID"),
     ],
 )
 def test_what_is_no_job_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

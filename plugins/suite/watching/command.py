@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 
 from clusterproof.plugins.agent.options import ProbeOptions
@@ -19,10 +18,11 @@ from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
+from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
-from clusterproof.plugins.suite.watching.job import JobEnd, folder_of, judge, keep_latest, state_of
+from clusterproof.plugins.suite.watching.job import JobEnd, NoJob, asking, cluster_of, folder_of, judge, keep_latest
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.outlets import Outlets
@@ -51,16 +51,19 @@ class Refused(Exception):  # noqa: N818 - an outcome of the command line
 def watch(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what is wrong with the command line. Raises SystemExit where argparse does."""
     option = command_lines.watch().parse_args(arguments)
-    if option.job:
-        option.cluster, option.record = f"slurm:job:{option.job}", option.record or folder_of(option.job)
     try:
+        if option.job:
+            option.cluster = cluster_of(option.job, option.cluster)
+            option.record = option.record or folder_of(option.job)
+        if not option.cluster:
+            raise Refused("nothing is named that is to be watched; expected --cluster X or --job ID")
         if option.steps and not option.job:
             raise Refused("--steps is of a job; expected --job ID with it")
         policy = find_policy(option.policy, Path.cwd())
         cluster = _cluster(option, policy)
         settings = _settings(option, cluster, policy)
         return _watched(cluster, policy, settings, option), ""
-    except (Refused, InventoryError, Unusable, NoAddress, NoTextfile, NoProgram) as wrong:
+    except (Refused, KubernetesError, NoJob, InventoryError, Unusable, NoAddress, NoTextfile, NoProgram) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
@@ -167,7 +170,7 @@ def _until_job_ends(
 ) -> AbstractContextManager[object]:
     if not job:
         return nullcontext()
-    end = JobEnd(job, partial(state_of, job, cluster.settings), controller.stop, view.say)
+    end = JobEnd(job, asking(job, cluster, view.say), controller.stop, view.say)
     controller.outlets.on_end(end.ask)
     return end
 

@@ -1,24 +1,33 @@
-"""`--job ID`: the watch of one job of Slurm's, which ends with the job, and leaves what it was like as a report."""
+"""`--job`: the watch of one job, of Slurm's or Kubernetes', which ends with it and leaves its report."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, load
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.recording import recording_file, write_node
 from clusterproof.plugins.evidence.slurm.facts import SlurmJobs
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.training_job import FORM, StillRuns, job_named
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.slurm_asked import JOBS, ask_slurm
 from clusterproof.plugins.transport.submit_host import submit_host
 from clusterproof.plugins.watch.trouble import Trouble
 
+OF_KUBERNETES = ("k8s:", "eks:")  # whose jobs have a namespace and a name
+NUMBER = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")  # of Slurm's: also of an array, or of several in one
 ASK_S = 30.0  # between two questions whether the job still runs; one is asked at once where a connection ends
 LEAST_S = 2.0
 HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that no sampler tells anything
@@ -31,9 +40,41 @@ from clusterproof.plugins.suite.cli import main
 raise SystemExit(main())"""
 
 
+class NoJob(ClusterproofError):  # noqa: N818 - what it is
+    """What is called a job cannot be one; the message says what was expected."""
+
+
+def cluster_of(job: str, cluster: str | None) -> str:
+    """The X of `--cluster` that has the nodes of a job, and those alone. Raises NoJob."""
+    if "/" in job:
+        named = cluster or OF_KUBERNETES[0]
+        if not named.startswith(OF_KUBERNETES):
+            raise NoJob(f"--job {job!r:.80} is of Kubernetes', and --cluster {named!r:.80}; expected k8s:… or eks:NAME")
+        return f"{named}/job:{job}"
+    if not NUMBER.fullmatch(job):
+        raise NoJob(f"--job is {job!r:.80}; expected the number of a job of Slurm's, or {FORM}")
+    if cluster:
+        raise NoJob(f"--job {job} is of Slurm's, which is asked here; expected no --cluster, or {FORM}")
+    return f"slurm:job:{job}"
+
+
 def folder_of(job: str) -> str:
     """Where a job is recorded unless told otherwise."""
-    return f"clusterproof-job-{job}"
+    return f"clusterproof-job-{job.replace('/', '-')}"
+
+
+def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> Callable[[], str]:
+    """What asks for the job's state, empty where it is over; raises Incomplete, KubernetesError where nobody tells."""
+    if cluster.connection != "kubernetes":
+        return partial(state_of, job, cluster.settings)
+    api = open_api(cluster.settings)
+    found, nodes = job_named(api, job)
+
+    def moved(others: Sequence[str]) -> None:
+        say(f"job {job} has pods on {fold(others):.200} now, which nobody watches; expected another watch of it")
+
+    runs = StillRuns(api, found, nodes, moved)
+    return lambda: "running" if runs() else ""
 
 
 def state_of(job: str, settings: Mapping[str, str]) -> str:
@@ -50,7 +91,7 @@ class JobEnd:
         self._job, self._state, self._over, self._say = job, state, over, say
         self._halted = ""
         self._trouble = Trouble(
-            say, "whether the job runs is not known: {why}; watching goes on", "Slurm tells of jobs again"
+            say, "whether the job runs is not known: {why}; watching goes on", "whether the job runs is known again"
         )
         self._asked, self._is_closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="watch-job", daemon=True)
@@ -77,7 +118,7 @@ class JobEnd:
                     self._over()
                     return
                 self._look(state)
-            except Exception as problem:  # Slurm does not tell, or it is a fault of ours: neither ends the watch
+            except Exception as problem:  # nobody tells, or it is a fault of ours: neither ends the watch
                 self._trouble.failed(problem)
             self._asked.wait(ASK_S)
             self._asked.clear()

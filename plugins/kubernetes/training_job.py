@@ -1,0 +1,105 @@
+"""A job of Kubernetes' by its name, whichever controller made it: its pods, their nodes, and whether it still runs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.values import parts, tables
+from clusterproof.plugins.kubernetes.workloads import Pod, pods
+
+OF_JOB = "batch.kubernetes.io/job-name"
+LABELS = (  # by which pods say whose they are; who makes other jobs for its own comes before these
+    "jobset.sigs.k8s.io/jobset-name",  # JobSet, and so Kubeflow's TrainJob
+    "training.kubeflow.org/job-name",  # PyTorchJob, MPIJob and the others of Kubeflow's training operator
+    "volcano.sh/job-name",
+    OF_JOB,
+    "job-name",  # Job, also before Kubernetes 1.27
+)
+NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
+FORM = "NAMESPACE/NAME of a Job, JobSet, PyTorchJob, MPIJob, TrainJob or Volcano's Job"
+OVER = ("Complete", "Failed")  # conditions of a Job
+ENDED = ("Succeeded", "Failed")  # phases of a pod
+ABSENT_S = 60.0  # without a pod that runs: a controller that begins a job anew has made others until then
+SOME = 8  # names that are told
+
+
+@record
+class TrainingJob:
+    """A job, and the label that its pods have."""
+
+    namespace: str
+    name: str
+    label: str
+
+    @property
+    def selector(self) -> str:
+        """What selects its pods."""
+        return f"{self.label}={self.name}"
+
+
+def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[str]]:
+    """The job `NAMESPACE/NAME`, and the nodes on which its pods are. Raises KubernetesError where none runs."""
+    namespace, _, name = text.partition("/")
+    if not (NAME.fullmatch(namespace) and NAME.fullmatch(name)):
+        raise KubernetesError(f"{text!r:.120} is no job of Kubernetes'; expected {FORM}")
+    there = pods(api, namespace)
+    label = next((label for label in LABELS if any(pod.labels.get(label) == name for pod in there)), "")
+    if not label:
+        known = sorted({pod.labels[label] for pod in there for label in LABELS if label in pod.labels})
+        found = f"those of {', '.join(known[:SOME])} are there" if known else "there are none of any job"
+        missing = f"no pod in the namespace {namespace} is of a job {name!r:.120}{nearest(name, known)}"
+        raise KubernetesError(f"{missing}: {found:.400}; expected {FORM}")
+    job = TrainingJob(namespace, name, label)
+    alive = _alive(pod for pod in there if pod.labels.get(label) == name)
+    if not alive:
+        raise KubernetesError(f"no pod of the job {text} runs on a node; expected a job that has begun and not ended")
+    return job, sorted({pod.node for pod in alive})
+
+
+def _alive(there: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in there if pod.node and pod.phase not in ENDED]
+
+
+class StillRuns:
+    """Whether a job does; `moved` is told of nodes of its that were none of its before."""
+
+    def __init__(
+        self,
+        api: Api,
+        job: TrainingJob,
+        nodes: Sequence[str],
+        moved: Callable[[Sequence[str]], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api, self._job, self._known, self._moved, self._clock = api, job, set(nodes), moved, clock
+        self._seen = clock()
+
+    def __call__(self) -> bool:
+        """Ask. Raises KubernetesError."""
+        alive = _alive(pods(self._api, self._job.namespace, selector=self._job.selector))
+        others = sorted({pod.node for pod in alive} - self._known)
+        if others:
+            self._known.update(others)
+            self._moved(others)
+        if alive:
+            self._seen = self._clock()
+            return True
+        if self._job.label == OF_JOB:
+            return not self._is_over()
+        return self._clock() - self._seen < ABSENT_S
+
+    def _is_over(self) -> bool:
+        """What the Job itself says. Raises KubernetesError."""
+        path = f"/apis/batch/v1/namespaces/{self._job.namespace}/jobs/{self._job.name}"
+        try:
+            _, _, status = parts(self._api.get(path))
+        except KubernetesError as problem:
+            if problem.status == 404:
+                return True
+            raise
+        return any(one.get("type") in OVER and one.get("status") == "True" for one in tables(status.get("conditions")))

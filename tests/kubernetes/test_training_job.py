@@ -1,0 +1,137 @@
+"""A job of Kubernetes' by its name: its nodes are those of its pods, and a watch of it ends as it does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.inventory import InventoryError, resolve
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.training_job import ABSENT_S, LABELS, StillRuns, job_named
+from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.suite.watching import job as module
+from tests.kubernetes.programs import NODE, PODS
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.machine import SANDBOX
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_kubernetes
+
+pytestmark = needs_kubernetes
+PODS_OF_JOBS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+def spec(node: str) -> dict[str, Any]:
+    """A pod that does nothing on this node."""
+    container = {"name": "train", "image": SANDBOX, "imagePullPolicy": "Never"}
+    ends = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    return {"nodeName": node, "hostNetwork": True, "containers": [container], **ends}
+
+
+@contextlib.contextmanager
+def job(kubernetes: Bed, name: str) -> Iterator[str]:
+    """A Job whose pod runs; its path."""
+    body = {"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": {"spec": spec(NODE)}}}
+    kubernetes.plane.call("POST", JOBS, body)
+    try:
+        wait_until(lambda: "Running" in phases(kubernetes), "running")
+        yield f"{JOBS}/{name}"
+    finally:
+        kubernetes.plane.call("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
+        wait_until(lambda: not phases(kubernetes), "gone")
+
+
+def phases(kubernetes: Bed) -> list[str]:
+    return [str(one["status"].get("phase")) for one in kubernetes.plane.items(PODS_OF_JOBS)]
+
+
+@contextlib.contextmanager
+def pod(kubernetes: Bed, name: str, node: str, **labels: str) -> Iterator[None]:
+    """A pod as an operator makes it."""
+    kubernetes.plane.call("POST", PODS_OF_JOBS, {"metadata": {"name": name, "labels": labels}, "spec": spec(node)})
+    try:
+        yield
+    finally:
+        kubernetes.plane.call("DELETE", f"{PODS_OF_JOBS}/{name}?gracePeriodSeconds=0")
+        wait_until(lambda: not phases(kubernetes), "gone")
+
+
+def test_the_watch_of_a_job_ends_as_it_does_and_leaves_its_report(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "ASK_S", 0.5)
+    monkeypatch.setattr(module, "LEAST_S", 0.5)
+    monkeypatch.chdir(tmp_path)
+    seen: list[int] = []
+    with job(kubernetes, "train") as path:
+
+        def end_it() -> None:
+            wait_until(lambda: list(Path("clusterproof-job-default-train").glob(f"{NODE}.samples*")), "a sample")
+            seen.append(len(kubernetes.plane.items(PODS)))
+            kubernetes.plane.patch(path, {"spec": {"activeDeadlineSeconds": 1}})
+
+        ends = threading.Thread(target=end_it)
+        ends.start()
+        words = ["--job", "default/train", "--cluster", "k8s:bed", "--every", "1", "--connect-timeout", "60"]
+        code = main(["watch", *words, "--steps", "nowhere.log"])
+        ends.join()
+    out = capsys.readouterr().out
+    assert code in (0, 1, 6)
+    assert seen == [1]
+    assert "job default/train has ended" in out
+    assert "1 node, " in out
+    assert "--steps nowhere.log: there is no such file" in out
+    assert kubernetes.left() == []
+    results = (tmp_path / "clusterproof-job-default-train" / "report" / "results.jsonl").read_text().splitlines()
+    assert NODE in {one.get("node") for one in map(json.loads, results)}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_its_nodes_are_those_of_its_pods_whoever_made_them(kubernetes: Bed, label: str) -> None:
+    with kubernetes.node("gpu009"), pod(kubernetes, "worker-0", "gpu009", **{label: "llama"}):
+        cluster = resolve("k8s:bed/job:default/llama")
+    assert [target.name for target in cluster.targets] == ["gpu009"]
+
+
+def test_one_whose_pods_end_is_over_unless_others_begin_in_time(kubernetes: Bed) -> None:
+    now, moved = [0.0], list[str]()
+    label = {LABELS[1]: "llama"}
+    api = open_api({"kubernetes": "context:bed"})
+    with kubernetes.node("gpu008"), kubernetes.node("gpu009"):
+        with pod(kubernetes, "worker-0", "gpu008", **label):
+            named, nodes = job_named(api, "default/llama")
+            runs = StillRuns(api, named, nodes, moved.extend, lambda: now[0])
+            assert runs()
+        now[0] = ABSENT_S - 1
+        assert runs()
+        with pod(kubernetes, "worker-1", "gpu009", **label):
+            assert runs()
+            assert runs()
+        now[0] += ABSENT_S
+        assert not runs()
+    assert moved == ["gpu009"]
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("default/lama", "is of a job 'lama' (did you mean llama?): those of llama are there; expected NAMESPACE/NAME"),
+        ("nowhere/llama", "no pod in the namespace nowhere is of a job 'llama': there are none of any job; expected"),
+        ("Default/llama", "'Default/llama' is no job of Kubernetes'; expected NAMESPACE/NAME of a Job"),
+    ],
+)
+def test_a_wrong_name_is_one_line_with_the_right_ones(kubernetes: Bed, named: str, said: str) -> None:
+    with (
+        kubernetes.node("gpu009"),
+        pod(kubernetes, "worker-0", "gpu009", **{LABELS[0]: "llama"}),
+        pytest.raises(InventoryError) as raised,
+    ):
+        resolve(f"k8s:bed/job:{named}")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
