@@ -84,7 +84,7 @@ def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector
     if not selector.startswith(OF_JOB):
         raise InventoryError(f"{shown}: a job's nodes are those of its pods; expected no labels beside it")
     api = open_api(settings)
-    _, names = job_named(api, job)
+    names = {pod.node for pod in job_named(api, job)[1]}
     found = [node for node in nodes(api) if node.name in names]
     return _made(f"{name}/{selector}", settings, found, [node for node in found if has_accelerators(node)] or found)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.values import parts, tables
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 
@@ -25,6 +25,7 @@ FORM = "NAMESPACE/NAME of a Job, JobSet, PyTorchJob, MPIJob, TrainJob or Volcano
 OVER = ("Complete", "Failed")  # conditions of a Job
 ENDED = ("Succeeded", "Failed")  # phases of a pod
 ABSENT_S = 60.0  # without a pod that runs: a controller that begins a job anew has made others until then
+MAX_PLACES = 20_000
 SOME = 8  # names that are told
 
 
@@ -42,8 +43,8 @@ class TrainingJob:
         return f"{self.label}={self.name}"
 
 
-def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[str]]:
-    """The job `NAMESPACE/NAME`, and the nodes on which its pods are. Raises KubernetesError where none runs."""
+def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[Pod]]:
+    """The job `NAMESPACE/NAME`, and those of its pods that are on nodes. Raises KubernetesError where none is."""
     namespace, _, name = text.partition("/")
     if not (NAME.fullmatch(namespace) and NAME.fullmatch(name)):
         raise KubernetesError(f"{text!r:.120} is no job of Kubernetes'; expected {FORM}")
@@ -58,7 +59,7 @@ def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[str]]:
     alive = _alive(pod for pod in there if pod.labels.get(label) == name)
     if not alive:
         raise KubernetesError(f"no pod of the job {text} runs on a node; expected a job that has begun and not ended")
-    return job, sorted({pod.node for pod in alive})
+    return job, alive
 
 
 def _alive(there: Iterable[Pod]) -> list[Pod]:
@@ -66,40 +67,54 @@ def _alive(there: Iterable[Pod]) -> list[Pod]:
 
 
 class StillRuns:
-    """Whether a job does; `moved` is told of nodes of its that were none of its before."""
+    """Whether a job does; `moved` is told of nodes of its that were none of its before. `places`: nodes by hosts."""
 
     def __init__(
         self,
         api: Api,
         job: TrainingJob,
-        nodes: Sequence[str],
+        began: Sequence[Pod],
         moved: Callable[[Sequence[str]], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api, self._job, self._known, self._moved, self._clock = api, job, set(nodes), moved, clock
+        self._api, self._job, self._moved, self._clock = api, job, moved, clock
+        self._known = {pod.node for pod in began}
         self._seen = clock()
+        self._is_told = False  # by the Job itself
+        self.places: dict[str, str] = {}
+        self._placed(began)
 
     def __call__(self) -> bool:
         """Ask. Raises KubernetesError."""
+        if self._job.label == OF_JOB and self._is_over():
+            return False
         alive = _alive(pods(self._api, self._job.namespace, selector=self._job.selector))
+        self._placed(alive)
         others = sorted({pod.node for pod in alive} - self._known)
         if others:
             self._known.update(others)
             self._moved(others)
-        if alive:
+        if alive or self._is_told:
             self._seen = self._clock()
-            return True
-        if self._job.label == OF_JOB:
-            return not self._is_over()
         return self._clock() - self._seen < ABSENT_S
 
+    def _placed(self, alive: Iterable[Pod]) -> None:
+        """Keep where pods are; not more of them than any job has at once and after."""
+        for pod in alive:
+            if pod.hostname and len(self.places) < MAX_PLACES:
+                self.places[pod.hostname] = pod.node if self.places.get(pod.hostname, pod.node) == pod.node else ""
+
     def _is_over(self) -> bool:
-        """What the Job itself says. Raises KubernetesError."""
+        """Whether the Job itself says so; whoever may not read it goes by its pods. Raises KubernetesError."""
         path = f"/apis/batch/v1/namespaces/{self._job.namespace}/jobs/{self._job.name}"
+        self._is_told = False
         try:
             _, _, status = parts(self._api.get(path))
+        except KubernetesDenied:
+            return False
         except KubernetesError as problem:
             if problem.status == 404:
                 return True
             raise
+        self._is_told = True
         return any(one.get("type") in OVER and one.get("status") == "True" for one in tables(status.get("conditions")))

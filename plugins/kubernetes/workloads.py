@@ -46,6 +46,7 @@ class Pod:
     memory_volumes: tuple[str, ...]  # emptyDirs of medium Memory
     disruption: str  # who ends it and why, where that is told: the message of DisruptionTarget
     scheduled: str  # why it is not, where it is not: the message of PodScheduled
+    hostname: str = ""  # what its programs take for their host's; empty where that is the node's
 
 
 @record
@@ -105,7 +106,13 @@ def pod_of(data: object) -> Pod:
         ),
         disruption=text(disruption.get("message")),
         scheduled=text(scheduled.get("message")) if scheduled.get("status") == "False" else "",
+        hostname="" if spec.get("hostNetwork") is True else _hostname(metadata, spec),
     )
+
+
+def _hostname(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    """As the kubelet makes it of what is written there."""
+    return text(spec.get("hostname")) or text(metadata.get("name"))[:63].rstrip("-.")
 
 
 def _container(spec: Mapping[str, Any], state: Mapping[str, Any]) -> Container:

@@ -13,6 +13,7 @@ from clusterproof.plugins.training_run.read_inspector import is_inspector, read_
 from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
 from clusterproof.plugins.training_run.read_log import comes_to_iterate, is_log, read_log
 from clusterproof.plugins.training_run.read_nvidia_smi import is_smi, read_smi
+from clusterproof.plugins.training_run.read_pods import are_pods, read_pods
 from clusterproof.plugins.training_run.read_prometheus import is_answer, read_answer
 from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
 from clusterproof.plugins.training_run.read_samples import are_samples, read_samples
@@ -49,6 +50,7 @@ FORMS = (
     Form("Prometheus's query_range", is_answer, read_answer),
     Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
     Form("a hostfile", is_hostfile, read_hostfile),
+    Form("pods of a job (JSON lines)", are_pods, read_pods),
     LOG,
 )
 

@@ -20,7 +20,7 @@ from clusterproof.plugins.training_run.rank import RankOfRun, sizes_of_stages
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
-from clusterproof.plugins.training_run.seats import Seat, Slots, pairs_of, seats
+from clusterproof.plugins.training_run.seats import Seat, Slots, on_nodes, pairs_of, seats
 from clusterproof.plugins.training_run.shares import Share, shares
 from clusterproof.plugins.training_run.steps import Timed, steady
 
@@ -69,7 +69,8 @@ class TrainingRun:
         ranks = {*self.data.places, *self.data.dumps}
         for dump in self.data.dumps.values():
             ranks.update(rank for members in dump.members.values() for rank in members)
-        return seats(self.data.seats, self.data.hostfile, self.nodes, ranks)
+        told = on_nodes(self.data.seats, self.data.pods)
+        return seats(told, self.data.hostfile, self.nodes, ranks)
 
     def seat(self, rank: int) -> str:
         """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where nothing tells."""

@@ -9,6 +9,7 @@ from typing import Any
 from clusterproof.plugins.training_run.arrivals import Arrivals, Call
 from clusterproof.plugins.training_run.part_kinds import COMPUTE, OTHER, UNKNOWN, kind_of
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
+from clusterproof.plugins.training_run.read_pods import OnNode
 from clusterproof.plugins.training_run.records import REST, Cut, Operation, Place, RunError, Spent, Step
 from clusterproof.plugins.training_run.samples import Sample, Samples
 from clusterproof.plugins.training_run.seats import Seat, Slots
@@ -17,7 +18,7 @@ MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
-Fact = Operation | Step | Spent | Call | Seat | Slots | Dump | Sample | Cut
+Fact = Operation | Step | Spent | Call | Seat | Slots | OnNode | Dump | Sample | Cut
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many
 
@@ -40,6 +41,7 @@ class RunData:
     spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
     seats: dict[int, Seat] = field(default_factory=dict)  # by rank
     hostfile: list[Slots] = field(default_factory=list)
+    pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
     cells: int = 0
 
@@ -54,6 +56,7 @@ class RunData:
             Spent: self._spent,
             Seat: self._seat,
             Slots: lambda slots, _: self.hostfile.append(slots),
+            OnNode: self._on_node,
             Dump: self._dump,
             Cut: lambda _, where: self.cut.append(where),
         }
@@ -73,6 +76,10 @@ class RunData:
         if dump.rank in self.dumps:
             raise RunError(f"{where}: rank {dump.rank} has a dump already; expected the dumps of one moment")
         self.dumps[dump.rank] = dump
+
+    def _on_node(self, one: OnNode, _where: str) -> None:
+        if self.pods.setdefault(one.host, one.node) != one.node:
+            self.pods[one.host] = ""
 
     def _seat(self, seat: Seat, where: str) -> None:
         known = self.seats.setdefault(seat.rank, seat)

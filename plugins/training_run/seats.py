@@ -54,6 +54,11 @@ def seats(
     return {rank: seat if seat.gpu is not None else _numbered(seat, told) for rank, seat in told.items()}
 
 
+def on_nodes(told: Mapping[int, Seat], pods: Mapping[str, str]) -> Mapping[int, Seat]:
+    """The same with the nodes of pods, where ranks are told to be in these."""
+    return {rank: Seat(rank, pods.get(seat.node) or seat.node, seat.gpu, seat.by) for rank, seat in told.items()}
+
+
 def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Seat]:
     rank = 0
     for one in slots:

@@ -13,9 +13,10 @@ import pytest
 
 from clusterproof.plugins.inventory import InventoryError, resolve
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.training_job import ABSENT_S, LABELS, StillRuns, job_named
+from clusterproof.plugins.kubernetes.training_job import ABSENT_S, LABELS, OF_JOB, StillRuns, job_named
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import job as module
+from clusterproof.plugins.training_run.reading import read_run
 from tests.kubernetes.programs import NODE, PODS
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.machine import SANDBOX
@@ -27,11 +28,11 @@ PODS_OF_JOBS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
-def spec(node: str) -> dict[str, Any]:
-    """A pod that does nothing on this node."""
+def spec(node: str, *, is_on_network: bool = False) -> dict[str, Any]:
+    """A pod that does nothing on this node; where it has a network of its own, no kubelet of the bed's starts it."""
     container = {"name": "train", "image": SANDBOX, "imagePullPolicy": "Never"}
     ends = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
-    return {"nodeName": node, "hostNetwork": True, "containers": [container], **ends}
+    return {"nodeName": node, "hostNetwork": not is_on_network, "containers": [container], **ends}
 
 
 @contextlib.contextmanager
@@ -44,7 +45,7 @@ def job(kubernetes: Bed, name: str) -> Iterator[str]:
         yield f"{JOBS}/{name}"
     finally:
         kubernetes.plane.call("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
-        wait_until(lambda: not phases(kubernetes), "gone")
+        wait_until(lambda: "Running" not in phases(kubernetes), "gone")
 
 
 def phases(kubernetes: Bed) -> list[str]:
@@ -54,12 +55,12 @@ def phases(kubernetes: Bed) -> list[str]:
 @contextlib.contextmanager
 def pod(kubernetes: Bed, name: str, node: str, **labels: str) -> Iterator[None]:
     """A pod as an operator makes it."""
-    kubernetes.plane.call("POST", PODS_OF_JOBS, {"metadata": {"name": name, "labels": labels}, "spec": spec(node)})
+    body = {"metadata": {"name": name, "labels": labels}, "spec": spec(node, is_on_network=True)}
+    kubernetes.plane.call("POST", PODS_OF_JOBS, body)
     try:
         yield
     finally:
         kubernetes.plane.call("DELETE", f"{PODS_OF_JOBS}/{name}?gracePeriodSeconds=0")
-        wait_until(lambda: not phases(kubernetes), "gone")
 
 
 def test_the_watch_of_a_job_ends_as_it_does_and_leaves_its_report(
@@ -69,7 +70,8 @@ def test_the_watch_of_a_job_ends_as_it_does_and_leaves_its_report(
     monkeypatch.setattr(module, "LEAST_S", 0.5)
     monkeypatch.chdir(tmp_path)
     seen: list[int] = []
-    with job(kubernetes, "train") as path:
+    other = pod(kubernetes, "train-1", "gpu009", **{OF_JOB: "train"})
+    with kubernetes.node("gpu009", ready="False"), other, job(kubernetes, "train") as path:
 
         def end_it() -> None:
             wait_until(lambda: list(Path("clusterproof-job-default-train").glob(f"{NODE}.samples*")), "a sample")
@@ -85,11 +87,25 @@ def test_the_watch_of_a_job_ends_as_it_does_and_leaves_its_report(
     assert code in (0, 1, 6)
     assert seen == [1]
     assert "job default/train has ended" in out
-    assert "1 node, " in out
+    assert "2 nodes, " in out
     assert "--steps nowhere.log: there is no such file" in out
     assert kubernetes.left() == []
     results = (tmp_path / "clusterproof-job-default-train" / "report" / "results.jsonl").read_text().splitlines()
     assert NODE in {one.get("node") for one in map(json.loads, results)}
+    assert read_run([str(tmp_path / "clusterproof-job-default-train")]).data.pods == {"train-1": "gpu009"}
+
+
+def test_whoever_may_not_read_the_job_goes_by_its_pods(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, token = kubernetes.granted(without=("get", "jobs"))
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+    now, api = [0.0], open_api({"kubernetes": "context:bed"})
+    with kubernetes.node("gpu009"):
+        with pod(kubernetes, "train-0", "gpu009", **{OF_JOB: "train"}):
+            runs = StillRuns(api, *job_named(api, "default/train"), moved=print, clock=lambda: now[0])
+            assert runs()
+        assert runs()
+        now[0] = ABSENT_S
+        assert not runs()
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -116,6 +132,7 @@ def test_one_whose_pods_end_is_over_unless_others_begin_in_time(kubernetes: Bed)
         now[0] += ABSENT_S
         assert not runs()
     assert moved == ["gpu009"]
+    assert runs.places == {"worker-0": "gpu008", "worker-1": "gpu009"}
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,28 @@ def test_nothing_is_said_of_nodes_where_nothing_tells(tmp_path: Path) -> None:
     assert of_slow(read(tmp_path, table())) == ""
 
 
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ([("gpu001", "p5-a"), ("gpu002", "p5-b")], "p5-b, GPU 4"),
+        ([("gpu001", "p5-a")], "gpu002, GPU 4"),
+        ([("gpu002", "p5-a"), ("gpu002", "p5-b")], "gpu002, GPU 4"),
+    ],
+    ids=["a host is a pod", "another is", "a pod that was on two nodes"],
+)
+def test_of_a_host_that_is_a_pod_the_node_is_named(tmp_path: Path, pods: list[tuple[str, str]], words: str) -> None:
+    lines = [json.dumps({"pod": pod, "node": name}) + "\n" for pod, name in pods]
+    (tmp_path / "pods.jsonl").write_text("".join(lines))
+    assert words in of_slow(read(tmp_path, table(host=True), str(tmp_path / "pods.jsonl")))
+
+
+@pytest.mark.parametrize("line", ['{"pod": 3, "node": "gpu001"}', '{"pod": "a", "node": ""}', "[]"])
+def test_what_is_no_pod_is_said(tmp_path: Path, line: str) -> None:
+    (tmp_path / "pods.jsonl").write_text(f'{{"pod": "train-0", "node": "gpu001"}}\n{line}\n')
+    with pytest.raises(RunError, match=r"pods\.jsonl"):
+        read(tmp_path, table(), str(tmp_path / "pods.jsonl"))
+
+
 @pytest.mark.parametrize(("gpu", "words"), [(False, "gpu002, GPU 4"), (True, "gpu002, GPU 3")])
 def test_a_column_tells_the_node_and_the_gpu_or_the_order_of_its_ranks_does(
     tmp_path: Path, gpu: bool, words: str

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from clusterproof.plugins.agent.options import ProbeOptions
@@ -28,6 +28,7 @@ from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.view import Lines, Screen, summary
 from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.training_run.read_pods import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.staying_by_srun import JOB, STREAMING
 from clusterproof.plugins.transport.submit_host import submit_host
@@ -136,8 +137,9 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
         raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
     outlets = Outlets(cluster.name, state, view.say)
     controller = Controller(cluster, state, settings, recording, view.show, outlets)
+    end = _end_of(option.job, cluster, controller, view) if option.job else None
     with _stopped_by_signals(controller):
-        with view, outlets, _until_job_ends(cluster, controller, view, option.job):
+        with view, outlets, end or nullcontext():
             _open(outlets, recording, option)
             if before:
                 outlets.look(names)
@@ -145,9 +147,10 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
             controller.run()
         for line in summary(state, time.monotonic() - began):
             sys.stdout.write(f"{line}\n")
-        if option.job and recording:
-            folder = recording.folder
+        if end and recording:
+            folder, places = recording.folder, end.places
             recording.guard(lambda: keep_latest(folder, names, state.judge.latest), time.monotonic())
+            recording.guard(lambda: write_pods(folder, places), time.monotonic())
             judge(folder, option.steps, option.policy)
     verdicts = set(state.verdicts.values())
     return FAILED if Verdict.FAIL in verdicts else INCOMPLETE if Verdict.INCOMPLETE in verdicts else 0
@@ -165,11 +168,8 @@ def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namesp
         outlets.notify(words_of(option.notify))
 
 
-def _until_job_ends(
-    cluster: Cluster, controller: Controller, view: Screen | Lines, job: str | None
-) -> AbstractContextManager[object]:
-    if not job:
-        return nullcontext()
+def _end_of(job: str, cluster: Cluster, controller: Controller, view: Screen | Lines) -> JobEnd:
+    """What ends the watch with the job. Raises KubernetesError."""
     end = JobEnd(job, asking(job, cluster, view.say), controller.stop, view.say)
     controller.outlets.on_end(end.ask)
     return end

@@ -68,12 +68,12 @@ def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> Callable
     if cluster.connection != "kubernetes":
         return partial(state_of, job, cluster.settings)
     api = open_api(cluster.settings)
-    found, nodes = job_named(api, job)
+    found, began = job_named(api, job)
 
     def moved(others: Sequence[str]) -> None:
         say(f"job {job} has pods on {fold(others):.200} now, which nobody watches; expected another watch of it")
 
-    runs = StillRuns(api, found, nodes, moved)
+    runs = StillRuns(api, found, began, moved)
     return lambda: "running" if runs() else ""
 
 
@@ -103,6 +103,11 @@ class JobEnd:
     def __exit__(self, *_: object) -> None:
         self._is_closed.set()
         self._asked.set()
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """The nodes of its pods by their hosts; of a job of Slurm's there are none."""
+        return self._is_running.places if isinstance(self._is_running, StillRuns) else {}
 
     def ask(self) -> None:
         """Ask soon: a connection has ended, and perhaps the job with it."""
