@@ -111,9 +111,14 @@ class Owner:
         """Create a Job, and the program. Raises KubernetesError."""
         run = self._run()
         made = self.api.create(run.jobs, job(run, self.ttl_s))
+        began = time.monotonic()
         run = replace(run, uid=str((made.get("metadata") or {}).get("uid") or ""))
-        self._owned, self._began = Owned(run, PodWatch(self.api, run)), time.monotonic()
-        self.api.create(run.config_maps, config_map(run, self._program))
+        try:
+            self.api.create(run.config_maps, config_map(run, self._program))
+        except KubernetesError:
+            end(self.api, run)
+            raise
+        self._owned, self._began = Owned(run, PodWatch(self.api, run)), began
         self._owned.pods.start()
 
     def _put_off(self) -> None:

@@ -22,6 +22,7 @@ class PodWatch:
         self._run = run
         self._pods: dict[str, Pod] = {}
         self._gone: set[str] = set()
+        self._forgotten: set[str] = set()
         self._lock = threading.Lock()
         self._changed: dict[str, threading.Condition] = {}  # one for each pod: an event wakes whom it concerns
         self._awaited: dict[str, Callable[[Pod], bool]] = {}  # and only where the pod is as they want it
@@ -57,11 +58,11 @@ class PodWatch:
                 changed.wait(left_s)
 
     def forget(self, name: str) -> None:
-        """Know no more of a pod that is deleted; for as long as it is not, it is known again by what comes of it."""
+        """Know no more of a pod that is deleted, or soon will be, once the pods are listed anew."""
         with self._lock:
-            for known in (self._pods, self._changed, self._awaited):
-                known.pop(name, None)
-            self._gone.discard(name)
+            self._forgotten.add(name)
+            self._changed.pop(name, None)
+            self._awaited.pop(name, None)
 
     def _follow(self) -> None:
         while not self._is_over:
@@ -80,6 +81,10 @@ class PodWatch:
         page = self._api.get(self._run.pods, labelSelector=self._run.selector)
         now = {pod.name: pod for pod in map(pod_of, page.get("items") or ())}
         with self._lock:
+            for name in self._forgotten - set(now):
+                self._pods.pop(name, None)
+                self._gone.discard(name)
+            self._forgotten &= set(now)
             self._gone |= set(self._pods) - set(now)
             self._pods.update(now)
             self._tell(list(self._pods))

@@ -1,0 +1,52 @@
+"""What is known of a run's pods: as much as somebody waits for, however many come and go while a watch lasts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from clusterproof.plugins.transport.kubernetes_outcome import is_settled
+from clusterproof.plugins.transport.kubernetes_pod import Run
+from clusterproof.plugins.transport.kubernetes_watch import PodWatch
+
+RUN = Run("clusterproof-1", "clusterproof")
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"nodeName": "gpu001"}, "status": {"phase": "Running"}}
+
+
+class Told:
+    """An API server that lists these pods, and then tells that one was deleted."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+        self.deleted: list[str] = []
+
+    def get(self, _path: str, **_query: object) -> dict[str, Any]:
+        return {"items": list(map(pod, self.names))}
+
+    def watch(self, _path: str, _timeout_s: float, **_query: object) -> Iterator[tuple[str, dict[str, Any]]]:
+        while self.deleted:
+            name = self.deleted.pop()
+            self.names.remove(name)
+            yield "DELETED", pod(name)
+
+
+def is_gone(watch: PodWatch, name: str) -> bool:
+    return watch.wait(name, time.monotonic(), is_settled)[1]
+
+
+def test_a_pod_that_is_forgotten_is_no_longer_kept_and_others_are() -> None:
+    api = Told("pod-0", "pod-1")
+    watch = PodWatch(api, RUN)  # type: ignore[arg-type] # by its methods
+    watch._once()
+    watch.forget("pod-0")
+    api.deleted = ["pod-0", "pod-1"]
+    watch._once()
+    assert is_gone(watch, "pod-1")
+    watch._once()
+    assert is_gone(watch, "pod-1")
+    assert set(watch._pods) == {"pod-1"}
+    assert not watch._forgotten
