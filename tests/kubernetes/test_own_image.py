@@ -15,6 +15,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport.gather import evidence_of
 from tests.builders.runs import ROOT
 from tests.kubernetes.programs import NODE, run
+from tests.kubernetes.watched import watched
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.image import archive
 from tests.testbed.kubernetes.machine import KUBE_PROXY
@@ -42,6 +43,16 @@ def test_the_verdict_is_of_the_host_and_not_of_the_image(kubernetes: Bed, tmp_pa
     assert '"unreached": null' in recorded, done.stdout + done.stderr + recorded
     assert '"root": "/host"' in recorded
     assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() in recorded
+    assert kubernetes.left() == []
+
+
+def test_a_watch_stays_in_it_and_reads_the_host(kubernetes: Bed) -> None:
+    kubernetes.machine.add_image(archive(python_files(), [NAME]))
+    with watched([NODE], Path("/host"), k8s_image=NAME) as watch:
+        watch.until_sampled(NODE)
+        hello = watch.controller.watch._nodes[NODE].hello
+    assert hello
+    assert hello.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert kubernetes.left() == []
 
 
