@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
@@ -18,6 +20,14 @@ OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topolog
 OF_INSTANCES = frozenset({"imds", "platform"})  # what tells whether they are EC2's, and which
 NOT_OF_SLURM = frozenset({"kubelet"})  # what none of its nodes has; the program for srun has no room to spare
 OF_TYPES = frozenset({"imds", "platform", "resource_config", "rdma", "nvml", "versions"})  # and of what kind they are
+
+
+def one_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The first item of each check, and every other item: what a check needs is the same on each node."""
+    first: dict[int, pytest.Item] = {}
+    for item in items:
+        first.setdefault(id(item.check if isinstance(item, CheckItem) else item), item)
+    return list(first.values())
 
 
 def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:

@@ -24,7 +24,7 @@ from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.recording import read_control_plane, write_cluster, write_control_plane, write_node
 from clusterproof.plugins.suite.asking import Asking, Noted
 from clusterproof.plugins.suite.collect import expand_pairs
-from clusterproof.plugins.suite.needs import collectors_of_control_plane, collectors_of_nodes, needs_pairs
+from clusterproof.plugins.suite.needs import collectors_of_control_plane, collectors_of_nodes, needs_pairs, one_of_each
 from clusterproof.plugins.suite.perf import load_options as command_line
 from clusterproof.plugins.suite.state import (
     CLUSTER,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
 
 WHOLE_UP_TO = 1_000  # nodes; all that 10,000 recorded ones told would fill 3 GB
+REMEMBERED_UP_TO = 100  # nodes; pytest would write down 149,000 tests of 1,000 ones for `--new-first`
 RARELY = (100_000, 20, 100)  # objects until Python looks for cycles among the new ones, and how often among the old
 T = TypeVar("T")
 
@@ -105,7 +106,7 @@ class Session:
     def pytest_sessionstart(self) -> None:
         """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
         gc.set_threshold(*RARELY)  # what nodes told stays to the end: no use to look through it
-        if self.is_large and not self.config.option.newfirst:
+        if len(self.cluster.targets) > REMEMBERED_UP_TO and not self.config.option.newfirst:
             self._forget_which_are_new()
         if not self.cluster.targets:
             self.config.stash[EVIDENCE] = {}  # there is nobody to ask
@@ -152,13 +153,14 @@ class Session:
         """Gather what the selected checks need, then let them run."""
         items = session.items if hasattr(session, "items") else []
         if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
+            one_each = one_of_each(items)
             self.gather(
-                collectors_of_nodes(items, self.cluster) - ONLY_CAPTURED - COLLECTORS,
-                collectors_of_control_plane(items, self.cluster),
+                collectors_of_nodes(one_each, self.cluster) - ONLY_CAPTURED - COLLECTORS,
+                collectors_of_control_plane(one_each, self.cluster),
                 None,
                 command_line.collectors_to_load(items, self.config.option),
             )
-            if any(needs_pairs(item) for item in items):
+            if any(needs_pairs(item) for item in one_each):
                 self.measure_pairs(None)
                 expand_pairs(session)
         return (yield)
