@@ -94,6 +94,14 @@ class Outcomes:
             self.broken += report.failed
             self.is_others = self.is_others or report.when == "call"
             return
+        self.keep(report, result)
+
+    def category(self, result: Result) -> str:
+        """The word under which pytest's terminal counts a result."""
+        return _WORDS[result.verdict][0]
+
+    def keep(self, report: Any, result: Result) -> None:
+        """Keep a result, and let everybody know who asked for it."""
         result = self.history.marked(result) if self.history else result
         report.clusterproof = result
         self.results.append(result)

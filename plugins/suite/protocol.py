@@ -14,6 +14,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.check_item import CheckItem
 from clusterproof.plugins.suite.collect import asks_for_node
 from clusterproof.plugins.suite.evaluate import result_of, verdict_on
+from clusterproof.plugins.suite.quiet import IS_WELL, Quiet
 from clusterproof.plugins.suite.report import KeptReport, properties, report_of, teardown_of
 from clusterproof.plugins.suite.routing import Route, route
 from clusterproof.plugins.suite.state import ROUTES, USUAL_WAY, names_of, nodes_of, policy_of
@@ -45,14 +46,14 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if is_large:
         gc.collect()
         gc.freeze()  # items and evidence stay to the end: nobody need look through them again and again
-    is_brief = is_large and _little_is_read(config)
+    quiet = Quiet.of(config) if is_large else None
     hooks: dict[pytest.Collector, Any] = {}  # to find those of an item takes as long as to call one
     for number, item in enumerate(session.items):
         after = session.items[number + 1] if number + 1 < len(session.items) else None
         if isinstance(item, CheckItem) and not takes_usual_way(config):
             if item.collector not in hooks:
                 hooks[item.collector] = item.ihook
-            run(item, hooks[item.collector], is_large, is_brief)
+            run(item, hooks[item.collector], is_large, quiet)
         else:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         if session.shouldfail:
@@ -90,8 +91,6 @@ def _watchers(config: pytest.Config) -> Iterator[str]:
 
 
 MANY = 2_000  # items from which on pytest's terminal, which keeps every report, is left with little of what is well
-# They read little of a report.
-_READ_LITTLE = ("clusterproof.", "_pytest.cacheprovider", "_pytest.logging", "_pytest.main", "_pytest.terminal")
 _RUN_HOOKS = (
     "pytest_runtest_protocol",
     "pytest_runtest_setup",
@@ -102,23 +101,18 @@ _RUN_HOOKS = (
 _NOT_WATCHING = ("_pytest", "clusterproof", "xdist", "pytest_html")  # they look at nothing that a light item has
 
 
-def _little_is_read(config: pytest.Config) -> bool:
-    """Whether whoever hears reports asks them for nothing but their verdict and what they are of."""
-    hear = config.hook.pytest_runtest_logreport.get_hookimpls()
-    return all(str(hooked.function.__module__).startswith(_READ_LITTLE) for hooked in hear)
-
-
-def run(item: CheckItem, hook: Any, is_large: bool = False, is_brief: bool = False) -> None:
+def run(item: CheckItem, hook: Any, is_large: bool = False, quiet: Quiet | None = None) -> None:
     """Judge, report once, and once more where a report of its own teardown is waited for."""
+    started = time.time()
+    if quiet:
+        result = verdict_on(policy_of(item.config), item.check, item.owner)
+        if quiet.takes(item, result, started):
+            return
     nodeid, location = item.nodeid, item.location
     hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
-    started = time.time()
-    result = verdict_on(policy_of(item.config), item.check, item.owner)
-    is_spared = is_large and result.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)
-    if is_spared and is_brief:
-        hook.pytest_runtest_logreport(report=KeptReport(item, result, started))
-        hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
-        return
+    if not quiet:
+        result = verdict_on(policy_of(item.config), item.check, item.owner)
+    is_spared = is_large and result.verdict in IS_WELL
     report = report_of(item, result, started)
     hook.pytest_runtest_logreport(report=report)
     if is_spared:
