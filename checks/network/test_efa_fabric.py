@@ -62,7 +62,8 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     Remedy (investigate): Look at the peers that the job talks to; if several nodes blame one, drain that one. Commands
     that never complete (no_completion_cmds) are the device's own fault: replace the node.
     """
-    counters = next((data for data in node.efa_counters if data.name == efa_device.name), None)
+    name = efa_device.name
+    counters = next((data for data in node.efa_counters if data.name == name), None)
     if counters is None:
         incomplete("its counters were not reported")
     seconds = node.efa_counted_s
@@ -73,8 +74,9 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     assert not lost, f"{lost} commands without completion in {seconds:g} s; expected 0"
     if unread:
         raise unread[0]
-    most = {name: node.threshold(LIMITS[name]) if name in LIMITS else 0.0 for name in went}
-    fast = {name: count / seconds for name, count in went.items() if count > most[name] * seconds}
+    moved = {name: count for name, count in went.items() if count}
+    most = {name: node.threshold(LIMITS[name]) if name in LIMITS else 0.0 for name in moved}
+    fast = {name: count / seconds for name, count in moved.items() if count > most[name] * seconds}
     if fast:
         observed = ", ".join(f"{name} {apart(rate, most[name])[0]} a second" for name, rate in fast.items())
         limits = " and ".join(f"{limit:g}" for limit in sorted({most[name] for name in fast}))

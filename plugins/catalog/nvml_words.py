@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from clusterproof.plugins.catalog.rows import table
 from clusterproof.plugins.core.record import record
+
+MASKS = 256  # that are remembered, of those that nodes tell
 
 
 @record
@@ -86,11 +88,13 @@ def _summaries() -> Mapping[str, FabricSummary]:
     return table(FabricSummary, "fabric.toml", "fabric_summary")
 
 
+@lru_cache(MASKS)
 def clocks_event_reasons(mask: int) -> tuple[ClocksEventReason, ...]:
     """The known reasons whose bits are set."""
     return tuple(reason for reason in _reasons().values() if mask & reason.bit)
 
 
+@lru_cache(MASKS)
 def unknown_clocks_event_reasons(mask: int) -> int:
     """The bits of a mask that the catalogue does not know."""
     return mask & ~sum(reason.bit for reason in _reasons().values())

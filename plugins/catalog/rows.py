@@ -94,6 +94,9 @@ class Rows(Mapping[str, Row]):
             self._made[label] = build(self._kind, data, f"{self._where} {label}", self._sources)
         return self._made[label]
 
+    def __contains__(self, label: object) -> bool:
+        return label in self._rows
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
 

@@ -26,6 +26,7 @@ def thresholds() -> Mapping[str, Threshold]:
     return {f"{name}.{key}": row for name in document(FILE) if name != "sources" for key, row in _of(name).items()}
 
 
+@cache  # asked for by each check of each device
 def threshold_row(name: str) -> Threshold:
     """The row called `table.key`. Raises CatalogError."""
     section, _, key = name.rpartition(".")

@@ -95,7 +95,7 @@ class Policy:
         """
         if result.verdict.is_finding:
             result = replace(result, team=self.team_of(result))
-        for key in (result.check, result.owner):
+        for key in (result.check, result.owner) if self.readings else ():
             verdict = self.readings.get(key, {}).get(result.verdict)
             if verdict:
                 words = f"(by policy: {result.verdict.value} of {key} is {verdict.value})"

@@ -7,7 +7,7 @@ generate and compile anew for each class, all records share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def record(kind: type[T]) -> type[T]:
     made: Any = meta(kind.__name__, kind.__bases__, members)
     made.__qualname__ = kind.__qualname__
     made._puts = tuple(getattr(made, name).__set__ for name in names)  # noqa: SLF001
+    made._of_named = staticmethod(itemgetter(*names)) if names else None  # noqa: SLF001
     made._compared = _getter(tuple(name for name in names if _is(defaults.get(name), "compare")))  # noqa: SLF001
     return made  # type: ignore[no-any-return]
 
@@ -119,6 +120,11 @@ def _whole(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[A
     names: tuple[str, ...] = kind.__match_args__
     if len(values) > len(names):
         raise TypeError(f"{kind.__name__} has {len(names)} values, and {len(values)} were given")
+    if len(named) == len(names) > 1:
+        try:
+            return kind._of_named(named)  # type: ignore[no-any-return] # noqa: SLF001
+        except KeyError:
+            pass  # one of them is no name of its values, which is said below
     whole = list(values)
     for name in names[len(values) :]:
         value = named.pop(name, NO_DEFAULT)

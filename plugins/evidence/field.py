@@ -101,14 +101,14 @@ def read(data: object, decode: Callable[[object], T], where: str) -> T:
 
 def whole(data: object) -> int:
     """A whole number of at most 24 digits; a boolean is none."""
-    if isinstance(data, bool) or not isinstance(data, int) or abs(data) >= TOO_LARGE:
+    if type(data) is not int or not -TOO_LARGE < data < TOO_LARGE:
         raise TypeError
     return data
 
 
 def number(data: object) -> float:
     """A number that is neither infinite nor none at all."""
-    if isinstance(data, bool) or not isinstance(data, (int, float)) or not abs(data) < TOO_LARGE:
+    if type(data) not in (int, float) or not -TOO_LARGE < data < TOO_LARGE:
         raise TypeError
     return float(data)
 

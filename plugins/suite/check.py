@@ -113,8 +113,9 @@ def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
 def call(check: Check, subject: Any, owner: Any) -> None:
     """Call the test function for one subject; its verdict is how it ends."""
     asked = {check.subject: subject}
-    if check.wants_owner and check.is_of_member:
-        asked["cluster"] = owner.cluster
-    elif check.wants_owner:
-        asked["cluster" if check.is_of_cluster else "run" if check.is_of_run else "node"] = owner
+    if check.wants_owner:
+        asked[_OWNERS.get(check.subject, "node")] = owner.cluster if check.subject == OF_A_MEMBER else owner
     check.function(**asked)
+
+
+_OWNERS = {OF_A_MEMBER: "cluster", **dict.fromkeys(OF_THE_CLUSTER, "cluster"), **dict.fromkeys(OF_A_RUN, "run")}

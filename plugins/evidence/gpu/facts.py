@@ -230,7 +230,7 @@ def _lost_word(data: object, levels: int) -> str:
     if not levels or not isinstance(data, (dict, list)):
         return ""
     for entry in data.values() if isinstance(data, dict) else data:
-        if isinstance(entry, (dict, list)) and (word := _lost_word(entry, levels - 1)):
+        if type(entry) in (dict, list) and (word := _lost_word(entry, levels - 1)):
             return word
     return ""
 

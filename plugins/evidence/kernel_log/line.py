@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from clusterproof.plugins.evidence.pattern import Pattern
 
@@ -10,6 +11,7 @@ from clusterproof.plugins.evidence.pattern import Pattern
 BOOTED = r"Linux version \d{1,3}\.\d|-- (?:Re)?boot(?: [0-9a-f]{32})? --\s*\Z"
 IGNORING_CASE = re.IGNORECASE | re.ASCII  # ASCII: a digit of another script is not a number of the kernel's
 
+ADDRESSES = 4_096  # that are remembered, of those that nodes tell: mostly they tell the same
 ADDRESS = r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?"
 
 # A line of another program has its name there (`python[77]: NVRM: Xid …`, in /dev/kmsg a priority of 8
@@ -65,6 +67,7 @@ def begins_with_a_name(message: str) -> bool:
     return bool(_NAME_OF_PROCESS.match(message))
 
 
+@lru_cache(ADDRESSES)
 def pci_address(data: str) -> str:
     """A PCI address in any form that driver and NVML write, as sysfs writes it; empty where it is none."""
     if not _ADDRESS.fullmatch(data):

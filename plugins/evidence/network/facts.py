@@ -100,19 +100,22 @@ class EfaCounters(Reported):
     """An EFA device's error counters at two looks, by name; those that its driver has."""
 
     name = Field(text)
+    counters = Field(table)
 
     def counted(self, counter: str) -> int | None:
         """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
-        counters = read(self.data.get("counters"), table, "counters")
+        counters = self.counters
         if counter not in counters:
             return None
-        first, second = (read(one, whole, counter) for one in read(counters[counter], _two, counter))
+        one, two = read(counters[counter], _two, counter)
+        first, second = read(one, whole, counter), read(two, whole, counter)
         if second < first:
             raise Incomplete(f"{counter} ran backwards, from {first} to {second}: it was reset meanwhile")
         return second - first
 
 
 def _two(data: object) -> list[object]:
-    if len(values(data)) != 2:
+    two = values(data)
+    if len(two) != 2:
         raise TypeError
-    return values(data)
+    return two
