@@ -6,9 +6,11 @@ import ast
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from io import StringIO
 
 
+@cache  # most programs that are made have most modules in common
 def lean(source: str) -> str:
     """A program without docstrings, types of functions, comments, and most spaces; line numbers stay.
 

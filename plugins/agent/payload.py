@@ -216,4 +216,9 @@ def _of_its_own(file: Path) -> str:
 def pynvml_for(sources: Iterable[str]) -> str:
     """The part of nvidia-ml-py's module that these programs reach. Raises ModuleNotFoundError."""
     wanted = {word for source in sources if "import pynvml" in source for word in words(source)}
-    return without_spaces(without_comments(reachable(pynvml_source(), frozenset(wanted))))
+    return _part_of(pynvml_source(), frozenset(wanted))
+
+
+@cache
+def _part_of(source: str, wanted: frozenset[str]) -> str:
+    return without_spaces(without_comments(reachable(source, wanted)))
