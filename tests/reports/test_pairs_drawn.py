@@ -135,7 +135,7 @@ def test_the_terminal_has_one_sentence() -> None:
     assert all(len(part) <= 100 for part in lines_of_pairs(measured(SLOW), 100))
 
 
-@pytest.mark.parametrize("nodes", [64, 65, 300, 2048])
+@pytest.mark.parametrize("nodes", [64, 65, 300, pytest.param(2048, marks=pytest.mark.long)])
 def test_a_large_cluster_is_folded_by_place_with_the_accused_below(nodes: int) -> None:
     html = page(PairFault(f"faults among {nodes}", some_faults, nodes=nodes, first_rounds_only=nodes > 300))
     assert len(html.encode()) < MAX_BYTES
@@ -233,6 +233,7 @@ def test_the_table_is_there_only_where_pairs_were_measured(tmp_path: Path) -> No
     assert not (tmp_path / "pairs.csv").exists()
 
 
+@pytest.mark.long
 def test_redacted_reports_of_a_recording_name_no_node_and_no_place(tmp_path: Path) -> None:
     names = [f"secretnode{number:02d}" for number in range(4)]
     cluster = recorded(tmp_path / "recording", [node(name, boot=boot(hostname=f"{name}-hidden")) for name in names])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -26,6 +27,7 @@ def node(name: str, run: PairwiseRun | None) -> Node:
     return Node(Target(name, instance_type=TYPE), NodeEvidence(name), between=run)
 
 
+@cache
 def results(check: Check, fault: PairFault) -> dict[str, Result]:
     """The check's results by node or pair."""
     run = run_of(fault)

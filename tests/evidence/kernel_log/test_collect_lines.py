@@ -119,12 +119,12 @@ def test_a_log_of_ever_different_lines_hides_no_fault() -> None:
 
 
 def test_a_log_of_ever_different_lines_is_bounded() -> None:
-    letters = ("".join(chr(97 + (n >> shift) % 16) for shift in (0, 4, 8, 12, 16)) for n in range(100_000))
+    letters = ("".join(chr(97 + (n >> shift) % 16) for shift in (0, 4, 8, 12)) for n in range(20_000))
     data = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode()) for at, word in enumerate(letters))
     lines = data["lines"]
     assert isinstance(lines, list)
     assert sum(len(line[1]) for line in lines) <= 2 * MAX_TOLD
-    assert data["dropped"] == 100_000 - len(lines) > 0
+    assert data["dropped"] == 20_000 - len(lines) > 0
 
 
 @given(lines=st.lists(st.tuples(st.floats(0, 1e6), st.binary(max_size=60) | st.just(b"NVRM: x")), max_size=80))
