@@ -44,7 +44,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     _keep_ids(session)  # of pairs too, which are known only now
     is_large = len(session.items) > MANY
     if is_large:
-        gc.collect()
         gc.freeze()  # items and evidence stay to the end: nobody need look through them again and again
     quiet = Quiet.of(config) if is_large else None
     hooks: dict[pytest.Collector, Any] = {}  # to find those of an item takes as long as to call one
