@@ -108,7 +108,7 @@ def whole(data: object) -> int:
 
 def number(data: object) -> float:
     """A number that is neither infinite nor none at all."""
-    if type(data) not in (int, float) or not -TOO_LARGE < data < TOO_LARGE:
+    if isinstance(data, bool) or not isinstance(data, (int, float)) or not abs(data) < TOO_LARGE:
         raise TypeError
     return float(data)
 
