@@ -1,0 +1,51 @@
+"""What is well in a large run goes past pytest's hooks, and nobody can tell by what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.suite import outcomes, protocol
+from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, counts, saying
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two items are many."""
+    monkeypatch.setattr(protocol, "MANY", 1)
+    monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
+
+
+def test_the_same_is_counted_kept_and_said_in_the_end(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.checks(test_it=LIGHT, test_gpus=DEVICES)
+    monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
+    said = []
+    for most in (1_000, 1):
+        monkeypatch.setattr(protocol, "MANY", most)
+        data = runs.over([*all_verdicts(), *(saying(f"n{number}", "pass") for number in range(9))], "-rA")
+        said.append((counts(data), data.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]))
+    assert said[0] == said[1]
+
+
+@pytest.mark.usefixtures("large")
+def test_what_failed_and_passes_now_is_not_among_the_last_failed(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    passing = [saying(f"gpu00{number}", "pass") for number in range(1, 4)]
+    for nodes in ([*passing, saying("gpu009", "bad")], [*passing, saying("gpu009", "pass")]):
+        runs.over(nodes, "-p", "cacheprovider")
+    again = runs.over([*passing, saying("gpu009", "pass")], "-p", "cacheprovider", "--lf")
+    assert "run-last-failure: no previously failed tests, not deselecting items." in again.outlines
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("hook", ["logstart(nodeid)", "logreport(report)", "logfinish(nodeid)"])
+def test_whoever_wants_to_hear_of_each_test_does(runs: Runs, hook: str) -> None:
+    runs.checks(conftest=f"def pytest_runtest_{hook}:\n    print('heard')\n", test_it=LIGHT)
+    data = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-s")
+    assert sum("heard" in line for line in data.outlines) >= 4
+
+
+@pytest.mark.usefixtures("large")
+def test_with_v_each_test_has_its_line(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    data = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-v")
+    assert sum("PASSED" in line for line in data.outlines) == 4
