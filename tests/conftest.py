@@ -31,7 +31,7 @@ os.environ.pop("GITHUB_STEP_SUMMARY", None)  # runs of a test's own are no news 
 _LIMITS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", _LIMITS, derandomize=True, database=None)
 settings.register_profile("explore", _LIMITS, max_examples=1000)
-settings.register_profile("quick", _LIMITS, derandomize=True, database=None, max_examples=15)
+settings.register_profile("quick", _LIMITS, derandomize=True, database=None, max_examples=10)
 settings.load_profile("repeatable")
 
 
