@@ -66,8 +66,8 @@ def _alive(there: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in there if pod.node and pod.phase not in ENDED]
 
 
-class StillRuns:
-    """Whether a job does; `moved` is told of nodes of its that were none of its before. `places`: nodes by hosts."""
+class JobState:
+    """How a job is; `moved` is told of nodes of its that were none of its before. `places`: nodes by hosts."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class StillRuns:
         self.places: dict[str, str] = {}
         self._placed(began)
 
-    def __call__(self) -> bool:
-        """Ask. Raises KubernetesError."""
+    def __call__(self) -> str:
+        """Ask: `running`, or empty where it is over. Raises KubernetesError."""
         if self._job.label == OF_JOB and self._is_over():
-            return False
+            return ""
         alive = _alive(pods(self._api, self._job.namespace, selector=self._job.selector))
         self._placed(alive)
         others = sorted({pod.node for pod in alive} - self._known)
@@ -96,7 +96,7 @@ class StillRuns:
             self._moved(others)
         if alive or self._is_told:
             self._seen = self._clock()
-        return self._clock() - self._seen < ABSENT_S
+        return "running" if self._clock() - self._seen < ABSENT_S else ""
 
     def _placed(self, alive: Iterable[Pod]) -> None:
         """Keep where pods are; not more of them than any job has at once and after."""

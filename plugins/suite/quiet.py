@@ -11,7 +11,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.report import KeptReport
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.collect import CheckItem
+    from clusterproof.plugins.suite.check_item import CheckItem
     from clusterproof.plugins.suite.outcomes import Outcomes
 
 IS_WELL = (Verdict.PASS, Verdict.NOT_APPLICABLE)

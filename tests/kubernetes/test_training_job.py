@@ -13,7 +13,7 @@ import pytest
 
 from clusterproof.plugins.inventory import InventoryError, resolve
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.training_job import ABSENT_S, LABELS, OF_JOB, StillRuns, job_named
+from clusterproof.plugins.kubernetes.training_job import ABSENT_S, LABELS, OF_JOB, JobState, job_named
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import job as module
 from clusterproof.plugins.training_run.reading import read_run
@@ -101,11 +101,11 @@ def test_whoever_may_not_read_the_job_goes_by_its_pods(kubernetes: Bed, monkeypa
     now, api = [0.0], open_api({"kubernetes": "context:bed"})
     with kubernetes.node("gpu009"):
         with pod(kubernetes, "train-0", "gpu009", **{OF_JOB: "train"}):
-            runs = StillRuns(api, *job_named(api, "default/train"), moved=print, clock=lambda: now[0])
-            assert runs()
-        assert runs()
+            state = JobState(api, *job_named(api, "default/train"), moved=print, clock=lambda: now[0])
+            assert state()
+        assert state()
         now[0] = ABSENT_S
-        assert not runs()
+        assert not state()
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -122,17 +122,17 @@ def test_one_whose_pods_end_is_over_unless_others_begin_in_time(kubernetes: Bed)
     with kubernetes.node("gpu008"), kubernetes.node("gpu009"):
         with pod(kubernetes, "worker-0", "gpu008", **label):
             named, nodes = job_named(api, "default/llama")
-            runs = StillRuns(api, named, nodes, moved.extend, lambda: now[0])
-            assert runs()
+            state = JobState(api, named, nodes, moved.extend, lambda: now[0])
+            assert state()
         now[0] = ABSENT_S - 1
-        assert runs()
+        assert state()
         with pod(kubernetes, "worker-1", "gpu009", **label):
-            assert runs()
-            assert runs()
+            assert state()
+            assert state()
         now[0] += ABSENT_S
-        assert not runs()
+        assert not state()
     assert moved == ["gpu009"]
-    assert runs.places == {"worker-0": "gpu008", "worker-1": "gpu009"}
+    assert state.places == {"worker-0": "gpu008", "worker-1": "gpu009"}
 
 
 @pytest.mark.parametrize(

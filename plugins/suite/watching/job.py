@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.recording import recording_file, write_node
 from clusterproof.plugins.evidence.slurm.facts import SlurmJobs
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.training_job import FORM, StillRuns, job_named
+from clusterproof.plugins.kubernetes.training_job import FORM, JobState, job_named
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.slurm_asked import JOBS, ask_slurm
 from clusterproof.plugins.transport.submit_host import submit_host
@@ -73,8 +73,7 @@ def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> Callable
     def moved(others: Sequence[str]) -> None:
         say(f"job {job} has pods on {fold(others):.200} now, which nobody watches; expected another watch of it")
 
-    runs = StillRuns(api, found, began, moved)
-    return lambda: "running" if runs() else ""
+    return JobState(api, found, began, moved)
 
 
 def state_of(job: str, settings: Mapping[str, str]) -> str:
@@ -107,7 +106,7 @@ class JobEnd:
     @property
     def places(self) -> Mapping[str, str]:
         """The nodes of its pods by their hosts; of a job of Slurm's there are none."""
-        return self._is_running.places if isinstance(self._is_running, StillRuns) else {}
+        return self._state.places if isinstance(self._state, JobState) else {}
 
     def ask(self) -> None:
         """Ask soon: a connection has ended, and perhaps the job with it."""
