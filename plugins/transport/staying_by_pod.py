@@ -152,7 +152,10 @@ class PodStaying:
             node = self._owner.node(found.node)
             why = missed(found, is_gone, node, 0.0, bool(owned.run.image)) if node else None
             return why.detail if why else after_the_end(found) or "the program ended"
-        return DELETED if is_gone or status == GONE else ""
+        is_of_another_job = owned is not self._owner.owned  # which is deleted, and nobody tells of its pods any more
+        return (
+            DELETED if is_gone or (status == GONE and is_of_another_job) else ""
+        )  # a kubelet that begins says 404 too
 
 
 class Lines:
