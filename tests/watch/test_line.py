@@ -96,3 +96,24 @@ def test_whatever_ends_a_connection_is_told_and_it_begins_anew(
     ended = [one.why for one in seen if isinstance(one, Ended)]
     assert ended[0].startswith(words)
     assert any(isinstance(one, Hello) for one in seen)
+
+
+def test_who_tells_faster_than_anybody_takes_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    has_told = threading.Event()
+
+    def tells_much(nonce: str, heard: Callable[[bytes], object]) -> str:
+        heard((nonce.encode() + HELLO) * 10)
+        has_told.set()
+        return ""
+
+    events: SimpleQueue[Event | None] = SimpleQueue()
+    line = Line(Target("gpu001"), Scripted(tells_much), How(10.0), lambda: None, events)
+    line.start()
+    taken = [events.get(timeout=PATIENCE_S)]
+    while not has_told.is_set() or events.qsize():
+        assert events.qsize() <= 4
+        taken.append(events.get(timeout=PATIENCE_S))
+    line.end()
+    assert line.join(PATIENCE_S)
+    assert sum(bool(one and isinstance(one.what, Hello)) for one in taken) == 10
