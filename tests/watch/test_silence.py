@@ -34,8 +34,9 @@ SETTINGS = Settings(How(EVERY_S), Limits(), ProbeOptions())
 
 @dataclass
 class Slow:
-    """A node that logs in once it is let, and whose connection breaks then."""
+    """What stays on a node that logs in once it is let, and whose connection breaks then."""
 
+    is_heard = True
     let_in: threading.Event = field(default_factory=threading.Event)
 
     def stay(self, target: Target, program: Program, heard: Heard, dead_s: float) -> str:  # noqa: ARG002
@@ -44,6 +45,14 @@ class Slow:
 
     def end(self) -> None:
         self.let_in.set()
+
+    def open(self, text: str) -> None:
+        """Nothing is to be made ready."""
+
+    def on_node(self, cut: Callable[[str], object]) -> Slow:  # noqa: ARG002
+        return self
+
+    close = end
 
 
 @dataclass
@@ -94,7 +103,7 @@ def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) 
 
     monkeypatch.setattr(watch, "look", counted)
     monkeypatch.setattr(module, "gather", lambda *_: {NODE: visit()})
-    monkeypatch.setattr(module, "staying_for", lambda *_: made.node)
+    monkeypatch.setattr(module, "stays_for", lambda *_: made.node)
     controller = Controller(cluster, watch, SETTINGS, None, made.said.extend)
     thread = threading.Thread(target=controller.run)
     thread.start()
