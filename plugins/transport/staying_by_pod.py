@@ -152,10 +152,9 @@ class PodStaying:
             node = self._owner.node(found.node)
             why = missed(found, is_gone, node, 0.0, bool(owned.run.image)) if node else None
             return why.detail if why else after_the_end(found) or "the program ended"
-        is_of_another_job = owned is not self._owner.owned  # which is deleted, and nobody tells of its pods any more
-        return (
-            DELETED if is_gone or (status == GONE and is_of_another_job) else ""
-        )  # a kubelet that begins says 404 too
+        is_of_another_job = owned is not self._owner.owned  # its own was deleted, and nobody tells of its pods
+        is_missing = status == GONE and is_of_another_job  # a kubelet that begins says this of all pods
+        return DELETED if is_gone or is_missing else ""
 
 
 class Lines:

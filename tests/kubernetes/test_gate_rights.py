@@ -91,7 +91,7 @@ def test_with_these_rights_alone_all_of_it_is_written(gate: GateBed) -> None:
     assert written.problems == ()
 
 
-def test_the_account_of_the_manifests_may_do_that_and_what_a_run_needs_and_nothing_else(gate: GateBed) -> None:
+def test_the_account_of_the_manifests_may_do_that_and_what_runs_and_watches_need_no_more(gate: GateBed) -> None:
     found: dict[str, set[tuple[str, str]]] = {}
     for namespace in (NAMESPACE, "default", "kube-system"):
         review = {"spec": {"namespace": namespace}}
@@ -112,6 +112,7 @@ def test_the_account_of_the_manifests_may_do_that_and_what_a_run_needs_and_nothi
         ("list", "resourceslices"),
         ("list", "resourceflavors"),
         ("list", "topologies"),
+        ("get", "jobs"),
         *(("list", one) for one in ("persistentvolumeclaims", "persistentvolumes", "csinodes", "storageclasses")),
     }
     assert found["kube-system"] == everywhere
@@ -119,6 +120,7 @@ def test_the_account_of_the_manifests_may_do_that_and_what_a_run_needs_and_nothi
     assert found[NAMESPACE] == everywhere | {
         *(("create", one) for one in ("pods", "configmaps", "jobs")),
         *(("delete", one) for one in ("configmaps", "jobs")),
+        ("patch", "jobs"),
         ("watch", "pods"),
         ("deletecollection", "pods"),
         ("get", "pods/log"),

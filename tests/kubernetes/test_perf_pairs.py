@@ -48,7 +48,7 @@ def test_a_node_that_a_job_has_taken_meanwhile_is_not_blamed(perf: Nodes) -> Non
             data = measured(launcher, [PAIR])[str(PAIR)]
     words = f"{NAMES[1]} did not answer: by no fault of its own: busy: taken: {GPUS} of {GPUS} {GPU} by {name}"
     assert words in data.problem
-    assert (data.culprit, data.is_blameless) == ("", True)
+    assert (data.culprit, data.is_not_at_fault) == ("", True)
     assert perf.left() == []
 
 
