@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ EVERY_S = 1.0
 
 
 @dataclass
-class Running:
+class Running(ABC):
     """A watch that runs."""
 
     said: list[Change] = field(default_factory=list)
@@ -42,9 +43,9 @@ class Running:
             assert time.monotonic() < deadline, f"{what} did not come: {self.said[-5:]}"
             time.sleep(0.05)
 
+    @abstractmethod
     def samples(self, node: str) -> int:
         """How many a node has told."""
-        raise NotImplementedError
 
     def until_sampled(self, *nodes: str, more: int = 3) -> None:
         for node in nodes:
