@@ -28,14 +28,15 @@ STARTED = 21  # of the fields of /proc/PID/stat: ticks since boot
 
 
 def read(node: Node) -> object:
-    """The policies of the kubelet that root runs on the host. Raises Absent where none does."""
+    """The policies of the kubelet that root runs on the host. Raises Absent where none does, OSError."""
     for pid in sorted((name for name in node.names("/proc") if name.isdigit()), key=int):
         try:
-            is_called_so = node.read(f"/proc/{pid}/comm").strip() == "kubelet"
-            if is_called_so and OF_THE_HOST.search(node.read(f"/proc/{pid}/status")):
-                return of_process(node, pid)
+            is_kubelet = node.read(f"/proc/{pid}/comm").strip() == "kubelet"
+            is_kubelet = is_kubelet and bool(OF_THE_HOST.search(node.read(f"/proc/{pid}/status")))
         except OSError:
             continue  # it ended meanwhile
+        if is_kubelet:
+            return of_process(node, pid)
     raise Absent("no kubelet runs here")
 
 
