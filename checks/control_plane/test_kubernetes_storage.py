@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern, not_applicable
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import in_words
 from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod
@@ -31,24 +31,30 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     told = k8s_node.told
     own = cluster.kubernetes_storage.drivers.get(told.name, frozenset())
     of_group = cluster.drivers_of_groups[told.group]
-    is_settling, others = _is_settling(k8s_node, cluster), len(k8s_node.others)
+    others = len(k8s_node.others)
     missing = [
         f"{driver}, as {having} of {others} others of its group have"
         for driver, having in sorted(of_group.items())
-        if driver not in own and 2 * having > others and not is_settling
+        if driver not in own and 2 * having > others
     ]
+    wanted = list(_wanted(k8s_node, cluster))
+    settle_minutes = cluster.threshold("kubernetes.settle_minutes")
+    if (missing or wanted) and _age_s(k8s_node, cluster) < settle_minutes * 60:
+        incomplete(
+            f"no CSI driver {', '.join([*missing, *wanted][:MOST])} yet; the node, or a driver's pod on it, is new: "
+            f"expected within {settle_minutes:g} min"
+        )
     assert not missing, f"no CSI driver {', '.join(missing)}; expected the drivers of its group registered"
-    wanted = [words for words in _wanted(k8s_node, cluster) if not is_settling]
     if wanted:
         concern(f"no CSI driver {', '.join(wanted[:MOST])}; expected the drivers of its pods' volumes registered")
     if not own and not of_group:
         not_applicable("no CSI driver has registered with a node of its group")
 
 
-def _is_settling(node: MemberNode, cluster: ClusterFacts) -> bool:
-    """Whether the node, or the pod of a driver on it, is so new that the driver may not have registered yet."""
+def _age_s(node: MemberNode, cluster: ClusterFacts) -> float:
+    """The age of the node, or of the newest pod of a driver on it."""
     drivers = [pod.age_s for pod in pods_on(cluster, node.told) if pod.role == "csi"]
-    return min([node.told.age_s(node.told.created), *drivers]) < cluster.threshold("kubernetes.settle_minutes") * 60
+    return min([node.told.age_s(node.told.created), *drivers])
 
 
 def _wanted(node: MemberNode, cluster: ClusterFacts) -> Iterator[str]:

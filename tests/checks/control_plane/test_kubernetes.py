@@ -180,11 +180,6 @@ def test_efa_that_a_driver_of_claims_offers_counts() -> None:
         lambda words: unbound(words, claim("late", "Pending"), deleted=JUST_NOW),
         lambda words: unbound(words, claim("late", "Pending"), gates=1),
         lambda words: words.storage["claims"].append(claim("of-nobody", "Pending")),
-        lambda words: (without_driver(words, 2, FSX), words.nodes[2].update(created=JUST_NOW)),
-        lambda words: (
-            without_driver(words, 2, FSX),
-            words.pods.append(pod("fsx-csi-node-3", NAMES[2], role="csi", created=JUST_NOW)),
-        ),
         lambda words: words.storage["nodes"][2]["drivers"].append("one.of.its.own"),
         lambda words: [kubelet(words, number, configured={}, in_force={}) for number in range(4)],
     ],
@@ -194,6 +189,23 @@ def test_what_is_meant_to_be_so_is_no_finding(change: Callable[[Words], object])
     change(words)
     allowed = {"k8s_gpu_seen": Verdict.NOT_APPLICABLE}  # divided GPUs on one of four nodes: the others pass
     assert {name: verdict for name, verdict in found(words).items() if allowed.get(name) is not verdict} == {}
+
+
+@pytest.mark.parametrize(
+    "renew",
+    [
+        lambda words: words.nodes[2].update(created=JUST_NOW),
+        lambda words: words.pods.append(pod("fsx-csi-node-3", NAMES[2], role="csi", created=JUST_NOW)),
+    ],
+    ids=["the node", "the driver's pod"],
+)
+def test_a_driver_that_a_new_node_has_not_registered_yet_is_neither_a_fault_nor_a_pass(
+    renew: Callable[[Words], object],
+) -> None:
+    words = healthy()
+    without_driver(words, 2, FSX)
+    renew(words)
+    assert found(words) == {"k8s_storage": Verdict.INCOMPLETE}
 
 
 def test_parts_of_a_gpu_that_are_not_given_are_a_fault() -> None:
