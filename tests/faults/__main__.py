@@ -1,7 +1,7 @@
 """The fault matrix: `python -m tests.faults [WORDS]` puts every fault into a node and says which check caught it.
 
-Needs root. WORDS chooses the faults whose names have them. The last line is one JSON object; what cannot be put into a
-node on this machine counts as missed.
+Needs root. WORDS chooses the faults whose names have them. What is wrong is said again at the end; the last line is one
+JSON object. What cannot be put into a node on this machine counts as missed.
 """
 
 from __future__ import annotations
@@ -126,11 +126,15 @@ def main(words: str) -> int:
             proofs.append(proof)
             _say(proof.in_words())
     of_healthy = healthy_findings(chosen)
-    for finding in of_healthy:
-        _say(f"FALSE       {finding}")
     caught = Counter(name for proof in proofs for name, verdict in proof.changed.items() if verdict in FINDINGS)
     silent = sorted(node_checks().keys() - caught.keys())
-    _say(f"{len(node_checks())} checks × {len(chosen)} faults; {len(silent)} checks found none: {', '.join(silent)}")
+    names = f": {', '.join(silent)}" if chosen == list(ALL_FAULTS) else ""
+    _say(f"{len(node_checks())} checks × {len(chosen)} faults; {len(silent)} checks found none{names}")
+    for proof in proofs:
+        if not proof.is_detected or proof.false:
+            _say(proof.in_words())
+    for finding in of_healthy:
+        _say(f"FALSE       {finding}")
     detected = sum(proof.is_detected for proof in proofs)
     data = {
         "faults": len(chosen),

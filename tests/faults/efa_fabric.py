@@ -12,7 +12,7 @@ DEVICE = f"/sys/class/infiniband/{NAME}"
 OF_PORT = f"{DEVICE}/ports/1/hw_counters"
 TAINT = "/sys/module/nvidia/taint"
 
-COUNTING = """cd {folder}; n={start}; echo ready
+COUNTING = """cd {folder}; n={start}; echo $n >{counter}; echo ready
 while :; do n=$((n + {step})); echo $n >.next; mv .next {counter}; sleep 0.02; done"""
 
 
@@ -108,7 +108,7 @@ FAULTS = (
         "an EFA counter that is reset",
         lambda image: image,
         {"network.efa_counters": INCOMPLETE},
-        "rx_drops ran backwards",
+        "rx_drops went backwards",
         beside=counting("rx_drops", -1, start=1_000_000_000),
     ),
     Fault(
