@@ -115,13 +115,13 @@ def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
     product, count, driver = (told.label(name) for name in ("gpu_product", "gpu_count", "driver"))
     if not (product or count):
         if any(other.label("gpu_product") for other in k8s_node.others):
-            concern("it has no labels of its GPUs, and others of its group have; expected nvidia.com/gpu.product")
-        not_applicable("nobody has labelled its GPUs")
+            concern("its GPUs have no labels, and those of its group have; expected nvidia.com/gpu.product")
+        not_applicable("its GPUs have no labels")
     gpus = k8s_node.node.gpus
     names = sorted({gpu.name for gpu in gpus})
     plain = _OF_SHARING.sub("", product)
     assert not product or plain in [name.replace("-", " ") for name in names], (
-        f"label nvidia.com/gpu.product is {product}, NVML tells {', '.join(names)}; expected the same"
+        f"label nvidia.com/gpu.product is {product}, NVML reports {', '.join(names)}; expected the same"
     )
     is_count = not count or told.has_divided_gpus
     assert is_count or count == str(len(gpus)), (

@@ -110,19 +110,19 @@ def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
     """
     told = k8s_node.told
     if not told.is_of_hyperpod:
-        not_applicable("it is no node of HyperPod")
+        not_applicable("this is not a HyperPod node")
     health, deep = told.label("hyperpod_health"), told.label("hyperpod_deep_check")
     fault = ": ".join(filter(None, (told.label("hyperpod_fault"), told.label("hyperpod_reason"))))
     why = f" ({fault})" if fault else ""
     known = health_of_hyperpod(health)
-    assert known is None or known.takes_pods, f"HyperPod has it as {health}{why}; expected Schedulable"
+    assert known is None or known.takes_pods, f"HyperPod reports it as {health}{why}; expected Schedulable"
     assert deep != "Failed", f"its deep health checks failed{why}; expected them to pass"
     if known is None:
-        incomplete(f"HyperPod has it as {health or 'nothing'}{why}; expected Schedulable in node-health-status")
+        incomplete(f"HyperPod reports it as {health or 'nothing'}{why}; expected Schedulable in node-health-status")
     if deep == "InProgress":
-        concern("its deep health checks still run; expected a node that takes pods")
+        concern("its deep health checks are still running; expected a node that takes pods")
     if fault:
-        concern(f"HyperPod has it as {health} and names a fault: {fault}; expected none")
+        concern(f"HyperPod reports it as {health} and names a fault: {fault}; expected none")
 
 
 @mark.hyperpod_version_checker
@@ -151,7 +151,7 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
     if mixed:
         concern(f"{', '.join(mixed)}; expected one version of each in a group")
     if silent:
-        incomplete(f"Kubernetes tells no versions of {fold(silent)}; expected those of each node")
+        incomplete(f"Kubernetes reports no versions of {fold(silent)}; expected those of each node")
 
 
 @mark.hyperpod_node_debugger("N")

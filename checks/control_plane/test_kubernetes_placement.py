@@ -36,13 +36,13 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
         f"label {told.zone}, and it is in {zone}; expected the same zone"
     )
     assert not (told.layers and in_ec2) or told.layers == in_ec2, (
-        f"labels {'/'.join(told.layers)}, EC2 tells {'/'.join(in_ec2)}; expected the same network nodes"
+        f"labels {'/'.join(told.layers)}, EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
     )
     lacking = [f"{words}, as {whose} has" for words, whose in _lacking(k8s_node, bool(in_ec2), bool(zone))]
     if lacking:
         concern(f"no label of {', no label of '.join(lacking)}; expected labels of where it stands")
     if not (told.zone or told.layers or told.ultraserver):
-        not_applicable("nobody tells where it stands")
+        not_applicable("nothing says where this node is")
 
 
 def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,10 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     told = k8s_node.told
     ready = told.condition("Ready")
     if ready is None or ready.status != "True":
-        incomplete("it is not Ready: nobody knows of its pods; expected a node that is", cause="the node is not Ready")
+        incomplete(
+            "it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
+            cause="the node is not Ready",
+        )
     settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
     found = [*_ill(pods_on(cluster, told), settle_s), *_missing(k8s_node, cluster, settle_s)]
     bad = [words for row, words in found if row.verdict == "fail"]
@@ -80,17 +83,17 @@ def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
     Remedy (investigate): Read the pod's events (kubectl describe pod -n NAMESPACE POD), and the checks of the nodes
     that they name.
     """
-    patience_s = cluster.threshold("kubernetes.pending_minutes") * 60
+    allowed_s = cluster.threshold("kubernetes.pending_minutes") * 60
     late = [
         pod
         for pod in cluster.kubernetes_pods
-        if not pod.node and pod.accelerators and not pod.gates and not pod.deleted and pod.age_s > patience_s
+        if not pod.node and pod.accelerators and not pod.gates and not pod.deleted and pod.age_s > allowed_s
     ]
     if late:
         late.sort(key=lambda pod: -pod.age_s)
         seen = [f"{pod.name} waits for {in_words(pod.age_s)}: {pod.waits_for or 'nobody says why'}" for pod in late]
         more = f", and {len(late) - MOST} more" if len(late) > MOST else ""
-        concern(f"{', '.join(seen[:MOST])}{more}; expected pods that start within {patience_s / 60:g} min")
+        concern(f"{', '.join(seen[:MOST])}{more}; expected pods that start within {allowed_s / 60:g} min")
 
 
 @mark.hyperpod_node_debugger("I")
@@ -105,8 +108,8 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     and delete it by force only when its processes are gone.
     """
     pods = pods_on(cluster, k8s_node.told)
-    patience_s = cluster.threshold("kubernetes.terminating_minutes") * 60
-    hanging = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > patience_s]
+    allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
+    hanging = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
     words = [
         f"{pod.name} should have ended {in_words(pod.overdue_s)} ago and holds {pod.accelerators}" for pod in hanging
     ]

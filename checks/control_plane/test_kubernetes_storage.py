@@ -80,18 +80,18 @@ def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
     Remedy (investigate): Read the claim's events (kubectl describe pvc -n NAMESPACE CLAIM) and the log of what makes
     its volumes; name a storage class that exists.
     """
-    patience_s = cluster.threshold("kubernetes.pending_minutes") * 60
+    allowed_s = cluster.threshold("kubernetes.pending_minutes") * 60
     storage, pods = cluster.kubernetes_storage, [pod for pod in cluster.kubernetes_pods if pod.volume_claims]
     if not pods:
         not_applicable("no pod on its nodes, or that waits for accelerators, has a volume claim")
     late = [
         f"{claim} of {pod.name}, {in_words(pod.age_s)} old: {why}"
         for claim, pod in _oldest(pods).items()
-        if min(pod.age_s, storage.age_s(claim, pod.asked_at)) > patience_s and (why := storage.why_unbound(claim))
+        if min(pod.age_s, storage.age_s(claim, pod.asked_at)) > allowed_s and (why := storage.why_unbound(claim))
     ]
     if late:
         more = f", and {len(late) - MOST} more" if len(late) > MOST else ""
-        concern(f"{', '.join(late[:MOST])}{more}; expected claims that have a volume within {patience_s / 60:g} min")
+        concern(f"{', '.join(late[:MOST])}{more}; expected claims that have a volume within {allowed_s / 60:g} min")
 
 
 def _oldest(pods: list[KubernetesPod]) -> dict[str, KubernetesPod]:

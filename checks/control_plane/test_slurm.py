@@ -26,9 +26,9 @@ def test_slurm_nodes(node: Node) -> None:
     """
     data = node.slurm_node
     bad = sorted(data.states & OUT_OF_USE)
-    assert not bad, f"Slurm has it as {data.state}{data.why}; expected a node that takes jobs"
+    assert not bad, f"Slurm reports it as {data.state}{data.why}; expected a node that takes jobs"
     if data.states & UNKNOWN or not data.states:
-        incomplete(f"Slurm has it as {data.state or 'nothing'}; expected a state")
+        incomplete(f"Slurm reports it as {data.state or 'nothing'}; expected a state")
     if not data.answers:
         concern(f"slurmctld does not hear from it ({data.state}{data.why}); expected slurmd to answer")
     require_gpus(node, data)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from clusterproof.plugins.catalog.dcgm import severity_in_words
+from clusterproof.plugins.catalog.xids import xid
 from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
@@ -22,16 +23,17 @@ def test_dcgm_diag(node: Node) -> None:
     """DCGM diagnostic.
 
     With -m perf it is run (--dcgm-level); else every captured run counts. A test that was skipped is no pass, nor is a
-    run that ended with an error, or whose log ends too early. DCGM's own severity says what is to be done.
+    run that ended with an error, or whose log ends too early. DCGM's own severity says what is to be done. It fails
+    every test during which an Xid comes: where a test says no more, that counts as much as the Xid does by itself.
 
     Remedy (investigate): Do what the severity names: isolate means replace the node, reset means reset the GPU, config
     means mend its settings. Run the failed test alone (dcgmi diag -r NAME) where it names none.
     """
     logs = node.dcgm_diag.logs
-    failed = in_words(logs, ("fail",))
+    failed = in_words(logs, ("fail",), lambda result: not is_of_lesser_xids(result))
     assert not failed, f"{failed}; expected every test to pass"
     require_end(logs)
-    warned = in_words(logs, ("warn",))
+    warned = in_words(logs, ("fail", "warn"))
     if warned:
         concern(f"{warned}; expected every test to pass")
     require_success(logs)
@@ -57,9 +59,17 @@ def require_success(logs: Iterable[DiagLog]) -> None:
         incomplete(f"every test passes, and dcgmi ended with exit status {ended}; expected 0")
 
 
-def in_words(logs: Iterable[DiagLog], statuses: tuple[str, ...]) -> str:
+def is_of_lesser_xids(result: Result) -> bool:
+    """Whether a test complains of Xids alone that condemn no GPU: an application's, or of a link that has recovered."""
+    return bool(result.xids) and all(xid(code).verdict != "fail" for code in result.xids)
+
+
+def in_words(
+    logs: Iterable[DiagLog], statuses: tuple[str, ...], counts: Callable[[Result], bool] = lambda _: True
+) -> str:
     """The results that are one of these: `memory on GPU 3: fail (isolate: …): row remapping has failed`."""
-    return listed(_words(test, result) for log in logs for test in log.tests for result in test.ending(statuses))
+    results = ((test, result) for log in logs for test in log.tests for result in test.ending(statuses))
+    return listed(_words(test, result) for test, result in results if counts(result))
 
 
 def _words(test: DiagTest, result: Result) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, concern
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.group import differences, in_words
 from clusterproof.plugins.evidence.node import Node
@@ -74,7 +74,8 @@ def values_of(node: Node, name: str) -> str:
     """The different values that the node's GPUs tell; `not told` where the driver does not have it."""
     values = set()
     for gpu in node.gpus:
-        data, unread = readings(gpu, name)
-        require([why for why in unread if isinstance(why, Incomplete)])
-        values.add(str(data.get(name, "not reported"))[:40])
+        try:
+            values.add(str(getattr(gpu, name))[:40])
+        except NotApplicable:
+            values.add("not reported")
     return " and ".join(sorted(values))

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.field import readings, require
-from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from clusterproof.plugins.evidence.node import Node
@@ -66,12 +67,14 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
     """PCIe error counters.
 
     The kernel counts errors of each link by severity (AER), the GPU counts how often it sent a packet again. A fatal
-    error ends the link; correctable ones by the hundred slow it down. A virtual machine often sees no AER counters:
-    there a GPU is judged by its replays alone.
+    error ends the link; correctable ones by the hundred slow it down. A device that has left the bus reads as nothing
+    but ones, its link as x63. A virtual machine often sees no AER counters: there a GPU is judged by its replays alone.
 
     Remedy (reset or reboot): Fatal: reboot the node, and replace it if errors return. Else watch the counters under
     load.
     """
+    link, _ = readings(pci_device, "answers")
+    assert link.get("answers", True), "does not answer on PCIe: its link reads x63, all ones; expected at most x32"
     data, unread = readings(pci_device.errors, "fatal", "nonfatal", "correctable")
     counts = {kind: count for kind, count in data.items() if count is not None}
     assert not counts.get("fatal"), f"{counts['fatal']} fatal PCIe errors; expected 0"

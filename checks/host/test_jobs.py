@@ -39,11 +39,11 @@ def test_job_leftovers(node: Node) -> None:
     if left:
         more = [f"and {node.jobs.left_out} more"] if node.jobs.left_out else []
         data = "; ".join([*_by_job(left), *more])
-        message = f"{data}; of no job that runs here; expected no process of an ended job"
+        message = f"processes of jobs that no longer run here: {data}; expected none"
         assert node.occasion != "epilog", message
         concern(message)
     if node.jobs.unread:
-        incomplete(f"{node.jobs.unread} processes may not be looked into; run as root, or with --sudo")
+        incomplete("processes of other users may not be read; run as root, or with --sudo")
 
 
 def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
@@ -75,7 +75,8 @@ def test_shm_leaked(node: Node) -> None:
     kib = sum(owned.kib for owned in leaked)
     percent = 100 * kib / node.boot.memory_kib if node.boot.memory_kib else 100.0
     data = in_list(
-        f"{owned.count} files of user {owned.uid}, the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
+        f"{owned.count} {'file' if owned.count == 1 else 'files'} of user {owned.uid}, "
+        f"the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
         for owned in leaked
     )
     size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"

@@ -77,7 +77,7 @@ def test_memory_size(node: Node) -> None:
     Remedy (replace): Look for mem= on the kernel's command line and for memory errors in its log; replace the node.
     """
     if node.is_outside_ec2:
-        not_applicable("how much memory there should be only an EC2 type says")
+        not_applicable("only an EC2 type says how much memory there should be")
     due_gib = node.of_type("memory_mib") / 1024
     least_gib = due_gib * (1 - node.threshold("memory.short_fail_percent") / 100)
     total_gib = node.main_memory.total_gib
@@ -97,7 +97,7 @@ def test_memory_uniform(node: Node) -> None:
     data = node.group.counts("memory", _memory_gib).get("memory")
     telling, least = sum(data.values()) if data else 0, int(node.threshold("group.minimum_nodes"))
     if not data or telling < least:
-        not_applicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
+        not_applicable(f"{telling or 'none'} of its kind; {least} are needed to compare")
     usual, alike = data.most_common(1)[0]
     if total_gib < int(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
         others = alike - (_memory_gib(node)["memory"] == usual)  # in whole GiB it may be one of them

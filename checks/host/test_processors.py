@@ -83,7 +83,7 @@ def test_cpus_online(node: Node) -> None:
     if cpus.smt not in SMT_OFF:  # that switches off every second one
         assert not offline, f"CPUs {in_ranges(offline)} are offline; expected all {len(cpus.present)} online"
     if node.is_outside_ec2:
-        not_applicable(f"all {online} CPUs are online; how many there should be only an EC2 type says")
+        not_applicable(f"all {online} CPUs are online; only an EC2 type says how many there should be")
     vcpus = node.of_type("vcpus")
     is_single = cpus.machine not in ARM and cpus.threads_per_core == 1
     due = vcpus // int(node.threshold("cpu.threads_per_core")) if is_single else vcpus

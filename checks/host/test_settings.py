@@ -132,7 +132,7 @@ def test_reboot_required(node: Node) -> None:
         names = ", ".join(kernel.reboot_packages) or "a package that is not named"
         concern(f"a reboot is due for {names}; expected none")
     if not kernel.leaves_marker:
-        not_applicable("nothing on this system marks that a reboot is due")
+        not_applicable("this system has no marker of a pending reboot")
 
 
 @mark.hyperpod_node_debugger("I")

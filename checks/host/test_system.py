@@ -61,11 +61,13 @@ def test_d_state(node: Node) -> None:
     untold = [p for p in blocked if p.blocked_s is None and p.age_s > limit_s]
     if untold:
         named = ", ".join(f"{p.name} (pid {p.pid})" for p in untold)
-        concern(f"in state D at both looks, the kernel does not say for how long: {named}; expected none")
+        concern(
+            f"in state D both times they were looked at; the kernel does not say for how long: {named}; expected none"
+        )
     data = [event for event in node.kernel_events if isinstance(event, HungTask)]
     if data:
         last = f"{data[-1].process} (pid {data[-1].pid}) for more than {data[-1].seconds} s"
-        concern(f"since boot the kernel told {len(data)} times of a hung task, the last: {last}; expected none")
+        concern(f"since boot the kernel reported hung tasks ({len(data)}), the last: {last}; expected none")
 
 
 def _waiting(processes: Iterable[BlockedProcess]) -> str:

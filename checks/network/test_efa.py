@@ -121,7 +121,7 @@ def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
     least = driver.reported_gbps(due)
     ports = efa_device.ports
     if not ports:
-        incomplete(f"no port tells its rate; expected at least {due} Gb/s")
+        incomplete(f"no port reports its rate; expected at least {due} Gb/s")
     for port in ports:
         slow = f"port {port.number} at {port.rate}; expected at least {due} Gb/s"
         gbps = port.gbps

@@ -62,8 +62,7 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     Remedy (investigate): Look at the peers that the job talks to; if several nodes blame one, drain that one. Commands
     that never complete (no_completion_cmds) are the device's own fault: replace the node.
     """
-    name = efa_device.name
-    counters = next((data for data in node.efa_counters if data.name == name), None)
+    counters = node.efa_counters_by_name.get(efa_device.name)
     if counters is None:
         incomplete("its counters were not reported")
     seconds = node.efa_counted_s

@@ -73,7 +73,9 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
         )
     for port in used:
         usual = max(_usual_on(node, ib_device, port), _usual_in_group(node, ib_device, port))
-        assert port.gbps >= usual, f"port {port.number} at {port.rate}; expected {usual:g} Gb/s as most of its like"
+        assert port.gbps >= usual, (
+            f"port {port.number} at {port.rate}; expected {usual:g} Gb/s, as most ports of its model"
+        )
 
 
 def _usual_on(node: Node, device: RdmaDevice, port: Port) -> float:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from clusterproof.plugins.catalog.log_words import EfaError, efa_error
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, not_applicable
-from clusterproof.plugins.evidence.kernel_log.events_host import EfaMessage
+from clusterproof.plugins.evidence.kernel_log.events_host import EfaMessage, EfaStarted
+from clusterproof.plugins.evidence.kernel_log.facts import Event
 from clusterproof.plugins.evidence.kernel_log.forms_hardware import LONGEST_WORDS
 from clusterproof.plugins.evidence.kernel_log.wording import how_often, in_list, require_whole_log
 from clusterproof.plugins.evidence.node import Node
@@ -24,15 +27,16 @@ pytestmark = [
 def test_efa_driver_errors(node: Node) -> None:
     """EFA driver errors.
 
-    A device that does not answer its driver, or whose reset does not end, is lost until the driver is loaded again; its
-    port is called ACTIVE all the same. Commands that failed are noted.
+    A device that does not answer its driver, or whose reset does not end, is lost until the driver starts it again; its
+    port is called ACTIVE all the same. Commands that failed are noted. What was said of a device before its driver
+    started it anew counts no longer.
 
     Remedy (reset or reboot): Reload the efa module when no job runs, or reboot the node. Replace the node if it
     returns.
     """
     if _is_without_efa(node):
         not_applicable("no EFA device on this node")
-    events = [event for event in node.kernel_events if isinstance(event, EfaMessage)]
+    events = standing(node.kernel_events)
     kinds: dict[tuple[str, EfaError], list[EfaMessage]] = {}
     for event in events:
         row = efa_error(event.words)
@@ -52,6 +56,17 @@ def test_efa_driver_errors(node: Node) -> None:
     noted = words("concern")
     if noted:
         concern(f"{noted}; expected no error")
+
+
+def standing(events: Iterable[Event]) -> list[EfaMessage]:
+    """What the driver said of each device since it last started it."""
+    left: list[EfaMessage] = []
+    for event in events:
+        if isinstance(event, EfaMessage):
+            left.append(event)
+        elif isinstance(event, EfaStarted):
+            left = [message for message in left if message.address != event.address]
+    return left
 
 
 def _is_without_efa(node: Node) -> bool:

@@ -71,7 +71,7 @@ def test_address_unique(node: Node) -> None:
     if naming.duplicates:
         concern(f"{in_list(naming.duplicates)} is also another host's; expected it on this node alone")
     if not naming.unique:
-        not_applicable("no interface of this node tells an address of its own")
+        not_applicable("no interface of this node has an address of its own")
     shared = node.group.shared("addresses", _unique)
     most = max(2, len(node.group.nodes) * node.threshold("group.majority"))
     ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}

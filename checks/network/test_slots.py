@@ -30,7 +30,7 @@ def test_nic_link(node: Node) -> None:
     nics = _nics(node)
     links = {nic.address: link for nic in nics if (link := nic.link)}
     if not links:
-        not_applicable("the kernel tells the PCIe link of no network device here")
+        not_applicable("the kernel reports no PCIe link of a network device here")
     worse = [(nic, usual) for nic in nics if (usual := _usual(node, nic)) and links[nic.address].is_worse_than(usual)]
     lost = [(nic, usual) for nic, usual in worse if _has_lost(nic)]
     assert not lost, _in_words(lost)

@@ -72,7 +72,8 @@ def test_reachable(node: Node) -> None:
     reason = data.unreached.value.replace("_", " ")
     if data.unreached in (Unreached.BUSY, Unreached.DRAINED):
         incomplete(f"{reason}: {data.detail}; expected a place on the node for a moment", node.why_unreached)
-    message = f"{reason}: {data.detail or 'no more is known'}; expected an answer from the probe"
+    expected = "" if "; expected " in data.detail else "; expected an answer from the probe"
+    message = f"{reason}: {data.detail or 'no more is known'}{expected}"
     if not unreached_rows()[data.unreached.value].speaks_against_node:
         incomplete(message, node.why_unreached)
     fail(message, cause=node.why_unreached)

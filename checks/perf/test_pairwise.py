@@ -84,7 +84,7 @@ def require_measured(pairs: PairsOfNode) -> None:
     if pairs.unclear:
         incomplete(f"{pairs.unclear}; expected enough measurements to say which node is slow")
     if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
-        incomplete(f"measured well with {pairs.succeeded_with} partner; expected {FEWEST_PARTNERS} at least")
+        incomplete(f"measured with one partner only; expected at least {FEWEST_PARTNERS}")
 
 
 @by_hand(of_pair)
@@ -178,5 +178,5 @@ def test_pairwise_correct(node: Node) -> None:
     wrong = sorted({one.pair.other(node.name) for one in data if one.reading.is_correct is False})
     with_right = {one.pair.other(node.name) for one in data if one.reading.is_correct} - set(wrong)
     if wrong and with_right and len(wrong) == 1:
-        concern(f"wrong results with {wrong[0]}, right ones with {len(with_right)} others; expected right ones")
-    assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners; expected right ones"
+        concern(f"wrong results with {wrong[0]}, right ones with {len(with_right)} others; expected correct ones")
+    assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners; expected correct ones"

@@ -58,7 +58,7 @@ def require_certainty(pace: Pace, most: float, errors: float) -> None:
             "its work swings too much to tell; expected even work (run.work_uneven)"
         )
     incomplete(
-        f"{pace.steps} steps differ too much from each other to tell it from one that fails; "
+        f"its {pace.steps} steps vary too much to tell whether it is slow; "
         f"expected about {pace.steps_for(errors, most)} steps"
     )
 

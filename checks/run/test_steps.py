@@ -66,7 +66,7 @@ def test_data_wait(run: TrainingRun) -> None:
     """
     found, least = run.share(DATA, is_steady=True), int(run.threshold("run.data_wait_steps"))
     if found.steps < least:
-        incomplete(f"{found.steps} steps; expected {least} at least: log more of them")
+        incomplete(f"{found.steps} steps; expected at least {least}: log more of them")
     share, most = 100 * found.share, run.threshold("run.data_wait_percent")
     if share > most:
         shown, limit = apart(share, most, 1)
@@ -122,7 +122,7 @@ def test_checkpoint_share(run: TrainingRun) -> None:
     """
     found, least = run.share(CHECKPOINT), int(run.threshold("run.checkpoints"))
     if found.times < least:
-        incomplete(f"{found.times} checkpoints; expected {least} at least: log a longer part of the run")
+        incomplete(f"{found.times} checkpoints; expected at least {least}: log a longer part of the run")
     share, most = 100 * found.share, run.threshold("run.checkpoint_percent")
     if share > most:
         shown, limit = apart(share, most, 1)

@@ -119,7 +119,7 @@ def compare(node: Node, rows: Mapping[str, str], table: str, deviation: Callable
     """
     if not rows:
         node.platform  # noqa: B018 - a node that told nothing is not excused
-        not_applicable(f"no golden manifest asks: the policy has no row for this in [{table}]")
+        not_applicable(f"nothing to compare with: the policy has no golden manifest with rows for this in [{table}]")
     wrong: list[str] = []
     unread: list[Incomplete] = []
     unseen: dict[str, list[str]] = {}

@@ -93,7 +93,7 @@ def test_fsx_capacity(file_system: FileSystem) -> None:
     storage.
     """
     if file_system.is_elastic:
-        not_applicable("its storage grows with what is put in")
+        not_applicable("its storage grows with its contents")
     used = file_system.used_percent
     most, words = used, f"{used:.0f} % full"
     if file_system.kind == "LUSTRE":

@@ -79,7 +79,7 @@ def test_mounts_writable(mount: Mount, node: Node) -> None:
     entry = next((entry for entry in node.fstab if entry.path == mount.path), None)
     is_for_writing = entry is not None and "ro" not in options_of(entry)
     assert not is_for_writing, f"{mount.type} read-only; expected read-write, as in /etc/fstab"
-    not_applicable("mounted read-only, and nothing asks for more")
+    not_applicable("mounted read-only, and nothing asks for read-write")
 
 
 @mark.hyperpod_node_debugger("D")

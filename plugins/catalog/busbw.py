@@ -90,7 +90,7 @@ def rows_of(data: Mapping[str, object]) -> Mapping[BusbwKey, MeasuredBusbw]:
         if row.size_bytes < SMALLEST_BYTES or row.busbw_gb_per_s <= 0:
             raise CatalogError(
                 f"{where}: {row.busbw_gb_per_s} GB/s of {row.size_bytes} bytes; "
-                f"expected more than 0, of {SMALLEST_BYTES} bytes at least"
+                f"expected more than 0, of at least {SMALLEST_BYTES} bytes"
             )
         rows[row.key] = row
     return rows

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog.instance_types import InstanceType, instance_types
 from clusterproof.plugins.catalog.machines import machine_row
-from clusterproof.plugins.catalog.thresholds import threshold_row
+from clusterproof.plugins.catalog.thresholds import SITE, threshold_row
 from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import Incomplete
 
 if TYPE_CHECKING:
     from clusterproof.plugins.core.policy import Policy
@@ -27,11 +28,20 @@ class Catalog:
     @staticmethod
     def of(policy: Policy) -> Catalog:
         """The catalogue as a site's policy has it."""
-        return Catalog(policy.thresholds, policy.instance_types)
+        is_packaged = not policy.thresholds and not policy.instance_types
+        return PACKAGED if is_packaged else Catalog(policy.thresholds, policy.instance_types)
 
     def threshold(self, name: str) -> float:
-        """The number called `table.key` (`shm.minimum_gib`), in the unit of its row. Raises CatalogError."""
-        return self.thresholds[name] if name in self.thresholds else threshold_row(name).value
+        """The number called `table.key` (`shm.minimum_gib`), in the unit of its row.
+
+        Raises CatalogError; Incomplete for a site's own (`site.key`) that its policy does not set.
+        """
+        if name in self.thresholds:
+            return self.thresholds[name]
+        if name.startswith(SITE):
+            key = name.removeprefix(SITE)
+            raise Incomplete(f"the policy sets no {key}; expected {key} = NUMBER under [thresholds.site]")
+        return threshold_row(name).value
 
     def instance_type(self, name: str) -> InstanceType | None:
         """The row of a type by EC2's or SageMaker's name (`ml.p5.48xlarge`) or a machine's (`DGX H100`), if any."""

@@ -9,6 +9,7 @@ from clusterproof.plugins.catalog.rows import CatalogError, document, table
 from clusterproof.plugins.core.record import record
 
 FILE = "thresholds.toml"
+SITE = "site."  # begins the names of numbers that only a site's own checks compare with, and only its policy sets
 
 
 @record
@@ -31,7 +32,10 @@ def threshold_row(name: str) -> Threshold:
     """The row called `table.key`. Raises CatalogError."""
     section, _, key = name.rpartition(".")
     if section not in document(FILE) or key not in _of(section):
-        raise CatalogError(f"{FILE} has no {name!r}; it has {', '.join(sorted(thresholds()))}")
+        from clusterproof.plugins.core.strict import nearest  # few names are wrong
+
+        own = f"a number of a site's own is {SITE}NAME, and stands under [thresholds.site] of its policy"
+        raise CatalogError(f"{FILE} has no {name!r:.80}{nearest(name, thresholds())}; {own}")
     return _of(section)[key]
 
 

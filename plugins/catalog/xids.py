@@ -10,7 +10,10 @@ from clusterproof.plugins.core.record import record
 
 FILE = "xid.toml"
 KINDS = ("application", "engine", "driver", "memory", "bus", "nvlink", "information", "unknown")
-VERDICTS = ("none", "concern", "fail", "repeat-concern", "repeat-fail", "by-remap", "by-severity", "by-text")
+VERDICTS = (
+    *("none", "concern", "fail", "repeat-concern", "repeat-fail"),
+    *("by-remap", "by-severity", "by-text", "by-reset"),
+)
 
 
 @record
@@ -39,9 +42,14 @@ class _Row:
 
 @record
 class SXids:
-    """How SXids are judged; `fatal` are the codes that are fatal where their line has no word for it."""
+    """How SXids are judged; `fatal` are the codes that are fatal where their line has no word for it.
+
+    `thermal_end` says that `thermal_start` is over on its switch, and is no finding itself.
+    """
 
     fatal: tuple[int, ...]
+    thermal_start: int
+    thermal_end: int
     fatal_action: str
     other_action: str
     source: str

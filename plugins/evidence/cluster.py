@@ -96,12 +96,17 @@ class ClusterFacts:
         """One collector's answer. Of AWS's, raises as `require_instances` does, and NotApplicable without a key."""
         collector = self.evidence.collectors.get(name) or Collected(Status.NOT_ASKED)
         if name in OF_KUBERNETES and not is_of_kubernetes(self.cluster):
-            raise NotApplicable(f"{self.name} is no cluster of Kubernetes'")
+            raise NotApplicable(f"{self.name} is not a Kubernetes cluster")
         if name not in NOT_OF_AWS:
             self.require_instances()
             if collector.status is Status.NOT_ASKED and collector.detail:
                 raise NotApplicable(f"AWS was not asked: {collector.detail}")
         return collector
+
+    @property
+    def if_denied(self) -> str:
+        """Nothing: what AWS, Slurm or Kubernetes refuses names the right that is missing."""
+        return ""
 
     def require_instances(self) -> None:
         """Raise NotApplicable where AWS was not asked, for no node is an instance; Incomplete where none says so."""

@@ -1,4 +1,4 @@
-"""A fact of a node: which leaves tell it, and how it is read from what they told."""
+"""A fact of a node: which collectors tell it, and how it is read from what they told."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
 _WHY = {
     Status.DENIED: "may not be read",
     Status.BROKE: "could not be read",
-    Status.TIMED_OUT: "did not answer in its time",
+    Status.TIMED_OUT: "did not answer in time",
     Status.STUCK: "hangs and cannot be killed",
     Status.CUT: "was cut",
     Status.UNCOLLECTED: "was not collected",
     Status.NOT_ASKED: "was not asked for",
 }
+SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
 NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
 
 
@@ -54,6 +55,10 @@ class Telling(Protocol):
     @property
     def collectors(self) -> Mapping[str, Collected]:
         """The answers of all collectors. Raises Incomplete where the node was not reached."""
+
+    @property
+    def if_denied(self) -> str:
+        """What to do where a collector was not let, as the end of a sentence; empty where its own words say it."""
 
     @property
     def known(self) -> dict[Any, Any]:
@@ -97,7 +102,9 @@ class Fact(Generic[T]):
         try:
             if self.uncaptured and not all(_is_captured(node.collectors.get(name)) for name in self.collectors):
                 return NotApplicable(self.uncaptured)
-            return self.decode(node, *(answer_of(name, node.collector(name)) for name in self.collectors))
+            return self.decode(
+                node, *(answer_of(name, node.collector(name), node.if_denied) for name in self.collectors)
+            )
         except (Incomplete, NotApplicable) as unread:
             return copy(unread)  # without the frames that it has passed, and all that they hold
         except Exception as broke:  # kept as what it is: not told so that it can be understood
@@ -150,13 +157,14 @@ def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any
     return Fact((collector,), decode)
 
 
-def answer_of(name: str, collector: Collected) -> CollectorData:
-    """What a collector told. Raises Absent, Incomplete."""
+def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
+    """What a collector told; `if_denied` ends the sentence where it was not let. Raises Absent, Incomplete."""
     if collector.status is Status.TOLD:
         return CollectorData(read(collector.value, table, name), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""
     if collector.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
     why = _WHY[collector.status]
+    to_do = {Status.DENIED: if_denied, Status.NOT_ASKED: SAME_CHOICE}.get(collector.status, "")
     cause = NOT_COLLECTED if collector.status is Status.UNCOLLECTED else f"{name} {why}"
-    raise Incomplete(f"{name}: {why}{detail}", cause=cause)
+    raise Incomplete(f"{name}: {why}{detail}{to_do}", cause=cause)

@@ -168,7 +168,7 @@ def every(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ..
 def at_least_one(data: list[T], what: str) -> list[T]:
     """A list that cannot be empty where all was told. Raises Incomplete."""
     if not data:
-        raise Incomplete(f"no {what} was told; expected at least one", cause=f"no {what} was told")
+        raise Incomplete(f"no {what} was reported; expected at least one", cause=f"no {what} was reported")
     return data
 
 

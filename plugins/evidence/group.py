@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,23 @@ class Difference:
 
 
 @record
+class Usual:
+    """What most nodes tell that tell a value at all, and on how many of them it is so."""
+
+    value: str
+    alike: int
+    telling: int
+    others: str  # what they tell, the most frequent first: `A on 2, B on 2`
+
+    @classmethod
+    def of(cls, counter: Counter[str]) -> Usual:
+        """Of how many nodes tell each value."""
+        value, alike = max(counter.items(), key=lambda told: told[1], default=("", 0))
+        others = ", ".join(f"{value} on {count}" for value, count in counter.most_common(4))
+        return cls(value, alike, sum(counter.values()), others)
+
+
+@record
 class Median:
     """The middle of what so many nodes measure."""
 
@@ -53,7 +70,7 @@ class Median:
 class Group:
     """Nodes of one group and instance type."""
 
-    __slots__ = ("catalog", "counted", "known", "measured", "nodes", "owners")
+    __slots__ = ("catalog", "counted", "known", "measured", "nodes", "owners", "read", "told")
 
     def __init__(self, nodes: Iterable[Node] = (), catalog: Catalog = PACKAGED) -> None:
         self.nodes = list(nodes)
@@ -61,6 +78,8 @@ class Group:
         self.known: dict[str, frozenset[str]] = {}
         self.counted: dict[str, Mapping[str, Counter[str]]] = {}
         self.measured: dict[str, Mapping[str, Median]] = {}
+        self.read: dict[str, dict[str, Values]] = {}
+        self.told: dict[str, Mapping[str, Usual]] = {}
         self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
 
     def most(self, what: str, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
@@ -117,8 +136,23 @@ class Group:
     def counts(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Counter[str]]:
         """How many nodes tell each value, by the value's name. A node that cannot tell counts nowhere."""
         if what not in self.counted:
-            self.counted[what] = _counts(self.nodes, read)
+            self.counted[what] = _counts(self.values(what, read).values())
         return self.counted[what]
+
+    def values(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Values]:
+        """What each of its nodes tells under `what`, by the node's name; those that cannot tell are not among them."""
+        if what not in self.read:
+            self.read[what] = {}
+            for node in self.nodes:
+                with suppress(Exception):  # what one node told costs no other its verdict
+                    self.read[what][node.name] = read(node)
+        return self.read[what]
+
+    def usual(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Usual]:
+        """What most of its nodes tell, by the value's name. A node that cannot tell counts nowhere."""
+        if what not in self.told:
+            self.told[what] = {name: Usual.of(counter) for name, counter in self.counts(what, read).items()}
+        return self.told[what]
 
 
 def differences(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
@@ -127,14 +161,15 @@ def differences(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[
     A value that a node lacks is not there: leave it out, or say None where it could not be read. Raises what `read`
     raises for this node, and NotApplicable in a group too small to have a majority.
     """
-    own = read(node)
-    counts = node.group.counts(what, read)
+    own = node.group.values(what, read).get(node.name)
+    own = read(node) if own is None else own
+    usual = node.group.usual(what, read)
     least = int(node.threshold("group.minimum_nodes"))
-    telling = max((_total(counter) for counter in counts.values()), default=0)
+    telling = max((one.telling for one in usual.values()), default=0)
     if telling < least:
-        raise NotApplicable(f"{telling or 'no'} node of its kind to compare; needs {least}")
+        raise NotApplicable(f"{telling or 'none'} of its kind; {least} are needed to compare")
     majority = node.threshold("group.majority")
-    found = (_difference(name, own.get(name, ABSENT), counts[name], majority) for name in counts)
+    found = (_difference(name, own.get(name, ABSENT), one, majority) for name, one in usual.items())
     return tuple(difference for difference in found if difference and difference.telling >= least)
 
 
@@ -145,29 +180,16 @@ def in_words(found: Iterable[Difference]) -> str:
     return f"{observed}; expected {expected}"
 
 
-def _counts(nodes: Iterable[Node], read: Callable[[Node], Values]) -> dict[str, Counter[str]]:
-    data: list[Values] = []
-    for node in nodes:
-        try:
-            data.append(read(node))
-        except Exception:  # noqa: S112 - likewise
-            continue
+def _counts(data: Collection[Values]) -> dict[str, Counter[str]]:
     names = {name: None for values in data for name in values}  # in the order of the first node that has them
     return {
         name: Counter(value for values in data if (value := values.get(name, ABSENT)) is not None) for name in names
     }
 
 
-def _difference(name: str, own: str | None, counter: Counter[str], majority: float) -> Difference | None:
+def _difference(name: str, own: str | None, most: Usual, majority: float) -> Difference | None:
     if own is None:
         return None
-    telling = _total(counter)
-    usual, alike = counter.most_common(1)[0]
-    if alike > telling * majority:
-        return None if own == usual else Difference(name, own, usual, alike, telling)
-    others = ", ".join(f"{value} on {count}" for value, count in counter.most_common(4))
-    return Difference(name, own, "", alike, telling, others)
-
-
-def _total(counter: Counter[str]) -> int:
-    return sum(counter.values())
+    if most.alike > most.telling * majority:
+        return None if own == most.value else Difference(name, own, most.value, most.alike, most.telling)
+    return Difference(name, own, "", most.alike, most.telling, most.others)

@@ -78,9 +78,14 @@ class Node:
         """One collector's answer. Raises Incomplete where the node was not reached."""
         return self.collectors.get(name) or Collected(Status.NOT_ASKED)
 
+    @property
+    def if_denied(self) -> str:
+        """What to do where a collector was not let: mostly only root may read what it reads."""
+        return "; run as root, or with --sudo"
+
     def answer(self, collector: str) -> Mapping[str, Any]:
         """The JSON object that a collector of one's own told, as it came. Raises Incomplete."""
-        return answer_of(collector, self.collector(collector)).value
+        return answer_of(collector, self.collector(collector), self.if_denied).value
 
     @property
     def catalog(self) -> Catalog:
@@ -132,6 +137,7 @@ class Node:
     uverbs = network.uverbs
     nvidia_taint = network.nvidia_taint
     efa_counters = network.efa_counters
+    efa_counters_by_name = network.efa_counters_by_name
     efa_counted_s = network.efa_counted_s
     interfaces = network.interfaces
     interface_names = network.interface_names
@@ -219,6 +225,11 @@ class Node:
     @property
     def type_name(self) -> str:
         """Its instance type, or empty where nothing tells."""
+        if "type_name" not in self.known:
+            self.known["type_name"] = self._type_name()
+        return self.known["type_name"]  # type: ignore[no-any-return]
+
+    def _type_name(self) -> str:
         try:
             return printable(self.instance_type, MAX_NAME)
         except (Incomplete, NotApplicable):

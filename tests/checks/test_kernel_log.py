@@ -25,6 +25,8 @@ OVER_THE_LOG = (
     "network.efa_driver_errors",
     "storage.file_system_errors",
 )
+DEAD_EFA = "efa 0000:4f:00.0 rdmap79s0: Admin queue is closed"
+STARTED_EFA = "efa 0000:4f:00.0 efa_0: IB device registered"
 LOST = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection to fsx-OST0001 (at 10.0.0.1@tcp) was lost; in progress"
 EVICTED = "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"
 RESTORED = "Lustre: fsx-OST0001-osc-ffff8a01b2c3d400: Connection restored to fsx-OST0001 (at 10.0.0.1@tcp)"
@@ -171,6 +173,23 @@ def test_a_message_of_many_things_is_short() -> None:
 def test_a_moment_is_told_by_the_nodes_clock_whatever_the_logs_own(at_s: float) -> None:
     lockup = "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!"
     assert "2025-11-16 16:21:00" in result("host.lockups", node((at_s, lockup))).message
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((DEAD_EFA,), Verdict.FAIL),
+        ((DEAD_EFA, STARTED_EFA), Verdict.PASS),
+        ((STARTED_EFA, DEAD_EFA), Verdict.FAIL),
+        ((DEAD_EFA, STARTED_EFA.replace("4f", "50")), Verdict.FAIL),
+        ((DEAD_EFA, STARTED_EFA.replace(" efa_0", "")), Verdict.PASS),
+        (("infiniband rdmap79s0: Admin queue is closed", STARTED_EFA), Verdict.FAIL),  # nobody knows which one it is
+    ],
+)
+def test_what_efas_driver_said_of_a_device_is_over_when_it_has_started_it_again(
+    lines: tuple[str, ...], expected: Verdict
+) -> None:
+    assert verdict("network.efa_driver_errors", logging(*lines)) is expected
 
 
 def test_a_node_without_efa_has_no_efa_errors() -> None:

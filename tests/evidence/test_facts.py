@@ -9,12 +9,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, from_json, load, to_json
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fact import CollectorData, collected_by
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.group import Group
@@ -24,6 +25,7 @@ from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
+from tests.builders.examples import examples
 from tests.evidence.nonsense import JSON
 
 
@@ -53,7 +55,7 @@ def test_nothing_of_a_lost_gpu_can_be_read() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=200)
+@examples(200)
 @given(
     collector=st.sampled_from(["boot", "platform", "nvml", "pci", "rdma", "kernel_log", "mounts", "services"]),
     data=JSON,
@@ -70,7 +72,7 @@ def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(collector:
 
 
 @pytest.mark.long
-@settings(max_examples=100)
+@examples(100)
 @given(place=st.integers(min_value=0, max_value=10_000), put=JSON)
 def test_one_spoilt_value_in_a_healthy_answer_never_breaks_a_check(place: int, put: Any) -> None:
     spoilt = from_json(_spoil(deepcopy(to_json(healthy())), place, put))
@@ -125,7 +127,9 @@ def test_evidence_survives_its_way_to_disk() -> None:
 
 def test_a_collector_that_an_older_recording_lacks_was_not_asked_for() -> None:
     node = Node(Target("gpu001"), NodeEvidence("gpu001", {}))
-    with pytest.raises(Incomplete, match="kernel_log: was not asked for"):
+    with pytest.raises(
+        Incomplete, match="kernel_log: was not asked for; expected a run, or a recording of one, with the same -m"
+    ):
         assert node.kernel_events
     data = evaluate(node_checks()["gpu.no_xid"], node)
     assert (data.verdict, data.cause) == (Verdict.INCOMPLETE, "kernel_log was not asked for")
@@ -166,6 +170,17 @@ def test_a_node_whose_reading_breaks_costs_its_group_nothing() -> None:
 
     assert group.counts("speed", speed) == {"speed": {"fast": 2}}
     assert group.most("speeds", lambda node: [str(speed(node)["speed"])]) == frozenset()
+
+
+def test_root_is_advised_for_what_a_node_may_not_read_and_not_for_what_aws_refuses() -> None:
+    node = Node(Target("gpu001"), NodeEvidence("gpu001", {"kernel_log": Collected(Status.DENIED)}))
+    refused = Collected(Status.DENIED, detail="DescribeCluster: not authorized to perform sagemaker:DescribeCluster")
+    cluster = Cluster("small", "hyperpod", (node.target,), {"arn": "arn:aws:sagemaker:us-east-1:1:cluster/a"})
+    facts = ClusterFacts(cluster, NodeEvidence("small", {"hyperpod": refused}), {})
+    with pytest.raises(Incomplete, match="kernel_log: may not be read; run as root, or with --sudo"):
+        assert node.kernel_events
+    with pytest.raises(Incomplete, match=r"hyperpod: may not be read \(DescribeCluster: not authorized .*\)\Z"):
+        assert facts.hyperpod
 
 
 def test_a_fact_that_cannot_be_read_keeps_nothing_of_who_asks_for_it() -> None:

@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log.collect_lines import Kept
 from clusterproof.plugins.evidence.neuron.facts import Listed, hardware_errors, parse_neuron_ls
+from tests.builders.examples import examples
 from tests.faults.proof import verdicts_of_healthy
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
@@ -23,7 +24,7 @@ REPAIRABLE = "NEURON_HW_ERR=HBM_REPAIRABLE_ERROR nd-id=2"
 STARTED = "neuron: Neuron Driver Started with Version:2.26.5.0-667"
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text(max_size=300) | st.text(alphabet='[]{}":, neuron_device01', max_size=300))
 def test_no_text_breaks_neuron_ls_or_the_kernels_errors(text: str) -> None:
     parse_neuron_ls(text)

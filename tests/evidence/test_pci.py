@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.pci.collect import read
+from tests.builders.examples import examples
 from tests.testbed.sysfs import aer
 
 GPU = {"vendor": "0x10de\n", "device": "0x2330\n", "class": "0x030200\n"}
@@ -68,7 +69,7 @@ def test_a_file_that_cannot_be_read_is_an_error_in_its_place(tmp_path: Path) -> 
     assert value["devices"][0]["errors"]["fatal"]["error"] == "EISDIR"
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(content=st.binary(max_size=200))
 def test_no_file_breaks_the_collector(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as root:

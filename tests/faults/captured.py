@@ -72,6 +72,7 @@ def changes(fault: CapturedFault) -> dict[str, Result]:
     return {name: result for name, result in evaluated(files).items() if result.verdict is not before[name].verdict}
 
 
+DCGM_XID = "Detected XID {} for GPU 3 Please consult the documentation for details of this XID."
 FAULTS = (
     CapturedFault(
         "dcgmi: one GPU fails the memory test",
@@ -112,6 +113,18 @@ FAULTS = (
         {"dcgmi-diag.json": dcgm_json("Warn", severity=1, warning="NVLink errors")},
         {"gpu.dcgm_diag": CONCERN},
         "memory on GPU 3: warn (monitor: keep an eye on it): NVLink errors",
+    ),
+    CapturedFault(
+        "dcgmi: a test that fails for an Xid of an application",
+        {"dcgmi-diag.json": dcgm_json("Fail", severity=4, warning=DCGM_XID.format(45))},
+        {"gpu.dcgm_diag": CONCERN},
+        "memory on GPU 3: fail (triage: look for the cause with the named test alone): Detected XID 45 for GPU 3",
+    ),
+    CapturedFault(
+        "dcgmi: a test that fails for an Xid of the hardware",
+        {"dcgmi-diag.json": dcgm_json("Fail", severity=4, warning=DCGM_XID.format(48))},
+        {"gpu.dcgm_diag": FAIL},
+        "Detected XID 48 for GPU 3",
     ),
     CapturedFault(
         "dcgmi: a test that was skipped",
@@ -240,13 +253,13 @@ FAULTS = (
             )
         },
         {"control_plane.slurm_nodes": FAIL},
-        "Slurm has it as IDLE+DRAIN (Action:Replace, by root at 2026-07-22T23:31:17); expected a node that takes jobs",
+        "Slurm reports it as IDLE+DRAIN (Action:Replace, by root at 2026-07-22T23:31:17); expected a node that takes",
     ),
     CapturedFault(
         "slurm: a node that is down",
         {"scontrol.txt": SCONTROL.replace("State=IDLE", "State=DOWN*")},
         {"control_plane.slurm_nodes": FAIL},
-        "Slurm has it as DOWN*; expected",
+        "Slurm reports it as DOWN*; expected",
     ),
     CapturedFault(
         "slurm: a failing node in sinfo",
@@ -255,7 +268,7 @@ FAULTS = (
             "sinfo.txt": "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu*  up  infinite  1  fail gpu001\n",
         },
         {"control_plane.slurm_nodes": FAIL},
-        "Slurm has it as FAIL; expected",
+        "Slurm reports it as FAIL; expected",
     ),
     CapturedFault(
         "slurm: a slurmd that does not answer",

@@ -158,6 +158,16 @@ FAULTS = (
         "0000:75:00.0: 1 fatal PCIe errors; expected 0",
     ),
     Fault(
+        "a network device that has left the bus while its driver is still there",
+        lambda image: with_file(
+            with_file(image, "/sys/bus/pci/devices/0000:4f:00.0/current_link_width", "63\n"),
+            "/sys/bus/pci/devices/0000:4f:00.0/current_link_speed",
+            "Unknown\n",
+        ),
+        {"gpu.pcie_errors": FAIL},
+        "0000:4f:00.0: does not answer on PCIe: its link reads x63, all ones; expected at most x32",
+    ),
+    Fault(
         "an uncorrected PCIe error",
         lambda image: with_aer(image, GPU_2, nonfatal=3),
         {"gpu.pcie_errors": CONCERN},

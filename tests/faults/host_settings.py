@@ -127,7 +127,7 @@ FAULTS = (
         "a process that an ended job has left after another",
         lambda image: image,
         {"host.job_leftovers": FAIL},
-        ", by its environment of job 41; of no job that runs here; expected no process of an ended job",
+        ", by its environment of job 41; expected none",
         beside=LEFT_RUNNING,
         occasion="epilog",
     ),
@@ -135,7 +135,7 @@ FAULTS = (
         "files that somebody who has gone has left in /dev/shm",
         lambda image: image,
         {"host.shm_leaked": CONCERN},
-        "4 MiB, 0.0 % of the memory, of nobody who runs a process: 1 files of user 1234, the oldest 180 minutes old",
+        "4 MiB, 0.0 % of the memory, of nobody who runs a process: 1 file of user 1234, the oldest 180 minutes old",
         beside=LEFT_IN_SHM,
     ),
     Fault(
@@ -205,7 +205,7 @@ FAULTS = (
         "a system that does not mark that a reboot is due",
         lambda image: without_file(image, "/usr/share/update-notifier/notify-reboot-required"),
         {"host.reboot_required": NA},
-        "nothing on this system marks that a reboot is due",
+        "this system has no marker of a pending reboot",
     ),
     Fault(
         "a clock that nobody keeps right",

@@ -163,7 +163,7 @@ FAULTS = (
         "an InfiniBand port whose rate is no number",
         lambda image: with_file(image, f"{port(2)}/rate", "fast\n"),
         {"network.ib_ports": INCOMPLETE},
-        "the rate 'fast', which is no number",
+        "the rate 'fast', which is not a number",
         base=infiniband,
     ),
     Fault(

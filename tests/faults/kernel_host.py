@@ -154,6 +154,22 @@ FAULTS = (
         "rdmap79s0: an admin command got no answer",
     ),
     Fault(
+        "an EFA device of which only what followed its loss is in the log",
+        logged(EFA + "Admin queue is closed", EFA + "Failed to submit command CREATE_QP (opcode 1) err -19"),
+        {"network.efa_driver_errors": FAIL},
+        "rdmap79s0: the driver sends it no more commands",
+    ),
+    Fault(
+        "an EFA device that is lost again after its driver was loaded anew",
+        logged(
+            EFA + "Reset indication didn't turn off",
+            "efa 0000:4f:00.0 efa_0: IB device registered",
+            EFA + "Admin queue is closed",
+        ),
+        {"network.efa_driver_errors": FAIL},
+        "rdmap79s0: the driver sends it no more commands",
+    ),
+    Fault(
         "an EFA command that failed",
         logged(EFA + "Failed to process command CREATE_AH (opcode 5) comp_status 3 err -12"),
         {"network.efa_driver_errors": CONCERN},

@@ -112,6 +112,18 @@ FAULTS = (
         "Xid 31",
     ),
     Fault(
+        "a contained error after which the driver wants a reset",
+        logged(xid("94, Contained: GSP Poison. RST: Yes, D-RST: No")),
+        {"gpu.no_xid": FAIL},
+        "Xid 94 (Contained memory error)",
+    ),
+    Fault(
+        "an Xid of which only what followed it is in the log",
+        logged(xid("45, pid=7, name=python3, Ch 0000000c caused by previous Xid 79")),
+        {"gpu.no_xid": FAIL},
+        "Xid 79 (GPU has fallen off the bus)",
+    ),
+    Fault(
         "an Xid that nobody knows",
         logged(xid("999, something new")),
         {"gpu.no_xid": CONCERN},
@@ -127,7 +139,7 @@ FAULTS = (
         "a kernel log that has lost its beginning",
         cut,
         {name: INCOMPLETE for name in OVER_ALL if name != "host.d_state"},
-        "records of the kernel log are lost",
+        "part of the kernel log was overwritten",
     ),
     Fault(
         "an Xid in a kernel log that has lost its beginning",

@@ -224,7 +224,7 @@ FAULTS = (
         slow("dcgm hangs"),
         DIAG,
         INCOMPLETE,
-        "dcgm_diag: did not answer in its time (dcgmi diag -r 2 -j does not end within 3 s)",
+        "dcgm_diag: did not answer in time (dcgmi diag -r 2 -j does not end within 3 s)",
         {"node.evidence_complete": CONCERN},
     ),
     fault(

@@ -82,7 +82,7 @@ FAULTS = (
             "neuron.no_leftover_processes": INCOMPLETE,
             "node.evidence_complete": CONCERN,
         },
-        "neuron-ls --json-output: no answer within its 2 s; expected an answer of 16 devices",
+        "neuron-ls --json-output: no answer within 2 s; expected an answer of 16 devices",
         base=healthy_trn1,
         collector_s=2.0,
     ),

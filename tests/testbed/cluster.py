@@ -22,7 +22,7 @@ from tests.testbed.sshd import USER
 __all__ = ["USER", "Testbed", "testbed"]
 
 REFUSING_PORT = 9
-SSHD_S = 10.0
+SSHD_S = 60.0
 CLONE_NEWNET = 0x40000000
 
 

@@ -38,7 +38,7 @@ from tests.testbed.node import (
     without_tmpfs,
 )
 
-SETTLE_S = 10.0
+SETTLE_S = 60.0
 IB = "/sys/class/infiniband"
 PCI = "/sys/bus/pci/devices"
 DOMAINS = "/opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM | grep domain:"

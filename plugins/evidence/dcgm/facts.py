@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import Field, Reported, every, flag, optional, text, whole
+
+_XID = re.compile(r"\s*Detected XID (\d{1,6}) for GPU \d", re.IGNORECASE)  # DCGM's DCGM_FR_XID_ERROR
 
 
 @record
@@ -23,6 +26,12 @@ class Result(Reported):
     gpu = Field(text)
     status = Field(text)
     messages = Field(every(Message), where="dcgm_diag: messages")
+
+    @property
+    def xids(self) -> tuple[int, ...]:
+        """The Xids that came while the test ran, where it complains of nothing else. Raises Incomplete."""
+        found = [_XID.match(message.text) for message in self.messages]
+        return tuple(int(one[1]) for one in found if one) if all(found) else ()
 
 
 @record

@@ -72,7 +72,9 @@ class Instances:
             return
         if self.elsewhere:
             raise NotApplicable("no node of it is an EC2 instance")
-        raise Incomplete("no node says whether it is an EC2 instance", cause="no node says whether it is an instance")
+        raise Incomplete(
+            "no node says whether it is an EC2 instance", cause="no node says whether it is an EC2 instance"
+        )
 
     def cluster(self, named: Cluster, region: str = "") -> Cluster:
         """The cluster as AWS is asked for it: in a region, with instance ids for addresses, and instance types."""

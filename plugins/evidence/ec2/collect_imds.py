@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 from _socket import gaierror, timeout
-from typing import Dict, Tuple, Union
 
 from clusterproof.plugins.agent.http_call import ask
 from clusterproof.plugins.agent.reading import Absent, Node, error
 from clusterproof.plugins.evidence.software.collect_assignments import plain
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    Error = dict[str, str]
+    Answer = tuple[int, str] | Error
 
 ENDPOINT = "http://169.254.169.254"
 VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # of AWS's own SDKs: another address of the service
@@ -30,8 +34,6 @@ EVENT = {
     "not_after": "NotAfter",
     "description": "Description",
 }
-Error = Dict[str, str]
-Answer = Union[Tuple[int, str], Error]
 
 
 def read(node: Node) -> object:

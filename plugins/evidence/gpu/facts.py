@@ -8,7 +8,6 @@ from typing import Any
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.field import (
-    UNSUPPORTED,
     Field,
     Reported,
     every,
@@ -24,9 +23,9 @@ from clusterproof.plugins.evidence.field import (
     values,
     whole,
 )
+from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors, nvlink_errors
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 
-MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
 LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # of any reading: whatever else it told, the GPU does not work
 READINGS_IN_READINGS = 4  # levels: a counter at one of several moments
 
@@ -49,15 +48,6 @@ class Moment(Reported):
 
     at_s = Field(number)
     counters_ns = Field(table)
-
-
-@record
-class NvlinkErrors:
-    """One error counter of one NVLink; `count` is None where it could not be read."""
-
-    kind: str
-    link: str
-    count: int | None
 
 
 @record
@@ -154,11 +144,7 @@ class Gpu:
     @property
     def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
         """The NVLink error counters that are not zero, or cannot be read. Raises Incomplete, NotApplicable."""
-        kinds = read(self.data.get("nvlink_errors"), table, "nvlink_errors")
-        supported = {kind: links for kind, links in kinds.items() if not _is_unsupported(links)}
-        if not supported:
-            raise Incomplete("no NVLink error counter was reported", cause="not reported by the node")
-        return tuple(found for kind, links in supported.items() for found in _nvlink_errors(kind, links))
+        return tuple(nvlink_errors(read(self.data.get("nvlink_errors"), table, "nvlink_errors")))
 
     @property
     def is_partitioned(self) -> bool:
@@ -233,19 +219,3 @@ def _lost_word(data: object, levels: int) -> str:
         if type(entry) in (dict, list) and (word := _lost_word(entry, levels - 1)):
             return word
     return ""
-
-
-def _is_unsupported(links: object) -> bool:
-    return isinstance(links, dict) and links.get("error") in UNSUPPORTED
-
-
-def _nvlink_errors(kind: str, links: object) -> Iterable[NvlinkErrors]:
-    """Those of one kind of counter, by link; one without a count where nothing of that kind could be read."""
-    try:
-        counts = table(links)
-    except TypeError:
-        return [NvlinkErrors(kind[:MAX_WORD], "", None)]
-    return [
-        NvlinkErrors(kind[:MAX_WORD], link[:MAX_WORD], count if type(count) is int else None)
-        for link, count in counts.items()
-    ]

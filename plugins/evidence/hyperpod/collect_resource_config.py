@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, Iterator, List
+from collections.abc import Iterator
 
 from clusterproof.plugins.agent.reading import Broke, Node
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
 
 FILE = "/opt/ml/config/resource_config.json"
 LAYER = re.compile(r"(?:.{0,60}/)?network-node-layer-([1-9])")
 OF_ADDRESS = re.compile(r"ip-([0-9]{1,3}(?:-[0-9]{1,3}){3})(?:\.|$)")
 LONGEST = 100  # characters of a name
-
-CollectorData = Dict[str, Any]
 
 
 def read(node: Node) -> object:
@@ -32,7 +34,7 @@ def read(node: Node) -> object:
     return {"file": True, "layers": _layers(own[0])}
 
 
-def _instances(data: Any) -> Iterator[CollectorData]:
+def _instances(data: Any) -> Iterator[dict[str, Any]]:
     """Every instance of every group."""
     groups = data.get("InstanceGroups") if isinstance(data, dict) else None
     for group in groups if isinstance(groups, list) else ():
@@ -42,7 +44,7 @@ def _instances(data: Any) -> Iterator[CollectorData]:
                 yield instance
 
 
-def _own(node: Node, instances: List[CollectorData]) -> List[CollectorData]:
+def _own(node: Node, instances: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entry of this node: by the instance id that the firmware has, else by the address in the host name."""
     own_id = node.text("/sys/class/dmi/id/board_asset_tag", absent="")
     found = OF_ADDRESS.match(str(node.text("/proc/sys/kernel/hostname", absent="")))
@@ -51,7 +53,7 @@ def _own(node: Node, instances: List[CollectorData]) -> List[CollectorData]:
     return by_id or [instance for instance in instances if address and instance.get("CustomerIpAddress") == address]
 
 
-def _layers(instance: CollectorData) -> List[str]:
+def _layers(instance: dict[str, Any]) -> list[str]:
     labels = instance.get("InstanceLabel")
     found = {}
     for key, value in labels.items() if isinstance(labels, dict) else ():

@@ -12,6 +12,7 @@ from clusterproof.plugins.evidence.pattern import Pattern
 LONGEST_TEXT = 300
 EVERY_GPU = ""  # the address of a mark that holds for the whole node
 REBOOT = "a reboot"
+CHANNEL_REMOVED = 45
 
 
 @record
@@ -41,9 +42,23 @@ class XidEvent:
 
     @property
     def recovery_action(self) -> str:
-        """The action that an Xid 154 names as now due (`GPU Reset Required`, `None`), else empty."""
-        named = _RECOVERY.search(self.text)
-        return named[1].strip() if named else ""
+        """The action that the line names as now due, in the words of Xid 154 (`GPU Reset Required`), else empty.
+
+        An Xid 154 names it, or `None`; so does an error that was contained or not (`RST: Yes, D-RST: No`), and a fatal
+        error of the GPU's own processor, after which the driver marks the GPU for a reset.
+        """
+        if named := _RECOVERY.search(self.text):
+            return named[1].strip()
+        due = _RESET.search(self.text)
+        if _GSP_FATAL.search(self.text) or (due and due[1].lower() == "yes"):
+            return "GPU Reset Required"
+        return "Drain and Reset" if due and due[2].lower() == "yes" else ""
+
+    @property
+    def cause(self) -> int | None:
+        """The Xid that an Xid 45 names as the one that it follows from."""
+        named = _CAUSE.search(self.text) if self.code == CHANNEL_REMOVED else None
+        return int(named[1]) if named else None
 
 
 @record
@@ -106,6 +121,11 @@ _SEVERITY = Pattern(r"\b(non-?)?fatal\b", IGNORING_CASE)
 _LINK = Pattern(r"\blink\s{0,4}(-?\d{1,3})\b", IGNORING_CASE)
 _UNIT = Pattern(r"([A-Z][A-Z0-9_]{1,40})\s{1,4}(?:Non-?)?fatal\b", IGNORING_CASE)
 _RECOVERY = Pattern(r"action changed from .{0,60}? to 0x[0-9a-f]{1,8} \(([^()]{1,40})\)", IGNORING_CASE)
+_RESET = Pattern(r"\bRST: (Yes|No), D-RST: (Yes|No)\s*\Z", IGNORING_CASE)  # at the end, where no process is named
+_GSP_FATAL = Pattern(
+    r"GSP-RISCV instance \d{1,3} .{0,60}fatal error(?: \(mask: 0x[0-9a-f]{1,8}\))?\s*\Z", IGNORING_CASE
+)
+_CAUSE = Pattern(r" caused by previous Xid (\d{1,4})\s*\Z", IGNORING_CASE)
 _LOST = Pattern(r"NVRM:\s*The NVIDIA GPU (\S{1,40})", IGNORING_CASE)
 _LOST_GOES_ON = Pattern(r"NVRM:\s*(?:\(PCI ID|installed in)", IGNORING_CASE)
 _FALLEN = Pattern(rf"NVRM:\s*(?:GPU (?:at )?(?:PCI:)?({ADDRESS}))?.{{0,200}}fallen off the bus", IGNORING_CASE)

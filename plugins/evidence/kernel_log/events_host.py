@@ -68,10 +68,23 @@ class PcieError:
 
 @record
 class EfaMessage:
-    """A line of the EFA driver that tells of an error."""
+    """A line of the EFA driver that tells of an error of `device`, by its name where it has one.
+
+    `address` is the device's on the PCI bus; empty where the line does not tell it.
+    """
 
     device: str
     words: str
+    time: float | None
+    lines: int = 1
+    address: str = ""
+
+
+@record
+class EfaStarted:
+    """The EFA driver has started the device at `address`: what it said of it before is over."""
+
+    address: str
     time: float | None
     lines: int = 1
 
@@ -195,6 +208,7 @@ HostEvent: TypeAlias = (
     | HardwareError
     | PcieError
     | EfaMessage
+    | EfaStarted
     | Segfault
     | HungTask
     | Lockup

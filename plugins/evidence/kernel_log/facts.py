@@ -1,4 +1,4 @@
-"""Reads the kernel log into typed events: of GPUs in kernel_gpu, of the host in kernel_host. Never raises."""
+"""Reads the kernel log into typed events: of GPUs (events_gpu) and of the host (events_host). Never raises."""
 
 from __future__ import annotations
 

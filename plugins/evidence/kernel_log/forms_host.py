@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import TypeAlias
 
 from clusterproof.plugins.catalog.log_words import efa_error
 from clusterproof.plugins.core.record import replace
@@ -10,6 +12,7 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
     BOUND,
     AllocationFailure,
     EfaMessage,
+    EfaStarted,
     FileServer,
     HostEvent,
     HungTask,
@@ -19,25 +22,45 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
 )
 from clusterproof.plugins.evidence.kernel_log.forms_devices import DEVICE_FORMS
 from clusterproof.plugins.evidence.kernel_log.forms_hardware import HARDWARE_FORMS, LONGEST_WORDS, Form, Make, form
-from clusterproof.plugins.evidence.kernel_log.line import ADDRESS, IGNORING_CASE, pci_address
+from clusterproof.plugins.evidence.kernel_log.line import ADDRESS, IGNORING_CASE, MESSAGES, pci_address
 
 
 def host_event(message: str, time: float | None) -> HostEvent | None:
     """The event that the kernel's own words tell, if any."""
-    return _first(_FORMS, message, time)
+    return _made(_told_by_kernel(message), time)
 
 
 def process_event(message: str, time: float | None) -> HostEvent | None:
     """The event of a record that begins with a process's name, if any; what that name says is not the kernel's word."""
-    return _first(_OF_PROCESSES, message, time)
+    return _made(_told_of_process(message), time)
 
 
-def _first(forms: tuple[Form, ...], message: str, time: float | None) -> HostEvent | None:
+Fitting: TypeAlias = tuple[Make, re.Match[str]]  # what is made of the first form that a message fits
+
+
+def _made(fitting: Fitting | None, time: float | None) -> HostEvent | None:
+    return fitting[0](fitting[1], time) if fitting else None
+
+
+@lru_cache(MESSAGES)
+def _told_by_kernel(message: str) -> Fitting | None:
+    return _first(_FORMS, message)
+
+
+@lru_cache(MESSAGES)
+def _told_of_process(message: str) -> Fitting | None:
+    return _first(_OF_PROCESSES, message)
+
+
+def _first(forms: tuple[Form, ...], message: str) -> Fitting | None:
     small = message.lower()
     for hint, pattern, make in forms:
         if hint in small and (found := pattern.match(message)):
-            return make(found, time)
+            return make, found
     return None
+
+
+_EFA_STARTED = "IB device registered"  # efa_main.c of Linux and of amzn-drivers
 
 
 class MemoryGroups:
@@ -72,10 +95,12 @@ def _fork(found: re.Match[str], time: float | None) -> AllocationFailure:
     return AllocationFailure(f"fork rejected by pids controller in {found[1] or 'a control group'}", None, time)
 
 
-def _efa(found: re.Match[str], time: float | None) -> EfaMessage | None:
+def _efa(found: re.Match[str], time: float | None) -> EfaMessage | EfaStarted | None:
     data = found.groupdict()
-    device, words = data["name"] or pci_address(data.get("address") or ""), data["words"]
-    return EfaMessage(device, words.strip(), time) if efa_error(words) else None
+    address, words = pci_address(data.get("address") or ""), data["words"].strip()
+    if words == _EFA_STARTED and address:
+        return EfaStarted(address, time)
+    return EfaMessage(data["name"] or address, words, time, address=address) if efa_error(words) else None
 
 
 def _segfault(found: re.Match[str], time: float | None) -> Segfault:

@@ -12,6 +12,7 @@ BOOTED = r"Linux version \d{1,3}\.\d|-- (?:Re)?boot(?: [0-9a-f]{32})? --\s*\Z"
 IGNORING_CASE = re.IGNORECASE | re.ASCII  # ASCII: a digit of another script is not a number of the kernel's
 
 ADDRESSES = 4_096  # that are remembered, of those that nodes tell: mostly they tell the same
+MESSAGES = 2_048  # likewise of the kernel's words, which most nodes' logs have in common: those of the start
 ADDRESS = r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?"
 
 # A line of another program has its name there (`python[77]: NVRM: Xid …`, in /dev/kmsg a priority of 8
@@ -44,6 +45,7 @@ _KERNEL = Pattern(r"kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
 _HOST_KERNEL = Pattern(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
 
 
+@lru_cache(MESSAGES)
 def unwrap(line: str) -> tuple[float | None, str]:
     """The time that a line tells, in seconds on its log's own clock, and the words of the kernel in it."""
     time: float | None = None
@@ -62,6 +64,7 @@ def unwrap(line: str) -> tuple[float | None, str]:
     return time, line[at:]
 
 
+@lru_cache(MESSAGES)
 def begins_with_a_name(message: str) -> bool:
     """Whether the record begins with a process's name, which is its user's to choose: `EDAC MC0: 1 UE[7]: segfault`."""
     return bool(_NAME_OF_PROCESS.match(message))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 FILE_SERVERS = "file_servers"
-RECORDS_LOST = "records of the kernel log are lost"
+RECORDS_LOST = "part of the kernel log was overwritten"
 MAX_NAMED = 6  # things of one kind in a message; the others are counted
 
 
@@ -61,7 +61,7 @@ def require_whole_log(node: Node, *, of_file_servers: bool = False) -> None:
             f"expected all that was logged {due} (--ssm-output)"
         )
     if node.kernel_log_is_cut:
-        incomplete(f"{RECORDS_LOST}, and no journal has them; expected all that was logged {due}")
+        incomplete(f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}")
 
 
 def total(events: Iterable[Logged]) -> int:

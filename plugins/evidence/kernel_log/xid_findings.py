@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeVar
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.catalog.nvml_words import RecoveryAction, recovery_action_in_log
 from clusterproof.plugins.catalog.xids import Xid, sxids, xid
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.facts import (
@@ -20,8 +19,9 @@ from clusterproof.plugins.evidence.kernel_log.facts import (
     XidEvent,
 )
 from clusterproof.plugins.evidence.kernel_log.line import pci_address
+from clusterproof.plugins.evidence.kernel_log.occurrences import is_repeated, occurrences
+from clusterproof.plugins.evidence.kernel_log.xid_rules import DUE, RULES, Severity
 
-Severity: TypeAlias = Literal["none", "concern", "fail"]
 WORST_FIRST: tuple[Severity, ...] = ("fail", "concern", "none")
 FALLEN_OFF_THE_BUS = 79
 INIT_FAILED = 143
@@ -71,9 +71,10 @@ def evaluate(
 
     `remap_due` holds the PCI addresses of GPUs whose row remapping is pending or has failed; `uuids` gives
     GPU UUIDs by PCI address (the log tells those of GPUs that are not in it). A GPU that fell off the bus, or did
-    not start, without an Xid is judged as the Xid for that.
+    not start, without an Xid is judged as the Xid for that; so is an Xid of which the log keeps no more than the Xid 45
+    that followed from it.
     """
-    events = [_as_xid(event) for event in events]
+    events = [*_with_causes([_as_xid(event) for event in events])]
     due = {pci_address(data) for data in remap_due}
     named = {event.pci: event.uuid for event in events if isinstance(event, GpuNamed)}
     named |= {pci_address(data): uuid for data, uuid in (uuids or {}).items() if uuid}
@@ -89,43 +90,21 @@ def evaluate_switches(events: Iterable[Event], catalog: Catalog) -> tuple[Findin
     return _worst_first(_of_switch(code, pci, lines, catalog) for (pci, code), lines in groups.items())
 
 
-def occurrences(times: Sequence[float | None], catalog: Catalog, lines: Sequence[int] = ()) -> tuple[float | None, ...]:
-    """When each occurrence began: lines at most three minutes apart are one burst, and one occurrence.
-
-    One fault writes many lines: of every channel that it ended, of every rank that used the GPU. A burst that
-    goes on for an hour begins a new occurrence, so that a fault which never pauses does repeat. Lines without
-    a time belong to the burst before them: nothing proves that they are another. `lines` is how many lines each time
-    stands for: those that were left out before it lie evenly in the gap.
-    """
-    gap_s, longest_s = catalog.threshold("xid.burst_gap_s"), catalog.threshold("xid.burst_max_s")
-    begun: list[float | None] = []
-    last: float | None = None
-    for time, stands_for in zip(times, lines or [1] * len(times), strict=True):
-        if not begun:
-            begun.append(time)
-        elif time is not None and last is not None:
-            start = begun[-1]
-            if (time - last) / stands_for > gap_s or (start is not None and time - start > longest_s):
-                begun.append(time)
-        elif begun[-1] is None:
-            begun[-1] = time
-        last = time if time is not None else last
-    return tuple(begun)
-
-
-def is_repeated(begun: Iterable[float | None], catalog: Catalog) -> bool:
-    """Whether two occurrences of one code on one GPU, or more, began within 24 hours."""
-    needed, window_s = int(catalog.threshold("xid.repeat_count")), catalog.threshold("xid.repeat_window_s")
-    times = sorted(time for time in begun if time is not None)
-    return any(end - start <= window_s for start, end in zip(times, times[needed - 1 :], strict=False))
-
-
 def _as_xid(event: Event) -> Event:
     if isinstance(event, FallenOffBus):
         return XidEvent(FALLEN_OFF_THE_BUS, event.pci, event.time, "fallen off the bus", lines=event.lines)
     if isinstance(event, InitFailed):
         return XidEvent(INIT_FAILED, event.pci, event.time, event.text, lines=event.lines)
     return event
+
+
+def _with_causes(events: Sequence[Event]) -> Iterator[Event]:
+    """The events, and before an Xid 45 its cause where the log has lost the line of that."""
+    logged = {(event.pci, event.code) for event in events if isinstance(event, XidEvent)}
+    for event in events:
+        if isinstance(event, XidEvent) and event.cause and (event.pci, event.cause) not in logged:
+            yield XidEvent(event.cause, event.pci, event.time, "named as the cause of Xid 45", lines=event.lines)
+        yield event
 
 
 def _grouped(events: Sequence[Event], kind: type[_Line]) -> dict[tuple[str, int], list[tuple[_Line, str]]]:
@@ -147,6 +126,8 @@ def _clears(event: Event) -> dict[tuple[str, int | None], str]:
     """What an event says is over, and in which words."""
     if isinstance(event, Cleared):
         return {(event.pci, None): event.by}
+    if isinstance(event, SXidEvent) and event.code == sxids().thermal_end:
+        return {(event.pci, sxids().thermal_start): f"SXid {event.code}"}
     if not isinstance(event, XidEvent) or not event.pci:
         return {}
     if event.code == RECOVERY_ACTION_CHANGED and event.recovery_action.lower() == "none":
@@ -161,7 +142,7 @@ def _of_gpu(
     begun = _begun(data, catalog)
     last = data[-1]
     severity: Severity = "none" if cleared_by else RULES[row.verdict](data, remap_due, is_repeated(begun, catalog))
-    recovery = _recovery(data) if row.verdict == "by-text" else None
+    recovery = DUE[row.verdict](data) if row.verdict in DUE else None
     with_process = next((line for line in reversed(data) if line.process or line.pid is not None), last)
     return Finding(
         family="Xid",
@@ -201,7 +182,8 @@ def _of_switch(code: int, pci: str, lines: list[tuple[SXidEvent, str]], catalog:
     rules = sxids()
     fatal = [line for line in data if line.severity == "fatal" or (not line.severity and code in rules.fatal)]
     worst = (fatal or data)[-1]
-    severity: Severity = "none" if cleared_by else "fail" if fatal else "concern"
+    is_nothing = cleared_by or code == rules.thermal_end
+    severity: Severity = "none" if is_nothing else "fail" if fatal else "concern"
     return Finding(
         family="SXid",
         code=code,
@@ -224,33 +206,6 @@ def _standing(lines: list[tuple[_Line, str]]) -> tuple[list[_Line], str]:
     """The lines that nothing cleared; or, where all were, all of them and what cleared the last."""
     left = [line for line, by in lines if not by]
     return (left, "") if left else ([line for line, _ in lines], lines[-1][1])
-
-
-def _recovery(lines: Sequence[XidEvent]) -> RecoveryAction | None:
-    """The recovery action that the last line names, if it is known."""
-    return recovery_action_in_log(lines[-1].recovery_action)
-
-
-def _by_severity(lines: Sequence[XidEvent]) -> Severity:
-    words = {line.severity for line in lines}
-    return "fail" if "fatal" in words else "concern" if "" in words else "none"
-
-
-def _by_text(lines: Sequence[XidEvent]) -> Severity:
-    action = _recovery(lines)
-    return "concern" if action is None else "fail" if action.value else "none"
-
-
-RULES: Mapping[str, Callable[[Sequence[XidEvent], bool, bool], Severity]] = {  # of lines, remap due, is repeated
-    "none": lambda *_: "none",
-    "concern": lambda *_: "concern",
-    "fail": lambda *_: "fail",
-    "repeat-concern": lambda _lines, _due, is_repeated: "concern" if is_repeated else "none",
-    "repeat-fail": lambda _lines, _due, is_repeated: "fail" if is_repeated else "concern",
-    "by-remap": lambda _lines, remap_due, _repeated: "fail" if remap_due else "concern",
-    "by-severity": lambda lines, *_: _by_severity(lines),
-    "by-text": lambda lines, *_: _by_text(lines),
-}
 
 
 def _worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

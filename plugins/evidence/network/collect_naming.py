@@ -30,7 +30,7 @@ DUPLICATE = 0x08  # linux/if_addr.h, IFA_F_DADFAILED
 def read(node: Node) -> object:
     """Its own entries of /etc/hosts, its addresses, and each nameserver with whether it answers."""
     if node.root and node.linked("/proc/1/ns/net") != Node().linked("/proc/self/ns/net"):
-        raise Denied("the node's network is another than this process's")
+        raise Denied("this process is not in the node's network namespace")
     hostname = str(node.text("/proc/sys/kernel/hostname"))
     return {
         "hostname": hostname,

@@ -31,7 +31,7 @@ class Port(Reported):
         """Its rate: `400 Gb/sec (4X NDR)`. Raises Incomplete."""
         found = _RATE.match(self.rate)
         if not found:
-            raise Incomplete(f"port {self.number} has the rate {self.rate!r}, which is no number")
+            raise Incomplete(f"port {self.number} has the rate {self.rate!r}, which is not a number")
         return float(found[1])
 
     @property
@@ -110,7 +110,7 @@ class EfaCounters(Reported):
         one, two = read(counters[counter], _two, counter)
         first, second = read(one, whole, counter), read(two, whole, counter)
         if second < first:
-            raise Incomplete(f"{counter} ran backwards, from {first} to {second}: it was reset meanwhile")
+            raise Incomplete(f"{counter} went backwards, from {first} to {second}: it was reset meanwhile")
         return second - first
 
 

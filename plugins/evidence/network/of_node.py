@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
-from clusterproof.plugins.evidence.field import number, objects, optional, read, table, text, texts, whole
+from clusterproof.plugins.evidence.field import number, objects, optional, read, readings, table, text, texts, whole
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
@@ -108,6 +108,12 @@ def nvidia_taint(node: Node, rdma: CollectorData) -> str:
 
 
 efa_counters = list_collected_as("efa_counters", "devices", EfaCounters)
+
+
+@collected_by()
+def efa_counters_by_name(node: Node) -> Mapping[str, EfaCounters]:
+    """The same by the device's name, of those that tell one. Raises Incomplete."""
+    return {data["name"]: one for one in reversed(node.efa_counters) if (data := readings(one, "name")[0])}
 
 
 @collected_by("efa_counters")

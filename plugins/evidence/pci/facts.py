@@ -9,6 +9,7 @@ from clusterproof.plugins.evidence.field import Field, Reported, one, optional, 
 
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
 
+NO_ANSWER_LANES = 63  # six bits of ones, as all of a device reads that is no longer there (PCIe link status register)
 _SPEED = re.compile(r"(\d{1,3}(?:\.\d{1,2})?) GT/s")
 
 
@@ -108,6 +109,11 @@ class PciDevice(Reported):
     def model(self) -> str:
         """Its PCI vendor and device id: `15b3:1021`. Raises Incomplete."""
         return f"{self.vendor}:{self.device}"
+
+    @property
+    def answers(self) -> bool:
+        """Whether its configuration can be read; True where the kernel does not tell its link. Raises Incomplete."""
+        return self.width != NO_ANSWER_LANES
 
     @property
     def link(self) -> PciLink | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Tuple
 
-Assignment = Tuple[int, str, str, bool]  # line, name, value, whether it is set on a condition only
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    Assignment = tuple[int, str, str, bool]  # line, name, value, whether it is set on a condition only
+
 
 MAX_CHARACTERS = 256 * 1024
 MAX_LINE = 2000
@@ -56,14 +58,14 @@ def printed(text: str) -> Iterator[Assignment]:
             yield number, name, _unquoted(value), depth > 0
 
 
-def _lines(text: str) -> Iterator[Tuple[int, str]]:
+def _lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text[:MAX_CHARACTERS].splitlines(), start=1):
         line = line.strip()
         if line and len(line) <= MAX_LINE and not line.startswith("#"):
             yield number, line
 
 
-def _script(text: str) -> Iterator[Tuple[int, str, int, bool]]:
+def _script(text: str) -> Iterator[tuple[int, str, int, bool]]:
     """Each line with the depth of conditions and loops around it, and whether it is part of a here-document."""
     depth, here = 0, ""
     for number, line in _lines(text):
@@ -82,7 +84,7 @@ def _script(text: str) -> Iterator[Tuple[int, str, int, bool]]:
         here = found[2] if found else ""
 
 
-def _commands(line: str) -> Iterator[Tuple[list[str], bool]]:
+def _commands(line: str) -> Iterator[tuple[list[str], bool]]:
     """The simple commands of a line, and whether each follows `&&` or `||`; none where it is not understood."""
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")

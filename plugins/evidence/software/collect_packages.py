@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable
+from collections.abc import Iterable
 
 from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
 from clusterproof.plugins.agent.tools import command
 
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    Versions = dict[str, dict[str, str]]
+
 DPKG = "/var/lib/dpkg/status"
 RPM = ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
 MAX_BYTES = 32 * 1024 * 1024
-Versions = Dict[str, Dict[str, str]]
 
 
 def packages(node: Node, wanted: Iterable[str]) -> Versions:

@@ -25,7 +25,8 @@ MAX_COMPONENTS = 64
 
 def _versions(data: object) -> Mapping[str, object]:
     """What was told of each component: an object with its version and where that is from, or an error object."""
-    return dict(list(table(data).items())[:MAX_COMPONENTS])
+    told = table(data)
+    return told if len(told) <= MAX_COMPONENTS else dict(list(told.items())[:MAX_COMPONENTS])
 
 
 @record

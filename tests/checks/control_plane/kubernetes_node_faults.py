@@ -84,7 +84,7 @@ NODE_FAULTS = (
             words, 3, hyperpod_health="UnschedulablePendingReplacement", hyperpod_fault="NvidiaGPUError"
         ),
         {"hyperpod_node_health": FAIL},
-        "gpu004: HyperPod has it as UnschedulablePendingReplacement (NvidiaGPUError); expected Schedulable",
+        "gpu004: HyperPod reports it as UnschedulablePendingReplacement (NvidiaGPUError); expected Schedulable",
     ),
     KubernetesFault(
         "a deep health check that failed",
@@ -96,13 +96,13 @@ NODE_FAULTS = (
         "a deep health check that runs",
         lambda words: label(words, 3, hyperpod_deep_check="InProgress"),
         {"hyperpod_node_health": CONCERN},
-        "gpu004: its deep health checks still run; expected a node that takes pods",
+        "gpu004: its deep health checks are still running; expected a node that takes pods",
     ),
     KubernetesFault(
         "a fault that HyperPod names of a node which it schedules",
         lambda words: label(words, 3, hyperpod_fault="NvidiaGPUError", hyperpod_reason="Xid 63"),
         {"hyperpod_node_health": CONCERN},
-        "gpu004: HyperPod has it as Schedulable and names a fault: NvidiaGPUError: Xid 63; expected none",
+        "gpu004: HyperPod reports it as Schedulable and names a fault: NvidiaGPUError: Xid 63; expected none",
     ),
     KubernetesFault(
         "a GPU that the device plugin found ill",
@@ -132,7 +132,7 @@ NODE_FAULTS = (
         "labels of another GPU",
         others_gpus,
         {"k8s_gpu_labels": FAIL},
-        "label nvidia.com/gpu.product is NVIDIA H100 80GB HBM3, NVML tells NVIDIA A100-SXM4-80GB; expected the same",
+        "label nvidia.com/gpu.product is NVIDIA H100 80GB HBM3, NVML reports NVIDIA A100-SXM4-80GB; expected the same",
     ),
     KubernetesFault(
         "a label of an older driver",
@@ -144,7 +144,7 @@ NODE_FAULTS = (
         "a node without labels of its GPUs",
         lambda words: words.nodes[1].update(labels={"hyperpod_health": "Schedulable"}),
         {"k8s_gpu_labels": CONCERN},
-        "gpu002: it has no labels of its GPUs, and others of its group have; expected nvidia.com/gpu.product",
+        "gpu002: its GPUs have no labels, and those of its group have; expected nvidia.com/gpu.product",
     ),
     KubernetesFault(
         "huge pages that were reserved after the kubelet started",

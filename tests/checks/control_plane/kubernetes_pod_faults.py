@@ -119,7 +119,7 @@ POD_FAULTS = (
             instance_topology={"instances": [{"hostname": "gpu003", "NetworkNodes": ["nn-1", "nn-2", "nn-9"]}]}
         ),
         {"k8s_topology_labels": FAIL},
-        "gpu003: labels nn-1/nn-2/nn-3, EC2 tells nn-1/nn-2/nn-9; expected the same network nodes",
+        "gpu003: labels nn-1/nn-2/nn-3, EC2 reports nn-1/nn-2/nn-9; expected the same network nodes",
     ),
     KubernetesFault(
         "a flavor that matches no node",

@@ -8,13 +8,10 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.redaction.redact import Redaction
-from clusterproof.plugins.suite.all_checks import all_checks
 from tests.builders.members import of_each, worst
 from tests.checks.control_plane.kubernetes_cluster import (
     FSX,
@@ -39,24 +36,7 @@ from tests.checks.control_plane.kubernetes_fault import (
     unbound,
     without_driver,
 )
-from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
-from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
-from tests.checks.control_plane.kubernetes_storage_faults import STORAGE_FAULTS
-
-KUBERNETES_FAULTS = (*NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS)
-OF_KUBERNETES = {
-    name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors & COLLECTORS
-}
-
-
-def verdicts(words: Words) -> dict[str, Result]:
-    """What every check over Kubernetes says of this."""
-    facts = words.facts()
-    return {name: worst(check, facts) for name, check in OF_KUBERNETES.items()}
-
-
-def found(words: Words) -> dict[str, Verdict]:
-    return {name: result.verdict for name, result in verdicts(words).items() if result.verdict is not Verdict.PASS}
+from tests.checks.control_plane.kubernetes_verdicts import KUBERNETES_FAULTS, OF_KUBERNETES, found, verdicts
 
 
 def test_a_healthy_cluster_passes() -> None:
@@ -115,45 +95,6 @@ def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lo
     for name in lost:
         assert data[name].verdict is Verdict.INCOMPLETE
         assert 'User "x" cannot list resource' in data[name].message
-
-
-def test_without_a_device_plugin_slices_that_may_not_be_listed_leave_the_check_incomplete() -> None:
-    words = healthy()
-    give(words, 1, {"gpu": 0})
-    words.not_told["k8s_resource_slices"] = Collected(Status.DENIED, detail="no right")
-    data = verdicts(words)
-    assert data["k8s_gpu_allocatable"].verdict is Verdict.INCOMPLETE
-
-
-def slices(driver: str, devices: int, gpus: int | None, generation: int = 1) -> dict[str, object]:
-    told = {"driver": driver, "node": NAMES[1], "pool": NAMES[1], "generation": generation}
-    return {**told, "devices": devices, "gpus": gpus}
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        ([slices("gpu.nvidia.com", 8, 8)], {}),
-        ([slices("gpu.nvidia.com", 64, 8)], {}),  # parts of GPUs beside them
-        (
-            [slices("gpu.nvidia.com", 7, 7)],
-            {"k8s_gpu_allocatable": Verdict.FAIL, "k8s_gpu_seen": Verdict.FAIL},
-        ),
-        ([slices("gpu.nvidia.com", 7, 7), slices("gpu.nvidia.com", 8, 8, generation=2)], {}),
-    ],
-)
-def test_gpus_that_a_driver_of_claims_offers_count(told: list[object], expected: dict[str, Verdict]) -> None:
-    words = healthy()
-    del words.nodes[1]["capacity"]["gpu"], words.nodes[1]["allocatable"]["gpu"]
-    words.kubernetes["k8s_resource_slices"] = {"slices": told}
-    assert found(words) == expected
-
-
-def test_efa_that_a_driver_of_claims_offers_counts() -> None:
-    words = healthy()
-    give(words, 1, {"efa": 0})
-    words.kubernetes["k8s_resource_slices"] = {"slices": [slices("dra.net", 34, None)]}
-    assert found(words) == {}
 
 
 @pytest.mark.parametrize(
@@ -267,7 +208,7 @@ def test_a_cluster_of_nobody_else_s_is_not_asked() -> None:
     for check in OF_KUBERNETES.values():
         result = worst(check, facts)
         assert result.verdict is Verdict.NOT_APPLICABLE
-        assert result.message.removeprefix("a: ") == "c is no cluster of Kubernetes'"
+        assert result.message.removeprefix("a: ") == "c is not a Kubernetes cluster"
 
 
 @pytest.mark.parametrize("name", ["k8s_nodes", "k8s_pods", "k8s_queues", "k8s_resource_slices", "k8s_storage"])

@@ -115,7 +115,7 @@ def test_a_node_without_versions_leaves_the_comparison_incomplete() -> None:
     result = worst(all_checks()["control_plane.k8s_versions_uniform"], words.facts())
     assert (result.verdict, result.message) == (
         INCOMPLETE,
-        "Kubernetes tells no versions of gpu002; expected those of each node",
+        "Kubernetes reports no versions of gpu002; expected those of each node",
     )
 
 
@@ -125,7 +125,7 @@ def test_a_group_of_which_nobody_labels_gpus_is_not_applicable() -> None:
             label(words, number, gpu_product="", gpu_count="", driver="")
 
     result = said("k8s_gpu_labels", change)
-    assert (result.verdict, result.message) == (NOT_APPLICABLE, "nobody has labelled its GPUs")
+    assert (result.verdict, result.message) == (NOT_APPLICABLE, "its GPUs have no labels")
 
 
 def test_a_count_without_a_product_is_compared_too() -> None:
@@ -164,11 +164,11 @@ def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:
 @pytest.mark.parametrize(
     ("labels", "verdict", "words"),
     [
-        ({"hyperpod_health": "", "hyperpod_deep_check": ""}, NOT_APPLICABLE, "it is no node of HyperPod"),
+        ({"hyperpod_health": "", "hyperpod_deep_check": ""}, NOT_APPLICABLE, "this is not a HyperPod node"),
         (
             {"hyperpod_health": "Rebooted"},
             INCOMPLETE,
-            "HyperPod has it as Rebooted; expected Schedulable in node-health-status",
+            "HyperPod reports it as Rebooted; expected Schedulable in node-health-status",
         ),
     ],
 )

@@ -146,11 +146,11 @@ def test_the_flags_of_a_prolog_are_named(flags: str, words: str) -> None:
     ("state", "gres", "verdict", "words"),
     [
         ("IDLE", "gpu:8", PASS, ""),
-        ("UNKNOWN", "gpu:8", INCOMPLETE, "Slurm has it as UNKNOWN; expected a state"),
-        ("UNKNOWN*", "gpu:8", INCOMPLETE, "Slurm has it as UNKNOWN*; expected a state"),
-        ("", "gpu:8", INCOMPLETE, "Slurm has it as nothing; expected a state"),
+        ("UNKNOWN", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN; expected a state"),
+        ("UNKNOWN*", "gpu:8", INCOMPLETE, "Slurm reports it as UNKNOWN*; expected a state"),
+        ("", "gpu:8", INCOMPLETE, "Slurm reports it as nothing; expected a state"),
         ("IDLE*", "gpu:8", CONCERN, "slurmctld does not hear from it (IDLE*); expected slurmd to answer"),
-        ("FAILING", "gpu:8", FAIL, "Slurm has it as FAILING; expected a node that takes jobs"),
+        ("FAILING", "gpu:8", FAIL, "Slurm reports it as FAILING; expected a node that takes jobs"),
         ("IDLE", "", CONCERN, "GRES (null); expected 8 GPUs"),
     ],
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors
+from tests.builders.examples import examples
 from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, bus, evaluated
 
 KINDS = st.dictionaries(
@@ -41,7 +43,7 @@ def test_a_kind_of_nvlink_errors_that_no_link_has_leaves_the_others() -> None:
     )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(data=KINDS)
 def test_no_nonsense_about_nvlink_errors_passes(data: dict[str, Any]) -> None:
     result = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": data}], kernel_log={"lines": []})

@@ -75,9 +75,9 @@ def total(gib: int) -> dict[str, Any]:
     [
         (total(2000), [total(2000)] * 2, PASS, ""),
         (total(1900), [total(2000)] * 3, CONCERN, "1900 GiB; expected 2000 GiB as on 3 of 4 nodes"),
-        (total(2000), [], NA, "1 node of its kind to compare; needs 3"),
-        (total(2000), [total(2000)], NA, "2 node of its kind to compare; needs 3"),
-        (total(2000), [total(2000), {}, {}], NA, "2 node of its kind to compare; needs 3"),
+        (total(2000), [], NA, "1 of its kind; 3 are needed to compare"),
+        (total(2000), [total(2000)], NA, "2 of its kind; 3 are needed to compare"),
+        (total(2000), [total(2000), {}, {}], NA, "2 of its kind; 3 are needed to compare"),
     ],
 )
 def test_a_node_has_the_memory_of_its_group(own: Any, others: Any, verdict: Verdict, words: str) -> None:
@@ -182,7 +182,7 @@ def test_what_a_kernel_does_not_have_is_not_applicable() -> None:
     ("unread", "left", "occasion", "verdict", "words"),
     [
         (0, [], "preflight", PASS, ""),
-        (3, [], "preflight", INCOMPLETE, "3 processes may not be looked into; run as root, or with --sudo"),
+        (3, [], "preflight", INCOMPLETE, "processes of other users may not be read; run as root, or with --sudo"),
     ],
 )
 def test_processes_that_may_not_be_looked_into_are_no_pass(

@@ -89,7 +89,7 @@ def test_link_errors_are_held_against_the_time_since_boot(
 )
 def test_a_ports_rate_is_the_number_before_its_unit(rate: str, gbps: float | None) -> None:
     if gbps is None:
-        with pytest.raises(Incomplete, match="no number"):
+        with pytest.raises(Incomplete, match="not a number"):
             assert Port(port(rate=rate)).gbps
     else:
         assert Port(port(rate=rate)).gbps == gbps

@@ -199,7 +199,7 @@ def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
     [
         ([nic(1), nic(2), nic(3)], PASS, ""),
         ([nic(1), nic(2), nic(3, None)], PASS, ""),  # a virtual function tells no link
-        ([nic(1, None), nic(2, None)], NA, "the kernel tells the PCIe link of no network device here"),
+        ([nic(1, None), nic(2, None)], NA, "the kernel reports no PCIe link of a network device here"),
         ([nic(1), nic(2), nic(3, 8)], CONCERN, "PCIe x8 at 32 GT/s on 0000:03:00.0; expected x16"),
         ([nic(1), nic(2, 8)], PASS, ""),  # of two neither is the usual
         ([nic(1), nic(2), nic(3, 8, device="1023")], PASS, ""),  # another model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,9 +16,14 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.all_checks import all_checks, node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
+from clusterproof.reports.document import document
 from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.markdown import markdown
+from clusterproof.reports.run import Run
 from clusterproof.reports.suites import suites
 from clusterproof.reports.summary import summary
+from clusterproof.reports.text import text
+from tests.reports.page import Page
 from tests.reports.reported import run_of
 
 OF_THE_CALLER = (Unreached.AUTH, Unreached.HOST_KEY, Unreached.NAME, Unreached.THROTTLED)
@@ -84,6 +90,15 @@ def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> N
     assert words.startswith("CANNOT REACH gpu[000-003] (auth) · 0 fit")
     assert "do:     Give a user and a key that gpu000 lets in" in words
     assert "eplace" not in words
+
+
+@pytest.mark.parametrize("form", [document, markdown, text], ids=lambda form: form.__name__)
+def test_each_form_says_what_to_do_where_nobody_lets_in(form: Callable[[Run], str]) -> None:
+    page = form(run_of(everywhere(Unreached.AUTH)))
+    told = " ".join(Page(page).text.split() if form is document else page.split())
+    assert "all 4 nodes alike: look first at where you ask from: its key, user, network" in told
+    assert "Give a user and a key that gpu000 lets in" in told
+    assert "nothing is worth a look" not in told
 
 
 def every_verdict(why: Unreached) -> list[Result]:

@@ -185,7 +185,7 @@ def test_a_node_under_load_that_told_nothing_is_incomplete_and_says_why() -> Non
     result = evaluate(all_checks()["gpu.gpu_gemm"], node)
     assert (result.verdict, result.observed) == (
         INCOMPLETE,
-        "gpu_gemm: did not answer in its time (python3 does not end within 170 s)",
+        "gpu_gemm: did not answer in time (python3 does not end within 170 s)",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import compatibility, instance_types
@@ -17,6 +17,7 @@ from clusterproof.plugins.evidence.software.version import parse
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.evaluated import among, results
+from tests.builders.examples import examples
 from tests.builders.recordings import node
 
 PASS, FAIL, CONCERN, INCOMPLETE, NA = (
@@ -158,7 +159,7 @@ def test_a_component_is_not_missing_where_the_package_database_cannot_be_read() 
 
 
 @given(versions=MIXED, image=MIXED, components=MIXED, libraries=MIXED)
-@settings(max_examples=60)
+@examples(60)
 def test_nonsense_breaks_no_check_and_lets_none_of_software_pass(
     versions: object, image: object, components: object, libraries: object
 ) -> None:

@@ -102,9 +102,9 @@ def test_a_network_file_system_has_the_options_that_it_needs(
         (mount(), (), PASS, ""),
         (mount(options="rw,emergency_ro"), (), FAIL, "refused by the kernel since: an error; expected read-write"),
         (mount(options="ro"), (line("/data"),), FAIL, "ext4 read-only; expected read-write, as in /etc/fstab"),
-        (mount(options="ro"), (line("/data", "ro"),), NA, "mounted read-only, and nothing asks for more"),
-        (mount(options="ro"), (line("/other"),), NA, "mounted read-only, and nothing asks for more"),
-        (mount(options="ro"), (), NA, "mounted read-only, and nothing asks for more"),
+        (mount(options="ro"), (line("/data", "ro"),), NA, "mounted read-only, and nothing asks for read-write"),
+        (mount(options="ro"), (line("/other"),), NA, "mounted read-only, and nothing asks for read-write"),
+        (mount(options="ro"), (), NA, "mounted read-only, and nothing asks for read-write"),
     ],
 )
 def test_what_is_to_be_written_to_can_be(mounted: Any, fstab: Any, verdict: Verdict, words: str) -> None:

@@ -194,7 +194,7 @@ def test_nothing_asks_nvidia_smi() -> None:
 def test_a_call_that_hangs_names_its_gpu_and_value() -> None:
     collector = tell(with_nvml(healthy_p5(), 5, hang="memory_info"), SHORT)
     assert collector.status is Status.TIMED_OUT
-    assert collector.detail == "GPU 5: memory_used_mib memory_total_mib: no answer within its 2.1 s"
+    assert collector.detail == "GPU 5: memory_used_mib memory_total_mib: no answer within 2.1 s"
 
 
 @needs_nodes

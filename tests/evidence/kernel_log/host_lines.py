@@ -6,6 +6,7 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
     AllocationFailure,
     DiskEvent,
     EfaMessage,
+    EfaStarted,
     EnaMessage,
     FileServer,
     HardwareError,
@@ -128,15 +129,19 @@ PCIE = [
     ),
 ]
 
+EFA = "0000:4f:00.0"
 OTHERS = [
     (
         "efa 0000:4f:00.0 rdmap79s0: The device didn't send any completion for admin cmd CREATE_QP(1) status 0",
-        EfaMessage("rdmap79s0", "The device didn't send any completion for admin cmd CREATE_QP(1) status 0", 1.0),
+        EfaMessage(
+            "rdmap79s0", "The device didn't send any completion for admin cmd CREATE_QP(1) status 0", 1.0, address=EFA
+        ),
     ),
     (
         "efa 0000:4f:00.0: Reset indication didn't turn on",
-        EfaMessage("0000:4f:00.0", "Reset indication didn't turn on", 1.0),
+        EfaMessage("0000:4f:00.0", "Reset indication didn't turn on", 1.0, address=EFA),
     ),
+    ("efa 0000:4f:00.0 efa_0: IB device registered", EfaStarted(EFA, 1.0)),
     ("infiniband rdmap79s0: Failed to register mr", EfaMessage("rdmap79s0", "Failed to register mr", 1.0)),
     (f"{NCCL}[7f7c7ac00000+d3d3000]", Segfault("pt_main_thread", 2536443, "libnccl.so.2", 1.0)),
     (

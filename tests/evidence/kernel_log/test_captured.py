@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from clusterproof.plugins.evidence.kernel_log.events_host import EfaStarted
 from clusterproof.plugins.evidence.kernel_log.facts import (
     Cleared,
     FallenOffBus,
@@ -54,7 +55,7 @@ def test_a_capture_without_an_xid_gives_no_finding(sample: Sample) -> None:
 
 @pytest.mark.parametrize("sample", of_topic("kernel-log", lambda one: one.is_healthy))
 def test_a_healthy_capture_has_no_event_but_its_boot(sample: Sample) -> None:
-    assert {type(event) for event in parse(*sample.lines)} <= {Cleared}
+    assert {type(event) for event in parse(*sample.lines)} <= {Cleared, EfaStarted}
 
 
 @pytest.mark.parametrize("sample", of_topic("kernel-log"))

@@ -8,23 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.catalog import PACKAGED, xids
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent, pci_address
-from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, occurrences
 from tests.builders.samples import sample
-from tests.evidence.kernel_log.xid_lines import GPU, OTHER_GPU, evaluate, evaluate_switches, line_of, parse
+from tests.evidence.kernel_log.xid_lines import GPU, OTHER_GPU, evaluate, evaluate_switches, line_of, log, only, parse
 
 HOUR = 3600.0
-
-
-def log(*entries: tuple[float | None, str]) -> tuple[Finding, ...]:
-    return evaluate(kernel_log.parse(entries))
-
-
-def only(findings: tuple[Finding, ...]) -> Finding:
-    (finding,) = findings
-    return finding
 
 
 def test_an_application_that_crashes_nine_times_in_636_lines_is_a_concern() -> None:
@@ -43,56 +32,6 @@ def test_the_captured_double_bit_error_is_what_fails_not_the_application_that_it
         (94, "none", "0000:19:00.0"),
     ]
     assert (findings[2].process, findings[2].pid) == ("python3.10", 1248209)
-
-
-@pytest.mark.parametrize("code", sorted(code for code, row in xids().items() if row.verdict == "fail"))
-def test_a_hardware_code_fails_on_its_first_occurrence(code: int) -> None:
-    assert only(log((10.0, line_of(code)))).severity == "fail"
-
-
-@pytest.mark.parametrize("code", sorted(c for c, row in xids().items() if row.kind in ("application", "engine")))
-def test_an_application_or_engine_code_means_nothing_once_but_73_on_which_hyperpod_reboots(code: int) -> None:
-    is_of_older_table = xids()[code].source == "nvidia-555"  # nobody says what these do
-    expected = "concern" if code == 73 or is_of_older_table else "none"
-    assert only(log((10.0, line_of(code)))).severity == expected
-
-
-@pytest.mark.parametrize(
-    ("code", "once", "twice"),
-    [(13, "none", "concern"), (31, "none", "concern"), (43, "none", "none"), (45, "none", "none"),
-     (94, "none", "none"), (92, "concern", "fail"), (109, "concern", "fail"), (121, "concern", "fail"),
-     (63, "concern", "concern"), (999, "concern", "concern")],
-)  # fmt: skip
-def test_repetition_counts_for_some_codes(code: int, once: str, twice: str) -> None:
-    assert only(log((10.0, line_of(code)))).severity == once
-    repeated = only(log((10.0, line_of(code)), (10.0 + 5 * HOUR, line_of(code))))
-    assert (repeated.severity, repeated.count, repeated.occurrences) == (twice, 2, 2)
-    assert (repeated.first, repeated.last) == (10.0, 10.0 + 5 * HOUR)
-
-
-@pytest.mark.parametrize(
-    ("lines", "severity"),
-    [
-        ([(0.0, GPU), (25 * HOUR, GPU)], "none"),  # more than 24 hours apart
-        ([(0.0, GPU), (HOUR, OTHER_GPU)], "none"),  # one each on two GPUs
-        ([(0.0, GPU), (179.0, GPU)], "none"),  # one burst
-        ([(0.0, GPU), (181.0, GPU)], "concern"),
-        ([(0.0, GPU), (25 * HOUR, GPU), (26 * HOUR, GPU)], "concern"),
-        ([(None, GPU), (None, GPU)], "none"),  # nothing proves that these are two
-        ([(60.0 * minute, GPU) for minute in range(30)], "none"),  # one burst of half an hour
-        ([(60.0 * minute, GPU) for minute in range(90)], "concern"),  # it never pauses
-    ],
-)
-def test_repeated_is_twice_on_one_gpu_within_24_hours(lines: list[tuple[float | None, str]], severity: str) -> None:
-    findings = log(*((time, line_of(13, gpu=gpu)) for time, gpu in lines))
-    assert {found.severity for found in findings} == {severity}
-
-
-def test_lines_of_one_burst_are_one_occurrence_that_began_with_the_first() -> None:
-    assert occurrences([5.0, 6.0, None, 100.0, 500.0, None], PACKAGED) == (5.0, 500.0)
-    assert occurrences([None, None], PACKAGED) == (None,)
-    assert occurrences([None, 5.0], PACKAGED) == (5.0,)
-    assert occurrences([], PACKAGED) == ()
 
 
 @pytest.mark.parametrize(
@@ -155,24 +94,6 @@ def test_a_finding_names_the_last_process_that_a_line_tells(texts: list[str], da
     assert (finding.process, finding.pid) == data
 
 
-@pytest.mark.parametrize("due", [GPU, "00000000:C5:00.0"])
-def test_a_row_remapping_fails_while_it_is_pending_or_has_failed(due: str) -> None:
-    events = parse(line_of(63), line_of(63, gpu=OTHER_GPU))
-    assert {found.pci: found.severity for found in evaluate(events, remap_due=[due])} == {
-        "0000:c5:00.0": "fail",
-        "0000:0b:00.0": "concern",
-    }
-
-
-@pytest.mark.parametrize("code", range(144, 151))
-@pytest.mark.parametrize(
-    ("word", "severity"),
-    [("Fatal ", "fail"), ("Nonfatal ", "none"), ("Non-fatal ", "none"), ("", "concern")],
-)
-def test_nvlink_codes_are_judged_by_the_lines_own_word(code: int, word: str, severity: str) -> None:
-    assert only(log((1.0, line_of(code, f"RLW_REMAP {word}XC1 i0 Link 10 (0x4)")))).severity == severity
-
-
 @pytest.mark.parametrize(
     ("texts", "part"),
     [
@@ -203,42 +124,6 @@ def test_lines_that_the_probe_left_out_are_counted() -> None:
     assert only(evaluate(kernel_log.parse(data))).count == 103
 
 
-@pytest.mark.parametrize(("left_out", "severity"), [(0, "concern"), (100, "none")])
-def test_a_storm_of_which_the_middle_is_left_out_is_one_burst(left_out: int, severity: str) -> None:
-    data = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
-    assert only(evaluate(kernel_log.parse(data))).severity == severity
-
-
-def test_one_fatal_line_among_nonfatal_ones_fails() -> None:
-    lines = [line_of(145, f"RLW_REMAP {word} XC1 i0 Link 10") for word in ("Nonfatal", "Fatal", "Nonfatal")]
-    assert only(evaluate(parse(*lines))).severity == "fail"
-
-
-@pytest.mark.parametrize(
-    ("now", "severity", "action"),
-    [
-        ("0x0 (None)", "none", "nothing to do"),
-        ("0x1 (GPU Reset Required)", "fail", "reset the GPU"),
-        ("0x2 (Node Reboot Required)", "fail", "reboot the node"),
-        ("0x3 (Drain P2P)", "fail", "end the jobs that use peer-to-peer, then reset the GPU"),
-        ("0x1 (Drain and Reset)", "fail", "drain the node, then reset the GPU"),
-        ("0x9 (Something New)", "concern", "do what its text says"),
-        ("", "concern", "do what its text says"),
-    ],
-)
-def test_xid_154_is_judged_by_its_text(now: str, severity: str, action: str) -> None:
-    finding = only(evaluate(parse(line_of(154, f"GPU recovery action changed from 0x4 (Drain and Reset) to {now}"))))
-    assert (finding.severity, finding.action) == (severity, action)
-
-
-def test_the_last_recovery_action_is_the_one_that_is_due() -> None:
-    lines = [
-        line_of(154, "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"),
-        line_of(154, "GPU recovery action changed from 0x4 (Drain and Reset) to 0x1 (GPU Reset Required)"),
-    ]
-    assert only(evaluate(parse(*lines))).action == "reset the GPU"
-
-
 def test_162_clears_163_that_was_before_it_on_its_gpu() -> None:
     disengaged, engaged = line_of(163), line_of(162)
     assert {found.severity for found in evaluate(parse(disengaged, engaged))} == {"none"}
@@ -254,12 +139,37 @@ def test_45_after_another_xid_adds_nothing() -> None:
     assert [(found.code, found.severity) for found in findings] == [(74, "fail"), (45, "none")]
 
 
+@pytest.mark.parametrize(("cause", "severity"), [(79, "fail"), (149, "concern"), (43, "none"), (999, "concern")])
+def test_an_xid_of_which_only_the_45_after_it_is_left_in_the_log_is_judged(cause: int, severity: str) -> None:
+    left = line_of(45, f"pid=77, name=python3, Ch 0000000c caused by previous Xid {cause}")
+    findings = evaluate(parse(left, left))
+    assert {found.code: found.severity for found in findings} == {cause: severity, 45: "none"}
+
+
+def test_an_xid_that_the_log_has_is_not_judged_again_by_the_45_after_it() -> None:
+    left = line_of(45, "pid=77, name=python3, Ch 0000000c caused by previous Xid 145")
+    nonfatal = line_of(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2)")
+    assert {found.severity for found in evaluate(parse(nonfatal, left))} == {"none"}
+    assert {found.severity for found in evaluate(parse(nonfatal, line_of(45, left[-40:], gpu=OTHER_GPU)))} == {
+        "none",
+        "concern",
+    }
+
+
+def test_a_process_cannot_name_a_cause() -> None:
+    named = line_of(45, "pid=77, name=x caused by previous Xid 79, Ch 0000000c")
+    assert [(found.code, found.severity) for found in evaluate(parse(named))] == [(45, "none")]
+
+
 @pytest.mark.parametrize(
     ("code", "text", "severity"),
     [
         (12028, "Non-fatal, Link 32 egress non-posted PRIV error (First)", "concern"),
         (12028, "Fatal, Link 32", "fail"),
         (20034, "Link 30 LTSSM Fault Up", "fail"),
+        (10004, "Thermal Slowdown Engaged | Temp higher than WARN Threshold", "concern"),
+        (10005, "Thermal slowdown Disengaged", "none"),
+        (10006, "TSENSE OVERT Threshold reached. Shutting Down", "fail"),
         (20034, "Non-fatal, Link 30", "concern"),
         (11111, "something new", "concern"),
     ],
@@ -269,6 +179,15 @@ def test_an_sxid_is_judged_by_its_word_and_else_by_the_list(code: int, text: str
     finding = only(evaluate_switches(parse(line)))
     assert (finding.family, finding.severity, finding.pci) == ("SXid", severity, "0000:a9:00.0")
     assert only(evaluate_switches(parse(line, "NVRM: loading NVIDIA UNIX x86_64"))).severity == "none"
+
+
+def test_a_switch_that_has_cooled_down_is_no_finding_and_one_that_is_hot_again_is() -> None:
+    hot = "nvidia-nvswitch2: SXid (PCI:0000:a9:00.0): 10004, Thermal Slowdown Engaged | Temp higher than WARN Threshold"
+    cool = "nvidia-nvswitch2: SXid (PCI:0000:a9:00.0): 10005, Thermal slowdown Disengaged"
+    cool_elsewhere = cool.replace("a9", "ab")
+    assert {found.severity for found in evaluate_switches(parse(hot, cool))} == {"none"}
+    assert {found.severity for found in evaluate_switches(parse(hot, cool, hot))} == {"none", "concern"}
+    assert {found.severity for found in evaluate_switches(parse(hot, cool_elsewhere))} == {"none", "concern"}
 
 
 def test_findings_come_worst_first() -> None:

@@ -8,6 +8,7 @@ from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log import xid_findings
 from clusterproof.plugins.evidence.kernel_log.facts import Events
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding
 
 GPU = "0000:c5:00"
 OTHER_GPU = "0000:0b:00"
@@ -17,6 +18,17 @@ evaluate_switches = partial(xid_findings.evaluate_switches, catalog=PACKAGED)
 
 def parse(*lines: str) -> Events:
     return kernel_log.parse((None, line) for line in lines)
+
+
+def log(*entries: tuple[float | None, str]) -> tuple[Finding, ...]:
+    """The findings of lines that were logged at these seconds."""
+    return evaluate(kernel_log.parse(entries))
+
+
+def only(findings: tuple[Finding, ...]) -> Finding:
+    """The one finding that there is."""
+    (finding,) = findings
+    return finding
 
 
 def line_of(code: int, text: str = "pid=77, name=python3, Ch 00000008", gpu: str = GPU) -> str:

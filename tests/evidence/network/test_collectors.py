@@ -96,7 +96,7 @@ def test_a_node_without_efa_has_no_efa_counters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("counters", "words"),
     [
-        ({"rx_drops": [5, 4]}, "ran backwards, from 5 to 4"),
+        ({"rx_drops": [5, 4]}, "went backwards, from 5 to 4"),
         ({"rx_drops": [5, None]}, "was not reported"),
         ({"rx_drops": [5]}, "not understood"),
         ({"rx_drops": [5, {"error": "EIO", "text": "x"}]}, "EIO"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.agent.reading import Node
@@ -15,12 +15,15 @@ from clusterproof.plugins.catalog.environment import environment_rules
 from clusterproof.plugins.evidence.software import collect_environment as environment
 from clusterproof.plugins.evidence.software.collect_assignments import (
     MAX_CHARACTERS,
-    Assignment,
     exported,
     plain,
     printed,
 )
 from clusterproof.plugins.evidence.software.facts_environment import chosen_interfaces
+from tests.builders.examples import examples
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.software.collect_assignments import Assignment
 
 SNIPPETS = """export A=1
 if x; then
@@ -103,7 +106,7 @@ def test_a_task_prolog_sets_what_it_prints(text: str, data: object) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=100)
+@examples(100)
 @given(lines=SHELL)
 def test_any_text_is_read_without_a_crash_and_names_its_lines(
     kind: Callable[[str], Iterable[Assignment]], lines: list[str]

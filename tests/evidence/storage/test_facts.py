@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.cluster import Target
@@ -18,6 +18,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import is_network, is_read_only, mounted_alike
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.examples import examples
 from tests.builders.recordings import boot, node
 from tests.builders.runs import Runs
 from tests.builders.samples import sample
@@ -118,7 +119,7 @@ def test_a_run_asks_the_probe_of_the_policys_folders(runs: Runs) -> None:
     assert [result.message for result in runs.results] == [""], data.outlines
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.text(max_size=300) | st.text(alphabet="UID_OSTM0123[]:%. GK\n", max_size=300))
 def test_no_text_breaks_lfs_df(text: str) -> None:
     for target in targets(f"{UNBALANCED}{text}").values():
@@ -179,7 +180,7 @@ def test_without_a_client_lustre_is_a_question_only_where_it_is_mounted(
     assert result.verdict is verdict, result.message
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(collector=st.sampled_from(COLLECTORS), data=JSON, kind=st.sampled_from(["trn1.32xlarge", "p5.48xlarge", ""]))
 def test_no_nonsense_of_disks_and_devices_breaks_a_check(collector: str, data: Any, kind: str) -> None:
     one = Node(Target("trn001", instance_type=kind), NodeEvidence("trn001", {collector: Collected(Status.TOLD, data)}))

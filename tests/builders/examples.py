@@ -1,0 +1,14 @@
+"""How many examples a property is tried with, for properties whose examples are dear or whose faults are rare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+
+USUAL = 100
+
+
+def examples(count: int, **more: Any) -> settings:
+    """Settings with so many examples for each 100 that the profile in use has: `--quick` has 10, `explore` 1,000."""
+    return settings(max_examples=max(1, count * settings().max_examples // USUAL), **more)

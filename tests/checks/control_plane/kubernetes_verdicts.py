@@ -1,0 +1,29 @@
+"""What every check over Kubernetes says of a cluster, and the faults that they are proven by."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS
+from clusterproof.plugins.suite.all_checks import all_checks
+from tests.builders.members import worst
+from tests.checks.control_plane.kubernetes_cluster import Words
+from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
+from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
+from tests.checks.control_plane.kubernetes_storage_faults import STORAGE_FAULTS
+
+KUBERNETES_FAULTS = (*NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS)
+OF_KUBERNETES = {
+    name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors & COLLECTORS
+}
+
+
+def verdicts(words: Words) -> dict[str, Result]:
+    """What every check over Kubernetes says of this."""
+    facts = words.facts()
+    return {name: worst(check, facts) for name, check in OF_KUBERNETES.items()}
+
+
+def found(words: Words) -> dict[str, Verdict]:
+    """Those of them that are no pass."""
+    return {name: result.verdict for name, result in verdicts(words).items() if result.verdict is not Verdict.PASS}

@@ -1,0 +1,50 @@
+"""Devices that a driver of claims offers in slices count as those of a device plugin do."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.core.evidence import Collected, Status
+from clusterproof.plugins.core.verdict import Verdict
+from tests.checks.control_plane.kubernetes_cluster import NAMES, healthy
+from tests.checks.control_plane.kubernetes_fault import give
+from tests.checks.control_plane.kubernetes_verdicts import found, verdicts
+
+
+def test_without_a_device_plugin_slices_that_may_not_be_listed_leave_the_check_incomplete() -> None:
+    words = healthy()
+    give(words, 1, {"gpu": 0})
+    words.not_told["k8s_resource_slices"] = Collected(Status.DENIED, detail="no right")
+    data = verdicts(words)
+    assert data["k8s_gpu_allocatable"].verdict is Verdict.INCOMPLETE
+
+
+def slices(driver: str, devices: int, gpus: int | None, generation: int = 1) -> dict[str, object]:
+    told = {"driver": driver, "node": NAMES[1], "pool": NAMES[1], "generation": generation}
+    return {**told, "devices": devices, "gpus": gpus}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ([slices("gpu.nvidia.com", 8, 8)], {}),
+        ([slices("gpu.nvidia.com", 64, 8)], {}),  # parts of GPUs beside them
+        (
+            [slices("gpu.nvidia.com", 7, 7)],
+            {"k8s_gpu_allocatable": Verdict.FAIL, "k8s_gpu_seen": Verdict.FAIL},
+        ),
+        ([slices("gpu.nvidia.com", 7, 7), slices("gpu.nvidia.com", 8, 8, generation=2)], {}),
+    ],
+)
+def test_gpus_that_a_driver_of_claims_offers_count(told: list[object], expected: dict[str, Verdict]) -> None:
+    words = healthy()
+    del words.nodes[1]["capacity"]["gpu"], words.nodes[1]["allocatable"]["gpu"]
+    words.kubernetes["k8s_resource_slices"] = {"slices": told}
+    assert found(words) == expected
+
+
+def test_efa_that_a_driver_of_claims_offers_counts() -> None:
+    words = healthy()
+    give(words, 1, {"efa": 0})
+    words.kubernetes["k8s_resource_slices"] = {"slices": [slices("dra.net", 34, None)]}
+    assert found(words) == {}
