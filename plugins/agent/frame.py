@@ -152,7 +152,7 @@ def _no_frame(output: bytes, mark: bytes) -> tuple[Unreached, str]:
     without = re.search(mark + NO_PYTHON, output)
     if without:
         found = printable(without[1].decode("utf-8", "replace"))
-        return Unreached.NO_PYTHON, "no Python 3.8 or newer that starts; found " + (found or "none at all")
+        return Unreached.NO_PYTHON, "no Python 3.8 or newer that starts and has lzma; found " + (found or "none at all")
     text = printable(output[: 64 * MAX_DETAIL].decode("utf-8", "replace"))
     return Unreached.GARBLED, f"no answer of the probe in: {text}" if text else "the answer is empty"
 

@@ -18,8 +18,8 @@ def lean(source: str) -> str:
     """
     try:
         dropped = _docstring_lines(source)
-        bare = _without_idle_imports(_without_types(without_comments(source)))
-        lines = without_spaces(bare).splitlines(keepends=True)
+        bare = _without_idle_imports(_without_types(_without_comments(source)))
+        lines = _without_spaces(bare).splitlines(keepends=True)
     except (SyntaxError, tokenize.TokenError):
         return source
     return "".join("\n" if number in dropped else line for number, line in enumerate(lines, 1))
@@ -61,7 +61,7 @@ def _types(source: str) -> Iterator[tuple[int, int, int]]:
             yield one.lineno, one.col_offset, one.end_col_offset
 
 
-def without_comments(source: str) -> str:
+def _without_comments(source: str) -> str:
     """Without its comments, of which a mark in a text is none. Raises SyntaxError, TokenError."""
     lines = source.split("\n")
     for token in tokenize.generate_tokens(StringIO(source).readline):
@@ -71,7 +71,7 @@ def without_comments(source: str) -> str:
     return "\n".join(lines)
 
 
-def without_spaces(source: str) -> str:
+def _without_spaces(source: str) -> str:
     """With one space for each level, and else only those between words; texts stay. Raises SyntaxError, TokenError."""
     lines = source.split("\n")
     cuts: list[tuple[int, int, int, str]] = []

@@ -7,15 +7,15 @@ import json
 import re
 import secrets
 import sys
-import zlib
-from binascii import a2b_base64, b2a_base64
+from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from clusterproof.plugins.agent.collectors import module_of
-from clusterproof.plugins.agent.lean import lean, without_comments, without_spaces
+from clusterproof.plugins.agent.lean import lean
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.packing import UNPACKED, packed, text_of
 from clusterproof.plugins.agent.program import Program
 from clusterproof.plugins.agent.pynvml_part import pynvml_source, reachable, words
 
@@ -40,11 +40,11 @@ SHELL = (
     "case $? in 1|2|97|126|127);;*)exit 0;;esac;"
     't="$t $p ($("$p" -V 2>&1))";done;echo "$n:no-python:$t"'
 )
-TEXT_IN_COMMAND = re.compile(r"(?<= begin\. )[A-Za-z0-9+/]+=*(?=;)")  # where SHELL has its argument
+TEXT_IN_COMMAND = re.compile(r'(?<= begin\. ")[^"]+(?=")')  # where SHELL has its argument
 SUDO = '[ "$(id -u)" = 0 ]||if r=$(sudo -n true </dev/null 2>&1);then s="sudo -n";r=used;else r="refused: $r";fi;'
 PYTHON = (
-    "import sys,zlib,binascii as b;sys.version_info<(3,8) and sys.exit(97);"
-    "print(sys.argv[1],sys.argv[3],sep=chr(58),flush=True);exec(zlib.decompress(b.a2b_base64({text})))"
+    "import sys;sys.version_info<(3,8) and sys.exit(97);import lzma,struct;"
+    f"print(sys.argv[1],sys.argv[3],sep=chr(58),flush=True);{UNPACKED};exec(t)"
 )
 
 
@@ -70,35 +70,31 @@ def new_nonce() -> str:
 
 
 def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool, word: str = "") -> Program:
-    """The program whose compressed text this is, as a shell command that finds a Python for it.
+    """The program whose packed text this is, as a shell command that finds a Python for it.
 
     `word` is its last argument, where it has one: of base64's letters alone.
     """
-    source = f"sys.stdin.buffer.read({len(text)})" if on_stdin else "sys.argv[4]"
+    source = f"sys.stdin.buffer.read({len(text)})" if on_stdin else "sys.argv[4].encode()"
     script = SHELL.format(
         nonce=nonce,
         sudo=SUDO if sudo else "",
         python=PYTHON.format(text=source),
-        argument=word if on_stdin else f"{text} {word}".rstrip(),
+        argument=word if on_stdin else f'"{text}" {word}'.rstrip(),
     )
     return Program(f"/bin/sh -c '{script}'", text.encode() if on_stdin else b"", nonce)
 
 
 @cache
 def payload(collectors: frozenset[str], options: ProbeOptions, further: tuple[Path, ...] = ()) -> str:
-    """The probe's text for these collectors, compressed, as base64."""
+    """The probe's text for these collectors, packed."""
     files = {f"{PACKAGE}.{path.stem}": path for path in further}
     of_others = {path.stem: f"{PACKAGE}.{path.stem}" for path in further}
     named = {collector: of_others.get(collector) or module_of(collector) for collector in collectors}
     modules = modules_for({f"{PACKAGE}.run", *named.values()}, files)
     if any("import pynvml" in source for source in modules.values()):
         modules["pynvml"] = pynvml_for(modules.values())
-    slowest_first = sorted(collectors, key=lambda collector: (-options.deadline_s(collector), collector))
-    asked = {collector: (_short(named[collector]), options.deadline_s(collector)) for collector in slowest_first}
-    limits = (options.mount_s, options.whole_s(collectors))
-    paths = (options.checkpoints, options.mounts)
-    request = (asked, options.host_root, *limits, *paths, options.log_cursor, options.room)
-    return started(f"{PACKAGE}.run", modules, request)
+    request = options.request({collector: _short(module) for collector, module in named.items()})
+    return started(f"{PACKAGE}.run", modules, (request,))
 
 
 SAMPLED = {  # what samples each source
@@ -112,7 +108,7 @@ FOLLOWS = "follow"  # what follows the kernel log
 
 @cache
 def sampler(every_s: float, host_root: str, is_heard: bool = True) -> str:
-    """The text of the program that stays on a node and samples it, compressed, as base64.
+    """The text of the program that stays on a node and samples it, packed.
 
     Where it `is_heard` by whoever watches, it is told so over its input, and ends without that.
     """
@@ -177,18 +173,12 @@ def _by_name(modules: Mapping[str, str]) -> str:
     return f'dict(one.split("\\v",1)for one in r{QUOTES}{text}{QUOTES}.replace("\\1",{QUOTES!r}).split("\\f")[:-1])'
 
 
-def packed(text: str) -> str:
-    """A program's text, compressed, as base64."""
-    return b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode()
-
-
 def unpacked(command: str) -> tuple[str, str, str]:
-    """A command by its parts: what stands before a program's compressed text, that text as it was, and the rest."""
+    """A command by its parts: what stands before a program's packed text, that text as it was, and the rest."""
     found = TEXT_IN_COMMAND.search(command)
     if not found:
         return command, "", ""
-    text = zlib.decompress(a2b_base64(found[0])).decode()
-    return command[: found.start()], text, command[found.end() :]
+    return command[: found.start()], text_of(found[0]), command[found.end() :]
 
 
 def source_of(file: Path) -> str:
@@ -221,4 +211,4 @@ def pynvml_for(sources: Iterable[str]) -> str:
 
 @cache
 def _part_of(source: str, wanted: frozenset[str]) -> str:
-    return without_spaces(without_comments(reachable(source, wanted)))
+    return lean(reachable(source, wanted))

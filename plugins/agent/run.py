@@ -10,10 +10,26 @@ import sys
 import time
 from collections.abc import Callable
 
-from clusterproof.plugins.agent.fitting import fitted
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.running import Running, Together
 from clusterproof.plugins.agent.telling import WIDE_BYTES, room_bytes, tell
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class Request(TypedDict):
+        """What is to be read: each collector's module and deadline in seconds, and what holds for all of them."""
+
+        collectors: dict[str, tuple[str, float]]
+        root: str
+        mount_s: float
+        whole_s: float
+        checkpoints: tuple[str, ...]
+        mounts: tuple[str, ...]
+        log_cursor: tuple[str, int, float]
+        room: int
+
 
 LOOK_S = 0.01  # between looks at a process that is being ended
 REAP_S = 0.02  # for a collector that has told to be gone too, so that its CPU time is known
@@ -25,25 +41,20 @@ MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fa
 TOGETHER_S = 0.5  # for all of these; what has not told then is started once more, alone and with its own deadline
 
 
-def main(
-    collectors: dict[str, tuple[str, float]],
-    root: str,
-    mount_s: float,
-    whole_s: float,
-    checkpoints: tuple[str, ...],
-    mounts: tuple[str, ...],
-    log_cursor: tuple[str, int, float],
-    room: int,
-    nonce: str,
-    sudo: str,
-) -> None:
-    """Answer one request and end this process: all collectors at once, those that are quick in few processes.
-
-    A collector comes with its module and its deadline in seconds.
-    """
+def main(request: Request, nonce: str, sudo: str) -> None:
+    """Answer one request and end this process: all collectors at once, those that are quick in few processes."""
+    collectors, root = request["collectors"], request["root"]
 
     def node(collector_s: float) -> Node:
-        return Node(root, str, collector_s, mount_s, checkpoints, log_cursor, mounts)
+        return Node(
+            root,
+            str,
+            collector_s,
+            request["mount_s"],
+            request["checkpoints"],
+            request["log_cursor"],
+            request["mounts"],
+        )
 
     def read(running: list[Running]) -> None:
         nodes = {name: (module, node(collector_s)) for name, (module, collector_s) in collectors.items()}
@@ -53,7 +64,7 @@ def main(
         running += [Together(own, node(min(TOGETHER_S, least_s))) for own in together if own]
         collect(running)
 
-    answer(read, whole_s, root, nonce, sudo, room)
+    answer(read, request["whole_s"], root, nonce, sudo, request["room"])
 
 
 def answer(
@@ -80,12 +91,14 @@ def answer(
         }
         data = {"probe": probe, "leaves": {collector.name: collector.record for collector in running if collector.name}}
         if room:
+            from clusterproof.plugins.agent.fitting import fitted  # most answers have all the room that they take
+
             tell(fitted(data, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
         else:
             tell(json.dumps(data).encode(), nonce)
     except BrokenPipeError:
         pass  # nobody listens any more
-    except Exception:
+    except Exception:  # a fault of ours: its words stand in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
         for collector in running:
@@ -116,7 +129,7 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
             if pipe in spoke:
                 collector.hear()
             elif time.monotonic() > collector.deadline:
-                collector.end("timed_out", f"{collector.reading()}: no answer within its {collector.collector_s:g} s")
+                collector.end("timed_out", f"{collector.reading()}: no answer within {collector.collector_s:g} s")
             if collector.record or collector.is_ending:
                 poll.unregister(pipe)
                 del heard[pipe]

@@ -14,7 +14,7 @@ from clusterproof.plugins.agent.reading import Node
 
 MAX_RECORD_BYTES = 4 * 1024 * 1024
 NOTE_BYTES = 1024
-END_PATIENCE_S = 0.5  # from SIGKILL to giving a process up
+GIVE_UP_S = 0.5  # from SIGKILL to giving a process up
 
 
 class Running:
@@ -71,7 +71,7 @@ class Running:
         self.kill()
         self.is_ending = True
         self._outcome = (status, detail)
-        self.deadline = time.monotonic() + END_PATIENCE_S
+        self.deadline = time.monotonic() + GIVE_UP_S
 
     def has_ended(self) -> bool:
         """Whether everything it started is gone, or is given up; then it has its record."""

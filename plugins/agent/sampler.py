@@ -69,7 +69,7 @@ def main(
         _Loop(running, log, every_s, is_heard, teller).go()
     except (BrokenPipeError, ConnectionError):
         pass  # nobody listens any more
-    except Exception:
+    except Exception:  # a fault of ours: its words stand in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
         for source in running:
@@ -99,7 +99,7 @@ class _Loop:
 
     def __init__(self, sources: list[Source], log: Log, every_s: float, is_heard: bool, teller: _Teller) -> None:
         self.sources, self.log, self.every_s, self.is_heard, self.teller = sources, log, every_s, is_heard, teller
-        self.patience_s = min(5.0, 0.8 * every_s)
+        self.tick_timeout_s = min(5.0, 0.8 * every_s)
         self.heard = time.monotonic()
         self.poll = select.poll()
         self.polled: dict[int, Source] = {}
@@ -138,8 +138,8 @@ class _Loop:
 
     def _await_answers(self) -> None:
         """Until all have answered that are not late already, or are late now. Raises BrokenPipeError."""
-        until = time.monotonic() + self.patience_s
-        while time.monotonic() < until and any(0 < source.late_s() <= self.patience_s for source in self.sources):
+        until = time.monotonic() + self.tick_timeout_s
+        while time.monotonic() < until and any(0 < source.late_s() <= self.tick_timeout_s for source in self.sources):
             if not self._wait(until - time.monotonic()):
                 raise BrokenPipeError
 

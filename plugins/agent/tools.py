@@ -77,7 +77,7 @@ class Tool:
                 yield chunk
             if is_asked:
                 raise Broke(f"{self.line} does not end within {timeout_s:g} s")
-        except BaseException:
+        except BaseException:  # also where whoever reads its output lets go of it
             os.kill(self._pid, signal.SIGKILL)
             raise
         finally:
@@ -114,7 +114,8 @@ def lines(node: Node, name: str, *arguments: str) -> list[str]:
         output += chunk[: MAX_LISTING_BYTES - len(output)]
     text = output.decode("utf-8", "replace")
     if tool.exit:
-        raise Broke(f"{tool.line} ended with {tool.exit}: {' '.join(text.split())[:300]}")
+        last = text.strip().rpartition("\n")[2]
+        raise Broke(f"{tool.line} ended with {tool.exit}: {' '.join(last.split())[:300]}")
     return text.splitlines()
 
 

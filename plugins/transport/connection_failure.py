@@ -44,7 +44,8 @@ def connection_failure_of(problem: Exception, host: str, port: int, is_late: boo
         )
     roots = tuple(_roots(problem))
     if is_late or any(isinstance(root, TimeoutError) for root in roots):
-        return ConnectionFailure(Unreached.TIMED_OUT, f"{where} did not answer in time: {_one_line(problem)}")
+        why = "" if isinstance(problem, TimeoutError) else f": {_one_line(problem)}"
+        return ConnectionFailure(Unreached.TIMED_OUT, f"{where} did not answer in time{why}")
     if any(isinstance(root, _DROPPED) for root in roots):
         detail = f"{where} closed the connection during the log-in: sshd's MaxStartups, or it is going down"
         return ConnectionFailure(Unreached.LOST, detail, may_pass=True)

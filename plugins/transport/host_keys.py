@@ -61,7 +61,7 @@ class HostIdentity:
         file = where.rpartition(":")[0]
         return (
             f"changed host key {shown}; expected the one of {where}. If the node was replaced: "
-            f"ssh-keygen -R '{self._name()}' -f {file}; if not, somebody is in between"
+            f"ssh-keygen -R '{self._name()}' -f {file}; if it was not, someone may be intercepting the connection"
         )
 
     def _name(self) -> str:

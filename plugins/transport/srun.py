@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
-from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell, unpacked
+from clusterproof.plugins.agent.packing import packed
+from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, connection_for
@@ -23,7 +24,7 @@ NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node tells abou
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
 TRAVELS = (
-    FOLDER.parent / "agent" / "telling.py",
+    *(FOLDER.parent / "agent" / f"{name}.py" for name in ("packing", "telling")),
     *(FOLDER / f"srun_{name}.py" for name in ("places", "call", "launch")),
 )
 _WHY = {
@@ -88,8 +89,8 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
         "command": program.command,
     }
     host = submit_host(settings)
-    patient = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
-    data = ask_submit_host(host, launch_program(request, nonce), nonce, patient)
+    longer = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
+    data = ask_submit_host(host, launch_program(request, nonce), nonce, longer)
     if not isinstance(data.get("nodes"), dict):
         raise formless(host, ValueError("it names no nodes"))
     return data["nodes"]  # type: ignore[no-any-return]

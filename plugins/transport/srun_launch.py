@@ -13,10 +13,9 @@ import signal
 import subprocess
 import sys
 import time
-import zlib
-from binascii import b2a_base64
 from typing import Any
 
+from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.telling import tell
 from clusterproof.plugins.transport.srun_call import Srun, job_name
 from clusterproof.plugins.transport.srun_places import (
@@ -44,7 +43,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
 
 def repacked(before: str, text: str, after: str) -> str:
     """The command for a node, whose program's text came as it is: compressed twice, it would hardly shrink."""
-    return before + b2a_base64(zlib.compress(text.encode(), 9), newline=False).decode() + after if text else before
+    return before + packed(text) + after if text else before
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

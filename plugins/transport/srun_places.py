@@ -85,7 +85,7 @@ def plan(
         elif not is_usable(record):
             reason = f": {record['Reason']}" if record["Reason"] else ""
             why = "drained" if "DRAIN" in record.get("State", "") and "DOWN" not in record["State"] else "down"
-            refused[name] = {"why": why, "detail": f"Slurm has it as {record.get('State')}{reason}"}
+            refused[name] = {"why": why, "detail": f"Slurm reports it as {record.get('State')}{reason}"}
         else:
             gpus = GPUS.search(record.get("Gres", ""))
             wanted = gpus[1] if gpus and constrains and record["State"].startswith("IDLE") else ""

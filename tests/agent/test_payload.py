@@ -22,7 +22,7 @@ import pytest
 from clusterproof.plugins.agent import payload, pynvml_part
 from clusterproof.plugins.agent.collectors import collector_names, files
 from clusterproof.plugins.agent.frame import decode
-from clusterproof.plugins.agent.options import PATIENCE, ProbeOptions
+from clusterproof.plugins.agent.options import DEADLINE_FACTORS, ProbeOptions
 from clusterproof.plugins.agent.payload import FOLDER, MAX_CHARACTERS, program
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.transport import Answer, Program
@@ -57,7 +57,7 @@ def no_python(folder: Path, version: str) -> str:
 def test_every_collector_is_documented() -> None:
     assert len(collector_names()) > 25
     assert collector_names() == COLLECTORS
-    assert set(PATIENCE) <= set(collector_names())
+    assert set(DEADLINE_FACTORS) <= set(collector_names())
 
 
 @pytest.mark.parametrize("sudo", [False, True])
@@ -90,6 +90,7 @@ def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
     assert evidence.collectors["boot"].status is Status.TOLD
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("python", interpreters())
 def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> None:
     version = subprocess.run([python, "-V"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[1]
@@ -106,6 +107,12 @@ def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> No
 def test_a_python_that_is_too_old_or_does_not_start_is_passed_over(script: str, tmp_path: Path) -> None:
     evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "python3", script))
     assert evidence.collectors["boot"].status is Status.TOLD
+
+
+def test_a_python_without_lzma_is_passed_over_too(tmp_path: Path) -> None:
+    blind = """shift 4; code="import sys;sys.modules['lzma']=None;$1"; shift"""
+    path = stand_in(tmp_path, "python3", f'{blind}; exec {sys.executable} -I -S -B -c "$code" "$@"')
+    assert probe(["boot"], PATIENT, path=path).collectors["boot"].status is Status.TOLD
 
 
 def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> None:

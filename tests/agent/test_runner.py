@@ -22,7 +22,7 @@ from tests.builders.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import entered, healthy_p5, with_stuck_nvml
 
-SETTLE_S = 10.0
+SETTLE_S = 60.0
 HEADER = "import os, signal, sys, time\nfrom clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node\n"
 FOR_EVER = "while True: time.sleep(1)"
 CHILD = "pid = os.fork()\nif not pid:\n    os.execvp('sleep', ['sleep', '1000'])\n"
@@ -73,7 +73,7 @@ def ends(pid: int) -> bool:
 def test_a_collector_that_does_not_answer_is_killed_and_says_what_it_was_reading(body: str, tmp_path: Path) -> None:
     collector = odd(tmp_path, f"node.at('GPU 4: memory')\nnode.at('GPU 5: ECC')\n{body}", SOON)
     assert collector.status is Status.TIMED_OUT
-    assert collector.detail == "GPU 5: ECC: no answer within its 1 s"
+    assert collector.detail == "GPU 5: ECC: no answer within 1 s"
     assert collector.value is None
 
 
@@ -231,7 +231,7 @@ def test_a_collector_that_cannot_be_killed_is_abandoned_and_its_process_named() 
 @pytest.mark.parametrize(
     ("body", "options", "status", "detail"),
     [
-        (f"node.at('bank 3')\n{FOR_EVER}", SOON, Status.TIMED_OUT, "bank 3: no answer within its 1 s"),
+        (f"node.at('bank 3')\n{FOR_EVER}", SOON, Status.TIMED_OUT, "bank 3: no answer within 1 s"),
         ("os.kill(os.getpid(), 9)", PATIENT, Status.BROKE, "killed by signal 9 while reading its start"),
         ("os._exit(0)", PATIENT, Status.BROKE, "ended without a word while reading its start"),
         ("return {1, 2}", PATIENT, Status.BROKE, "TypeError: Object of type set is not JSON serializable"),
@@ -262,4 +262,4 @@ def test_a_collector_that_hangs_after_all_costs_those_it_shares_a_process_with_n
     hung = collector_file(tmp_path, f"node.at('cmdline of 7')\n{FOR_EVER}", "jobs")
     data = probe(MOSTLY_QUICK, SOON, further=[hung]).collectors
     assert {name: data[name].status for name in data} == {**alone, "jobs": Status.TIMED_OUT}
-    assert data["jobs"].detail == "cmdline of 7: no answer within its 1 s"
+    assert data["jobs"].detail == "cmdline of 7: no answer within 1 s"

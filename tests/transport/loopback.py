@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-START_S = 20.0
+START_S = 60.0
+FIRST_PORT, PORTS, WORKERS = 12_000, 2_500, 8
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,23 @@ def new_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 where nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 where nothing listens, and that no other test nor any client is given meanwhile."""
+    for port in _PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port of 127.0.0.1 is free")
+
+
+def _own_ports() -> Iterator[int]:
+    """Those of this process among the workers of a run, below the ports that Linux gives to clients: none twice."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    own = range(FIRST_PORT + worker * PORTS, FIRST_PORT + (worker + 1) * PORTS)
+    begin = os.getpid() % PORTS
+    yield from (*own[begin:], *own[:begin])
+
+
+_PORTS = _own_ports()
 
 
 def wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:

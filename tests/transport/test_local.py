@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
 
-END_S = 10.0
+END_S = 60.0
 
 
 def answer_of(command: str, stdin: bytes = b"", answer_s: float = 20.0) -> Answer:

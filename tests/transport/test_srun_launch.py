@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,31 +15,32 @@ from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.suite.needs import NOT_OF_SLURM
 from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for
 from clusterproof.plugins.transport.srun import MAX_CHARACTERS, launch_program
 from clusterproof.plugins.transport.srun_launch import repacked
+from tests.transport.launch_request import REQUEST
 
-EVERYTHING = tuple(name for name in collector_names() if name not in NOT_OF_SLURM)
-REQUEST: dict[str, Any] = {
-    "name": "clusterproof-cp1",
-    "minutes": 2,
-    "options": [],
-    "mark": "cp1:node:",
-    "command": "true",
-}
+EVERYTHING = collector_names()
+
+
+def everything() -> Program:
+    """The program with every collector."""
+    return program(EVERYTHING, ProbeOptions(), (), False)[0]
 
 
 def test_the_program_with_every_collector_is_short_enough_for_systems_manager() -> None:
-    to_run, _ = program(EVERYTHING, ProbeOptions(), (), False)
     names = [f"ip-10-{n * 7 % 250}-{n * 13 % 250}-{n * 31 % 250}" for n in range(1000)]
-    assert len(launch_program({**REQUEST, "command": to_run.command, "names": names}, "cp1").command) < MAX_CHARACTERS
+    assert (
+        len(launch_program({**REQUEST, "command": everything().command, "names": names}, "cp1").command)
+        < MAX_CHARACTERS
+    )
     with pytest.raises(ValueError, match="expected at most 65000"):
         launch_program({**REQUEST, "command": os.urandom(60_000).hex(), "names": names}, "cp1")
 
 
-@pytest.mark.parametrize("command", ["true", "echo begin. ", program(EVERYTHING, ProbeOptions(), (), False)[0].command])
+@pytest.mark.parametrize("command", ["true", "echo begin. ", ""], ids=["a word", "words", "every collector"])
 def test_the_submit_host_starts_the_very_command_that_was_asked_for(command: str) -> None:
+    command = command or everything().command
     assert repacked(*unpacked(command)) == command
 
 

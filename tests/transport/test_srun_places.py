@@ -8,6 +8,7 @@ import pytest
 
 from clusterproof.plugins.transport.srun_call import words_of
 from clusterproof.plugins.transport.srun_places import CONSTRAINS, is_usable, nodes_of, plan
+from tests.transport.launch_request import REQUEST
 
 NODE = (
     "NodeName={name} CPUAlloc={used} CPUEfctv=4 CPUTot=4 Gres={gres} RealMemory={memory} State={state} "
@@ -78,7 +79,7 @@ def test_a_node_that_takes_no_jobs_is_refused_with_slurms_word(state: str, why: 
     launches, refused = planned(record("a", state))
     assert launches == []
     assert refused["a"]["why"] == why
-    assert refused["a"]["detail"].startswith(f"Slurm has it as {state}")
+    assert refused["a"]["detail"].startswith(f"Slurm reports it as {state}")
 
 
 def test_a_node_that_slurm_does_not_know_is_refused() -> None:
@@ -96,12 +97,3 @@ def test_states_in_which_jobs_start(state: str) -> None:
 )
 def test_whether_cgroups_hide_devices_is_read_from_the_configuration(data: str, constrains: bool) -> None:
     assert bool(CONSTRAINS.search(f"AccountingStoreFlags = (null)\n{data}\nKillWait = 30 sec\n")) is constrains
-
-
-REQUEST: dict[str, Any] = {
-    "name": "clusterproof-cp1",
-    "minutes": 2,
-    "options": [],
-    "mark": "cp1:node:",
-    "command": "true",
-}

@@ -139,7 +139,7 @@ def test_a_server_that_trickles_does_not_hold_up_the_others(client: Client) -> N
                     return
 
     with listening(trickle) as port:
-        answers = client.visit(Target("slow", port=port), *map(Target, ("a", "b", "c")), connect_s=1.0, fanout=2)
+        answers = client.visit(Target("slow", port=port), *map(Target, ("a", "b", "c")), connect_s=5.0, fanout=2)
     assert answers.pop("slow").unreached is Unreached.TIMED_OUT
     assert [answer.output for answer in answers.values()] == [b"hello\n"] * 3
 

@@ -79,7 +79,7 @@ def words_of(record: dict[str, str] | None) -> str:
     """What Slurm says of a node that it does not give."""
     if not record:
         return "Slurm knows no such node"
-    return f"Slurm has it as {record.get('State')}" + (f": {record['Reason']}" if record["Reason"] else "")
+    return f"Slurm reports it as {record.get('State')}" + (f": {record['Reason']}" if record["Reason"] else "")
 
 
 def partition_of(names: list[str], records: dict[str, dict[str, str]], wanted: str) -> str:

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
-from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
+from clusterproof.plugins.agent.packing import packed
+from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, pmi
 from clusterproof.plugins.benchmarks.launchers.attribution import attributed, silenced
 from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
@@ -29,6 +30,7 @@ from clusterproof.plugins.transport.submit_host import ask_submit_host, formless
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
 CLEANUP_S = 15.0  # for a step that only cleans up
 _TRAVELS = (
+    PLUGINS / "agent" / "packing.py",
     PLUGINS / "agent" / "telling.py",
     PLUGINS / "transport" / "srun_places.py",
     FOLDER / "hearing.py",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
-from clusterproof.plugins.agent.payload import joined, new_nonce, packed, started_by_shell
+from clusterproof.plugins.agent.packing import packed
+from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
 from clusterproof.plugins.benchmarks.meters.meter import Output
 from clusterproof.plugins.benchmarks.meters.reading import NOT_AT_FAULT

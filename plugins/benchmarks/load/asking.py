@@ -45,10 +45,10 @@ def load(
         way = connection if TAKES_TURNS in round_collectors else with_devices
         options = replace(options, room=room_of(way, limits))
         to_run, _ = program(round_collectors, options, getattr(way, "takes_stdin", True))
-        patient = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
+        longer = replace(limits, answer_s=options.whole_s(round_collectors) + CONNECT_S)
         part = replace(cluster, targets=tuple(targets))
         try:
-            ask(part, way, to_run, patient, merge, round_collectors)
+            ask(part, way, to_run, longer, merge, round_collectors)
         except Unusable as problem:
             for target in targets:
                 before = known[target.name]

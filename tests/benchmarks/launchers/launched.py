@@ -9,14 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Launcher
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Launcher
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.transport import Limits
+from tests.testbed.cluster import Testbed
 from tests.testbed.node import Node
 from tests.testbed.ranks import ALL_REDUCE
 
@@ -31,6 +33,13 @@ TAKES = (
     "while True:\n r=c.recv(65536);n+=len(r)\n if not r:break\n"
     "c.sendall(str(n).encode());print('took',n)"
 )
+
+
+def over_ssh(bed: Testbed, meter: Meter, run_s: float = 40.0, settings: MeterSettings | None = None) -> Campaign:
+    """A campaign by the names of ssh_config, which mean nothing to the nodes themselves."""
+    cluster = cluster_of(dict.fromkeys(bed.addresses, ""), "ssh", config=str(bed.ssh_config))
+    limits = replace(PATIENT, settings=dict(cluster.settings))
+    return Campaign(meter, settings or MeterSettings(ranks_per_node=2), cluster, limits, run_s)
 
 
 def sending(count: int = 1_000_000, server: str = "", client: str = "") -> Meter:

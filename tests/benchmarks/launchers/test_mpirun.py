@@ -23,7 +23,15 @@ from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.suite.asking import Asking
 from clusterproof.plugins.transport import Limits, Unusable, connection_for
-from tests.benchmarks.launchers.launched import all_reduce, are_soon_quiet, cluster_of, measured, sending, wait_for
+from tests.benchmarks.launchers.launched import (
+    all_reduce,
+    are_soon_quiet,
+    cluster_of,
+    measured,
+    over_ssh,
+    sending,
+    wait_for,
+)
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_openmpi
 from tests.testbed.node import healthy_cpu
@@ -52,17 +60,11 @@ def joined(bed: Testbed) -> Iterator[Testbed]:
         yield bed
 
 
-def campaign(bed: Testbed, meter: Meter, run_s: float = 40.0) -> Campaign:
-    settings = {"config": str(bed.ssh_config)}
-    nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh", **settings)
-    return Campaign(meter, MeterSettings(ranks_per_node=2), nodes, Limits(10.0, settings=settings), run_s)
-
-
 @needs_cluster
 @needs_openmpi
 class TestByMpirun:
     def test_nodes_that_do_not_let_each_other_in_are_told_with_what_to_do(self) -> None:
-        with cluster() as bed, bed.joined(), mpirun(campaign(bed, all_reduce())) as launcher:
+        with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
             data = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
         assert data.problem.startswith("gpu-1 does not reach gpu-2 over ssh: ")
         assert "expected that one may log in from node to node without being asked" in data.problem
@@ -71,7 +73,7 @@ class TestByMpirun:
     def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(self, joined: Testbed) -> None:
         with (
             joined.slow_node("gpu-3", "100mbit"),
-            mpirun(campaign(joined, all_reduce("-b", "4M", "-e", "4M", "-n", "4", "-w", "1"))) as runs,
+            mpirun(over_ssh(joined, all_reduce("-b", "4M", "-e", "4M", "-n", "4", "-w", "1"))) as runs,
         ):
             data = measured(runs, ROUND)
         assert {pair: one.problem for pair, one in data.items()} == {str(pair): "" for pair in ROUND}
@@ -83,7 +85,7 @@ class TestByMpirun:
 
     def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(self, joined: Testbed) -> None:
         stuck = all_reduce(before="[ $(uname -n) != gpu-2 ] || { setsid sleep 1000 & sleep 1000; }")
-        with mpirun(campaign(joined, stuck, run_s=6.0)) as launcher:
+        with mpirun(over_ssh(joined, stuck, run_s=6.0)) as launcher:
             data = measured(launcher, ROUND)
             assert are_soon_quiet(*joined.nodes.values())
         assert data["gpu-3~gpu-4"].problem == ""
@@ -98,7 +100,7 @@ class TestByMpirun:
         data: dict[str, Reading] = {}
         with cluster() as bed:
             bed.let_nodes_log_in_to_each_other()
-            with bed.joined(), mpirun(campaign(bed, stuck, run_s=6.0)) as launcher:
+            with bed.joined(), mpirun(over_ssh(bed, stuck, run_s=6.0)) as launcher:
                 round_ = threading.Thread(target=lambda: data.update(measured(launcher, ROUND)))
                 round_.start()
                 wait_for(bed.nodes["gpu-2"].root / "tmp/began")
@@ -125,10 +127,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun
-from tests.benchmarks.launchers.launched import all_reduce, measured
-from tests.benchmarks.launchers.test_mpirun import ROUND, campaign
-bed = SimpleNamespace(ssh_config=Path(sys.argv[1]))
-measured(mpirun(campaign(bed, all_reduce(before="touch /tmp/ranks; sleep 1000"), 600)), ROUND)
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from tests.benchmarks.launchers.launched import all_reduce, measured, over_ssh
+names = [f"gpu-{number}" for number in range(1, 5)]
+bed = SimpleNamespace(addresses=dict.fromkeys(names, ""), ssh_config=Path(sys.argv[1]))
+meter = all_reduce(before="touch /tmp/ranks; sleep 1000")
+measured(mpirun(over_ssh(bed, meter, 600)), [Pair(*names[:2]), Pair(*names[2:])])
 """
 
 

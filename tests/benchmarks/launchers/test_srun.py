@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.on_submit_host import OTHERS_S
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
-from clusterproof.plugins.transport import Limits, Unusable
-from tests.benchmarks.launchers.launched import all_reduce, are_soon_quiet, cluster_of, measured, sending, wait_for
+from clusterproof.plugins.transport import Unusable
+from tests.benchmarks.launchers.by_srun import NAMES, ROUND, campaign, round_of
+from tests.benchmarks.launchers.launched import all_reduce, are_soon_quiet, measured, sending, wait_for
 from tests.testbed.needs import needs_openmpi, needs_slurm
 from tests.testbed.node import healthy_cpu
 from tests.testbed.outputs import nccom_log
@@ -32,8 +32,6 @@ from tests.testbed.slurm_version import VERSIONS
 
 pytestmark = [needs_slurm, needs_openmpi]
 ROOT = Path(__file__).parents[3]
-NAMES = ("gpu001", "gpu002", "gpu003", "gpu004")
-ROUND = [Pair("gpu001", "gpu002"), Pair("gpu003", "gpu004")]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -51,18 +49,6 @@ def quiet(bed: SlurmBed) -> Iterator[None]:
         if bed.state(name) not in ("IDLE", "MIXED", "ALLOCATED", "IDLE+COMPLETING"):
             bed.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
         bed.wait_for(name, "IDLE")
-
-
-def campaign(bed: SlurmBed, meter: Meter, run_s: float = 40.0, name: str = "slurm:gpu", **settings: str) -> Campaign:
-    """With its submit host reached over ssh."""
-    data = {"submit_host": f"ssh:{CONTROLLER}", "config": str(bed.bed.ssh_config), "slurm_wait": "5", **settings}
-    cluster = cluster_of(dict.fromkeys(NAMES, ""), "srun", name=name, **data)
-    return Campaign(meter, MeterSettings(ranks_per_node=2), cluster, Limits(10.0, settings=data), run_s)
-
-
-def round_of(bed: SlurmBed, made: Campaign, pairs: list[Pair] = ROUND) -> dict[str, Reading]:
-    with bed.bed.joined(), srun(made) as launcher:
-        return measured(launcher, pairs)
 
 
 def queue(bed: SlurmBed) -> list[str]:
@@ -172,14 +158,14 @@ def test_nodes_that_slurm_does_not_give_are_named_and_the_others_are_measured(be
     data = round_of(bed, campaign(bed, sending()))
     assert data["gpu001~gpu002"].problem == ""
     assert data["gpu003~gpu004"].culprit == "gpu004"
-    assert "gpu004 was not reached: Slurm has it as IDLE+DRAIN: a fan is loud" in data["gpu003~gpu004"].problem
+    assert "gpu004 was not reached: Slurm reports it as IDLE+DRAIN: a fan is loud" in data["gpu003~gpu004"].problem
 
 
 def test_a_busy_node_is_waited_for_only_so_long(bed: SlurmBed) -> None:
     bed.output_of("salloc", "--no-shell", "-w", "gpu002", "-N1", "--exclusive")
     data = round_of(bed, campaign(bed, sending(), slurm_wait="1"))
     assert data["gpu003~gpu004"].problem == ""
-    assert data["gpu001~gpu002"].problem == "gpu002 was not reached: busy: Slurm has it as ALLOCATED"
+    assert data["gpu001~gpu002"].problem == "gpu002 was not reached: busy: Slurm reports it as ALLOCATED"
 
 
 def test_where_slurm_gives_nothing_that_is_one_line(bed: SlurmBed) -> None:
@@ -203,6 +189,7 @@ def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(bed: SlurmBed) -
     assert data["gpu001~gpu002"].problem == "did not end in its time"
 
 
+@pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # once: it kills a node of a bed of its own
 def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured() -> None:
     with slurm({name: with_all_reduce(healthy_cpu()) for name in NAMES}) as bed:
         stuck = all_reduce(before="[ $(uname -n) != gpu002 ] || { touch /tmp/began; sleep 1000; }")
@@ -227,7 +214,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from tests.benchmarks.launchers.launched import all_reduce, measured
-from tests.benchmarks.launchers.test_srun import ROUND, campaign
+from tests.benchmarks.launchers.by_srun import ROUND, campaign
 bed = SimpleNamespace(bed=SimpleNamespace(ssh_config=Path(sys.argv[1])))
 measured(srun(campaign(bed, all_reduce(before="touch /tmp/ranks; setsid sleep 1000 & sleep 1000"), 600)), ROUND)
 """

@@ -17,9 +17,17 @@ from clusterproof.plugins.benchmarks.launchers.ssh import ssh
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
-from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.transport import Unusable
-from tests.benchmarks.launchers.launched import PATIENT, are_soon_quiet, cluster_of, measured, of_run, sending, wait_for
+from tests.benchmarks.launchers.launched import (
+    PATIENT,
+    are_soon_quiet,
+    cluster_of,
+    measured,
+    of_run,
+    over_ssh,
+    sending,
+    wait_for,
+)
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_iperf3
 from tests.testbed.node import healthy_cpu
@@ -42,13 +50,7 @@ def bed() -> Iterator[Testbed]:
 
 
 def campaign(bed: Testbed, meter: Meter, run_s: float = 40.0) -> Campaign:
-    """By the names of ssh_config, which mean nothing to the nodes themselves."""
-    cluster = cluster_of(dict.fromkeys(bed.addresses, ""), "ssh", config=str(bed.ssh_config))
-    return Campaign(meter, MeterSettings(environment={"WORD": "a word"}), cluster, limits(cluster), run_s)
-
-
-def limits(cluster: Cluster):  # type: ignore[no-untyped-def]
-    return type(PATIENT)(connect_s=10.0, answer_s=30.0, settings=dict(cluster.settings))
+    return over_ssh(bed, meter, run_s, MeterSettings(environment={"WORD": "a word"}))
 
 
 def test_on_one_machine_a_client_meets_its_server() -> None:
@@ -170,13 +172,12 @@ CONTROLLER = """
 import sys
 from clusterproof.plugins.benchmarks.launchers.ssh import ssh
 from clusterproof.plugins.benchmarks.pairwise.model import Pair
-from tests.benchmarks.launchers.launched import measured, sending
-from tests.benchmarks.launchers.test_ssh import campaign
+from tests.benchmarks.launchers.launched import measured, over_ssh, sending
 from types import SimpleNamespace
 from pathlib import Path
 bed = SimpleNamespace(addresses={"gpu-1": "", "gpu-2": ""}, ssh_config=Path(sys.argv[1]))
 meter = sending(server="touch /tmp/serves; setsid sleep 1000 & sleep 1000")
-measured(ssh(campaign(bed, meter, run_s=600)), [Pair("gpu-1", "gpu-2")])
+measured(ssh(over_ssh(bed, meter, 600)), [Pair("gpu-1", "gpu-2")])
 """
 
 

@@ -230,6 +230,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("name", sorted(METERS))
 @pytest.mark.parametrize("end", [None, 0, 1, -11])

@@ -30,7 +30,7 @@ def test_a_rank_tells_with_which_mpi_its_program_is_linked(tmp_path: Path) -> No
     ):
         (tmp_path / "all_reduce_perf").write_bytes(made)
         (tmp_path / "all_reduce_perf").chmod(0o755)
-        said = sh(nccl_tests.ranks(MeterSettings(options="-h")), str(tmp_path), SLURM_LOCALID="0").stdout
+        said = sh(nccl_tests.ranks(MeterSettings(size_bytes=1024)), str(tmp_path), SLURM_LOCALID="0").stdout
         assert re.search(data, said, re.MULTILINE | re.DOTALL), said
     assert "MPI library" not in sh(nccl_tests.ranks(MeterSettings()), str(tmp_path), SLURM_LOCALID="1").stdout
 

@@ -21,7 +21,7 @@ from tests.benchmarks.pairwise.measured import (
 from tests.benchmarks.pairwise.troubles import CASES, FLOOR, MIN_EFFECT, SLOW_LINK, Case
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_each_trouble_is_called_by_its_name(case: Case, seed: int) -> None:
     assert verdicts(case.concluded(seed).findings) == case.said

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.meters.reading import Reading
@@ -24,6 +24,7 @@ from tests.benchmarks.pairwise.measured import (
     racks,
 )
 from tests.benchmarks.pairwise.troubles import CASES, MIN_EFFECT
+from tests.builders.examples import examples
 
 READINGS = st.one_of(
     st.floats(1e-6, 1e5).map(Reading),
@@ -40,7 +41,7 @@ def any_measurements(draw: st.DrawFn) -> list[Measurement]:
     return draw(st.lists(one, max_size=30))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(any_measurements(), st.booleans(), st.sampled_from([None, 1.0, 1e4]))
 def test_it_comes_to_something_whatever_was_measured(
     data: list[Measurement], in_places: bool, floor: float | None
@@ -69,7 +70,7 @@ SHUFFLES = st.integers(0, 2**32)
 CAMPAIGNS = st.sampled_from(sorted(CASES)).map(campaign)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(CAMPAIGNS, SHUFFLES)
 def test_other_names_change_no_verdict(campaign: tuple[Plan, list[Measurement]], seed: int) -> None:
     made, data = campaign
@@ -79,7 +80,7 @@ def test_other_names_change_no_verdict(campaign: tuple[Plan, list[Measurement]],
     assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, other)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(CAMPAIGNS, SHUFFLES)
 def test_another_order_of_the_measurements_changes_no_verdict(
     campaign: tuple[Plan, list[Measurement]], seed: int
@@ -89,7 +90,7 @@ def test_another_order_of_the_measurements_changes_no_verdict(
     assert kinds_by_name(found.findings, {}) == kinds_by_name(analyse(data, made.settings).findings, {})
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(CAMPAIGNS, st.floats(1e-4, 1e3))
 def test_bandwidths_that_are_all_so_many_times_as_high_change_no_verdict(
     campaign: tuple[Plan, list[Measurement]], factor: float
@@ -105,7 +106,7 @@ def _times(reading: Reading, factor: float) -> Reading:
     return replace(reading, busbw_gb_per_s=busbw and busbw * factor)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(SHUFFLES, st.integers(3, 40), st.sampled_from([0, 4, 8]))
 def test_a_healthy_cluster_of_any_size_accuses_nobody(seed: int, count: int, place: int) -> None:
     nodes = names(count)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.meters.reading import Reading
@@ -15,6 +15,7 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, Writer, read, write
 from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
+from tests.builders.examples import examples
 
 PLAN = Plan(
     names(8),
@@ -103,7 +104,7 @@ def test_a_writer_makes_the_folders_that_are_missing(tmp_path: Path) -> None:
     assert read(path).plan == replace(PLAN, first_rounds=None)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.integers(2, 12), st.integers(0, 1000), st.data())
 def test_a_campaign_that_was_broken_off_anywhere_repeats_nothing_and_comes_to_the_same_end(
     tmp_path_factory: pytest.TempPathFactory, count: int, seed: int, data: st.DataObject

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from random import Random
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import (
@@ -22,6 +22,7 @@ from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pa
 from clusterproof.plugins.benchmarks.pairwise.schedule import Round, circle, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.screen import screen
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
+from tests.builders.examples import examples
 
 MIN_EFFECT = 0.0513
 COUNTS = st.integers(2, 200)
@@ -51,7 +52,7 @@ def test_every_full_schedule_has_each_pair_once_in_the_fewest_rounds_and_everybo
         assert rests == (Counter(nodes) if count % 2 else Counter())
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(SIZES_OF_PLACES)
 def test_a_full_schedule_of_places_begins_with_what_has_most_pairs_inside(sizes: list[int]) -> None:
     places = placed(sizes)
@@ -62,7 +63,7 @@ def test_a_full_schedule_of_places_begins_with_what_has_most_pairs_inside(sizes:
     assert len(pairs) == len(set(pairs)) == len(places) * (len(places) - 1) // 2
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(COUNTS, st.integers(1, 6), SEEDS)
 def test_a_quick_schedule_leaves_out_at_most_one_node_of_a_round(count: int, rounds: int, seed: int) -> None:
     made = quick(names(count), {}, rounds, Random(seed))
@@ -72,7 +73,7 @@ def test_a_quick_schedule_leaves_out_at_most_one_node_of_a_round(count: int, rou
 
 
 @pytest.mark.long
-@settings(max_examples=40)
+@examples(40)
 @given(COUNTS, st.integers(1, 6), SEEDS)
 def test_nobody_meets_a_partner_twice_where_there_are_enough_others(count: int, rounds: int, seed: int) -> None:
     assume(count > rounds)
@@ -80,7 +81,7 @@ def test_nobody_meets_a_partner_twice_where_there_are_enough_others(count: int, 
     assert len(pairs) == len(set(pairs))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(SIZES_OF_PLACES, SEEDS)
 def test_with_places_of_any_sizes_rounds_are_disjoint_and_whole(sizes: list[int], seed: int) -> None:
     places = placed(sizes)
@@ -90,7 +91,7 @@ def test_with_places_of_any_sizes_rounds_are_disjoint_and_whole(sizes: list[int]
     assert all(len(pairs) == len(places) // 2 for pairs in made)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.integers(3, 12).map(lambda half: 2 * half), min_size=3, max_size=8), SEEDS)
 def test_the_first_half_of_the_rounds_is_inside_places_and_the_other_across_them(sizes: list[int], seed: int) -> None:
     assume(2 * max(sizes) <= sum(sizes))
@@ -101,7 +102,7 @@ def test_the_first_half_of_the_rounds_is_inside_places_and_the_other_across_them
     assert not any(is_inside(one, places) for pairs in across for one in pairs)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.integers(8, 20), min_size=4, max_size=8), SEEDS)
 def test_with_places_too_nobody_meets_a_partner_twice(sizes: list[int], seed: int) -> None:
     assume(2 * max(sizes) <= sum(sizes))
@@ -112,7 +113,7 @@ def test_with_places_too_nobody_meets_a_partner_twice(sizes: list[int], seed: in
     assert sum(met.values()) - len(met) <= 1  # 20 tries leave a repetition across places now and then
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(SIZES_OF_PLACES, SEEDS, st.booleans())
 def test_the_same_seed_makes_the_same_rounds(sizes: list[int], seed: int, is_full: bool) -> None:
     places = placed(sizes)
@@ -135,7 +136,7 @@ def test_one_node_has_nobody_to_be_measured_with() -> None:
     assert not pairs
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda two: two[0] != two[1]), max_size=30))
 def test_pairs_that_a_person_asks_for_are_put_into_disjoint_rounds(asked: list[tuple[int, int]]) -> None:
     pairs = list(dict.fromkeys(pair(f"n{one}", f"n{other}") for one, other in asked))
@@ -238,7 +239,7 @@ def test_with_more_suspects_than_good_nodes_each_good_node_serves_one() -> None:
     assert all(no_node_is_twice_in(tuple(pairs)) for _, pairs in rounds_of(made, raw))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(2, 24), SEEDS, st.data())
 def test_a_round_that_was_broken_off_goes_on_with_the_pairs_that_are_left(
     count: int, seed: int, data: st.DataObject
@@ -251,7 +252,7 @@ def test_a_round_that_was_broken_off_goes_on_with_the_pairs_that_are_left(
     assert list(left) == [one.pair for one in raw[cut:] if one.round == number]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(3, 12), st.integers(1, 9), SEEDS)
 def test_the_nodes_that_are_left_are_measured_however_many_are_absent(count: int, gone: int, seed: int) -> None:
     assume(count - gone >= 2)

@@ -1,0 +1,49 @@
+"""A program's text comes out on a node as it went in, and passes on its way through what has characters of its own."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusterproof.plugins.agent.packing import ALPHABET, UNPACKED, packed, text_of
+
+TEXTS = st.text() | st.integers(0, 5000).map("pass\n".__mul__)
+
+
+@given(text=TEXTS)
+def test_a_text_comes_out_as_it_went_in(text: str) -> None:
+    assert text_of(packed(text)) == text
+
+
+@given(text=TEXTS)
+def test_a_node_takes_it_out_by_the_words_that_travel_with_it(text: str) -> None:
+    names: dict[str, Any] = {"lzma": lzma, "struct": struct, "program": packed(text).encode()}
+    exec(UNPACKED.format(text="program"), names)
+    assert names["t"].decode() == text
+
+
+@given(text=TEXTS)
+def test_it_is_of_the_characters_that_pass_through_everything(text: str) -> None:
+    assert set(packed(text).encode()) <= set(ALPHABET)
+
+
+@pytest.mark.parametrize("taken", ["\"'$!`\\", "{&<", " \t\r\n", "".join(map(chr, range(127, 256)))])
+def test_no_character_is_among_them_that_something_takes_for_its_own(taken: str) -> None:
+    assert not set(taken) & set(ALPHABET.decode())
+    assert len(set(ALPHABET)) == 85
+
+
+@pytest.mark.parametrize("taken", ["\"'$!`\\", "\n"])
+def test_nor_in_the_words_that_take_it_out(taken: str) -> None:
+    assert not set(taken) & set(UNPACKED)
+
+
+def test_a_text_that_is_not_whole_is_not_taken_for_one() -> None:
+    program = packed("print(1)\n" * 1000)
+    with pytest.raises((lzma.LZMAError, EOFError)):
+        text_of(program[:-5])

@@ -1,0 +1,28 @@
+"""Campaigns by srun on a Slurm of four nodes, in two pairs."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.srun import srun
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.transport import Limits
+from tests.benchmarks.launchers.launched import cluster_of, measured
+from tests.testbed.slurm import CONTROLLER, SlurmBed
+
+NAMES = ("gpu001", "gpu002", "gpu003", "gpu004")
+ROUND = [Pair("gpu001", "gpu002"), Pair("gpu003", "gpu004")]
+
+
+def campaign(bed: SlurmBed, meter: Meter, run_s: float = 40.0, name: str = "slurm:gpu", **settings: str) -> Campaign:
+    """With its submit host reached over ssh."""
+    data = {"submit_host": f"ssh:{CONTROLLER}", "config": str(bed.bed.ssh_config), "slurm_wait": "5", **settings}
+    cluster = cluster_of(dict.fromkeys(NAMES, ""), "srun", name=name, **data)
+    return Campaign(meter, MeterSettings(ranks_per_node=2), cluster, Limits(connect_s=10.0, settings=data), run_s)
+
+
+def round_of(bed: SlurmBed, made: Campaign, pairs: list[Pair] = ROUND) -> dict[str, Reading]:
+    """What a round measures."""
+    with bed.bed.joined(), srun(made) as launcher:
+        return measured(launcher, pairs)

@@ -1,0 +1,84 @@
+"""`pytest --cluster X -m perf` where ranks are started by Slurm and by mpirun, and where a node dies meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.benchmarks.pairwise.typed import (
+    NAMES,
+    NCCL_PORTS,
+    QUICK_IPERF,
+    QUICK_NCCL,
+    run,
+    wires,
+)
+from tests.testbed.cluster import testbed
+from tests.testbed.needs import needs_cluster, needs_iperf3, needs_openmpi, needs_slurm
+from tests.testbed.node import healthy_cpu
+from tests.testbed.ranks import with_all_reduce
+from tests.testbed.slurm import CONTROLLER, slurm
+from tests.testbed.slurm_version import VERSIONS, SlurmVersion
+
+
+@needs_cluster
+@needs_iperf3
+def test_a_node_that_dies_meanwhile_is_named_and_the_others_are_measured(tmp_path: Path) -> None:
+    recording = tmp_path / "recording"
+    with testbed(dict.fromkeys(NAMES[:6], healthy_cpu())) as bed, wires(bed, NAMES[:6]):
+
+        def die() -> None:
+            journal = recording / "pairwise.jsonl"
+            until = time.monotonic() + 60
+            while time.monotonic() < until and not (journal.exists() and journal.read_text().count("\n") > 3):
+                time.sleep(0.1)
+            bed.stop("n5")
+
+        killer = threading.Thread(target=die)
+        killer.start()
+        data = run(
+            bed,
+            tmp_path,
+            "--cluster",
+            "ssh:n[1-6]",
+            *QUICK_IPERF,
+            "--pair-timeout",
+            "10",
+            "--connect-timeout",
+            "3",
+            "--record",
+            str(recording),
+        )
+        killer.join()
+    assert data.failed("not_a_straggler") == ["n5"], data.output
+    others = [verdict for node, verdict in data.verdicts("not_a_straggler").items() if node != "n5"]
+    assert set(others) <= {Verdict.PASS, Verdict.CONCERN}, data.output
+
+
+@needs_slurm
+@needs_openmpi
+@pytest.mark.parametrize("version", VERSIONS)
+def test_slurm_starts_the_ranks_and_the_slow_node_is_named(tmp_path: Path, version: SlurmVersion) -> None:
+    names = tuple(f"gpu00{number}" for number in range(1, 7))
+    with slurm(dict.fromkeys(names, with_all_reduce(healthy_cpu())), version=version) as bed:
+        with wires(bed.bed, names, slow=["gpu004"], ports=NCCL_PORTS):
+            ran = run(bed.bed, tmp_path, "--cluster", "slurm:gpu", "--via", f"ssh:{CONTROLLER}", *QUICK_NCCL)
+        left = bed.output_of("squeue", "-h", "-t", "PD,R", "-o", "%A").split()
+    assert ran.failed("not_a_straggler") == ["gpu004"], ran.output
+    assert left == []
+
+
+@needs_cluster
+@needs_openmpi
+def test_mpirun_starts_the_ranks_and_a_node_that_reckons_wrong_is_named(tmp_path: Path) -> None:
+    images = {name: with_all_reduce(healthy_cpu()) for name in NAMES[:4]}
+    with testbed(images) as bed, wires(bed, NAMES[:4], ports=NCCL_PORTS):
+        bed.let_nodes_log_in_to_each_other()
+        (bed.nodes["n2"].root / "etc/testbed-corrupts").write_text("")
+        ran = run(bed, tmp_path, "--cluster", "ssh:n[1-4]", *QUICK_NCCL)
+    assert ran.failed("pairwise_correct") == ["n2"], ran.output
+    assert ran.failed("not_a_straggler") == ["n2"], ran.output
