@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import os.path
 
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
+
 
 def place_of(problem: BaseException) -> str:
-    """The file and the line in which it was raised; empty for one that never was."""
-    at = problem.__traceback__
-    while at and at.tb_next:
+    """The file and the line in which it was raised; empty for one that never was.
+
+    Where a check of somebody's own has led there, it is the line of that check.
+    """
+    frames = list(_frames(problem.__traceback__))
+    own = [frame for frame in frames if not frame[0].startswith((_PACKAGE, "<"))]
+    file, line = (own or frames or [("", 0)])[-1]
+    return f"{os.path.basename(file)}:{line}" if file else ""  # noqa: PTH119
+
+
+def _frames(at: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while at:
+        yield at.tb_frame.f_code.co_filename, at.tb_lineno
         at = at.tb_next
-    return f"{os.path.basename(at.tb_frame.f_code.co_filename)}:{at.tb_lineno}" if at else ""  # noqa: PTH119

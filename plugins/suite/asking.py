@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -78,8 +79,12 @@ class Asking:
         if not collectors:
             return
         if self.cluster.connection == "replay":
-            for evidence in replayed(Path(self.cluster.settings["recording"]), self.cluster):
-                keep(evidence)
+            gc.disable()  # what is read here stays, and JSON has no cycles
+            try:
+                for evidence in replayed(Path(self.cluster.settings["recording"]), self.cluster):
+                    keep(evidence)
+            finally:
+                gc.enable()
             return
         if self.cluster.connection == "capture":
             for node in self.captured:

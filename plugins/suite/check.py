@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Check:
     """A light check and what is known of it before it runs."""
 
-    function: Callable[..., None]
+    function: Callable[..., object]
     subject: str
     wants_owner: bool  # its node or its cluster, besides the device
     route: Route
@@ -110,12 +110,16 @@ def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
     return ALL_SUBJECTS[check.subject](owner)
 
 
+NO_VERDICT = "what it returns is no verdict; expected an assert"
+
+
 def call(check: Check, subject: Any, owner: Any) -> None:
     """Call the test function for one subject; its verdict is how it ends."""
     asked = {check.subject: subject}
     if check.wants_owner:
         asked[_OWNERS.get(check.subject, "node")] = owner.cluster if check.subject == OF_A_MEMBER else owner
-    check.function(**asked)
+    if check.function(**asked) is not None:
+        raise TypeError(NO_VERDICT)
 
 
 _OWNERS = {OF_A_MEMBER: "cluster", **dict.fromkeys(OF_THE_CLUSTER, "cluster"), **dict.fromkeys(OF_A_RUN, "run")}

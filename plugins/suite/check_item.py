@@ -9,13 +9,14 @@ import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import NotApplicable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.nodes import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, subjects_of
-from clusterproof.plugins.suite.evaluate import ended_as, verdict_on
+from clusterproof.plugins.suite.evaluate import verdict_on
 from clusterproof.plugins.suite.state import TRAINING_RUN, cluster_of, nodes_of, pair_of, policy_of
+from clusterproof.plugins.suite.subjects import SUBJECTS
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs
@@ -146,12 +147,23 @@ class CheckItem(pytest.Item):
     @property
     def owner(self) -> Node | NodeOfCluster | ClusterFacts | MeasuredPair | NoPairs | TrainingRun:
         """What the check is about: the node's facts, the cluster's, a pair's, or a training run's."""
+        if self.check.subject in SUBJECTS:
+            return nodes_of(self.config)[self.node_name]
         if self.check.is_of_member:
             return NodeOfCluster(nodes_of(self.config)[self.node_name], cluster_of(self.config))
         if self.check.is_of_cluster:
             return cluster_of(self.config)
         if self.check.is_of_run:
             return self.config.stash[TRAINING_RUN]
-        if self.check.is_of_pair:
-            return pair_of(self.config, self.node_name)
-        return nodes_of(self.config)[self.node_name]
+        return pair_of(self.config, self.node_name)
+
+
+def ended_as(result: Result) -> BaseException | None:
+    """How pytest's own items end that way, for whoever watches tests run; None: without a word."""
+    if result.verdict is Verdict.FAIL:
+        return AssertionError(result.message)
+    if result.verdict is Verdict.INCOMPLETE:
+        return Incomplete(result.message, result.cause)
+    if result.verdict is Verdict.NOT_APPLICABLE:
+        return pytest.skip.Exception(result.message)
+    return None

@@ -11,6 +11,7 @@ from clusterproof import __version__
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.suite import flags, flags_of_perf
+from clusterproof.plugins.suite.own_tests import of_own_tests
 from clusterproof.plugins.suite.short_help import short_help
 from clusterproof.plugins.suite.two_words import joined
 
@@ -35,6 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     A plugin of one's own is named with `-p` or in PYTEST_PLUGINS.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    mistaken = _mistaken_command(arguments) or _further_cluster(arguments)
+    if mistaken:
+        return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
     if arguments[:1] == ["check"]:
         arguments = _as_a_run(arguments[1:])
     arguments = joined(arguments)
@@ -45,9 +49,6 @@ def main(arguments: list[str] | None = None) -> int:
         return _print(0, short_help())
     if arguments[:1] and arguments[0] in WITHOUT_A_RUN:
         return _print(*_answer(arguments[0], arguments[1:]))
-    mistaken = _mistaken_command(arguments)
-    if mistaken:
-        return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
     plugins_of_run: list[object] = []
     if arguments[:1] == ["manifest"]:
         from clusterproof.plugins.suite.manifest_command import command_line
@@ -58,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     import pytest  # only now: it reads the environment when it is imported
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
-    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={PACKAGE}", "-o", f"cache_dir={cache}"]
+    own = ["-c", str(PACKAGE / "pytest.toml"), *of_own_tests(arguments), "-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
     status = int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
@@ -111,7 +112,21 @@ def _mistaken_command(arguments: list[str]) -> str:
     if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
         return f"{word!r:.80} is a cluster; expected clusterproof check {quote(word[:80])}"
     near = nearest(word, COMMANDS)
-    return f"no command is called {word!r:.80}{near}" if near else ""
+    if not near and any(sign in word for sign in "./:["):
+        return ""
+    return f"no command is called {word!r:.80}{near or '; clusterproof --help lists them'}"
+
+
+def _further_cluster(arguments: list[str]) -> str:
+    """What the word behind X is taken for in `clusterproof check X WORD`, where it is no option and no file."""
+    if arguments[:1] != ["check"] or len(arguments) < 3 or arguments[1].startswith("-"):
+        return ""
+    cluster, word = arguments[1:3]
+    path = word.partition("::")[0]
+    if word.startswith("-") or path.endswith(".py") or "/" in path or Path(path).exists():
+        return ""
+    both = f"{cluster},{word.removeprefix('ssh:')}" if cluster.startswith("ssh:") else "'ssh:gpu[001-004]'"
+    return f"{word!r:.80} is neither an option nor a file of checks; expected one X, such as {both:.120}"
 
 
 def _mistaken_options(arguments: list[str]) -> str:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.kinds import forms
+from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.suite import flags, flags_of_perf
 from clusterproof.plugins.suite.flags import Option
 
@@ -27,14 +28,14 @@ OF_PYTEST = (
 
 def checks() -> argparse.ArgumentParser:
     """`clusterproof checks`."""
-    parser = argparse.ArgumentParser(prog="clusterproof checks", description="The packaged checks, a line for each.")
+    parser = OneLineParser(prog="clusterproof checks", description="The packaged checks, a line for each.")
     parser.add_argument("-m", metavar="MARKS", default="", help="those that `-m MARKS` would choose: 'prolog and gpu'")
     return parser
 
 
 def explain() -> argparse.ArgumentParser:
     """`clusterproof explain`."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="clusterproof explain",
         description="What a check or an Xid means, what is said and when, what to do then, and whose it is: offline.",
     )
@@ -49,7 +50,7 @@ def explain() -> argparse.ArgumentParser:
 
 def doctor() -> argparse.ArgumentParser:
     """`clusterproof doctor`."""
-    return argparse.ArgumentParser(
+    return OneLineParser(
         prog="clusterproof doctor",
         description="What can be reached from here, and what is missing for the rest. Nothing is asked over a network.",
         allow_abbrev=False,
@@ -58,7 +59,7 @@ def doctor() -> argparse.ArgumentParser:
 
 def init() -> argparse.ArgumentParser:
     """`clusterproof init`."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="clusterproof init",
         description="Writes cluster.toml and clusterproof.toml with comments. Nothing that is there is overwritten.",
         allow_abbrev=False,
@@ -69,7 +70,7 @@ def init() -> argparse.ArgumentParser:
 
 def manifest() -> argparse.ArgumentParser:
     """`clusterproof manifest`."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="clusterproof manifest",
         description="Writes the golden manifest of a machine known to be good, for --policy golden.toml -m ami.",
         epilog="Any other option of clusterproof, such as --nodes, --region or --sudo, may follow.",
@@ -82,14 +83,16 @@ def manifest() -> argparse.ArgumentParser:
 
 def watch() -> argparse.ArgumentParser:
     """`clusterproof watch`."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="clusterproof watch",
         description="Samples the nodes of a cluster while it works, follows their kernel logs, judges by the same "
         "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
         allow_abbrev=False,
     )
-    parser.add_argument("--cluster", metavar="X", help=f"what to watch: {forms()}")
-    words = "a job of Slurm's, or NAMESPACE/NAME of Kubernetes': until it ends; its report is left in --record"
+    words = "what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml"
+    parser.add_argument("x", nargs="?", metavar="X", help=words)
+    parser.add_argument("--cluster", metavar="X", help="the same")
+    words = "a Slurm job, or NAMESPACE/NAME of a Kubernetes job: until it ends; its report is left in --record"
     parser.add_argument("--job", metavar="ID", help=words)
     parser.add_argument("--steps", action="append", default=[], metavar="PATH", help="of a job: its own logs of steps")
     parser.add_argument("--nodes", default="", metavar="NODESET", help="only these nodes of it")
@@ -118,7 +121,7 @@ def watch() -> argparse.ArgumentParser:
 
 def completion() -> argparse.ArgumentParser:
     """`clusterproof completion`."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="clusterproof completion",
         description='Prints what completes words of clusterproof in a shell: eval "$(clusterproof completion bash)".',
         allow_abbrev=False,
@@ -129,7 +132,7 @@ def completion() -> argparse.ArgumentParser:
 
 def check() -> argparse.ArgumentParser:
     """`clusterproof check`: pytest reads it, and this describes it."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="clusterproof check",
         usage="clusterproof check X [OPTION...]",
         description="Validates the nodes of X; pytest --cluster X is the same.",
@@ -164,7 +167,7 @@ def whole() -> argparse.ArgumentParser:
     parser.add_argument("--help-all", action="store_true", help="every option, pytest's own too")
     parser.add_argument("--version", action="store_true", help="the version")
     parser.add_argument("--run", metavar="PATH", help="judge a training run by its traces, logs or dumps")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser)
     for one in every():
         name = one.prog.rpartition(" ")[2]
         commands.add_parser(name, parents=[one], add_help=not one.add_help, usage=one.usage, help=one.description)

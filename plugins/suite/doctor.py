@@ -72,8 +72,10 @@ def of_slurm(ping: Callable[[], str | None]) -> Means:
     """Whether Slurm's commands are here and its controller answers; `ping` is None where there are none."""
     answer = ping()
     if answer is None:
-        return Means("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via HOST")
-    return Means("slurm:", " is UP" in answer, answer or f"slurmctld did not answer scontrol within {ANSWER_S:.0f} s")
+        return Means("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via ssh:HOST")
+    answers = answer or f"slurmctld did not answer scontrol within {ANSWER_S:.0f} s"
+    is_up = " is UP" in answer
+    return Means("slurm:", is_up, answers if is_up else f"{answers}; run this on a submit host, or --via ssh:HOST")
 
 
 def of_kubernetes() -> Means:
@@ -87,7 +89,7 @@ def of_kubernetes() -> Means:
     if not known:
         return Means("k8s:", False, "no kubeconfig with a context; expected one (KUBECONFIG, ~/.kube/config)")
     more = f" and {len(known) - 1} more" if len(known) > 1 else ""
-    return Means("k8s:", True, f"context {current or known[0]}{more}; the rights, docs/kubernetes.md has them")
+    return Means("k8s:", True, f"context {current or known[0]}{more} (docs/kubernetes.md has the rights that it needs)")
 
 
 def of_aws(identity: Callable[[], str]) -> Means:
@@ -103,7 +105,7 @@ def _identity() -> str:
 
     account = Account()
     account.require_credentials()
-    return f"AWS credentials and region {account.region}; whether they may, docs/aws.md has the policy"
+    return f"AWS credentials, region {account.region} (docs/aws.md has the policy that they need)"
 
 
 def _keys_of_agent() -> int:
@@ -123,4 +125,5 @@ def _scontrol_ping() -> str | None:
         done = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return " ".join((done.stdout or done.stderr).split())[:MAX_ANSWER]
+    said = done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
+    return " ".join(said.split())[:MAX_ANSWER]

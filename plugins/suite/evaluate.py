@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.place import place_of
 from clusterproof.plugins.core.policy import Policy, words_of
@@ -30,12 +30,15 @@ class Finding:
     action: str = ""
 
 
-def verdict_on(policy: Policy, check: Check, owner: Owner) -> Result:
-    """What a check says of a node, as the site's policy reads it."""
+Examined: TypeAlias = tuple[list[Finding], float]  # what a check says of its subjects, and the seconds that it took
+
+
+def verdict_on(policy: Policy, check: Check, owner: Owner, known: Examined | None = None) -> Result:
+    """What a check says of a node, as the site's policy reads it; `known` where it was examined already."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
         return not_run(check, owner, words_of(rule, policy.source))
-    return policy.read(evaluate(check, owner))
+    return policy.read(evaluate(check, owner, known))
 
 
 def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
@@ -48,11 +51,17 @@ def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
     return [policy.read(_result(check.route, check.subject, owner, some, 0.0)) for some in told or [findings]]
 
 
-def evaluate(check: Check, owner: Owner) -> Result:
+def evaluate(check: Check, owner: Owner, known: Examined | None = None) -> Result:
     """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
+    return _result(check.route, check.subject, owner, *(known or examine(check, owner)))
+
+
+def examine(check: Check, owner: Owner) -> Examined:
+    """Call a check for each of its subjects. Where all pass it is NOTHING that it says, however many there are."""
     started = time.perf_counter()
     findings = _findings(check, owner)
-    return _result(check.route, check.subject, owner, findings, time.perf_counter() - started)
+    is_well = findings.count(_PASSED) == len(findings)
+    return NOTHING if is_well else findings, time.perf_counter() - started
 
 
 def not_run(check: Check, owner: Owner, why: str) -> Result:
@@ -64,19 +73,6 @@ def result_of(about: Route, node: Owner, outcome: BaseException | None, seconds:
     """The result of a test that pytest itself ran, from how it ended."""
     finding = Finding(Verdict.PASS) if outcome is None else _finding("", outcome)
     return _result(about, "node", node, [finding], seconds)
-
-
-def ended_as(result: Result) -> BaseException | None:
-    """How pytest's own items end that way, for whoever watches tests run; None: without a word."""
-    if result.verdict is Verdict.FAIL:
-        return AssertionError(result.message)
-    if result.verdict is Verdict.INCOMPLETE:
-        return Incomplete(result.message, result.cause)
-    if result.verdict is Verdict.NOT_APPLICABLE:
-        import pytest  # a prolog asks for none of this
-
-        return pytest.skip.Exception(result.message)
-    return None
 
 
 def _findings(check: Check, owner: Owner) -> list[Finding]:
@@ -122,6 +118,7 @@ def _examine(check: Check, subject: Any, owner: Owner) -> Finding:
 
 
 _PASSED = Finding(Verdict.PASS)
+NOTHING = [_PASSED]
 
 
 def _endings() -> tuple[type[BaseException], ...]:
@@ -150,12 +147,21 @@ def _finding(label: str, ended: BaseException) -> Finding:
     if isinstance(ended, Incomplete):
         return Finding(Verdict.INCOMPLETE, label, str(ended), ended.cause)
     if isinstance(ended, NotApplicable):
-        return Finding(Verdict.NOT_APPLICABLE, label, str(ended))
+        return Finding(Verdict.NOT_APPLICABLE, label, str(ended), "", "")
     for verdict, kind in zip((Verdict.NOT_APPLICABLE, Verdict.FAIL), _words_of_pytest(), strict=False):
         if isinstance(ended, kind):
             return Finding(verdict, label, str(getattr(ended, "msg", "") or ended))
-    what = f"the check itself broke: {type(ended).__name__}: {ended} ({place_of(ended)})"
+    what = f"the check itself broke: {type(ended).__name__}: {ended}{_meant(ended)} ({place_of(ended)})"
     return Finding(Verdict.INCOMPLETE, label, what, cause=what)
+
+
+def _meant(ended: BaseException) -> str:
+    """The fact that was probably meant, where a check asks for one that does not exist."""
+    if not isinstance(ended, AttributeError) or not ended.name:
+        return ""
+    from clusterproof.plugins.core.strict import nearest
+
+    return nearest(ended.name, [name for name in dir(type(ended.obj)) if not name.startswith("_")])
 
 
 def assertion_message(failed: AssertionError) -> str:
@@ -164,30 +170,57 @@ def assertion_message(failed: AssertionError) -> str:
     return text.split("\nassert ", 1)[0] or text
 
 
-def _result(about: Route, subject: str, node: Owner, findings: list[Finding], seconds: float) -> Result:
-    if isinstance(node, Node):
-        about = about.to(node.target.address)
-    if findings.count(_PASSED) == len(findings):
-        findings = findings[:1]  # of 32 devices that pass there is nothing more to say
+@record
+class _Said:
+    """What findings say together."""
+
+    verdict: Verdict
+    message: str = ""
+    observed: str = ""
+    expected: str = ""
+    devices: tuple[str, ...] = ()
+    cause: str = ""
+    action: str = ""
+
+
+_NOTHING_SAID = _Said(Verdict.PASS)
+
+
+def _said(about: Route, findings: list[Finding]) -> _Said:
     worst = min(findings, key=lambda finding: finding.verdict.rank)
     verdict = worst.verdict
     asked = [finding.action or about.action for finding in findings if finding.verdict is Verdict.FAIL]
     data = [finding for finding in findings if finding.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
-    lines = _lines(data or [worst]) if data or worst.message else []  # mostly there is nothing to say
+    lines = _lines(data or [worst])
     observed, expected = split_message(lines[0].partition("\n")[0]) if lines else ("", "")
-    return Result(
-        check=about.check,
-        node=node.name,
-        verdict=verdict,
-        title=about.title,
+    return _Said(
+        verdict,
         message=printable("\n".join(lines)),
         observed=printable(observed),
         expected=printable(expected),
         devices=tuple(printable(finding.label) for finding in findings if finding.verdict is verdict and finding.label),
         cause=printable(worst.cause),
+        action=gravest(asked),
+    )
+
+
+def _result(about: Route, subject: str, node: Owner, findings: list[Finding], seconds: float) -> Result:
+    if isinstance(node, Node):
+        about = about.to(node.target.address)
+    said = _NOTHING_SAID if findings is NOTHING else _said(about, findings)
+    return Result(
+        check=about.check,
+        node=node.name,
+        verdict=said.verdict,
+        title=about.title,
+        message=said.message,
+        observed=said.observed,
+        expected=said.expected,
+        devices=said.devices,
+        cause=said.cause,
         owner=about.owner,
         section=about.section,
-        severity=SEVERITIES.get(verdict, "none"),
+        severity=SEVERITIES.get(said.verdict, "none"),
         evidence=about.shown_by(node),
         meaning=about.meaning,
         remedy=about.remedy_for(node),
@@ -197,7 +230,7 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
         gpu_uuids=node.gpu_uuids,
         duration_s=round(seconds, 6),
         since_last="",
-        action=gravest(asked),
+        action=said.action,
         team=about.team,
     )
 

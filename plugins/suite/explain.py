@@ -32,7 +32,9 @@ WHEN = {  # of an Xid, by its verdict in the catalogue
     "by-remap": "concern, and fail while the GPU's row remapping is pending or has failed",
     "by-severity": "by the word in its line: fail where it says Fatal, nothing where Nonfatal, else concern",
     "by-text": "by the recovery action that its line names",
+    "by-reset": "fail where its line says that a reset is due (RST: Yes, D-RST: Yes, a fatal error), else nothing",
 }
+OWN = {"policy": "this suite's own rule", "proposal": "a proposal of this suite"}  # sources that are nobody else's
 _XID = re.compile(r"xid[ :=]?(\d{1,4})", re.IGNORECASE)
 LABEL = 16
 
@@ -81,7 +83,7 @@ def xid_page(row: Xid) -> Iterator[str]:
     yield from _rows("verdict", WHEN[row.verdict])
     yield from _rows("do", row.action)
     yield from _rows("cleared by", ", ".join(f"Xid {one.code}" for one in xids().values() if row.code in one.clears))
-    yield from _rows("source", row.source)
+    yield from _rows("source", OWN.get(row.source, row.source))
     yield from _rows("others say", row.disagreement)
     yield from _rows("check", "gpu.no_xid")
 
@@ -93,7 +95,8 @@ def page(check: Check) -> Iterator[str]:
     yield from _rows("means", about.meaning)
     yield from _rows("do", f"{about.action}: {about.remedy}" if about.remedy else "")
     yield from _rows("by hand", about.evidence)
-    yield from _rows("owner", ": ".join(filter(None, (about.team, skill_of(about)))))
+    skill = skill_of(about)
+    yield from _rows("owner", "; ".join(filter(None, (about.team, f"on HyperPod the skill {skill}" if skill else ""))))
     yield from _rows("runs", when(check).replace("`", ""))
     yield from _rows("reads", read_by(check).replace("`", ""))
     for rule in worst_first(rules(check.function)):
@@ -133,7 +136,7 @@ def compared_with(check: Check) -> Iterator[str]:
     """The thresholds that a check compares with: name, value, unit and source."""
     for name in thresholds_of(check.function):
         row = thresholds()[name]
-        yield f"{name}: {row.value:g} {row.unit} ({row.source})"
+        yield f"{name}: {row.value:g} {row.unit} ({OWN.get(row.source, row.source)})"
 
 
 def _name(check: str) -> str:
@@ -158,5 +161,10 @@ def _rows(label: str, words: str) -> list[str]:
     indent = " " * (LABEL + 2)
     room = max(width, LABEL + 32)
     return textwrap.wrap(
-        words, room, initial_indent=f"  {label:<{LABEL}}", subsequent_indent=indent, break_on_hyphens=False
+        words,
+        room,
+        initial_indent=f"  {label:<{LABEL}}",
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )

@@ -18,7 +18,6 @@ from clusterproof.plugins.suite.state import is_of_instances
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # what tells where nodes stand
 OF_INSTANCES = frozenset({"imds", "platform"})  # what tells whether they are EC2's, and which
-NOT_OF_SLURM = frozenset({"kubelet"})  # what none of its nodes has; the program for srun has no room to spare
 OF_TYPES = frozenset({"imds", "platform", "resource_config", "rdma", "nvml", "versions"})  # and of what kind they are
 
 
@@ -37,8 +36,6 @@ def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset
         collectors |= OF_INSTANCES
     if any(needs_pairs(item) for item in items):
         collectors |= OF_TYPES
-    if is_of_slurm(cluster):
-        collectors -= NOT_OF_SLURM
     looks_at_nodes = any(
         not (isinstance(item, CheckItem) and (item.check.is_of_cluster or item.check.is_of_run)) for item in items
     )

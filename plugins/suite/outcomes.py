@@ -64,6 +64,9 @@ class Outcomes:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
             reporter._tw._file = Outlet(reporter._tw._file)  # noqa: SLF001 - pytest lets nobody choose it
+            reporter.startpath = (
+                self.config.rootpath
+            )  # files as `checks/gpu/test_memory.py`, wherever that is installed
         if self.history:
             self.config.pluginmanager.register(self.history, "clusterproof-history")
         for name, form in forms(self.config, self.cluster, self.results):

@@ -78,7 +78,7 @@ def _packaged(text: str, option: Any) -> Cluster:
     found = resolve(text, inventory_settings(option))
     if option.via and not (is_of_slurm(found) or is_of_hyperpod(found)):
         raise InventoryError(
-            f"--via {option.via:.80} is about clusters of Slurm's and HyperPod's, and {text:.80} is neither; "
+            f"--via {option.via:.80} is for clusters of Slurm and HyperPod, and {text:.80} is neither; "
             "expected slurm:… or the name of a HyperPod cluster"
         )
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+import warnings
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.check import NO_VERDICT
 from clusterproof.plugins.suite.check_item import CheckItem
 from clusterproof.plugins.suite.collect import asks_for_node
-from clusterproof.plugins.suite.evaluate import result_of, verdict_on
+from clusterproof.plugins.suite.evaluate import Examined, result_of, verdict_on
+from clusterproof.plugins.suite.parallel import Ahead, examined_ahead
 from clusterproof.plugins.suite.quiet import IS_WELL, Quiet
 from clusterproof.plugins.suite.report import KeptReport, properties, report_of, teardown_of
 from clusterproof.plugins.suite.routing import Route, route
@@ -46,22 +49,28 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if is_large:
         gc.freeze()  # items and evidence stay to the end: nobody need look through them again and again
     quiet = Quiet.of(config) if is_large else None
+    with examined_ahead(session if quiet and not takes_usual_way(config) else None) as ahead:
+        _run_all(session, is_large, quiet, ahead)
+    if is_large:
+        gc.freeze()  # results as well
+    return True
+
+
+def _run_all(session: pytest.Session, is_large: bool, quiet: Quiet | None, ahead: Ahead) -> None:
+    is_light = not takes_usual_way(session.config)
     hooks: dict[pytest.Collector, Any] = {}  # to find those of an item takes as long as to call one
     for number, item in enumerate(session.items):
-        after = session.items[number + 1] if number + 1 < len(session.items) else None
-        if isinstance(item, CheckItem) and not takes_usual_way(config):
+        if isinstance(item, CheckItem) and is_light:
             if item.collector not in hooks:
                 hooks[item.collector] = item.ihook
-            run(item, hooks[item.collector], is_large, quiet)
+            run(item, hooks[item.collector], is_large, quiet, ahead.examined(item))
         else:
+            after = session.items[number + 1] if number + 1 < len(session.items) else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
-    if is_large:
-        gc.freeze()  # results as well
-    return True
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -100,11 +109,13 @@ _RUN_HOOKS = (
 _NOT_WATCHING = ("_pytest", "clusterproof", "xdist", "pytest_html")  # they look at nothing that a light item has
 
 
-def run(item: CheckItem, hook: Any, is_large: bool = False, quiet: Quiet | None = None) -> None:
+def run(
+    item: CheckItem, hook: Any, is_large: bool = False, quiet: Quiet | None = None, known: Examined | None = None
+) -> None:
     """Judge, report once, and once more where a report of its own teardown is waited for."""
     started = time.time()
     if quiet:
-        result = verdict_on(policy_of(item.config), item.check, item.owner)
+        result = verdict_on(policy_of(item.config), item.check, item.owner, known)
         if quiet.takes(item, result, started):
             return
     nodeid, location = item.nodeid, item.location
@@ -130,6 +141,19 @@ def _spare(config: pytest.Config, report: pytest.TestReport, instead: pytest.Tes
     for kept in reporter.stats.values() if reporter else ():
         if kept and kept[-1] is report:
             kept[-1:] = [instead] if instead else []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Let no test that asks for a node pass by what it returns: pytest itself only warns."""
+    if route_of(pyfuncitem) is None:
+        return (yield)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pytest.PytestReturnNotNoneWarning)
+        try:
+            return (yield)
+        except pytest.PytestReturnNotNoneWarning:
+            raise TypeError(NO_VERDICT) from None
 
 
 @pytest.hookimpl(wrapper=True)

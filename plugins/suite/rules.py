@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from clusterproof.plugins.catalog import thresholds
+from clusterproof.plugins.evidence import group
 
 SAID_BY = {"fail": "fail", "concern": "concern", "incomplete": "incomplete", "not_applicable": "not applicable"}
+ELLIPSIS = "…"
+IN_A_GROUP = "… differs; expected as on most nodes of its group"  # what is compared is named at run time
+NAMED_THEN = "…; expected …"  # observed and expected are put together at run time
+WHY_NOT = "for a reason that the finding names"
 DEPTH = 3  # of functions of the same package that a check calls, and they call
 
 
@@ -25,7 +30,9 @@ class Rule:
 
 def rules(function: Callable[..., Any]) -> list[Rule]:
     """What a check can say, in the order of its source."""
-    found = [rule for tree, _ in _sources(function, DEPTH) for rule in _said(tree)]
+    sources = list(_sources(function, DEPTH))
+    given = _given([tree for tree, _ in sources])
+    found = [rule for tree, called in sources for rule in _said(tree, _Scope(called, _assigned(tree), given))]
     return list(dict.fromkeys(found))
 
 
@@ -38,6 +45,62 @@ def thresholds_of(function: Callable[..., Any]) -> list[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in thresholds()
     }
     return sorted(names)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """A function, and what stands behind the names in it: its variables, and what its callers give it."""
+
+    function: Callable[..., Any]
+    assigned: Mapping[str, list[ast.expr]]
+    given: Mapping[str, list[ast.Call]]
+
+    def behind(self, name: str) -> list[ast.expr]:
+        """The expressions that a name can stand for; none where nobody knows."""
+        if name in self.assigned:
+            return self.assigned[name]
+        parameters = list(inspect.signature(self.function).parameters)
+        if name not in parameters:
+            return []
+        place = parameters.index(name)
+        return [call.args[place] for call in self.given.get(self.function.__name__, ()) if len(call.args) > place]
+
+    def sentences(self, words: ast.expr, depth: int = DEPTH) -> Iterator[str]:
+        """What a message can be, each way in which it is put together."""
+        if isinstance(words, ast.IfExp):
+            yield from self.sentences(words.body, depth)
+            yield from self.sentences(words.orelse, depth)
+        elif isinstance(words, ast.Name) and depth and self.behind(words.id):
+            for one in self.behind(words.id):
+                yield from self.sentences(one, depth - 1)
+        else:
+            found = sentence(words)
+            yield self._compared(words) if found == ELLIPSIS else found
+
+    def _compared(self, words: ast.expr) -> str:
+        """What is said where all of a message is put together at run time."""
+        called = words.func.id if isinstance(words, ast.Call) and isinstance(words.func, ast.Name) else ""
+        is_of_group = inspect.unwrap(self.function).__globals__.get(called) is group.in_words
+        return IN_A_GROUP if is_of_group else NAMED_THEN
+
+
+def _assigned(tree: ast.AST) -> dict[str, list[ast.expr]]:
+    """What a function's variables are set to."""
+    data: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            data.setdefault(node.targets[0].id, []).append(node.value)
+    return data
+
+
+def _given(trees: Iterable[ast.AST]) -> dict[str, list[ast.Call]]:
+    """The calls of functions, by their names."""
+    data: dict[str, list[ast.Call]] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                data.setdefault(node.func.id, []).append(node)
+    return data
 
 
 def _sources(function: Callable[..., Any], depth: int) -> Iterator[tuple[ast.AST, Callable[..., Any]]]:
@@ -54,14 +117,18 @@ def _sources(function: Callable[..., Any], depth: int) -> Iterator[tuple[ast.AST
             yield from _sources(called, depth - 1)
 
 
-def _said(tree: ast.AST) -> Iterator[Rule]:
+def _said(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert) and node.msg:
-            yield Rule("fail", sentence(node.msg))
+            verdict, message = "fail", node.msg
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _is_failure(node.exc.func):
-            yield Rule("fail", sentence(node.exc.args[0]))
+            verdict, message = "fail", node.exc.args[0]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY:
-            yield Rule(SAID_BY[node.func.id], sentence(node.args[0]))
+            verdict, message = SAID_BY[node.func.id], node.args[0]
+        else:
+            continue
+        for words in scope.sentences(message):
+            yield Rule(verdict, WHY_NOT if (verdict, words) == ("not applicable", NAMED_THEN) else words)
 
 
 def _is_failure(raised: ast.expr) -> bool:
@@ -73,7 +140,7 @@ def sentence(words: ast.expr) -> str:
     if isinstance(words, ast.Constant):
         return str(words.value)
     if isinstance(words, ast.JoinedStr):
-        return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in words.values)
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else ELLIPSIS for part in words.values)
     if isinstance(words, ast.BinOp):
         return sentence(words.left) + sentence(words.right)
-    return "…"
+    return ELLIPSIS

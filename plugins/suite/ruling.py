@@ -47,8 +47,8 @@ class Ruling:
 def changes(policy: Policy) -> Iterator[str]:
     """What a policy changes, in words."""
     for name, value in policy.thresholds.items():
-        row = thresholds()[name]
-        yield f"{name} is {value:g} {row.unit}, not {row.value:g}"
+        row = thresholds().get(name)
+        yield f"{name} is {value:g} {row.unit}, not {row.value:g}" if row else f"{name} is {value:g}"
     if policy.instance_types:
         yield f"instance types of its own: {', '.join(policy.instance_types)}"
     if policy.expect:
@@ -67,7 +67,8 @@ def changes(policy: Policy) -> Iterator[str]:
 
 def _further_expectations(policy: Policy) -> Iterator[str]:
     if policy.versions:
-        yield f"expects {len(policy.versions)} versions in an image"
+        count = len(policy.versions)
+        yield f"expects {count} {'version' if count == 1 else 'versions'} in an image"
     if policy.mounts:
         yield f"expects mounted {', '.join(policy.mounts)}"
     if policy.checkpoints:

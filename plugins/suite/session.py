@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,13 +17,12 @@ from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
-from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
-from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.recording import read_control_plane, write_cluster, write_control_plane, write_node
 from clusterproof.plugins.suite.asking import Asking, Noted
 from clusterproof.plugins.suite.collect import expand_pairs
+from clusterproof.plugins.suite.header import OwnHeader, of_captures, of_cluster, of_window
 from clusterproof.plugins.suite.needs import collectors_of_control_plane, collectors_of_nodes, needs_pairs, one_of_each
 from clusterproof.plugins.suite.perf import load_options as command_line
 from clusterproof.plugins.suite.state import (
@@ -78,29 +77,8 @@ class Session:
         shown = self.config.stash[CLUSTER]
         if not shown.targets:
             return []
-        types = sorted({target.instance_type for target in shown.targets if target.instance_type})
-        nodes = fold(target.name for target in shown.targets)
-        count = "1 node" if len(shown.targets) == 1 else f"{len(shown.targets)} nodes"
-        return [
-            f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}"
-            + (f", {', '.join(types)}" if types else ""),
-            *(f"cluster: {note}" for note in shown.notes),
-            *self._window(),
-            *self._not_understood(),
-        ]
-
-    def _not_understood(self) -> list[str]:
-        """Name the files of a capture that nobody understood."""
-        if not self.asking.captured:
-            return []
-        from clusterproof.plugins.captures.collection import not_understood
-
-        return list(not_understood(self.asking.captured, is_redacted=self.redaction is not None))
-
-    def _window(self) -> list[str]:
-        """Say how far back the kernel log counts, where it is not the whole boot."""
-        since = window(self.config.option.since)
-        return [] if since.is_boot else [f"kernel log: only what it told {since.in_words} counts"]
+        captured = self.asking.captured
+        return [*of_cluster(shown), *of_window(self.config.option.since), *of_captures(captured, self.redaction)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -245,17 +223,3 @@ class Session:
 
     def _record_folder(self) -> Path | None:
         return Path(self.config.option.record) if self.config.option.record else None
-
-
-_FOLDERS = ("rootdir:", "configfile:", "testpaths:", "cachedir:")
-
-
-class OwnHeader:
-    """Keeps to itself where on this machine a redacted run is."""
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_report_header(self) -> Generator[None, list[str | list[str]], list[str]]:
-        """Leave out the lines of pytest's own that name folders."""
-        data = yield
-        lines = (line for entry in data for line in ([entry] if isinstance(entry, str) else entry))
-        return [line for line in lines if not line.startswith(_FOLDERS)]

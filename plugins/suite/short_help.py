@@ -28,7 +28,7 @@ clusterproof: proves a GPU cluster fit for training. Nothing on a node is change
   clusterproof doctor                  what can be reached from here, and what is missing for the rest
   clusterproof init [DIR]              an inventory and a policy to begin with
   clusterproof history                 what is new, what flaps, which hardware fails again
-  clusterproof watch --cluster X       watch the nodes while they work, and say what changes (docs/watch.md)
+  clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
   clusterproof completion SHELL        words completed by bash, zsh or fish: eval "$(clusterproof completion bash)"
   clusterproof manifest --from X       the golden manifest of a machine known to be good
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 3  # signals, and the process goes at once
+AT_ONCE_FROM = 3  # signals, and the process goes at once
 INTERRUPTED = 2
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -38,7 +38,7 @@ class Stopping:
     def hear(self, number: int, _frame: FrameType | None) -> None:
         """End the run as Ctrl-C does; once it ends, only say that reports are written, and give up when told again."""
         self.heard += 1
-        if self.heard >= PATIENCE:
+        if self.heard >= AT_ONCE_FROM:
             os._exit(INTERRUPTED)
         if self.heard == 1 and not self.is_finishing:
             raise KeyboardInterrupt(signal.Signals(number).name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.nodeset import MAX_NAMES, NodesetError, expand, fold
+from tests.builders.examples import examples
 
 NAMES = st.from_regex(r"[A-Za-z_]{0,3}[0-9]{0,4}([.-]?[a-z]{0,2}[0-9]{1,3}){0,2}", fullmatch=True).filter(
     lambda name: name[:1].isalnum() or name[:1] == "_"
@@ -122,7 +123,7 @@ def test_a_folded_nodeset_is_canonical(names: set[str]) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@examples(15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sets(st.from_regex(r"r[0-9]{1,2}n[0-9]{1,2}", fullmatch=True), min_size=65, max_size=150))
 def test_many_names_of_many_numbers_fold_without_loss_too(names: set[str]) -> None:
     assert set(expand(fold(names))) == names

@@ -60,7 +60,7 @@ def test_init_overwrites_nothing(there: str, tmp_path: Path, capsys: pytest.Capt
     assert main(["init", str(tmp_path)]) == 4
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"
-    assert f"{there} is there; expected a folder without it" in capsys.readouterr().err
+    assert f"{there} is there already: nothing was written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", [str, uncommented])

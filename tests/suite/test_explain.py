@@ -8,6 +8,7 @@ from clusterproof.plugins.catalog.xids import VERDICTS
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.explain import MAX_WIDTH, WHEN, checks, explain
+from clusterproof.plugins.suite.rules import rules
 
 
 @pytest.mark.parametrize("name", all_checks())
@@ -25,6 +26,30 @@ def test_every_check_is_explained_within_the_terminal(name: str, monkeypatch: py
     said = " ".join(" ".join(lines).split())
     for words in (about.remedy, about.meaning):
         assert " ".join(words.split()) in said
+
+
+@pytest.mark.parametrize("name", all_checks())
+def test_every_sentence_says_something(name: str) -> None:
+    said = [rule.sentence for rule in rules(all_checks()[name].function)]
+    assert [words for words in said if not words.strip("… ")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("control_plane.k8s_kubelet_policy", "  concern         … differs; expected as on most nodes of its group\n"),
+        ("gpu.compute_mode", "  concern         compute mode is …; expected default\n"),
+        ("network.ib_count", "  not applicable  this node's fabric is EFA\n"),
+        ("software.version_compat", "  fail            …; expected …\n"),
+    ],
+)
+def test_what_is_put_together_at_run_time_is_explained_as_far_as_it_is_known(name: str, words: str) -> None:
+    assert words in explain([name])[1]
+
+
+def test_a_command_is_not_broken_in_the_middle_of_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "--query-gpu=name,vbios_version,memory.total,enforced.power.limit" in explain(["gpu.gpu_uniform"])[1]
 
 
 def test_a_threshold_is_explained_with_its_value_its_unit_and_its_source() -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite import needs
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.needs import ALWAYS
 from clusterproof.plugins.suite.needs_of_check import reads, recorded
@@ -58,18 +56,6 @@ def test_a_check_of_another_author_gets_what_it_reads(runs: Runs, tmp_path: Path
 def test_a_check_of_another_author_that_declares_nothing_gets_everything(runs: Runs, tmp_path: Path) -> None:
     runs.checks(test_own=BY_A_COMPUTED_NAME)
     assert asked(runs, tmp_path) >= set(collector_names())
-
-
-@pytest.mark.parametrize(
-    ("settings", "left_out"),
-    [({}, set()), ({"kubernetes": "context:c"}, set()), ({"submit_host": "head"}, {"kubelet"})],
-)
-def test_nodes_of_slurm_are_not_asked_for_what_none_of_them_has(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], left_out: set[str]
-) -> None:
-    monkeypatch.setattr(needs, "collectors_of", lambda _: frozenset(collector_names()))  # as of a check that reads all
-    found = needs.collectors_of_nodes([request.node], Cluster("c", "c", (Target("a"),), settings))
-    assert set(collector_names()) - found == left_out
 
 
 @pytest.mark.parametrize("arguments", ["node", "node, tmp_path"])

@@ -240,7 +240,7 @@ def test_what_ec2_refuses_or_mumbles_is_one_line_and_4(
 @pytest.mark.parametrize(
     ("region", "environment", "words"),
     [
-        ("us-east-1", {}, "Unable to locate credentials"),
+        ("us-east-1", {}, "no AWS credentials here"),
         ("", CREDENTIALS, "no AWS region; expected --region"),
         ("checks/gpu", CREDENTIALS, "'checks/gpu' is not a region"),
         ("us-east-1", CREDENTIALS | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "Could not connect"),

@@ -65,6 +65,7 @@ def existing(option: Option, folder: Path) -> Path:
     path = folder / f"of{option.flag}"
     if option.flag in FOLDERS:
         path.mkdir(parents=True)
+        (path / "hostfile").write_text("gpu001 slots=8\n")  # a run's folder has a file
     elif option.flag == "--history":
         sqlite3.connect(path).close()
     else:

@@ -58,6 +58,22 @@ def test_a_check_that_breaks_is_incomplete_and_says_where(runs: Runs, checks: st
 
 @WAYS
 @pytest.mark.parametrize(
+    ("does", "words"),
+    [
+        ("return node.boot.kernel == 'pass'", "what it returns is no verdict; expected an assert"),
+        ("assert node.boot.kernl == 'pass'", "no attribute 'kernl' (did you mean kernel?) (test_it.py:"),
+    ],
+    ids=["return", "misspelt"],
+)
+def test_a_check_that_judges_nothing_is_incomplete(runs: Runs, checks: str, does: str, words: str) -> None:
+    runs.checks(test_it=checks.replace("say(node.boot.kernel)", does))
+    runs.over([saying("gpu001", "bad")])
+    (result,) = runs.results
+    assert (result.verdict, words in result.message) == (Verdict.INCOMPLETE, True), result.message
+
+
+@WAYS
+@pytest.mark.parametrize(
     ("word", "verdict"), [("skip", Verdict.NOT_APPLICABLE), ("pytest.fail", Verdict.FAIL)], ids=["skip", "fail"]
 )
 def test_pytests_own_words_are_verdicts_too(runs: Runs, checks: str, word: str, verdict: Verdict) -> None:
@@ -164,31 +180,42 @@ def test_a_node_without_such_devices_is_not_applicable(runs: Runs) -> None:
 # Exit codes
 
 
-@pytest.mark.parametrize(
-    ("words", "arguments", "code"),
-    [
-        (["pass"], [], 0),
-        (["concern"], [], 0),
-        (["not applicable"], [], 5),
-        (["not applicable"], ["--incomplete=fail", "--concerns=fail"], 5),
-        (["not applicable", "pass"], [], 0),
-        (["not applicable", "concern"], [], 0),
-        (["bad", "incomplete"], [], 1),
-        (["incomplete", "pass"], [], 6),
-        (["incomplete"], ["--incomplete=ignore"], 0),
-        (["incomplete"], ["--incomplete=fail"], 1),
-        (["bad", "incomplete"], ["--incomplete=ignore"], 1),
-        (["concern"], ["--concerns=fail"], 1),
-        (["concern", "incomplete"], ["--concerns=fail"], 1),
-        (["pass"], ["--concerns=fail", "--incomplete=fail"], 0),
-        (["pass"], ["-k", "nothing"], 5),
-    ],
-)
-@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
-def test_the_exit_code(runs: Runs, words: list[str], arguments: list[str], code: int, workers: list[str]) -> None:
+EXIT_CODES = [
+    (["pass"], [], 0),
+    (["concern"], [], 0),
+    (["not applicable"], ["--incomplete=fail", "--concerns=fail"], 5),
+    (["not applicable", "pass"], [], 0),
+    (["not applicable", "concern"], [], 0),
+    (["incomplete"], ["--incomplete=fail"], 1),
+    (["bad", "incomplete"], ["--incomplete=ignore"], 1),
+    (["concern"], ["--concerns=fail"], 1),
+    (["concern", "incomplete"], ["--concerns=fail"], 1),
+    (["pass"], ["--concerns=fail", "--incomplete=fail"], 0),
+]
+OF_EACH_KIND = [
+    (["not applicable"], [], 5),
+    (["bad", "incomplete"], [], 1),
+    (["incomplete", "pass"], [], 6),
+    (["incomplete"], ["--incomplete=ignore"], 0),
+    (["pass"], ["-k", "nothing"], 5),
+]
+
+
+def exit_code(runs: Runs, words: list[str], *arguments: str) -> int:
+    """How a run ends over nodes that say these words."""
     runs.checks(test_it=LIGHT)
     nodes = [saying(f"gpu{number:03d}", word) for number, word in enumerate(words, start=1)]
-    assert runs.over(nodes, *arguments, *workers).ret == code
+    return int(runs.over(nodes, *arguments).ret)
+
+
+@pytest.mark.parametrize(("words", "arguments", "code"), [*EXIT_CODES, *OF_EACH_KIND])
+def test_the_exit_code(runs: Runs, words: list[str], arguments: list[str], code: int) -> None:
+    assert exit_code(runs, words, *arguments) == code
+
+
+@pytest.mark.parametrize(("words", "arguments", "code"), OF_EACH_KIND)
+def test_workers_change_no_exit_code(runs: Runs, words: list[str], arguments: list[str], code: int) -> None:
+    assert exit_code(runs, words, *arguments, "-n2") == code
 
 
 def test_a_failed_test_of_another_kind_is_a_failure_of_the_run(runs: Runs) -> None:

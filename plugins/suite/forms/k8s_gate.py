@@ -42,7 +42,9 @@ def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
             "expected k8s:…, eks:… or HyperPod with --via kubernetes"
         )
     if option.redact:
-        raise pytest.UsageError("--k8s-gate with --redact: no node is called so; expected one of the two")
+        raise pytest.UsageError(
+            "--k8s-gate with --redact: redacted names are not the nodes' own; expected one of the two"
+        )
     _refuse_a_part(config)
     return orders
 

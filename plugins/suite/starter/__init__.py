@@ -20,7 +20,7 @@ def begin_in(folder: Path) -> tuple[int, str]:
     """Write the files that the folder lacks all of; none where one is there."""
     there = [name for name in TEMPLATES if (folder / name).exists()]
     if there:
-        what = f"{folder / there[0]} is there; expected a folder without it: nothing was written"
+        what = f"{folder / there[0]} is there already: nothing was written; another folder: clusterproof init DIR"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     try:
         for name in TEMPLATES:

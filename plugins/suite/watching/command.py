@@ -40,7 +40,7 @@ from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.textfile import NoTextfile
 
 BAD_COMMAND_LINE, FAILED, INCOMPLETE = 4, 1, 6
-LEAST_EVERY_S, MOST_EVERY_S = 1.0, 3600.0
+MIN_EVERY_S, MAX_EVERY_S = 1.0, 3600.0
 _SPAN = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd]?)")
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -53,13 +53,16 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what is wrong with the command line. Raises SystemExit where argparse does."""
     option = command_lines.watch().parse_args(arguments)
     try:
+        if option.x and option.cluster:
+            raise Refused(f"both {option.x:.80} and --cluster {option.cluster:.80} are given; expected one of them")
+        option.cluster = option.x or option.cluster
         if option.job:
             option.cluster = cluster_of(option.job, option.cluster)
             option.record = option.record or folder_of(option.job)
         if not option.cluster:
-            raise Refused("nothing is named that is to be watched; expected --cluster X or --job ID")
+            raise Refused("nothing to watch; expected clusterproof watch X, or --job ID")
         if option.steps and not option.job:
-            raise Refused("--steps is of a job; expected --job ID with it")
+            raise Refused("--steps is for a job; expected --job ID with it")
         policy = find_policy(option.policy, Path.cwd())
         cluster = _cluster(option, policy)
         settings = _settings(option, cluster, policy)
@@ -82,7 +85,7 @@ def _cluster(option: argparse.Namespace, policy: Policy) -> Cluster:
 def why_not_watched(cluster: Cluster) -> str:
     """Why nothing can stay on the nodes of a cluster, and what can be instead; empty where it can."""
     if cluster.connection != "srun":
-        instead = "expected local, nodes by ssh (of Slurm: --via nodes), slurm:job:ID, or nodes of Kubernetes'"
+        instead = "expected local, nodes by ssh (of Slurm: --via nodes), slurm:job:ID, or Kubernetes nodes"
         return f"{WHY_NOT[cluster.connection]}; {instead}" if cluster.connection in WHY_NOT else ""
     way = submit_host(cluster.settings).connection
     if way not in STREAMING:
@@ -94,8 +97,8 @@ def why_not_watched(cluster: Cluster) -> str:
 
 def _settings(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> Settings:
     every_s = _span(option.every, "--every")
-    if not LEAST_EVERY_S <= every_s <= MOST_EVERY_S:
-        raise Refused(f"--every is {option.every:.20}; expected from {LEAST_EVERY_S:.0f} to {MOST_EVERY_S:.0f} s")
+    if not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
+        raise Refused(f"--every is {option.every:.20}; expected from {MIN_EVERY_S:.0f} to {MAX_EVERY_S:.0f} s")
     if option.fanout < 1 or option.connect_timeout <= 0:
         raise Refused("--fanout and --connect-timeout are too small; expected at least 1 and more than 0")
     trust = {"accept_new_host_keys": "yes"} if option.accept_new_host_keys else {}
@@ -170,7 +173,8 @@ def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namesp
 
 def _end_of(job: str, cluster: Cluster, controller: Controller, view: Screen | Lines) -> JobEnd:
     """What ends the watch with the job. Raises KubernetesError."""
-    end = JobEnd(job, asking(job, cluster, view.say), controller.stop, view.say)
+    state, places = asking(job, cluster, view.say)
+    end = JobEnd(job, state, controller.stop, view.say, places)
     controller.outlets.on_end(end.ask)
     return end
 

@@ -160,12 +160,12 @@ class Controller:
 
     def _visit(self, names: Iterable[str]) -> None:
         """Gather all evidence of these nodes, beside the loop."""
-        chosen = [name for name in names if name not in self._visiting]
+        chosen = dict.fromkeys(name for name in names if name not in self._visiting)
         if not chosen:
             return
         self._visiting.update(chosen)
-        self.watch.visiting(chosen, time.monotonic())
-        some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in set(chosen)))
+        self.watch.visiting(list(chosen), time.monotonic())
+        some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in chosen))
 
         def make() -> None:
             collectors = self.watch.judge.collectors
@@ -177,7 +177,7 @@ class Controller:
             self._visitors.remove(connection)
             self._events.put(Visited(data))
 
-        threading.Thread(target=self._tried, args=(make, chosen), name="watch-visit", daemon=True).start()
+        threading.Thread(target=self._tried, args=(make, list(chosen)), name="watch-visit", daemon=True).start()
 
     def _tried(self, make: Callable[[], None], names: Sequence[str]) -> None:
         try:

@@ -49,12 +49,14 @@ def cluster_of(job: str, cluster: str | None) -> str:
     if "/" in job:
         named = cluster or OF_KUBERNETES[0]
         if not named.startswith(OF_KUBERNETES):
-            raise NoJob(f"--job {job!r:.80} is of Kubernetes', and --cluster {named!r:.80}; expected k8s:… or eks:NAME")
+            raise NoJob(
+                f"--job {job!r:.80} is a Kubernetes job, and --cluster {named!r:.80}; expected k8s:… or eks:NAME"
+            )
         return f"{named}/job:{job}"
     if not NUMBER.fullmatch(job):
-        raise NoJob(f"--job is {job!r:.80}; expected the number of a job of Slurm's, or {FORM}")
+        raise NoJob(f"--job is {job!r:.80}; expected the number of a Slurm job, or {FORM}")
     if cluster:
-        raise NoJob(f"--job {job} is of Slurm's, which is asked here; expected no --cluster, or {FORM}")
+        raise NoJob(f"--job {job} is a Slurm job, and Slurm is asked from here; expected no --cluster, or {FORM}")
     return f"slurm:job:{job}"
 
 
@@ -63,17 +65,21 @@ def folder_of(job: str) -> str:
     return f"clusterproof-job-{job.replace('/', '-')}"
 
 
-def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> Callable[[], str]:
-    """What asks for the job's state, empty where it is over; raises Incomplete, KubernetesError where nobody tells."""
+def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Callable[[], str], Mapping[str, str]]:
+    """What asks for the job's state, empty where it is over; raises Incomplete, KubernetesError where nobody tells.
+
+    And the nodes of its pods by their hosts, as it last found them; of a job of Slurm's there are none.
+    """
     if cluster.connection != "kubernetes":
-        return partial(state_of, job, cluster.settings)
+        return partial(state_of, job, cluster.settings), {}
     api = open_api(cluster.settings)
     found, began = job_named(api, job)
 
     def moved(others: Sequence[str]) -> None:
         say(f"job {job} has pods on {fold(others):.200} now, which nobody watches; expected another watch of it")
 
-    return JobState(api, found, began, moved)
+    state = JobState(api, found, began, moved)
+    return state, state.places
 
 
 def state_of(job: str, settings: Mapping[str, str]) -> str:
@@ -85,8 +91,16 @@ def state_of(job: str, settings: Mapping[str, str]) -> str:
 class JobEnd:
     """A thread that asks how the job is, says where that keeps it from running, and calls `over` once it is over."""
 
-    def __init__(self, job: str, state: Callable[[], str], over: Callable[[], object], say: Callable[[str], object]):
-        """`state`: a word for how it is, such as `running`; empty where it is over."""
+    def __init__(
+        self,
+        job: str,
+        state: Callable[[], str],
+        over: Callable[[], object],
+        say: Callable[[str], object],
+        places: Mapping[str, str] = {},
+    ) -> None:
+        """`state`: a word for how it is, such as `running`; empty where it is over. `places`: its nodes by hosts."""
+        self.places = places
         self._job, self._state, self._over, self._say = job, state, over, say
         self._halted = ""
         self._trouble = Trouble(
@@ -102,11 +116,6 @@ class JobEnd:
     def __exit__(self, *_: object) -> None:
         self._is_closed.set()
         self._asked.set()
-
-    @property
-    def places(self) -> Mapping[str, str]:
-        """The nodes of its pods by their hosts; of a job of Slurm's there are none."""
-        return self._state.places if isinstance(self._state, JobState) else {}
 
     def ask(self) -> None:
         """Ask soon: a connection has ended, and perhaps the job with it."""

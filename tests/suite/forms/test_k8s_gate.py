@@ -41,7 +41,7 @@ def orders(connection: str = "kubernetes", **said: Any) -> Orders:
         ({"markexpr": "prolog"}, "-m 'prolog': there a process that runs is a fault, and pods run"),
         ({"markexpr": "epilog"}, "expected -m 'prolog or epilog'"),
         ({"markexpr": "ami"}, "expected -m 'prolog or epilog'"),
-        ({"redact": True}, "--k8s-gate with --redact: no node is called so"),
+        ({"redact": True}, "--k8s-gate with --redact: redacted names are not the nodes' own"),
         ({"k8s_max_tainted": "10%"}, "--k8s-max-tainted bounds --k8s-gate taint; expected that, or none of it"),
         ({"k8s_gate": "taint", "k8s_max_tainted": "many"}, "expected a number, a share, or both: 10%,10"),
         (

@@ -1,0 +1,25 @@
+"""A command line that answers a mistake in one line, with the word that was probably meant."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from clusterproof.plugins.core.strict import nearest
+
+_UNKNOWN = "unrecognized arguments: "
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """argparse's own, without the usage of all options before each error."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the mistake, what was probably meant, and where the options are listed."""
+        unknown = message.removeprefix(_UNKNOWN).split()[0] if message.startswith(_UNKNOWN) else ""
+        self.exit(2, f"{self.prog}: {message}{self._meant(unknown)}; {self.prog} --help lists what there is\n")
+
+    def _meant(self, word: str) -> str:
+        if word.startswith("-"):
+            return nearest(word.partition("=")[0], self._option_string_actions)
+        named = bool(word) and "--cluster" in self._option_string_actions
+        return f" (did you mean --cluster {word}?)" if named else ""

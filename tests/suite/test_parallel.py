@@ -1,0 +1,197 @@
+"""Children examine nodes ahead of the process that reports: it says what it would say without them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite import outcomes, parallel, protocol
+from clusterproof.plugins.suite.evaluate import NOTHING, Finding
+from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
+
+# Says which process it runs in, and ends that where a child meets the node `end`.
+TELLING = """
+    import os
+    import signal
+    from clusterproof.plugins.core.verdict import concern
+
+    def test_process(node):
+        if node.name == "end" and os.getpid() != int(os.environ["PARENT"]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        concern(f"examined by {os.getpid()}; expected any")
+"""
+NODES = [saying(f"gpu{number}", "pass") for number in range(1, 9)]
+
+
+@pytest.fixture
+def parallel_runs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Runs that two children examine nodes for, however small and on whatever machine."""
+    monkeypatch.setenv("PARENT", str(os.getpid()))
+    monkeypatch.setattr(protocol, "MANY", 1)
+    monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
+    monkeypatch.setattr(parallel, "WORTH_IT", 1)
+    monkeypatch.setattr(parallel, "LARGE_GROUP", 100)
+    monkeypatch.setattr(parallel, "AT_ONCE", 3)
+    monkeypatch.setattr(parallel, "CHECKS", runs.folder)
+    monkeypatch.setattr(parallel, "_processors", lambda: 2)
+    return runs
+
+
+def said(runs: Runs, *arguments: str) -> tuple[list[str], list[dict[str, Any]]]:
+    """The lines and the records of a run over nodes of every verdict."""
+    data = runs.over([*all_verdicts(), *NODES], *arguments)
+    return data.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]
+
+
+def examiners(runs: Runs) -> list[int]:
+    """The process that examined each node."""
+    return [int(result.observed.rpartition(" ")[2]) for result in runs.results]
+
+
+def test_the_same_is_said_with_children_and_without(parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    parallel_runs.checks(test_it=LIGHT, test_gpus=DEVICES)
+    with_children = said(parallel_runs, "-rA")
+    monkeypatch.setattr(parallel, "_processors", lambda: 1)
+    assert said(parallel_runs, "-rA") == with_children
+
+
+def test_each_child_examines_a_share_of_neighbouring_nodes(parallel_runs: Runs) -> None:
+    parallel_runs.checks(test_it=TELLING)
+    parallel_runs.over(NODES)
+    first, *_, last = pids = examiners(parallel_runs)
+    assert pids == [first] * 4 + [last] * 4
+    assert len({first, last, os.getpid()}) == 3
+
+
+def test_the_parent_examines_what_a_child_did_not_that_was_killed(parallel_runs: Runs) -> None:
+    parallel_runs.checks(test_it=TELLING)
+    parallel_runs.over([*NODES[:2], saying("end", "pass"), *NODES[2:5]])
+    assert [result.node for result in parallel_runs.results] == ["gpu1", "gpu2", "end", "gpu3", "gpu4", "gpu5"]
+    own = [pid == os.getpid() for pid in examiners(parallel_runs)]
+    assert own == [True] * 3 + [False] * 3
+
+
+@pytest.mark.parametrize("told", ["nonsense", None, ([], 0.1), (["pass"], 0.1)])
+def test_the_parent_examines_what_a_child_tells_of_in_a_way_that_it_does_not_understand(
+    parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch, told: object
+) -> None:
+    parallel_runs.checks(test_it=TELLING)
+    monkeypatch.setattr(parallel, "_short", lambda *_: told)
+    parallel_runs.over(NODES)
+    assert examiners(parallel_runs) == [os.getpid()] * len(NODES)
+
+
+def test_the_parent_does_not_wait_for_ever_for_a_child_that_hangs(
+    parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parallel_runs.checks(test_it=TELLING.replace("SIGKILL", "SIGSTOP"))
+    monkeypatch.setattr(parallel, "SILENCE_S", 0.2)
+    parallel_runs.over([saying("end", "pass"), *NODES])
+    assert examiners(parallel_runs)[:4] == [os.getpid()] * 4
+
+
+def test_what_is_told_of_more_or_fewer_items_than_were_asked_for_is_not_understood() -> None:
+    assert parallel._long([0.5, ([Finding(Verdict.FAIL)], 0.1)], 2) == [(NOTHING, 0.5), ([Finding(Verdict.FAIL)], 0.1)]
+    for count in (1, 3):
+        with pytest.raises(ValueError, match="2 items"):
+            parallel._long([0.5, 0.5], count)
+
+
+def test_checks_of_others_are_run_in_the_process_that_reports(
+    parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parallel_runs.checks(test_it=TELLING)
+    monkeypatch.setattr(parallel, "CHECKS", parallel_runs.folder / "checks")
+    parallel_runs.over(NODES)
+    assert examiners(parallel_runs) == [os.getpid()] * len(NODES)
+
+
+def no_fork() -> int:
+    raise AssertionError("forked")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-v",), ("--pdb",), ("--maxfail", "1", "-v"), ("-p", "hears")], ids=lambda words: words[0]
+)
+def test_where_somebody_hears_of_each_test_nothing_is_forked(
+    parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    parallel_runs.checks(test_it=LIGHT, hears="def pytest_runtest_call(item):\n    pass\n")
+    monkeypatch.syspath_prepend(parallel_runs.folder)
+    monkeypatch.setattr(os, "fork", no_fork)
+    parallel_runs.over(NODES, *arguments)
+    assert set(parallel_runs.verdicts.values()) == {Verdict.PASS}
+
+
+def test_a_small_run_forks_nothing(parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    parallel_runs.checks(test_it=LIGHT)
+    monkeypatch.setattr(parallel, "WORTH_IT", len(NODES) + 1)
+    monkeypatch.setattr(os, "fork", no_fork)
+    parallel_runs.over(NODES)
+    assert len(parallel_runs.results) == len(NODES)
+
+
+def test_a_machine_without_room_for_children_does_without(parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError
+
+    parallel_runs.checks(test_it=TELLING)
+    monkeypatch.setattr(os, "fork", fork)
+    parallel_runs.over(NODES)
+    assert examiners(parallel_runs) == [os.getpid()] * len(NODES)
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_where_the_run_ends_early_the_children_do(parallel_runs: Runs, is_interrupted: bool) -> None:
+    ends = "if result.node == 'gpu3': raise KeyboardInterrupt" if is_interrupted else "pass"
+    told = TELLING.replace("concern(", "assert node.name != 'gpu3', (")
+    parallel_runs.checks(test_it=told, conftest=f"def pytest_cluster_result(result):\n    {ends}\n")
+    with suppress(KeyboardInterrupt):  # which pytest in a process of its own would end by
+        parallel_runs.over(NODES, "-x")
+    *_, last = parallel_runs.results
+    assert last.node == "gpu3"
+    pid = int(last.message.split()[2].rstrip(";"))
+    assert pid != os.getpid()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def under_a_thread(asked: Callable[[], bool]) -> bool:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        return asked()
+    finally:
+        done.set()
+        thread.join()
+
+
+def under_a_tracer(asked: Callable[[], bool]) -> bool:
+    before = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        return asked()
+    finally:
+        sys.settrace(before)
+
+
+def beside_another_parent(asked: Callable[[], bool]) -> bool:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        return asked()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.parametrize("where", [under_a_thread, under_a_tracer, beside_another_parent])
+def test_a_process_that_does_not_act_alone_is_not_forked(where: Callable[[Callable[[], bool]], bool]) -> None:
+    assert not where(parallel._can_fork)
