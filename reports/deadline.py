@@ -17,7 +17,7 @@ def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
     def do(number: int, one: Callable[[], str]) -> None:
         try:
             data[number] = one()
-        except Exception as problem:
+        except Exception as problem:  # whatever it is, it costs this piece of work and no other
             data[number] = f"{type(problem).__name__}"
 
     # Daemons: what hangs is left behind when the process ends.

@@ -34,6 +34,13 @@ class Finding:
         return self.results[0]
 
     @property
+    def of_each_cause(self) -> tuple[Result, ...]:
+        """One of its results for each cause that has a remedy of its own: nodes are not reached for several."""
+        if not self.first.is_of_unreachable:
+            return self.results[:1]
+        return tuple({result.cause: result for result in reversed(self.results)}.values())[::-1]
+
+    @property
     def suspicion(self) -> str:
         """What so many alike nodes suggest, or empty."""
         if self.first.is_of_unreachable:
@@ -219,7 +226,7 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
     causes: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         if result.verdict is Verdict.INCOMPLETE:
-            causes[result.cause or result.message].append(result)
+            causes[result.cause or result.message.partition("\n")[0]].append(result)
     found = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
     return sorted(found, key=lambda gap: (-len(gap.results), gap.cause))
 

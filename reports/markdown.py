@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, gaps, headline, shortened, standing, within
 from clusterproof.reports.history.changes import GONE, NEW
@@ -12,6 +13,7 @@ from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
 from clusterproof.reports.to_do import shared_finding, to_do_line
+from clusterproof.reports.wording import counted
 
 MAX_FINDINGS = 50  # findings of each kind: GitHub shows a mebibyte at most
 MAX_LINES = 10  # of what was seen, per finding
@@ -83,9 +85,10 @@ def _rows(found: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
 def _rows_of_gaps(found: Sequence[Gap]) -> Iterator[str]:
     for gap in found[:MAX_FINDINGS]:
         nodes, cause = plain(within(gap.nodes, MAX_NODES)), plain(shortened(gap.cause, MAX_WORDS))
-        yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, cause, "")
+        words = f"{cause}. {plain(gap.suspicion)}" if gap.suspicion else cause
+        yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, words, "")
     if len(found) > MAX_FINDINGS:
-        yield _row(Verdict.INCOMPLETE, f"… and {len(found) - MAX_FINDINGS} more reasons", "", "", "")
+        yield _row(Verdict.INCOMPLETE, f"… and {counted(len(found) - MAX_FINDINGS, 'more reason')}", "", "", "")
 
 
 def _row(verdict: Verdict, *cells: str) -> str:
@@ -95,19 +98,21 @@ def _row(verdict: Verdict, *cells: str) -> str:
 def _details(run: Run) -> Iterator[str]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
         for finding in run.findings(verdict)[:MAX_FINDINGS]:
-            yield _detail(finding, verdict)
+            yield _detail(finding.of_each_cause, finding.lines, verdict)
+    for gap in gaps(run.results)[:MAX_FINDINGS]:
+        if gap.of_reaching:
+            yield _detail(gap.of_reaching[:1], gap.messages, Verdict.INCOMPLETE)
 
 
-def _detail(finding: Finding, verdict: Verdict) -> str:
-    first = finding.first
-    lines = finding.lines
+def _detail(of_each_cause: Sequence[Result], lines: Sequence[str], verdict: Verdict) -> str:
+    first = of_each_cause[0]
     data = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_LINES]]
     if len(lines) > MAX_LINES:
         data.append(f"- … and {len(lines) - MAX_LINES} more")
     rows = [
         f"**See it:** {_code(first.evidence)}" if first.evidence else "",
         f"**Means:** {plain(first.meaning)}" if first.meaning else "",
-        f"**Do:** {plain(first.remedy)}" if first.remedy else "",
+        *(f"**Do:** {plain(result.remedy)}" for result in of_each_cause if result.remedy),
     ]
     summary = f"<summary>{_MARKS[verdict]} {_html(first.check)}: {_html(first.title)}</summary>"
     return "\n\n".join([f"<details>{summary}", "\n".join(data), *filter(None, rows), "</details>"])

@@ -87,13 +87,27 @@ _LINK = re.compile(r"(https?://[^\s)]+)")
 
 
 def gap_block(gap: Gap) -> str:
-    """One reason for which verdicts are missing."""
-    return (
-        f'<details class="incomplete" data-checks="{escape(" ".join(gap.checks))}"><summary><b>incomplete</b> '
-        f"{escape(within(gap.nodes, MAX_NODES))}: {escape(shortened(gap.cause, MAX_WORDS))} "
-        f"({escape(gap.what)})</summary>{_listed(gap.messages, MAX_LINES)}"
-        f"<dl><dt>checks</dt><dd>{escape(', '.join(gap.checks))}</dd></dl></details>"
+    """One reason for which verdicts are missing; open, with what to do, where nodes were not reached."""
+    more = f'<p class="suspicion">{escape(gap.suspicion)}</p>' if gap.suspicion else ""
+    reached = gap.of_reaching[0] if gap.of_reaching else None
+    rows = (
+        ("see it", f"<code>{escape(reached.evidence)}</code>" if reached and reached.evidence else ""),
+        ("do", escape(reached.remedy) if reached else ""),
+        ("checks", _checks(gap)),
     )
+    data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
+    is_open = " open" if reached else ""
+    return (
+        f'<details class="incomplete" data-checks="{escape(" ".join(gap.checks))}"{is_open}><summary><b>incomplete</b> '
+        f"{escape(within(gap.nodes, MAX_NODES))}: {escape(shortened(gap.cause, MAX_WORDS))} "
+        f"({escape(gap.what)})</summary>{more}{_listed(gap.messages, MAX_LINES)}<dl>{data}</dl></details>"
+    )
+
+
+def _checks(gap: Gap) -> str:
+    """The checks by their names, folded where they would fill the page."""
+    names = escape(", ".join(gap.checks))
+    return f"<details><summary>{escape(gap.what)}</summary>{names}</details>" if len(gap.checks) > MAX_LINES else names
 
 
 def _listed(lines: Sequence[str], most: int) -> str:

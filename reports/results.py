@@ -10,6 +10,7 @@ from types import TracebackType
 
 from clusterproof.plugins.core.record import names_of
 from clusterproof.plugins.core.result import SCHEMA, Result, from_json
+from clusterproof.plugins.core.whole_writes import append
 
 
 class ResultsFile:
@@ -25,12 +26,9 @@ class ResultsFile:
         """Append one result, whole or not at all. Raises OSError, and then the file is closed."""
         # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
         line = f"{as_line(result)}\n".encode("utf-8", "backslashreplace")
-        left = memoryview(line)
         try:
-            while left:
-                left = left[self._file.write(left) or 0 :]
+            append(self._file, self._whole, line)
         except OSError as problem:
-            self._file.truncate(self._whole)
             self.close()
             raise OSError(problem.errno, problem.strerror, self._name) from None
         self._whole += len(line)

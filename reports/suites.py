@@ -17,7 +17,7 @@ from clusterproof.reports.findings import shortened, within
 from clusterproof.reports.legal_xml import MAX_ATTRIBUTE, legal
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do_line
-from clusterproof.reports.wording import owner_of
+from clusterproof.reports.wording import counted, owner_of
 
 MAX_NODES = 300  # characters of the nodeset in a name
 MAX_OF_ALL_NODES = 100_000
@@ -93,7 +93,7 @@ def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]
     yield "nodes", fold(run.nodes)
     yield "connection", run.cluster.connection
     yield "instance_types", " ".join(sorted({result.instance_type for result in results if result.instance_type}))
-    yield "to_do", to_do_line(results)
+    yield "to_do", to_do_line(run.results)
     yield "owners", " ".join(sorted({result.owner for result in results if result.owner}))
 
 
@@ -153,7 +153,7 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
         for line, names in list(alike.items())[:MAX_LINES]
     ]
     if len(alike) > MAX_LINES:
-        seen.append(f"… and {len(alike) - MAX_LINES} more lines; results.jsonl has all")
+        seen.append(f"… and {counted(len(alike) - MAX_LINES, 'more line')}; results.jsonl has all")
     rows = (
         *about,
         ("looks at", first.title),

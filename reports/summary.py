@@ -76,7 +76,8 @@ def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line
     if finding.suspicion:
         yield Line(f"{_INDENT}{finding.suspicion}", {"bold": True})
     yield from _some(finding.lines, verbose)
-    yield from _by_hand(first)
+    for result in finding.of_each_cause:
+        yield from _by_hand(result)
     yield Line(f"{_INDENT}check:  {first.check}", {"light": True})
 
 

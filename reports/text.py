@@ -12,6 +12,7 @@ from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
 from clusterproof.reports.to_do import shared_finding, to_do_line
+from clusterproof.reports.wording import counted
 
 WIDTH = 100  # columns
 MAX_FINDINGS = 20  # findings of each kind
@@ -55,12 +56,12 @@ def _findings(run: Run) -> Iterator[list[str]]:
 def _finding(finding: Finding, verdict: Verdict) -> list[str]:
     first = finding.first
     lines = finding.lines
-    more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
+    more = f" (and {counted(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
     data = [
         f"{verdict.name} {first.check}: {first.title}: {finding.where(within(finding.nodes, MAX_NODES))}",
         finding.suspicion,
         *(f"{shortened(line, MAX_WORDS)}{more}" for line in lines[:1]),
-        f"do: {first.remedy}" if first.remedy else "",
+        *(f"do: {result.remedy}" for result in finding.of_each_cause if result.remedy),
         f"owner: {finding.owner}" if finding.owner else "",
     ]
     return [line for line in data if line]
@@ -70,9 +71,15 @@ def _gaps(run: Run) -> Iterator[list[str]]:
     found = gaps(run.results)
     for gap in found[:MAX_FINDINGS]:
         words = shortened(gap.cause, MAX_WORDS)
-        yield [f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {words}"]
+        remedies = [f"do: {result.remedy}" for result in gap.of_reaching[:1] if result.remedy]
+        data = [
+            f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {words}",
+            gap.suspicion,
+            *remedies,
+        ]
+        yield [line for line in data if line]
     if len(found) > MAX_FINDINGS:
-        yield [f"{Verdict.INCOMPLETE.name} … for {len(found) - MAX_FINDINGS} more reasons"]
+        yield [f"{Verdict.INCOMPLETE.name} … for {counted(len(found) - MAX_FINDINGS, 'more reason')}"]
 
 
 def _again(run: Run) -> Iterator[list[str]]:

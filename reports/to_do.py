@@ -27,6 +27,7 @@ class Task:
     nodes: tuple[str, ...]
     reasons: tuple[str, ...]
     of_what: str = "node"  # or pair, run, cluster
+    titles: tuple[str, ...] = ()  # the same checks by their titles, and the same causes
 
     @property
     def words(self) -> str:
@@ -46,25 +47,30 @@ class Task:
     @property
     def why(self) -> str:
         """`memlock, mtu, +3`."""
-        observed = list(dict.fromkeys(" ".join(reason.partition("; ")[0].split()) for reason in self.reasons))
-        shown = [shortened(words, MAX_REASON) for words in observed[:MAX_REASONS]]
-        more = [f"+{len(observed) - MAX_REASONS}"] if len(observed) > MAX_REASONS else []
-        return ", ".join([*shown, *more])
+        return _some(self.reasons)
+
+    @property
+    def why_in_words(self) -> str:
+        """`Locked memory limit, MTU, +3`."""
+        return _some(self.titles)
 
 
 def to_do(results: Iterable[Result]) -> list[Task]:
     """Everything that there is to do, the gravest first; a node stands with each thing that it needs."""
     results = list(results)
     unfit = {result.node for result in results if result.verdict is Verdict.FAIL or result.is_of_unreachable}
-    asked: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    asked: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
     for result in results:
         action, reason = _asked(result)
         if action and not (action == NOT_PROVEN and result.node in unfit):
-            asked[action, _of_what(result)].append((result.node, reason))
-    tasks = [
-        Task(action, tuple(dict.fromkeys(node for node, _ in data)), _by_frequency(data), of_what)
-        for (action, of_what), data in asked.items()
-    ]
+            title = result.title if result.verdict is Verdict.FAIL and not result.is_of_unreachable else ""
+            asked[action, _of_what(result)].append((result.node, reason, title or reason))
+    tasks = []
+    for (action, of_what), data in asked.items():
+        nodes, reasons, titles = zip(*data, strict=True)
+        tasks.append(
+            Task(action, tuple(dict.fromkeys(nodes)), _by_frequency(reasons), of_what, titles=_by_frequency(titles))
+        )
     return sorted(tasks, key=_rank)
 
 
@@ -111,8 +117,15 @@ def _of_what(result: Result) -> str:
     return "cluster" if result.is_of_cluster else "pair" if result.is_of_pair else "node"
 
 
-def _by_frequency(data: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(reason for reason, _ in Counter(reason for _, reason in data).most_common())
+def _by_frequency(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for word, _ in Counter(words).most_common())
+
+
+def _some(reasons: Iterable[str]) -> str:
+    observed = list(dict.fromkeys(" ".join(reason.partition("; ")[0].split()) for reason in reasons))
+    shown = [shortened(words, MAX_REASON) for words in observed[:MAX_REASONS]]
+    more = [f"+{len(observed) - MAX_REASONS}"] if len(observed) > MAX_REASONS else []
+    return ", ".join([*shown, *more])
 
 
 def _rank(task: Task) -> tuple[int, int, int]:

@@ -40,3 +40,8 @@ def owner_of(result: Result) -> str:
 def skill_of(data: Owned) -> str:
     """`hyperpod-node-debugger § G`."""
     return f"{data.owner} § {data.section}" if data.section else data.owner
+
+
+def counted(number: int, what: str) -> str:
+    """`1 check`, `1,200 checks`."""
+    return f"{number:,} {what if number == 1 else f'{what}s'}"

@@ -15,6 +15,7 @@ from clusterproof.reports.document.sections import sections
 from clusterproof.reports.document.tiles import tiles
 from clusterproof.reports.findings import headline, standing
 from clusterproof.reports.run import Run
+from clusterproof.reports.wording import counted
 
 _STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "trend.css", "training.css")
 _SCRIPTS = ("words.js", "grid.js", "node.js", "map.js", "gpus.js", "page.js")
@@ -25,7 +26,7 @@ def document(run: Run) -> str:
     """The page of a run. What nodes and people named is text in it; no script runs but the page's own."""
     style, script = _joined(_STYLES), _joined(_SCRIPTS)
     raw = sections(run)
-    body = "\n".join([_header(run, raw), '<main id="main">', *(section.html for section in raw)])
+    body = "\n".join([_header(run, raw), '<main id="main" tabindex="-1">', *(section.html for section in raw)])
     return "\n".join(
         (
             "<!DOCTYPE html>",
@@ -35,7 +36,7 @@ def document(run: Run) -> str:
             '<meta name="referrer" content="no-referrer">',
             f"<title>{escape(run.cluster.name)}: {standing(run.results)}</title>",
             f"<style>{style}</style></head><body>",
-            '<a class="skip" href="#main">to the findings</a>',
+            '<a class="skip" href="#findings">to the findings</a>',
             _STEERING.sub(_made_visible, body),
             "</main>",
             '<main id="node" tabindex="-1" aria-label="one node" hidden></main>',
@@ -63,10 +64,10 @@ def _header(run: Run, raw: list[Section]) -> str:
         f"{run.began:%Y-%m-%d %H:%M:%S %Z}",
         f"{run.seconds:.1f} s",
         f"by {run.cluster.connection}",
-        f"{len({result.check for result in run.results})} checks",
+        counted(len({result.check for result in run.results}), "check"),
         ", ".join(types),
         f"exit code {run.exit_code}",
-        f"{run.broken} tests broke that are nobody's verdict" if run.broken else "",
+        f"{counted(run.broken, 'test')} broke: nobody's verdict" if run.broken else "",
     )
     return (
         f'<header><h1>{escape(run.cluster.name)}</h1><p class="verdict {_CLASSES.get(stands, "none")}">'

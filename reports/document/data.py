@@ -60,6 +60,8 @@ def data(run: Run) -> str:
     gpus = measured(run, values.number)
     parts = {
         "cluster": as_json(printable(run.cluster.name, MAX_NAME)),
+        "whole": as_json(_whole(run.results)),
+        "site": as_json(run.site),
         "nodes": as_json([printable(name, MAX_NAME) for name in names]),
         "checks": as_json([_about(result) for result in checks.values()]),
         "letters": as_json(_letters(run.results, checks, nodes)),
@@ -73,6 +75,12 @@ def data(run: Run) -> str:
     }
     block = f"{{{','.join(f'{as_json(key)}:{value}' for key, value in parts.items())}}}"
     return block.replace("<", "\\u003c")
+
+
+def _whole(results: Iterable[Result]) -> str:
+    """What the row behind those of the nodes is about."""
+    kinds = {"run" if result.is_of_run else "cluster" for result in results if result.is_of_run or result.is_of_cluster}
+    return "run" if kinds == {"run"} else "cluster"
 
 
 def _about(result: Result) -> list[Any]:

@@ -27,7 +27,7 @@ function grouped(nodes, columns) {
   const groups = new Map();
   for (const node of nodes) {
     const letters = columns.map((check) => letterOf(check, node)).join("");
-    const whole = node === CLUSTER ? "cluster" : "";
+    const whole = node === CLUSTER ? data.whole : "";
     const key = whole + letters;
     if (!groups.has(key)) groups.set(key, { key, letters, nodes: [] });
     groups.get(key).nodes.push(node);
@@ -45,7 +45,7 @@ function render() {
   });
   const shown = lines.slice(0, grid.shown);
   fill(grid.table,
-    el("caption", {}, columns.length + " of " + checks.filter((check) => check.letters.trim()).length + " checks, " + rows.length + (rows.length === 1 ? " row" : " rows")),
+    el("caption", {}, counted(columns.length, checks.filter((check) => check.letters.trim()).length, "check") + ", " + counted(undefined, rows.length, "row")),
     el("thead", {}, subsystems(columns), el("tr", {}, el("td"), columns.map(heading))),
     el("tbody", {}, shown.map(line)),
   );
@@ -55,6 +55,8 @@ function render() {
     "show more rows (" + (lines.length - shown.length) + " are not shown)"));
   const first = grid.table.querySelector("td.F, td.I, td.C") || grid.table.querySelector("tbody td");
   if (first) first.tabIndex = 0;
+  const name = grid.table.querySelector("tbody th");
+  if (name) grid.table.parentNode.style.scrollPaddingLeft = name.offsetWidth + "px"; // no focused cell lies below the names
 }
 
 function subsystems(columns) {
@@ -120,6 +122,7 @@ function tell(cell) {
     el("b", {}, WORDS[letter] || "not run"), " " + within(fold(group.nodes.map(nameOf)), 200) + " · " + check.id + ": " + check.title,
     [...messages].filter(Boolean).slice(0, 3).map((words) => el("span", { class: "message" }, words)),
   );
+  reachByKeys();
 }
 
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
@@ -140,7 +143,8 @@ function step(event) {
   if (!next || next.tagName !== "TD") return;
   cell.tabIndex = -1;
   next.tabIndex = 0;
-  next.focus();
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest", inline: "nearest" }); // wholly: a focus alone leaves it half beyond the edge
 }
 
 if (grid.table) {

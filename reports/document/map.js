@@ -12,6 +12,7 @@ function drawMap() {
     el("div", { class: "cells" }, nodes.map(cellOf)))));
   const first = map.cells.find((cell) => "FIC".includes(worstOf(cell.node, checks))) || map.cells[0];
   if (first) first.tabIndex = 0;
+  fill(document.getElementById("map-told"), "Point at a node, or walk with the arrow keys, to read what is wrong with it; Enter shows it alone.");
 }
 
 function cellOf(node) {
@@ -20,7 +21,7 @@ function cellOf(node) {
   const sign = letter === "." ? "·" : letter === "-" || letter === " " ? "–" : letter;
   const cell = el("a", {
     class: "cell " + classOf(letter), href: "#q=" + encodeURIComponent(name), tabindex: "-1",
-    "aria-label": visible(within(name, 60)) + " " + sign + ": " + (WORDS[letter] || "not checked"),
+    "aria-label": visible(within(name, 20)) + " " + sign + ": " + visible(name.length > 20 ? within(name, 60) + ", " : "") + (WORDS[letter] || "not checked"),
   }, data.nodes.length > MAX_NAMED ? "" : el("span", { class: "name" }, within(name, 20)), data.nodes.length > MAX_NAMED ? "" : " ", sign);
   cell.node = node;
   map.cells[node] = cell;
@@ -46,7 +47,7 @@ function placesBy(kind) {
 function summary(nodes) {
   const worst = nodes.map((node) => worstOf(node, checks));
   const told = [..."FIC"].map((letter) => [worst.filter((one) => one === letter).length, WORDS[letter]]);
-  return [nodes.length + (nodes.length === 1 ? " node" : " nodes"), ...told.filter(([count]) => count).map(([count, word]) => count + " " + word)].join(", ");
+  return [counted(undefined, nodes.length, "node"), ...told.filter(([count]) => count).map(([count, word]) => count + " " + word)].join(", ");
 }
 
 // Nodes that the filter leaves out are dim.

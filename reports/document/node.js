@@ -13,6 +13,7 @@ function drawNode(node) {
     told.filter(([letter]) => letter === "-" || letter === ".").map(([letter, found]) => rest(letter, found, node)),
     evidenceOf(node),
   );
+  offerToCopy(place);
 }
 
 function classOf(letter) {
@@ -25,7 +26,8 @@ function one(check, node, letter) {
     ["means", check.meaning],
     ["do", check.remedy],
     ["owner", check.owner],
-    ["check", check.id],
+    ["check", [data.site ? el("a", { href: data.site + "checks/" + encodeURIComponent(check.id) + ".html" }, check.id) : check.id, " ",
+      el("code", {}, "clusterproof explain " + check.id)]],
   ].filter(([, words]) => words);
   return el("details", { class: WORDS[letter], open: true },
     el("summary", {}, el("b", {}, WORDS[letter]), " " + check.title),
@@ -63,7 +65,10 @@ function evidenceOf(node) {
     const place = el("pre");
     return el("details", {
       class: "collector",
-      ontoggle: () => { if (!place.textContent) place.append(visible(asText(data.evidence.values[value]))); },
+      ontoggle: () => {
+        if (!place.textContent) place.append(visible(asText(data.evidence.values[value])));
+        reachByKeys();
+      },
     }, el("summary", {}, words), place);
   }));
 }

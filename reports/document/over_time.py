@@ -158,7 +158,7 @@ def memory_section(samples: Samples) -> str:
     shown = bands[:MAX_LINES]
     peak = max(value for band in bands for value in band.means if value is not None)
     lines = "".join(f'<path class="line line-{number}" d="{_path(band.means)}"/>' for number, band in enumerate(shown))
-    trends = "".join(f'<path class="trend" d="{_trend_path(band)}"/>' for band in shown[:1])
+    trends = "".join(f'<path class="slope" d="{_trend_path(band)}"/>' for band in shown[:1])
     bin_s = samples.bin_s
     hours = stride * columns * bin_s / 3600
     rows = [(printable(band.name, 80), f"{band.mean:.1f} %", *_trend_words(band, hours)) for band in shown]

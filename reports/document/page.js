@@ -31,21 +31,28 @@ function takesFinding(finding, filter) {
     name.toLowerCase().includes(term) && about.some((check) => letterOf(check, node) === letter)));
 }
 
-// A link to what is shown now: #q=WORDS, with show, subsystem and owner where they leave something out.
-function keepInAddress() {
+// What is shown now: q=WORDS, with show, subsystem and owner where they leave something out.
+function filterWords() {
   const asked = new URLSearchParams({ q: search.value });
   const letters = boxes.filter((box) => box.checked).map((box) => box.name).join("");
   if (letters.length < boxes.length) asked.set("show", letters);
   if (subsystem.value) asked.set("subsystem", subsystem.value);
   if (owner.value) asked.set("owner", owner.value);
-  const isPlain = asked.toString() === "q=";
-  if (!isPlain || location.hash.startsWith("#q=")) history.replaceState(null, "", "#" + (isPlain ? "" : asked));
+  return asked.toString() === "q=" ? "" : asked.toString();
+}
+
+// A link to it; of a section or a node, whose address has no room for it, the browser's history keeps it.
+function keepInAddress() {
+  const words = filterWords();
+  const isPlace = location.hash && !location.hash.startsWith("#q=");
+  history.replaceState(words, "", isPlace && !words ? location.hash : "#" + words);
 }
 
 function takeFromAddress() {
-  if (!location.hash.startsWith("#q=")) return;
-  const asked = new URLSearchParams(location.hash.slice(1));
-  search.value = asked.get("q");
+  const isPlace = location.hash && !location.hash.startsWith("#q=");
+  if (isPlace && typeof history.state !== "string") return history.replaceState(filterWords(), "", location.hash);
+  const asked = new URLSearchParams(isPlace ? history.state : location.hash.slice(1));
+  search.value = asked.get("q") || "";
   for (const box of boxes) box.checked = !asked.has("show") || asked.get("show").includes(box.name);
   subsystem.value = asked.get("subsystem") || "";
   owner.value = asked.get("owner") || "";
@@ -68,7 +75,10 @@ function apply() {
   const chosen = new Set(grid.rows.flatMap(({ nodes }) => nodes).filter((node) => node !== CLUSTER));
   dimMap(chosen);
   drawGpusSoon(data.nodes.map((_, node) => node).filter((node) => chosen.has(node)));
-  shown.value = count + " of " + findings.length + " findings, " + chosen.size + " of " + data.nodes.length + " nodes";
+  const nodes = data.nodes.length ? ", " + counted(chosen.size, data.nodes.length, "node") : "";
+  shown.value = counted(count, findings.length, "finding") + nodes;
+  document.body.classList.toggle("filtered", filterWords() !== "");
+  reachByKeys();
 }
 
 function show() {
@@ -82,15 +92,25 @@ function show() {
   if (wasHidden && node < 0) apply(); // what is as wide as the window was drawn in none
   const place = document.getElementById("node");
   place.hidden = node < 0;
+  document.body.classList.toggle("of-node", node >= 0);
   if (node < 0) {
+    if (wasHidden) comeBack();
     const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
     if (target) target.scrollIntoView();
     return;
   }
+  shownNode = location.hash;
   drawNode(node);
   reachByKeys();
   place.focus();
   scrollTo(0, 0);
+}
+
+// From a node's page to the link that leads there, else to the top: who goes by keys goes on where they were.
+let shownNode = "";
+function comeBack() {
+  const link = [...document.querySelectorAll("#main a")].find((one) => one.hash === shownNode && one.checkVisibility());
+  (link || document.getElementById("main")).focus();
 }
 
 function options(select, words) {
@@ -105,11 +125,15 @@ function legend() {
 }
 
 // Where the browser lets a page copy: a button behind each command.
-function offerToCopy() {
+function offerToCopy(place) {
   if (!navigator.clipboard) return;
-  for (const command of document.querySelectorAll("#findings dd > code, main dd > pre")) {
-    const button = el("button", { type: "button", class: "copy", "aria-label": "copy the command", onclick: () =>
-      navigator.clipboard.writeText(command.textContent).then(() => fill(button, "copied"), () => fill(button, "not allowed")) }, "copy");
+  for (const command of place.querySelectorAll("dd > code, dd > pre")) {
+    const said = (words) => {
+      button.setAttribute("aria-label", words);
+      fill(button, words);
+    };
+    const button = el("button", { type: "button", class: "copy", "aria-label": "copy the command", "aria-live": "polite", onclick: () =>
+      navigator.clipboard.writeText(command.textContent).then(() => said("copied"), () => said("not allowed")) }, "copy");
     command.after(" ", button);
   }
 }
@@ -159,7 +183,7 @@ addEventListener("hashchange", () => {
 });
 // What scrolls by itself is reached by keys.
 function reachByKeys() {
-  for (const one of document.querySelectorAll(".scroll, #map-places, #gpu-bands")) {
+  for (const one of document.querySelectorAll(".scroll, #map-places, #gpu-bands, #told, .collector pre")) {
     if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
     else one.removeAttribute("tabindex");
   }
@@ -168,7 +192,7 @@ function reachByKeys() {
 addEventListener("resize", reachByKeys);
 setTimeout(reachByKeys);
 legend();
-offerToCopy();
+offerToCopy(document.getElementById("main"));
 takeFromAddress();
 apply();
 show();

@@ -23,6 +23,7 @@ from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
+from clusterproof.reports.wording import counted
 
 MAX_ROWS = 300  # of a table of what does not apply
 MAX_NODES = 600  # characters of a nodeset in it
@@ -46,23 +47,28 @@ _GRID = """<p class="legend"></p>
 browser does not run. The findings above have everything that is wrong.</p></noscript>"""
 
 
+_NOT_ALL = '<p>Nothing failed, but not everything was measured: <a href="#gaps">what was not, and why</a>.</p>'
+
+
 def _findings(run: Run) -> Section | None:
     found = [
         finding_block(finding, verdict, run.site)
         for verdict in (Verdict.FAIL, Verdict.CONCERN)
         for finding in run.findings(verdict)
     ]
-    nothing = "<p>Nothing failed, and nothing is worth a look, as far as it was checked.</p>"
+    is_open = any(result.verdict is Verdict.INCOMPLETE for result in run.results)
+    nothing = _NOT_ALL if is_open else "<p>Nothing failed, and nothing is worth a look, as far as it was checked.</p>"
     return Section("findings", "Findings", f"{_TOOLS}{''.join(found) or nothing}")
 
 
 def _gaps(run: Run) -> Section | None:
     found = [gap_block(gap) for gap in gaps(run.results)]
     count = f"{len(found)} reasons" if len(found) > 1 else "one reason"
+    is_open = " open" if not any(result.verdict is Verdict.FAIL for result in run.results) else ""
     missing = sum(result.verdict is Verdict.INCOMPLETE for result in run.results)
     verdicts = f"{missing:,} verdicts are" if missing > 1 else "one verdict is"
     card = (
-        f'<details class="card"><summary><b>incomplete</b> {verdicts} missing, for {count}: '
+        f'<details class="card"{is_open}><summary><b>incomplete</b> {verdicts} missing, for {count}: '
         "no pass, and no reason to drain a node</summary>"
     )
     return Section("gaps", "Not measured", f"{card}{''.join(found)}</details>") if found else None
@@ -80,7 +86,7 @@ def _since(run: Run) -> Section | None:
 
 
 def _grid(run: Run) -> Section | None:
-    return Section("grid", "Nodes × checks", _GRID) if run.results else None
+    return Section("grid", "Nodes × checks" if run.nodes else "Checks", _GRID) if run.results else None
 
 
 def _pairs(run: Run) -> Section | None:
@@ -128,12 +134,16 @@ def _passed_over(run: Run) -> Section | None:
     body = ""
     if rows:
         body = table(("reason", "checks", "nodes"), rows[:MAX_ROWS])
-        body += f"<p>… and {len(rows) - MAX_ROWS} more reasons</p>" if len(rows) > MAX_ROWS else ""
+        body += f"<p>… and {counted(len(rows) - MAX_ROWS, 'more reason')}</p>" if len(rows) > MAX_ROWS else ""
     if run.left_out:
         named = "".join(f"<li><code>{escape(check)}</code> {escape(why)}</li>" for check, why in run.left_out.items())
-        body += f"<details><summary>{len(run.left_out)} checks were not chosen for this run</summary><ul>{named}</ul>"
+        body += f"<details><summary>{_not_chosen(len(run.left_out))}</summary><ul>{named}</ul>"
         body += "</details>"
     return Section("passed-over", "Not applicable, not chosen", body) if body else None
+
+
+def _not_chosen(count: int) -> str:
+    return f"{counted(count, 'check')} {'was' if count == 1 else 'were'} not chosen for this run"
 
 
 def _reasons(reasons: dict[str, list[Result]]) -> Iterator[Sequence[str]]:

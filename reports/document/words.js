@@ -31,7 +31,12 @@ function fill(place, ...children) {
 }
 
 function nameOf(node) {
-  return node === CLUSTER ? "cluster " + data.cluster : data.nodes[node];
+  return node === CLUSTER ? data.whole + " " + data.cluster : data.nodes[node];
+}
+
+// `1 node`, `3 of 16 nodes`.
+function counted(some, all, noun) {
+  return (some === undefined ? "" : some + " of ") + all + " " + noun + (all === 1 ? "" : "s");
 }
 
 function letterOf(check, node) {

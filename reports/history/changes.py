@@ -22,6 +22,7 @@ class Change:
     before: Verdict | None
     now: Verdict
     title: str = ""
+    cause: str = ""  # of missing evidence
 
     @property
     def kind(self) -> str:
@@ -72,12 +73,18 @@ def marked(result: Result, before: Mapping[Pair, Verdict]) -> Result:
     return replace(result, since_last=change(before.get((result.check, result.node)), result.verdict))
 
 
-def since_last(results: Iterable[Result]) -> Changes:
-    """What a run's results say is new, still and gone since the last run; nothing where there is no history."""
+def since_last(results: Iterable[Result], before: Mapping[Pair, Verdict] | None = None) -> Changes:
+    """What a run's results say is new, still and gone since the last run; nothing where there is no history.
+
+    `before` is what stood then, where it is known.
+    """
+    stood = before or {}
     kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: []}
     for result in results:
         if result.since_last:
-            kinds[result.since_last].append(Change(result.check, result.node, None, result.verdict, result.title))
+            was = stood.get((result.check, result.node))
+            found = Change(result.check, result.node, was, result.verdict, result.title, result.cause)
+            kinds[result.since_last].append(found)
     return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
 
 

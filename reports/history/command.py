@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.strict import nearest
 from clusterproof.reports.history.model import FILE, HistoryError
 from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import clusters, read_past
@@ -28,9 +30,14 @@ def history(arguments: Sequence[str]) -> tuple[int, str]:
 
 def found(cluster: str, runs: Path = Path(RUNS)) -> Path:
     """The one history beside the reports. Raises HistoryError."""
-    paths = [default_path(cluster, runs)] if cluster else sorted(runs.glob(f"*/{FILE}"))
-    if len(paths) == 1:
-        return paths[0]
+    paths = sorted(runs.glob(f"*/{FILE}"))
+    path = default_path(cluster, runs)
+    if cluster and paths and path not in paths:
+        near = nearest(path.parent.name, [one.parent.name for one in paths])
+        known = ", ".join(one.parent.name for one in paths[:10])
+        raise HistoryError(f"no history of {cluster!r:.80} under {runs}{near}; there are those of {known}")
+    if cluster or len(paths) == 1:
+        return path if cluster else paths[0]
     names = ", ".join(str(path) for path in paths[:10])
     words = f"several histories under {runs}: {names}" if paths else f"no history under {runs}"
     raise HistoryError(f"{words}; expected --history FILE" + (" or --cluster NAME" if paths else ""))
@@ -50,7 +57,7 @@ def _page(path: Path, option: argparse.Namespace) -> Iterator[str]:
 
 def parser() -> argparse.ArgumentParser:
     """The command line of `clusterproof history`."""
-    line = argparse.ArgumentParser(
+    line = OneLineParser(
         prog="clusterproof history",
         description="What is new, what flaps, which hardware fails again, and how measurements move.",
     )

@@ -140,7 +140,7 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C too leaves the history as it was
         if database.in_transaction:
             database.execute("ROLLBACK")
         raise

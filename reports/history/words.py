@@ -42,13 +42,32 @@ def lines_since(last: Run | None, changes: Changes) -> Iterator[str]:
 
 
 def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
-    """A line for each check of what is new, still there or gone, with its nodes folded."""
-    nodes: dict[tuple[str, Verdict, str], list[str]] = defaultdict(list)
-    for change in found:
-        nodes[change.check, change.now, change.title].append(change.node)
-    for (check, now, title), names in nodes.items():
+    """A line for each check of what is new, still there or gone, the gravest first, with its nodes folded.
+
+    What many checks of the same nodes have in common, as an answer that did not come, is one line.
+    """
+    nodes: dict[tuple[str, Verdict, str, str, bool], list[str]] = defaultdict(list)
+    for change in sorted(found, key=_gravest_first):
+        nodes[change.check, change.now, change.title, change.cause, _is_gap(change)].append(change.node)
+    alike: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
+    for (check, now, title, cause, is_gap), names in nodes.items():
         word = _NOW.get(now, now.value) if kind == GONE else now.value
-        yield printable(f"  {kind:<5} {fold(names)}: {word}: {title or check}" + (f" ({check})" if title else ""))
+        label = f"{title} ({check})" if title else check
+        shared = f"{word}: {cause}" if cause else word
+        key = (is_gap, fold(names), shared if is_gap else f"{word}: {label}")
+        alike[key].append(f"{word}: {label}")
+    for (_, folded_names, shared), lines in alike.items():
+        words = lines[0] if len(lines) == 1 else f"{shared} ({len(lines)} checks)"
+        yield printable(f"  {kind:<5} {folded_names}: {words}")
+
+
+def _is_gap(change: Change) -> bool:
+    """Whether evidence is missing, or has come again."""
+    return Verdict.INCOMPLETE in (change.now, change.before)
+
+
+def _gravest_first(change: Change) -> tuple[bool, int]:
+    return _is_gap(change), min(verdict.rank for verdict in (change.now, change.before or change.now))
 
 
 def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:

@@ -21,7 +21,7 @@ from clusterproof.reports.document import document
 from clusterproof.reports.history.model import Entry, Past
 from clusterproof.reports.history.model import Run as PastRun
 from tests.builders.recordings import gpu, node, nvml
-from tests.reports.reported import result, run_of
+from tests.reports.reported import HOSTILE, result, run_of
 
 NODES, GPUS, RUNS = 12, 8, 20
 HOT = ("gpu005", 3)  # the one GPU that is far hotter than all others, and its node
@@ -56,6 +56,15 @@ def page_with_history() -> str:
     cluster = Cluster("prod", "ssh", tuple(Target(name, group=f"rack-{at // 4 + 1}") for at, name in enumerate(names)))
     facts = ClusterFacts(cluster, NodeEvidence("prod"), nodes(cluster, {one.node: one for one in data}))
     return document(replace(run_of(results, data), facts=facts, past=past(names), site=SITE))
+
+
+@cache
+def hostile_page() -> str:
+    """Nodes that call themselves what a page should not take for its own, and say more than it has room for."""
+    names = [*HOSTILE, "a-name-that-is-longer-than-its-cell"]
+    results = [result("gpu.ecc", name, Verdict.FAIL, f"{name} {'long ' * 1000}") for name in names]
+    results += [result("gpu.xid", name, Verdict.INCOMPLETE, name, title=name, cause=name) for name in names]
+    return document(run_of(results, [node(name, odd={name: [name]}) for name in names]))
 
 
 def _cause(verdict: Verdict) -> str:

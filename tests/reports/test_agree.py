@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Iterable
 from html import unescape
@@ -19,6 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.clusters import Simulated
 from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.reports.results import read_results
+from clusterproof.reports.to_do import to_do_line
 from tests.benchmarks.pairwise.pair_faults import PairFault, run_of, write_recording
 from tests.builders.runs import ROOT
 from tests.reports.read_back import named, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
@@ -187,3 +190,14 @@ def test_forms_for_people_name_every_gap(run: Path) -> None:
 def test_forms_for_people_have_the_same_sentence(run: Path, name: str) -> None:
     words = " ".join((run / name).read_text(encoding="utf-8").replace("\\", "").split())
     assert (run / "headline").read_text() in words
+
+
+def test_every_form_begins_with_the_same_thing_to_do(run: Path) -> None:
+    line = to_do_line(read_results(run / "results.jsonl"))
+    first = " ".join((run / "summary.txt").read_text(encoding="utf-8").partition("\n\n")[0].split())
+    assert line.count(" · ") > 2
+    assert first.startswith(line)
+    assert line in " ".join((run / "terminal.txt").read_text(encoding="utf-8").split())
+    assert line in (run / "summary.md").read_text(encoding="utf-8").replace("\\", "")
+    properties = ET.parse(run / "junit.xml").iterfind(".//property[@name='to_do']")
+    assert {str(one.get("value")) for one in properties} == {line}

@@ -119,6 +119,17 @@ def test_the_trend_has_a_bar_for_each_run_and_the_story_of_what_comes_and_goes(c
     assert slowest.startswith("gpu003 384 GB/s 480 GB/s -20.0 %")
 
 
+def test_the_trends_numbers_are_drawn_whole_and_all_its_runs_are_on_a_laptop(chromium: Browser, page: Path) -> None:
+    chromium.look(width=1024)
+    chromium.open(page)
+    drawn = "return getComputedStyle(document.querySelector(arguments[0])).strokeDasharray"
+    assert chromium.run(drawn, "#trend svg.trend text") == "none"
+    stories = chromium.find("#trend .stories")
+    assert stories.size["width"] < 1024 - 40
+    rows = chromium.driver.find_elements("css selector", "#trend table:not(.stories) tbody tr")
+    assert max(row.size["height"] for row in rows) < 50
+
+
 def test_each_finding_leads_to_its_checks_page_and_to_the_command_that_explains_it(
     chromium: Browser, page: Path, demo: Path
 ) -> None:

@@ -27,7 +27,7 @@ def page(*results: Any, **more: Any) -> Page:
 def test_the_verdict_and_the_findings_read_without_script() -> None:
     words = " ".join(page().text.split())
     assert "not fit 8 nodes: 4 fit as far as checked, 2 failed, 1 not proven" in words
-    assert "2 investigategpu[002-003]ecc" in words
+    assert "2 investigategpu[002-003]Title of ecc" in words
     for raw in (
         "fail Title of ecc: 2 of 7 nodes (gpu[002-003]), 2 GPUs",
         "gpu[002-003]: GPU 1: 14 errors; expected 0",
@@ -171,5 +171,14 @@ def test_versions_tell_who_differs_in_each_group() -> None:
 
 def test_what_was_not_chosen_is_named() -> None:
     words = page(left_out={"perf.busbw": "The bus is slow"}).text
-    assert "1 checks were not chosen for this run" in words
+    assert "1 check was not chosen for this run" in words
     assert "perf.busbw The bus is slow" in words
+
+
+def test_the_row_behind_the_nodes_has_the_name_of_what_was_judged() -> None:
+    def whole(*subjects: str) -> str:
+        results = [result("run.slow", "llama", subject=subject) for subject in subjects]
+        return str(Page(document(run_of(results, []))).data["whole"])
+
+    assert whole("run") == "run"
+    assert whole("cluster") == whole("run", "cluster") == "cluster"

@@ -119,6 +119,25 @@ def test_the_node_itself_comes_first_and_then_what_most_nodes_have() -> None:
     assert [one.first.check for one in found] == ["node.reachable", "host.three", "gpu.one"]
 
 
+def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each() -> None:
+    causes = {"n1": "timed out", "n2": "refused", "n3": "refused"}
+    data = [
+        Result("node.reachable", node, Verdict.FAIL, cause=f"unreachable: {cause}", remedy=f"remedy of {cause}: {node}")
+        for node, cause in causes.items()
+    ]
+    (finding,) = findings(data, Verdict.FAIL, PACKAGED)
+    assert [one.remedy for one in finding.of_each_cause] == ["remedy of timed out: n1", "remedy of refused: n2"]
+    (finding,) = findings([result(node, Verdict.FAIL) for node in causes], Verdict.FAIL, PACKAGED)
+    assert len(finding.of_each_cause) == 1
+
+
+def test_a_gap_of_several_ranks_begins_with_the_first_and_lists_the_others() -> None:
+    said = "rank 0: its 40 steps vary; expected 96\nrank 2: its 40 steps vary; expected 80"
+    (gap,) = gaps([result("run", Verdict.INCOMPLETE, "run.slow_rank", message=said)])
+    assert gap.cause == "rank 0: its 40 steps vary; expected 96"
+    assert gap.messages == ["rank 2: its 40 steps vary; expected 80"]
+
+
 def test_what_one_cause_left_open_is_one_gap() -> None:
     data = [
         result("n1", Verdict.INCOMPLETE, "gpu.one", cause="unreachable: refused", message="not reached"),

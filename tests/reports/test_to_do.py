@@ -138,3 +138,13 @@ def test_a_training_run_without_nodes_has_no_tile_of_nodes_that_are_fit() -> Non
     of_node = Result("gpu.ecc", "n1", Verdict.PASS)
     assert "as far as checked" not in tiles([of_run])
     assert "as far as checked" in tiles([of_run, of_node])
+
+
+def test_a_tile_has_the_titles_of_the_checks_that_failed_and_of_no_other_of_that_name() -> None:
+    gpu = failed("gpu.no_uncorrected_ecc", "n1", "reset or reboot", title="Uncorrected GPU memory errors")
+    neuron = Result("neuron.no_uncorrected_ecc", "n1", Verdict.PASS, title="Uncorrected Neuron memory errors")
+    lost = Result("node.reachable", "n2", Verdict.FAIL, title="Reachability", cause=REFUSED)
+    page = tiles([gpu, neuron, lost])
+    assert "<small>Uncorrected GPU memory errors</small>" in page
+    assert "<small>refused</small>" in page
+    assert "Neuron" not in page

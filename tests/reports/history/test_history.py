@@ -9,12 +9,12 @@ import pytest
 
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.changes import between, change, since_last
+from clusterproof.reports.history.changes import Change, between, change, since_last
 from clusterproof.reports.history.model import Gpu, Identity
 from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import read_before
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
-from clusterproof.reports.history.words import page
+from clusterproof.reports.history.words import folded, page
 from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result
 
 NA = Verdict.NOT_APPLICABLE
@@ -46,6 +46,22 @@ def file(tmp_path: Path) -> Path:
 )
 def test_what_becomes_of_a_verdict(before: Verdict | None, now: Verdict, kind: str) -> None:
     assert change(before, now) == kind
+
+
+def test_what_one_cause_left_open_is_one_line_behind_what_was_found() -> None:
+    gaps = [Change(f"gpu.{name}", "gpu001", None, INCOMPLETE, name, "unreachable: refused") for name in ("a", "b", "c")]
+    assert list(folded("new", [*gaps, Change("host.word", "gpu002", None, FAIL, "Word")])) == [
+        "  new   gpu002: fail: Word (host.word)",
+        "  new   gpu001: incomplete: unreachable: refused (3 checks)",
+    ]
+
+
+def test_what_could_be_measured_again_does_not_hide_what_was_mended() -> None:
+    measured = [Change(f"gpu.{name}", "gpu001", INCOMPLETE, PASS, name) for name in ("a", "b", "c")]
+    assert list(folded("gone", [*measured, Change("host.word", "gpu002", FAIL, PASS, "Word")])) == [
+        "  gone  gpu002: now passes: Word (host.word)",
+        "  gone  gpu001: now passes (3 checks)",
+    ]
 
 
 def test_what_was_found_is_compared_with_the_run_before_and_with_the_last_green_one(file: Path) -> None:
