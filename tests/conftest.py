@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -60,14 +62,28 @@ def runs(
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    return wheel_of(ROOT, tmp_path_factory.mktemp("wheel"))
+    """The wheel of this checkout, built once for all workers of a run."""
+    with of_all_workers(tmp_path_factory, "wheel") as (folder, is_made):
+        return next((folder / "wheels").iterdir()) if is_made else wheel_of(ROOT, folder)
 
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment in which the wheel is installed, and nothing leads to this checkout."""
-    return environment_with(wheel, tmp_path_factory.mktemp("installed"))
+    """An environment in which the wheel is installed, and nothing leads to this checkout; likewise."""
+    with of_all_workers(tmp_path_factory, "installed") as (folder, is_made):
+        return Installed(folder) if is_made else environment_with(wheel, folder)
+
+
+@contextlib.contextmanager
+def of_all_workers(made: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
+    """A folder that the workers of a run share, of one of them at a time; whether another has filled it."""
+    base = made.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with (base / f"{name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_made = os.fstat(lock.fileno()).st_size > 0
+        yield base / name, is_made
+        lock.write("" if is_made else "made\n")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,12 +103,19 @@ def pytest_collection() -> Generator[None, object, object]:
         sys.dont_write_bytecode = told
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read what `--quick` leaves out as a whole."""
+    return True if config.getoption("--quick") and collection_path.name in ROOMS else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `--quick` leaves out."""
-    if not config.getoption("--quick"):
-        return
-    config.hook.pytest_deselected(items=[item for item in items if is_long(item)])
-    items[:] = [item for item in items if not is_long(item)]
+    """Leave out what `--quick` leaves out; else begin with files of long tests, so that no worker ends with one."""
+    long = {item for item in items if is_long(item)}
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if item in long])
+        items[:] = [item for item in items if item not in long]
+    files = {item.path for item in long}
+    items.sort(key=lambda item: item.path not in files)
 
 
 def is_long(item: pytest.Item) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.result import Result
     from clusterproof.plugins.suite.index import Entry
 
-PATIENT_S = 5.0  # the suite's own patience with one kind of evidence
+COLLECTOR_S = 5.0  # the suite's own deadline of one collector
 ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
 NVML = 3  # times the patience: the longest that any evidence may take
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
@@ -37,7 +37,7 @@ class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
 
 def timeout_s(deadline_s: float) -> float:
     """How long one kind of evidence may take, so that all of it comes before the deadline."""
-    return max(0.1, min(PATIENT_S, (deadline_s - ASIDE_S) / NVML))
+    return max(0.1, min(COLLECTOR_S, (deadline_s - ASIDE_S) / NVML))
 
 
 def check(
@@ -79,7 +79,7 @@ def check(
         since_boot_s(),
         round(time.monotonic() - began, 3),
         len(results),
-        tuple(findings if collector_s >= PATIENT_S else map(cut_short, findings)),
+        tuple(findings if collector_s >= COLLECTOR_S else map(cut_short, findings)),
         cursor,
         cursor_of(log.value.get("cursor")) if log and isinstance(log.value, dict) else None,
     )

@@ -146,6 +146,6 @@ def _output_of(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise SlurmError(f"{command[0]}: {problem}") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise SlurmError(f"{' '.join(command[:3])}: {said[:200]}")
     return done.stdout.decode("utf-8", "replace")

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
 
 from clusterproof.integrations.slurm.nvml_part import Part
 from clusterproof.plugins.agent.collectors import module_of
@@ -19,6 +18,10 @@ from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from clusterproof.plugins.agent.run import Request
 
 RUNNER = "clusterproof.plugins.agent.run"
 CHUNK_BYTES = 65536
@@ -36,7 +39,7 @@ class StandBy:
     def __init__(self, nvml: bytes = b"") -> None:
         """Start it; `nvml` is the code of the part of nvidia-ml-py that it uses, if that is kept."""
         self._nonce = "cp" + os.urandom(5).hex()
-        self._deadlines: dict[str, float] = {}
+        self._collectors: tuple[str, ...] = ()
         ordered, self._orders = os.pipe()
         self._answers, answering = os.pipe()
         self._pid = os.fork()
@@ -49,16 +52,9 @@ class StandBy:
 
     def begin(self, collectors: Iterable[str], options: ProbeOptions) -> None:
         """Tell the process what to read."""
-        longest_first = sorted(
-            ((options.deadline_s(collector), collector) for collector in collectors), key=lambda one: (-one[0], one[1])
-        )
-        self._deadlines = {
-            collector: collector_s for collector_s, collector in longest_first
-        }  # slowest first, as the payload has them
-        limits = (options.host_root, options.mount_s, options.whole_s(self._deadlines))
-        more = (options.checkpoints, options.mounts, options.log_cursor, options.room, self._nonce, "")
-        asked = {collector: (module_of(collector), collector_s) for collector, collector_s in self._deadlines.items()}
-        os.write(self._orders, json.dumps([asked, *limits, *more]).encode() + b"\n")
+        request = options.request({collector: module_of(collector) for collector in collectors})
+        self._collectors = tuple(request["collectors"])
+        os.write(self._orders, json.dumps([request, self._nonce]).encode() + b"\n")
 
     def evidence(self, node: str, timeout_s: float) -> NodeEvidence:
         """What it has told by then of the node of this name."""
@@ -70,7 +66,7 @@ class StandBy:
         unreached = None if in_time else Unreached.TIMED_OUT
         detail = "" if in_time else f"did not end within {timeout_s:g} s; {len(output)} bytes came"
         answer = Answer(output, unreached, detail, time.monotonic() - began)
-        return evidence_of(Target(node), answer, self._nonce, self._deadlines)
+        return evidence_of(Target(node), answer, self._nonce, self._collectors)
 
     def end(self) -> None:
         """Kill the process with its group; what it has left behind sees that nobody listens. Twice is fine."""
@@ -116,13 +112,12 @@ def _stand_by(ordered: int, answering: int, nvml: bytes) -> None:
         os._exit(0)
 
 
-def _probe(collectors: dict[str, tuple[str, float]], *order: Any) -> None:
-    """Read what the order says, and end this process."""
+def _probe(request: Request, nonce: str) -> None:
+    """Answer the request, and end this process."""
     from clusterproof.plugins.agent.run import main
 
-    for name, (module, _) in collectors.items():
+    for name, (module, _) in request["collectors"].items():
         if name not in OF_ITS_OWN:
             import_module(module)  # once, for all the processes that are forked
-    nonce = order[-2]
     print(f"{nonce}:begin.", flush=True)  # noqa: T201 - the frame's first word
-    main(collectors, *order)
+    main(request, nonce, "")

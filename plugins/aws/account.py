@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -42,6 +43,7 @@ class AwsDenied(AwsError):  # noqa: N818 - what AWS calls it
 
 
 NO_CREDENTIALS = "NoCredentials"  # the code of an AwsError
+NONE_HERE = "no AWS credentials here; expected some in the environment, ~/.aws, a role or --profile"
 
 
 class Account:
@@ -58,7 +60,7 @@ class Account:
 
         try:
             self._session = boto3.Session(
-                region_name=region or None,
+                region_name=region or os.environ.get("AWS_REGION"),
                 profile_name=profile or None,
                 botocore_session=_with_models_kept(),
             )
@@ -79,8 +81,7 @@ class Account:
     def require_credentials(self) -> None:
         """Raise AwsError where there are none; whether they are good only a call tells."""
         if self._session.get_credentials() is None:
-            words = "no AWS credentials here; expected some in the environment, ~/.aws, a role or --profile"
-            raise AwsError(words, NO_CREDENTIALS)
+            raise AwsError(NONE_HERE, NO_CREDENTIALS)
 
     def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
         """One call. Raises AwsDenied, AwsError; ValueError for a call that the suite has no leave to make."""
@@ -157,12 +158,12 @@ class Account:
             if service not in self._clients:
                 from botocore.config import Config
 
-                patience = Config(
+                timeouts = Config(
                     connect_timeout=CONNECT_S,
                     read_timeout=READ_S,
                     retries={"mode": "adaptive", "total_max_attempts": ATTEMPTS},
                 )
-                client = self._session.client(service, config=patience)
+                client = self._session.client(service, config=timeouts)
                 client.meta.events.register("needs-retry.*.*", self._look_at_answer)
                 self._clients[service] = client
             return self._clients[service]
@@ -217,13 +218,15 @@ def _action(service: str, operation: str) -> str:
 @contextmanager
 def _errors_of(action: str) -> Iterator[None]:
     """Turns botocore's exceptions into ours, each one line."""
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
     from botocore.parsers import ResponseParserError
 
     try:
         yield
     except ClientError as problem:
         raise _of_service(action, problem.response.get("Error", {})) from None
+    except NoCredentialsError:
+        raise AwsError(NONE_HERE, NO_CREDENTIALS) from None
     except (BotoCoreError, ResponseParserError) as problem:
         raise AwsError(f"{action}: {_one_line(problem)}", type(problem).__name__) from None
 

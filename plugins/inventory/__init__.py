@@ -11,6 +11,12 @@ from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, Kind, forms
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.strict import nearest, parse_expect
 
+OTHER_WORDS = {
+    **dict.fromkeys(("kubernetes", "kube"), " (did you mean k8s:?)"),
+    **dict.fromkeys(("host", "hosts", "nodes"), " (did you mean ssh:?)"),
+    "hyperpod": " (did you mean the cluster's NAME alone?)",
+}
+NOT_INVENTORIES = (".yaml", ".yml", ".json", ".ini", ".tml")
 AS_FILE = "the name is that of a file here; for a HyperPod cluster called so, give its ARN"
 
 
@@ -28,7 +34,9 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
         return replace(found, notes=(*found.notes, AS_FILE)) if is_hyperpod(text) else found
     if is_hyperpod(text) and not nearest(text.lower(), [kind.word for kind in KINDS]):
         return _resolve(HYPERPOD, text, options or {})
-    raise InventoryError(f"--cluster {text!r:.120}{_hint(text)}; expected {forms()}")
+    hint = _hint(text)
+    expected = "" if "did you mean" in hint or "; expected" in hint else f"; expected {forms()}"
+    raise InventoryError(f"--cluster {text!r:.120}{hint}{expected}")
 
 
 def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
@@ -114,12 +122,17 @@ def _hint(text: str) -> str:
         return f" is a folder (did you mean replay:{text:.120}, or capture:{text:.120}?)"
     from clusterproof.plugins.core.nodeset import NodesetError, expand
 
+    if text.startswith("arn:"):
+        expected = "arn:aws:sagemaker:REGION:ACCOUNT:cluster/ID, as describe-cluster shows it"
+        return f" is no HyperPod cluster's ARN; expected {expected}"
+    if text.endswith(NOT_INVENTORIES):
+        return " is no inventory; expected FILE.toml (clusterproof init writes one to begin with)"
     word, colon, _ = text.partition(":")
-    guess = nearest((word + colon).lower(), [kind.word for kind in KINDS])
+    guess = OTHER_WORDS.get(word.lower(), "") or nearest((word + colon).lower(), [kind.word for kind in KINDS])
     if guess or colon:
         return f" is of no known kind{guess}"
     try:
-        expand(text)
+        expand(text.rpartition("@")[2])
     except NodesetError:
         return " is of no known kind"
     return f" is of no known kind (did you mean ssh:{text:.80}?)"

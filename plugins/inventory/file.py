@@ -20,8 +20,9 @@ _OF_A_NODE = ("user", "port", "instance_type", "expect")
 def toml(rest: str, _options: Mapping[str, str]) -> Cluster:
     """The cluster that a file describes. Raises InventoryError."""
     path = Path(rest)
-    text = read_text(path, expected="an inventory (docs/inventory.md)")
-    table = Table(path.name, parse_toml(text, path.name, "docs/inventory.md"))
+    text = read_text(path, expected="an inventory (clusterproof init writes one to begin with)")
+    described = "docs/inventory.md; clusterproof init writes an inventory to begin with"
+    table = Table(path.name, parse_toml(text, path.name, described))
     table.only("cluster", "ssh", "group", "node")
     head = table.table("cluster")
     head.only("name", "connection")

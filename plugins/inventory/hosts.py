@@ -15,6 +15,8 @@ MAX_PORT = 65535
 
 def ssh(rest: str, _options: Mapping[str, str]) -> Cluster:
     """The nodes of a nodeset, reached over SSH. Raises InventoryError."""
+    if rest.startswith("//"):
+        raise InventoryError(f"{_shown(rest)} is a URL (did you mean ssh:{rest.strip('/'):.80}?)")
     login, nodeset, port = _parts(rest)
     try:
         names = expand(nodeset)

@@ -5,10 +5,12 @@ The official client reads kubeconfigs, runs exec plugins and knows proxies; it i
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsError
@@ -56,13 +58,33 @@ def _context(name: str) -> Any:
         raise KubernetesError(f"no context is called {name!r:.120}{nearest(name, known)}; {there:.400}")
     configuration = _client("client").Configuration()
     try:
-        _client("config").load_kube_config(
-            _kubeconfig(), name or None, client_configuration=configuration, persist_config=False
-        )
-    except Exception as problem:  # as above, and what an exec plugin fails with
-        raise KubernetesError(f"context {name or 'of the kubeconfig'}: {_words(problem)}; expected one that works "
-                              "(kubectl --context … get nodes)") from None  # fmt: skip
+        with _logged() as said:
+            _client("config").load_kube_config(
+                _kubeconfig(), name or None, client_configuration=configuration, persist_config=False
+            )
+    except Exception as problem:  # as above
+        raise _no_context(name, _words(problem)) from None
+    if said and not (configuration.api_key or configuration.cert_file):
+        raise _no_context(name, said[0])
     return configuration
+
+
+def _no_context(name: str, why: str) -> KubernetesError:
+    expected = "expected one that works (kubectl --context … get nodes)"
+    return KubernetesError(f"context {name or 'of the kubeconfig'}: {why}; {expected}")
+
+
+@contextmanager
+def _logged() -> Iterator[list[str]]:
+    """What the client logs as an error inside the block: where an exec plugin fails, it goes on without credentials."""
+    said: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: said.append(_words(record.getMessage()))  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    try:
+        yield said
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def _in_cluster() -> Any:
@@ -155,7 +177,7 @@ def _client(module: str) -> Any:
     return getattr(kubernetes, module)
 
 
-def _words(problem: Exception) -> str:
+def _words(problem: object) -> str:
     return " ".join(f"{problem}".split())[:300].rstrip(".") or type(problem).__name__
 
 

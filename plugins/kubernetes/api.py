@@ -17,7 +17,7 @@ from clusterproof.plugins.kubernetes.errors import KubernetesRefused as Kubernet
 from clusterproof.plugins.kubernetes.stream import Stream
 
 CONNECT_S, READ_S = 10.0, 30.0
-PATIENCE_S = 30.0  # with a server that says "later"
+RETRY_S = 30.0  # a server that says "later" is asked again for so long
 PAGE = 500
 MAX_PAGES = 200  # of one listing: 100,000 objects
 MAX_BYTES = 64 * 1024 * 1024  # of one page
@@ -42,19 +42,19 @@ class Api:
 
     def get(self, path: str, **query: object) -> Mapping[str, Any]:
         """One object, or one page. Raises KubernetesError."""
-        return decoded(self._asked("GET", path, query, None, PATIENCE_S))
+        return decoded(self._asked("GET", path, query, None, RETRY_S))
 
     def create(self, path: str, body: object) -> Mapping[str, Any]:
         """Create an object; what the server made of it. Raises KubernetesError."""
-        return decoded(self._asked("POST", path, {}, body, PATIENCE_S))
+        return decoded(self._asked("POST", path, {}, body, RETRY_S))
 
     def patch(self, path: str, body: object, kind: str) -> Mapping[str, Any]:
         """Change an object by a patch of this kind; what it is then. Raises KubernetesError (409: it was changed)."""
-        return decoded(self._asked("PATCH", path, {}, body, PATIENCE_S, kind=kind))
+        return decoded(self._asked("PATCH", path, {}, body, RETRY_S, kind=kind))
 
     def delete(self, path: str, **query: object) -> None:
         """Delete an object, or a collection. Raises KubernetesError."""
-        self._asked("DELETE", path, query, None, PATIENCE_S)
+        self._asked("DELETE", path, query, None, RETRY_S)
 
     def listed(self, path: str, **query: object) -> Iterator[Mapping[str, Any]]:
         """The objects of all pages. Raises KubernetesError, also in the middle."""
@@ -67,9 +67,9 @@ class Api:
                 return
         raise KubernetesError(f"{path} has more than {MAX_PAGES * PAGE:,} objects; expected fewer")
 
-    def text(self, path: str, most_bytes: int, patience_s: float = PATIENCE_S, **query: object) -> bytes:
+    def text(self, path: str, most_bytes: int, retry_s: float = RETRY_S, **query: object) -> bytes:
         """A body as it is, at most so much of it. Raises KubernetesError."""
-        return self._asked("GET", path, query, None, patience_s, most_bytes)
+        return self._asked("GET", path, query, None, retry_s, most_bytes)
 
     def watch(self, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The events of a watch (`ADDED`, …, with the object) until the server ends it. Raises KubernetesError.
@@ -105,12 +105,12 @@ class Api:
         path: str,
         query: Mapping[str, object],
         body: object,
-        patience_s: float,
+        retry_s: float,
         most_bytes: int = MAX_BYTES,
         kind: str = JSON,
     ) -> bytes:
         """The body of a good answer; one that says "later" is asked again. Raises KubernetesError."""
-        until = time.monotonic() + patience_s
+        until = time.monotonic() + retry_s
         attempt = 0
         while True:
             try:
@@ -186,6 +186,6 @@ def _read(response: Any, most_bytes: int) -> bytes:
 
 def _wait_s(response: Any, attempt: int) -> float:
     try:
-        return min(float(response.headers.get("Retry-After") or 0) or 0.5 * 2**attempt, PATIENCE_S)
+        return min(float(response.headers.get("Retry-After") or 0) or 0.5 * 2**attempt, RETRY_S)
     except ValueError:
         return 1.0

@@ -38,7 +38,7 @@ def decoded(data: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         raise KubernetesError(f"the API server's answer is not JSON: {printable(repr(data[:80]))}") from None
     if not isinstance(read, dict):
-        raise KubernetesError("the API server's answer is no object of Kubernetes'")
+        raise KubernetesError("the API server's answer is not a Kubernetes object")
     return read
 
 

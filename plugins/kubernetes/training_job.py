@@ -47,7 +47,7 @@ def job_named(api: Api, text: str) -> tuple[TrainingJob, Sequence[Pod]]:
     """The job `NAMESPACE/NAME`, and those of its pods that are on nodes. Raises KubernetesError where none is."""
     namespace, _, name = text.partition("/")
     if not (NAME.fullmatch(namespace) and NAME.fullmatch(name)):
-        raise KubernetesError(f"{text!r:.120} is no job of Kubernetes'; expected {FORM}")
+        raise KubernetesError(f"{text!r:.120} is not a Kubernetes job; expected {FORM}")
     there = pods(api, namespace)
     label = next((label for label in LABELS if any(pod.labels.get(label) == name for pod in there)), "")
     if not label:

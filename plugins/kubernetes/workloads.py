@@ -1,4 +1,4 @@
-"""Pods and daemon sets as the API server has them: typed, bounded, and only what somebody reads."""
+"""Pods as the API server has them: typed, bounded, and only what somebody reads."""
 
 from __future__ import annotations
 
@@ -43,24 +43,9 @@ class Pod:
     owner: str
     labels: Mapping[str, str]
     containers: tuple[Container, ...]
-    memory_volumes: tuple[str, ...]  # emptyDirs of medium Memory
     disruption: str  # who ends it and why, where that is told: the message of DisruptionTarget
     scheduled: str  # why it is not, where it is not: the message of PodScheduled
     hostname: str = ""  # what its programs take for their host's; empty where that is the node's
-
-
-@record
-class DaemonSet:
-    """How many nodes should have its pod, and how many have one that is ready."""
-
-    namespace: str
-    name: str
-    labels: Mapping[str, str]
-    selector: Mapping[str, str]
-    images: tuple[str, ...]
-    desired: int
-    ready: int
-    updated: int
 
 
 def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> list[Pod]:
@@ -70,12 +55,6 @@ def pods(api: Api, namespace: str = "", node: str = "", selector: str = "") -> l
         query["fieldSelector"] = f"spec.nodeName={node}"
     where = f"/namespaces/{namespace}" if namespace else ""
     return [pod_of(data) for data in api.listed(f"/api/v1{where}/pods", **query)]
-
-
-def daemon_sets(api: Api, namespace: str = "") -> list[DaemonSet]:
-    """The daemon sets of a namespace, or of all. Raises KubernetesError."""
-    where = f"/namespaces/{namespace}" if namespace else ""
-    return [daemon_set_of(data) for data in api.listed(f"/apis/apps/v1{where}/daemonsets")]
 
 
 def pod_of(data: object) -> Pod:
@@ -98,11 +77,6 @@ def pod_of(data: object) -> Pod:
         labels=texts(metadata.get("labels")),
         containers=tuple(
             _container(one, states.get(text(one.get("name")), {})) for one in tables(spec.get("containers"))
-        ),
-        memory_volumes=tuple(
-            text(one.get("name"))
-            for one in tables(spec.get("volumes"))
-            if table(one.get("emptyDir")).get("medium") == "Memory"
         ),
         disruption=text(disruption.get("message")),
         scheduled=text(scheduled.get("message")) if scheduled.get("status") == "False" else "",
@@ -131,20 +105,4 @@ def _container(spec: Mapping[str, Any], state: Mapping[str, Any]) -> Container:
         ended=(text(ended.get("reason")) or "Ended") if ended else "",
         ended_message=text(ended.get("message")),
         exit_code=number(ended.get("exitCode")) if ended else None,
-    )
-
-
-def daemon_set_of(data: object) -> DaemonSet:
-    """A daemon set out of the API's JSON."""
-    metadata, spec, status = parts(data)
-    template = table(table(spec.get("template")).get("spec"))
-    return DaemonSet(
-        namespace=text(metadata.get("namespace")),
-        name=text(metadata.get("name")),
-        labels=texts(metadata.get("labels")),
-        selector=texts(table(spec.get("selector")).get("matchLabels")),
-        images=tuple(text(one.get("image")) for one in tables(template.get("containers"))),
-        desired=number(status.get("desiredNumberScheduled")),
-        ready=number(status.get("numberReady")),
-        updated=number(status.get("updatedNumberScheduled")),
     )

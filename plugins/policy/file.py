@@ -14,6 +14,7 @@ from typing import Any
 from clusterproof.plugins.catalog import CatalogError, owners, thresholds
 from clusterproof.plugins.catalog.instance_types import InstanceType
 from clusterproof.plugins.catalog.rows import build
+from clusterproof.plugins.catalog.thresholds import SITE
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy
@@ -96,6 +97,11 @@ def _thresholds(table: Table) -> dict[str, float]:
     """The numbers by `table.key`."""
     data: dict[str, float] = {}
     for name in table.values:
+        if isinstance(table.values[name], (int, float)) and "." in str(name):
+            first, _, key = str(name).partition(".")
+            raise InventoryError(
+                f"{table.where}: {name!r:.60} is one word; expected {key:.60} under [thresholds.{first:.60}]"
+            )
         section = table.table(str(name))
         for key, value in section.values.items():
             data[_known_threshold(f"{name}.{key}", table.where)] = _number(value, f"{section.where}: {key}")
@@ -103,7 +109,7 @@ def _thresholds(table: Table) -> dict[str, float]:
 
 
 def _known_threshold(name: str, where: str) -> str:
-    if name not in thresholds():
+    if name not in thresholds() and not name.startswith(SITE):
         hint = nearest(name, thresholds())
         raise InventoryError(f"{where}: there is no {name!r:.60}{hint}; docs/checks.md lists every threshold")
     return name

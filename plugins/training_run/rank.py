@@ -36,10 +36,12 @@ class RankOfRun:
         pace = self.run.paces.get(self.place.rank)
         peers = pace.peers + 1 if pace else sizes_of_stages(self.run.computed)[self.place.stage]
         if peers < LEAST_PEERS:
-            raise Incomplete(f"{peers} ranks in its stage; expected {LEAST_PEERS} at least: trace more of them")
+            raise Incomplete(f"{peers} ranks in its stage; expected at least {LEAST_PEERS}: trace more of them")
         if pace is None or pace.steps < LEAST_STEPS:
             steps = pace.steps if pace else 0
-            raise Incomplete(f"{steps} steps that its peers tell of too; expected {LEAST_STEPS} at least: trace more")
+            raise Incomplete(
+                f"{steps} steps in common with its peers; expected at least {LEAST_STEPS}: trace more of them"
+            )
         return pace
 
 

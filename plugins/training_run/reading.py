@@ -55,26 +55,41 @@ FORMS = (
 )
 
 
+_FORMS = ", ".join(form.words for form in FORMS)
+
+
 def read_run(paths: Sequence[str]) -> TrainingRun:
     """The run that these files and folders tell of together. Raises RunError."""
     data = RunData()
     unknown: list[str] = []
+    is_known = False
     for named in map(Path, paths):
         is_folder = named.is_dir()
         for path in _files(named) if is_folder else (named,):
             form = _form_of(path)
             if form:
                 data.add(form.read(path), str(path))
-            elif is_folder:
-                unknown.append(path.name)
+                is_known = True
+            elif not is_folder:
+                raise RunError(f"{path}: its form is not known; expected {_FORMS}")
+            elif _is_of_recording(path.relative_to(named)):
+                is_known = True
             else:
-                raise RunError(f"{path}: its form is not known; expected {', '.join(form.words for form in FORMS)}")
+                unknown.append(path.name)
+    if not is_known:
+        found = f"none of its files ({_named(unknown)}) has a form that is known" if unknown else "no file in it"
+        raise RunError(f"{', '.join(paths):.200}: {found}; expected {_FORMS}")
     data.notes += [
         f"{what}: {_named(names)}"
         for what, names in (("not understood", unknown), ("cut", data.cut), ("nothing of a run in", data.empty))
         if names
     ]
     return TrainingRun(_name(paths), data)
+
+
+def _is_of_recording(path: Path) -> bool:
+    """Whether `clusterproof watch --record` has put it beside its samples: it tells of nodes, and not of a run."""
+    return path.name in ("cluster.json", "changes.jsonl") or path.parts[0] == "nodes"
 
 
 def _named(names: Sequence[str]) -> str:

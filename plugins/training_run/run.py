@@ -89,7 +89,7 @@ class TrainingRun:
             raise Incomplete(NO_COMPUTE, cause=NO_COMPUTE)
         steps = max(len(seconds) for seconds in found.values())
         if steps < LEAST_STEPS:
-            few = f"{steps} steps; expected {LEAST_STEPS} at least: trace more of them"
+            few = f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them"
             raise Incomplete(few, cause=few)
         return found
 
@@ -109,7 +109,7 @@ class TrainingRun:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         series = steady(self.every_step)
         if len(series) < least:
-            few = f"{len(series)} steps behind the warm-up; expected {least} at least: log more of them"
+            few = f"{len(series)} steps behind the warm-up; expected at least {least}: log more of them"
             raise Incomplete(few, cause=few)
         return series
 
@@ -155,7 +155,7 @@ class TrainingRun:
         calls = self.data.arrivals.complete
         if calls < LEAST_CALLS:
             few = (
-                f"{calls} collectives of which every rank told; expected {LEAST_CALLS} at least: "
+                f"{calls} collectives of which every rank told; expected at least {LEAST_CALLS}: "
                 "give the files of all ranks"
             )
             raise Incomplete(few, cause=few)

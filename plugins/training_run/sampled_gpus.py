@@ -48,7 +48,7 @@ class SampledGpus:
         if not found or any(gpu.samples < LEAST_SAMPLES or gpu.seconds < LEAST_S for gpu in found):
             few = (
                 f"a GPU was sampled {min((gpu.samples for gpu in found), default=0)} times since the run began; "
-                f"expected {LEAST_SAMPLES} times and {LEAST_S // 60} minutes at least: sample a longer part"
+                f"expected at least {LEAST_SAMPLES} times and {LEAST_S // 60} minutes: sample a longer part"
             )
             raise Incomplete(few, cause=few)
         return found
@@ -72,7 +72,7 @@ class SampledGpus:
         if seconds < LEAST_GROWTH_S:
             raise Incomplete(
                 f"memory was sampled for {seconds / 60:.0f} min behind the run's first ten; "
-                f"expected {LEAST_GROWTH_S // 60} at least: sample a longer part"
+                f"expected at least {LEAST_GROWTH_S // 60}: sample a longer part"
             )
         return growing(self.samples)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import zstandard
 
+from clusterproof.plugins.core.whole_writes import append
 from clusterproof.plugins.training_run.sample_columns import Header
 
 LINES = 6  # in a frame: a minute at 10 s. One of 30 lines is smaller by a tenth
@@ -57,14 +58,7 @@ class SamplesFile:
             return
         frame = _COMPRESSOR.compress("".join(self._lines).encode())
         with self.path.open("ab", buffering=0) as file:
-            size = file.tell()
-            try:
-                rest = memoryview(frame)
-                while rest:
-                    rest = rest[file.write(rest) :]
-            except OSError:
-                file.truncate(size)
-                raise
+            append(file, file.tell(), frame)
         self._lines.clear()
 
     def forget(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.whole_writes import append
 from clusterproof.plugins.watch.states import Change, Key, Kind
 
 CHANGES_FILE = "changes.jsonl"
@@ -22,13 +23,7 @@ def append_changes(path: Path, changes: Iterable[Change], wall_s: float) -> None
     with path.open("ab+", buffering=0) as file:
         size = _whole_lines(file)
         file.truncate(size)
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[file.write(rest) :]
-        except OSError:
-            file.truncate(size)
-            raise
+        append(file, size, data)
 
 
 def read_changes(path: Path) -> Iterator[Change]:

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.record import record
 
 HERE = "127.0.0.1"
 AT_ONCE = 8  # who asks while so many are answered is turned away
-PATIENCE_S = 10.0  # for a request, and for each part of the answer to be taken
+TIMEOUT_S = 10.0  # for a request, and for each part of the answer to be taken
 _FORM = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>[0-9]{1,5})")
 
 
@@ -69,7 +69,7 @@ class Listener:
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = PATIENCE_S
+    timeout = TIMEOUT_S
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its parent has it
         """Nobody reads it."""

@@ -7,7 +7,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import record
 
 TABLE = "watch"
-MOST_TICKS = 1_000  # that are kept of each state
+MAX_TICKS = 1_000  # that are kept of each state
 
 
 class WrongPace(ClusterproofError, ValueError):  # noqa: N818 - an outcome of reading a policy
@@ -46,8 +46,8 @@ class Pace:
 
 def _whole(catalog: Catalog, name: str) -> int:
     value = catalog.threshold(f"{TABLE}.{name}")
-    if not 1 <= value <= MOST_TICKS or value != int(value):
-        raise WrongPace(f"{TABLE}.{name} is {value:g}; expected a whole number from 1 to {MOST_TICKS:,}")
+    if not 1 <= value <= MAX_TICKS or value != int(value):
+        raise WrongPace(f"{TABLE}.{name} is {value:g}; expected a whole number from 1 to {MAX_TICKS:,}")
     return int(value)
 
 

@@ -91,7 +91,7 @@ class Stream:
                 if number is None or self._is_next(number):
                     yield told
             elif line.startswith(self._missing):
-                raise NotUnderstood("no Python 3.8 or newer that starts")
+                raise NotUnderstood("no Python 3.8 or newer that starts and has lzma")
             elif line.strip() and not line.startswith(self._mark[:-1]):
                 self.noise = printable(line[:MAX_WORDS].decode("utf-8", "replace").strip(), MAX_WORDS)
         if len(self._rest) > MAX_LINE:

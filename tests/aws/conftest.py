@@ -15,7 +15,7 @@ from tests.aws.storage import LUSTRE_MOUNT, CloudWatch, lustre, nodes_that_mount
 from tests.aws.systems_manager import DOUBLE, SystemsManager, folder_of_plugin, systems_manager
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def moto_url() -> Iterator[str]:
     """Where moto's server listens."""
     with moto() as url:

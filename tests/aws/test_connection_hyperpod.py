@@ -157,7 +157,7 @@ def test_a_session_that_hangs_ends_at_its_deadline_and_is_closed(manager: System
     manager.run = lambda _target, _words: here("", ["/bin/sleep", "3"])
     (data,) = asked(limits=replace(QUICK, connect_s=0.5, answer_s=0.5))
     assert data.unreached is Unreached.TIMED_OUT
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while manager.open and time.monotonic() < until:
         time.sleep(0.02)
     assert manager.open == {}

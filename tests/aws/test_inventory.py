@@ -122,6 +122,17 @@ def test_throttling_is_waited_out_and_said_once(service: Service, capsys: pytest
     assert capsys.readouterr().err == "AWS throttles sagemaker:ListClusterNodes; waiting for it\n"
 
 
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_either_variable_of_aws_names_the_region(
+    service: Service, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    with_cluster(service, WORKERS)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(variable, "us-west-2")
+    assert resolve(NAME).settings["region"] == "us-west-2"
+
+
 def test_without_a_region_or_credentials_it_is_said_in_one_line(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +140,7 @@ def test_without_a_region_or_credentials_it_is_said_in_one_line(
         monkeypatch.delenv(name)
     assert "no AWS region; expected --region, AWS_REGION or one in the profile" in refused(NAME)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    assert "credentials" in refused(NAME, region="us-west-2")
+    assert "no AWS credentials here; expected some in the environment" in refused(NAME, region="us-west-2")
     assert "(nowhere) could not be found" in refused(NAME, profile="nowhere")
 
 

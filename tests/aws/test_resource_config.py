@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.agent.reading import Broke, Node
 from clusterproof.plugins.evidence.hyperpod.collect_resource_config import read
 from tests.aws.standing import CONFIG, TAG
+from tests.builders.examples import examples
 
 OWN = "i-0123456789abcdef0"
 LABELS = {"network-node-layer-2": "nn-b", "network-node-layer-1": "nn-a", "network-node-layer-3": "nn-c"}
@@ -89,7 +90,7 @@ JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(JSON)
 def test_odd_files_tell_layers_or_are_broken(tmp_path: Path, content: object) -> None:
     try:

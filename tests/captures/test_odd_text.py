@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.captures.collection import read_text
@@ -15,6 +15,7 @@ from clusterproof.plugins.evidence.form import CaptureError, Form
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.examples import examples
 from tests.builders.samples import FOLDER, Sample, manifest, of_topic, sample
 
 WORDS = (
@@ -43,7 +44,7 @@ WORDS = (
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-@settings(max_examples=60)
+@examples(60)
 @given(text=st.text(max_size=200) | st.lists(st.sampled_from(WORDS) | st.text(max_size=30), max_size=12).map("\n".join))
 def test_any_text_is_read_or_refused(form: Form, text: str) -> None:
     refused = False
@@ -92,7 +93,7 @@ def all_captures() -> list[object]:
 
 
 @pytest.mark.parametrize("capture", all_captures())
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_capture_that_was_altered_is_still_read(capture: Sample, data: st.DataObject) -> None:
     text = (FOLDER / capture.file).read_text(errors="replace")[:20_000]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.captures.collection import read_text
@@ -41,6 +41,7 @@ from clusterproof.plugins.evidence.storage import parse_fstab as fstab
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic
 
 FAMILIES = {
@@ -241,7 +242,7 @@ WORDS = st.sampled_from((*PIECES.split(), "\n", "\t", "  "))
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @given(text=st.text(max_size=400) | st.lists(WORDS, max_size=80).map(" ".join))
-@settings(max_examples=60)
+@examples(60)
 def test_no_text_makes_a_form_raise_anything_but_its_own_error(form: Form, text: str) -> None:
     understood(form, text)
 
@@ -249,7 +250,7 @@ def test_no_text_makes_a_form_raise_anything_but_its_own_error(form: Form, text:
 @pytest.mark.skipif(not manifest(), reason="no captures")
 @pytest.mark.parametrize("topic", FAMILIES)
 @given(data=st.data())
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@examples(80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_a_capture_with_damage_makes_a_form_raise_nothing_but_its_own_error(topic: str, data: st.DataObject) -> None:
     text = plain(data.draw(st.sampled_from(samples(topic))).text)[:20_000]
     for _ in range(data.draw(st.integers(1, 4))):

@@ -125,7 +125,7 @@ ROW = {
         ([ROW, {**ROW, "busbw_gb_per_s": 11.0}], "measured 2: the key is there before: all_reduce of 1073741824 bytes"),
         (
             [{**ROW, "size_bytes": GIB // 2}],
-            "measured 1: 10.0 GB/s of 536870912 bytes; expected more than 0, of 1073741824",
+            "measured 1: 10.0 GB/s of 536870912 bytes; expected more than 0, of at least 1073741824",
         ),
         ([{**ROW, "busbw_gb_per_s": 0}], "measured 1: 0 GB/s of"),
         ([{**ROW, "source": "t"}], "measured 1: source 't' is not explained"),

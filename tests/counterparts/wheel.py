@@ -11,17 +11,13 @@ HOME = "opt/clusterproof"
 TRACKED = ("git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z")
 
 
-def installed_under(folder: Path, python: str) -> Path:
+def installed_under(folder: Path, wheel: Path, python: str) -> Path:
     """A tree to lay over a system whose Python is of that version (`3.13`): the scripts and the packages."""
-    source, tree = folder / "source", folder / "tree"
-    for name in filter(None, subprocess.run(TRACKED, capture_output=True, check=True).stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
+    tree = folder / "tree"
     packages = tree / HOME / "lib" / f"python{python}" / "site-packages"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-compile"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
     options = ["--ignore-requires-python", "--target", str(packages)]
-    made = subprocess.run([*pip, *options, str(source)], capture_output=True, text=True, timeout=600)
+    made = subprocess.run([*pip, *options, str(wheel)], capture_output=True, text=True, timeout=600)
     assert made.returncode == 0, made.stderr
     (packages / "bin").rename(tree / HOME / "bin")
     (tree / HOME / "bin" / "python").symlink_to("/usr/bin/python3")

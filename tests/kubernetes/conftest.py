@@ -12,9 +12,9 @@ from tests.testbed.kubernetes.bed import Bed, bed
 from tests.testbed.kubernetes.nodes import Nodes, nodes
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kubernetes_bed() -> Iterator[Bed]:
-    """Started once."""
+    """Started once, and ended before other rooms are tested."""
     with bed() as kubernetes:
         yield kubernetes
 
@@ -33,7 +33,7 @@ def gate(kubernetes_bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield installed
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def perf_bed() -> Iterator[Nodes]:
     """Two nodes with GPUs, and a scheduler; started once."""
     with nodes(NAMES, DEVICES) as bed:

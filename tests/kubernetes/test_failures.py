@@ -143,7 +143,7 @@ def test_a_program_that_takes_too_much_memory_is_told(kubernetes: Bed, monkeypat
 
 
 def test_of_a_log_that_was_rotated_no_answer_is_made(kubernetes: Bed) -> None:
-    answer = answer_of('echo begin; head -c 3000000 /dev/zero | tr "\\\\0" "\\\\n"; sleep 8; echo end')
+    answer = answer_of('echo begin; head -c 3000000 /dev/zero | tr "\\\\0" x | fold -w 1000; sleep 8; echo end')
     assert answer.output.endswith(b"end\n")
     assert b"begin" not in answer.output
 

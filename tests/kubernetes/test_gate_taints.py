@@ -163,7 +163,7 @@ def test_where_others_change_a_node_each_time_that_is_told_and_the_next_run_come
         with monkeypatch.context() as patched:
             patched.setattr(Api, "patch", after_another)
             (problem,) = gate.write({"gpu216": UNFIT}, ONE).problems
-        assert problem == "gpu216: others changed it 5 times in between; expected to come to it in the next run"
+        assert problem == "gpu216: others changed it 5 times meanwhile; expected to write it in the next run"
         gate.write({"gpu216": UNFIT}, ONE)
         assert gate.taints("gpu216") == [OURS]
 

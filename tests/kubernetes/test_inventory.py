@@ -153,6 +153,38 @@ def told(text: str) -> str:
     return str(wrong.value)
 
 
+@pytest.mark.parametrize(
+    ("plugin", "words"),
+    [
+        ("nowhere", "No such file or directory: 'nowhere'"),
+        ("#!/bin/sh\necho log in first >&2; exit 1\n", "exec: process returned 1. log in first"),
+    ],
+    ids=["missing", "fails"],
+)
+def test_an_exec_plugin_that_gives_no_credentials_is_said_before_anybody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], plugin: str, words: str
+) -> None:
+    command = plugin
+    if plugin.startswith("#!"):
+        (tmp_path / "plugin").write_text(plugin)
+        (tmp_path / "plugin").chmod(0o755)
+        command = str(tmp_path / "plugin")
+    called = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "interactiveMode": "Never"}
+    context = {"name": "bed", "context": {"cluster": "bed", "user": "bed"}}
+    data = {
+        "contexts": [context],
+        "current-context": "bed",
+        "clusters": [{"name": "bed", "cluster": {"server": "https://127.0.0.1:9"}}],
+        "users": [{"name": "bed", "user": {"exec": called}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(data))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    said = told("k8s:bed")
+    assert words in said
+    assert "expected one that works (kubectl --context … get nodes)" in said
+    assert capfd.readouterr().err == ""
+
+
 def test_without_the_right_to_list_nodes_the_servers_words_say_who_lacks_what(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

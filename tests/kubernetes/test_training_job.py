@@ -140,7 +140,7 @@ def test_one_whose_pods_end_is_over_unless_others_begin_in_time(kubernetes: Bed)
     [
         ("default/lama", "is of a job 'lama' (did you mean llama?): those of llama are there; expected NAMESPACE/NAME"),
         ("nowhere/llama", "no pod in the namespace nowhere is of a job 'llama': there are none of any job; expected"),
-        ("Default/llama", "'Default/llama' is no job of Kubernetes'; expected NAMESPACE/NAME of a Job"),
+        ("Default/llama", "'Default/llama' is not a Kubernetes job; expected NAMESPACE/NAME of a Job"),
     ],
 )
 def test_a_wrong_name_is_one_line_with_the_right_ones(kubernetes: Bed, named: str, said: str) -> None:

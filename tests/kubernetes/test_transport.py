@@ -22,6 +22,8 @@ from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
 LINUX = "kubernetes.io/os=linux"
+# What other tests do, and whoever shares the machine, may differ from one minute to the next.
+OF_THE_MOMENT = {"host.cpu_steal", "host.d_state", "host.iowait", "host.job_leftovers", "host.zombies"}
 
 
 def validated(folder: Path, cluster: str) -> dict[str, str]:
@@ -41,7 +43,9 @@ def test_the_verdicts_are_those_of_a_local_run_on_the_same_machine(kubernetes: B
     (tmp_path / "local").mkdir()
     by_pod = validated(tmp_path / "pods", f"k8s:bed/{LINUX}")
     assert by_pod["node.reachable"] == by_pod["node.evidence_complete"] == "pass"
-    assert by_pod == validated(tmp_path / "local", "local")
+    local = validated(tmp_path / "local", "local")
+    assert by_pod.keys() == local.keys()
+    assert {check for check, verdict in local.items() if by_pod[check] != verdict} <= OF_THE_MOMENT
     assert kubernetes.left() == []
 
 

@@ -64,10 +64,10 @@ def test_an_api_server_that_says_later_is_asked_again(kubernetes: Bed, monkeypat
     assert {len(answers[name].output) for name in MANY} == {LOG_BYTES}
 
 
-def test_past_its_patience_a_node_is_throttled_and_nothing_is_left(
+def test_when_it_has_been_asked_for_long_enough_a_node_is_throttled_and_nothing_is_left(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.kubernetes.api.PATIENCE_S", 0.0)
+    monkeypatch.setattr("clusterproof.plugins.kubernetes.api.RETRY_S", 0.0)
     with one_seat(kubernetes, monkeypatch), kubelets(kubernetes, MANY):
         schema = kubernetes.plane.call("GET", f"{FLOWS}/flowschemas/one-seat")["metadata"]["uid"]
         answers = run(shell("true"), *MANY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
-from clusterproof.plugins.kubernetes.workloads import daemon_set_of, pod_of
+from clusterproof.plugins.kubernetes.workloads import pod_of
 
 WRONG = [
     None,
@@ -20,7 +20,7 @@ WRONG = [
 
 @pytest.mark.parametrize("data", WRONG, ids=repr)
 def test_what_is_not_as_it_should_be_is_as_if_it_were_not_told(data: object) -> None:
-    assert (node_of(data).name, pod_of(data).name, daemon_set_of(data).name) == ("", "", "")
+    assert (node_of(data).name, pod_of(data).name) == ("", "")
     assert not node_of(data).is_ready
 
 
@@ -58,7 +58,6 @@ def test_a_pod_tells_its_containers_and_why_they_wait() -> None:
             "spec": {
                 "nodeName": "gpu001",
                 "containers": [{"name": "c", "image": "i", "resources": {"limits": limits}}],
-                "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, {"name": "x", "emptyDir": {}}],
             },
             "status": {
                 "phase": "Pending",
@@ -67,7 +66,7 @@ def test_a_pod_tells_its_containers_and_why_they_wait() -> None:
             },
         }
     )
-    assert (pod.owner, pod.node, pod.phase, pod.memory_volumes) == ("Job/train", "gpu001", "Pending", ("shm",))
+    assert (pod.owner, pod.node, pod.phase) == ("Job/train", "gpu001", "Pending")
     assert pod.scheduled == "0/4 nodes are available"
     (container,) = pod.containers
     assert (container.limits, container.waiting, container.exit_code) == (limits, "ImagePullBackOff", None)

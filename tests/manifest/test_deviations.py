@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -20,6 +20,7 @@ from clusterproof.plugins.manifest.compose import Manifest
 from clusterproof.plugins.manifest.text import text_of
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.builders.evaluated import probed, results
+from tests.builders.examples import examples
 from tests.faults.software import with_package
 from tests.manifest.deviations import DEVIATIONS, ON_BUILD_HOST, Put, with_fabric_manager
 from tests.manifest.manifests import build_host, golden, golden_of_good, good, manifest_text
@@ -145,7 +146,7 @@ STRANGE = st.text(max_size=40) | st.sampled_from(
 
 
 @given(name=STRANGE, rule=STRANGE, why=STRANGE)
-@settings(max_examples=200)
+@examples(200)
 def test_whatever_a_node_says_a_manifest_stays_toml(name: str, rule: str, why: str) -> None:
     if sys.version_info >= (3, 11):
         import tomllib

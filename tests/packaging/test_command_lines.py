@@ -10,6 +10,8 @@ from tests.builders.wheel import Installed
 
 FILES = {
     "empty.toml": "",
+    "reports/summary.md": "# A summary\n",
+    "hosts.txt": "gpu001\ngpu002\n",
     "broken.toml": "x = [",
     "group.toml": "[group]\nnodes = 'gpu001'\n",
     "key.toml": "[treshold.shm]\nminimum_gib = 1\n",
@@ -36,6 +38,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["demo"], "'demo' is a cluster; expected clusterproof check demo"),
     (["ssh:gpu001"], "'ssh:gpu001' is a cluster; expected clusterproof check ssh:gpu001"),
     (["--clutser", "demo"], "--clutser is not an option (did you mean --cluster?)"),
+    (["new", "mycheck"], "no command is called 'new'; clusterproof --help lists them"),
     (["explain"], "the following arguments are required"),
     (["explain", "no_xidd"], "no check is called 'no_xidd' (did you mean no_xid?)"),
     (["explain", "xid:abc"], "an Xid is xid:79"),
@@ -44,15 +47,32 @@ WRONG: list[tuple[list[str], str]] = [
     (["doctor", "x"], "unrecognized arguments: x"),
     (["init", "a", "b"], "unrecognized arguments: b"),
     (["init", "empty.toml"], "Not a directory; expected a folder that may be written"),
-    (["history", "nowhere"], "unrecognized arguments: nowhere"),
+    (["history", "nowhere"], "unrecognized arguments: nowhere (did you mean --cluster nowhere?)"),
+    (["history", "--runz", "3"], "unrecognized arguments: --runz 3 (did you mean --runs?)"),
+    (["watch"], "nothing to watch; expected clusterproof watch X, or --job ID"),
+    (["watch", "demo"], "a recording does not change; expected local, nodes by ssh"),
+    (["watch", "local", "--cluster", "local"], "expected one of them"),
+    (["watch", "local", "--evry", "1s"], "--evry 1s (did you mean --every?)"),
     (["manifest"], "the following arguments are required: --from"),
     (["manifest", "--from", "shh:x"], "did you mean ssh:?"),
     (["check", ""], "is empty"),
     (["check", "nonsense"], "for a host say ssh:nonsense"),
     (["check", "nonsense", "--region", "us-wset-2"], "no AWS region is called 'us-wset-2' (did you mean us-west-2?)"),
     (["check", "shh:gpu001"], "is of no known kind (did you mean ssh:?)"),
+    (["check", "kubernetes:prod"], "did you mean k8s:?"),
+    (["check", "hyperpod:prod"], "did you mean the cluster's NAME alone?"),
     (["check", "gpu001,gpu002"], "did you mean ssh:gpu001,gpu002?"),
     (["check", "ssh:"], "an empty nodeset; expected names, such as gpu[001-016,020]"),
+    (["check", "ssh:gpu001", "gpu002"], "expected one X, such as ssh:gpu001,gpu002"),
+    (["check", "ssh:gpu001", "ssh:gpu002", "--sudo"], "expected one X, such as ssh:gpu001,gpu002"),
+    (["check", "ssh://gpu001"], "is a URL (did you mean ssh:gpu001?)"),
+    (["check", "ubuntu@gpu[001-002]"], "did you mean ssh:ubuntu@gpu[001-002]?"),
+    (["check", "cluster.yaml"], "is no inventory; expected FILE.toml (clusterproof init writes one to begin with)"),
+    (["check", "hosts.txt"], "clusterproof init writes an inventory to begin with"),
+    (
+        ["check", "arn:aws:sagemaker:us-west-2:123456789012:cluster/x"],
+        "is no HyperPod cluster's ARN; expected arn:aws:",
+    ),
     (["check", "ssh:gpu[001-"], "a bracket without its partner"),
     (["check", "ssh:gpu[5-1]"], "expected the smaller number first"),
     (["check", "ssh:gpu001:ssh"], "'ssh' is not a port; expected ssh:[user@]NODESET[:port]"),
@@ -67,6 +87,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["check", "empty.toml"], "has no nodes; expected a [[group]] with nodes"),
     (["check", "broken.toml"], "is not TOML"),
     (["check", "group.toml"], "group is a table; expected a list of tables, [[group]]"),
+    (["--run", "nowhere"], "nowhere: No such file or directory; expected a file that can be read"),
+    (["--run", "reports"], "none of its files (summary.md) has a form that is known; expected a table of operations"),
     ([*DEMO, "--nodez", "gpu001"], "--nodez is not an option (did you mean --nodes?)"),
     ([*DEMO, "--nodes", "gpu[1-"], "--nodes"),
     ([*DEMO, "--nodes", "gpu099"], "gpu099 is not in demo"),
@@ -80,7 +102,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--since", "yesterday"], "expected boot, a time span such as 90m, 24h or 2d"),
     (
         [*DEMO, "--via", "controller"],
-        "is about clusters of Slurm's and HyperPod's, and demo is neither",
+        "is for clusters of Slurm and HyperPod, and demo is neither",
     ),
     ([*DEMO, "--incomplete", "maybe"], "choose from"),
     ([*DEMO, "--log-cursor", "x"], "expected BOOT_ID:SEQUENCE:SECONDS"),
@@ -121,6 +143,7 @@ CASES = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with files that are wrong in one way each."""
     made = tmp_path_factory.mktemp("wrong")
+    (made / "reports").mkdir()
     for name, text in FILES.items():
         (made / name).write_text(text)
     return made

@@ -39,6 +39,10 @@ REFUSED = [
     ('[thresholds.shm]\nminimum_gib = "16"', "minimum_gib is '16'; expected a number"),
     ("[thresholds.shm]\nminimum_gib = -1", "minimum_gib is -1; expected a number that is not negative"),
     ("[thresholds.shm]\nminimum_gib = nan", "minimum_gib is nan"),
+    (
+        '[thresholds]\n"shm.minimum_gib" = 3',
+        "'shm.minimum_gib' is one word; expected minimum_gib under [thresholds.shm]",
+    ),
     ("[expect]\ngpu = 8", "'gpu' is no known resource (did you mean gpus?)"),
     ("[disabled]\nx = 1", "[disabled] [x] is a whole number; expected a table"),
     ('[disabled.x]\nreason = "r"', "there is no until; expected a day, such as 2026-12-31"),
@@ -258,6 +262,17 @@ def test_a_check_of_another_author_goes_by_the_policys_numbers(runs: Runs, check
     assert counts(runs.over([saying("gpu001", "pass")], workers)) == {"failed": 1}
     runs.pytester.makefile(".toml", clusterproof="[thresholds.shm]\nminimum_gib = 32\n")
     assert counts(runs.over([saying("gpu001", "pass")], workers)) == {"passed": 1}
+
+
+@WAYS
+def test_a_check_of_a_sites_own_has_numbers_of_its_own_in_the_policy(runs: Runs, checks: str) -> None:
+    runs.checks(test_it=checks.replace("say(node.boot.kernel)", 'assert node.threshold("site.word") == 32'))
+    runs.over([saying("gpu001", "pass")])
+    (result,) = runs.results
+    assert result.verdict is Verdict.INCOMPLETE
+    assert result.message == "the policy sets no word; expected word = NUMBER under [thresholds.site]"
+    runs.pytester.makefile(".toml", clusterproof="[thresholds.site]\nword = 32\n")
+    assert counts(runs.over([saying("gpu001", "pass")])) == {"passed": 1}
 
 
 def test_workers_read_verdicts_by_the_same_policy(runs: Runs) -> None:

@@ -70,6 +70,16 @@ def test_the_page_says_of_every_check_on_which_faults_it_is_proven() -> None:
     assert document().count("- **proven on**: none") == 0
 
 
+KNOWN_TO_ALL = {"CPU", "CPUs", "GPU", "NVMe", "PCIe", "VPC"}
+ABBREVIATION = re.compile(r"\b[A-Z]\w*[A-Z]\w*")
+
+
+def test_the_glossary_has_each_abbreviation_in_the_title_of_a_check() -> None:
+    words = {word for check in all_checks().values() for word in ABBREVIATION.findall(check.route.title)}
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert {word for word in words - KNOWN_TO_ALL if word.removesuffix("s") not in glossary} == set()
+
+
 def test_the_sentences_of_a_check_are_those_of_its_source() -> None:
     said = rules(all_checks()["gpu.nvlink_active"].function)
     assert Rule("fail", "NVLink … inactive; expected … active links") in said

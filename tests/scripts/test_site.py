@@ -76,3 +76,10 @@ def test_the_tutorial_shows_what_the_demo_prints(tmp_path: Path) -> None:
     assert len(shown) == 2
     for block in shown:
         assert block in ran.stdout
+
+
+def test_each_block_of_code_has_a_button_that_copies_it_without_a_network(site: Path) -> None:
+    text = (site / "tutorial.html").read_text(encoding="utf-8")
+    scripts = [site / name.split("?")[0] for name in re.findall(r'<script src="(_static/[^"]+)"', text)]
+    assert "copybutton.js" in {path.name for path in scripts}
+    assert [path.name for path in scripts if not path.is_file()] == []

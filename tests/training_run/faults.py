@@ -66,7 +66,7 @@ FAULTS = (
         "a trace of three steps",
         lambda: computing(steps=3),
         {"run.slow_rank": INCOMPLETE, "run.work_uneven": INCOMPLETE, "run.stages_uneven": INCOMPLETE},
-        "3 steps; expected 20 at least",
+        "3 steps; expected at least 20",
     ),
     RunFault(
         "a trace of one data-parallel rank",
@@ -171,7 +171,7 @@ FAULTS = (
         "a log of fifty steps",
         lambda: stepping(one, lambda step: {**parts(step), "init": 0.0}, steps=55),
         {"run.step_outliers": INCOMPLETE, "run.step_drift": INCOMPLETE, "run.checkpoint_share": INCOMPLETE},
-        "50 steps behind the warm-up; expected 100 at least",
+        "50 steps behind the warm-up; expected at least 100",
     ),
     RunFault(
         "noise in which a slow rank cannot be told",
@@ -195,7 +195,7 @@ FAULTS = (
         "memory of twenty minutes",
         lambda: watched(minutes=20),
         {"run.gpu_memory_growth": INCOMPLETE},
-        "memory was sampled for 9 min behind the run's first ten; expected 30",
+        "memory was sampled for 9 min behind the run's first ten; expected at least 30",
     ),
     RunFault(
         "GPUs with room for a batch four times as large",

@@ -134,6 +134,29 @@ def test_files_of_two_runs_are_not_one_run(tmp_path: Path) -> None:
         read_run([str(tmp_path)])
 
 
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ((), "no file in it; expected a table"),
+        (("notes.md",), r"none of its files \(notes.md\) has a form that is known"),
+    ],
+)
+def test_a_folder_that_tells_nothing_of_a_run_is_refused(tmp_path: Path, files: tuple[str, ...], words: str) -> None:
+    for name in files:
+        (tmp_path / name).write_text("# notes\n")
+    with pytest.raises(RunError, match=words):
+        read_run([str(tmp_path)])
+
+
+def test_what_a_watch_recorded_beside_its_samples_is_not_called_unknown(tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    for name in ("cluster.json", "changes.jsonl", "nodes/gpu001.json"):
+        (tmp_path / name).write_text("{}\n")
+    assert read_run([str(tmp_path)]).data.notes == []
+    (tmp_path / "trace.csv").write_text(TABLE)
+    assert read_run([str(tmp_path)]).data.notes == []
+
+
 def test_a_folder_is_read_file_by_file_and_says_what_it_did_not_understand(tmp_path: Path) -> None:
     rows = TABLE.splitlines(keepends=True)
     (tmp_path / "sub").mkdir()

@@ -78,4 +78,4 @@ def test_the_rank_that_waits_longest_for_data_is_named() -> None:
 
 def test_one_checkpoint_tells_no_share() -> None:
     result = said("run.checkpoint_share", stepping(lambda _: 1.0, lambda step: {"save": float(step == 50)}))
-    assert result.message == "1 checkpoints; expected 2 at least: log a longer part of the run"
+    assert result.message == "1 checkpoints; expected at least 2: log a longer part of the run"

@@ -70,6 +70,7 @@ def test_a_port_that_is_taken_is_one_line_before_any_node_is_asked(capsys: pytes
     assert said.out == ""
 
 
+@pytest.mark.long
 def test_a_scrape_in_the_midst_of_a_watch_has_its_nodes_samples_and_the_end_lets_the_port_go() -> None:
     words = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--listen", ":0"]
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -96,6 +96,7 @@ def test_shellcheck_has_nothing_against_the_script() -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.long
 def test_the_report_runs_no_code_of_the_folder_in_which_the_watch_was_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,15 +144,18 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--steps", "x", "--cluster", "local"], "--steps is of a job; expected --job ID with it"),
+        (["--steps", "x", "--cluster", "local"], "--steps is for a job; expected --job ID with it"),
         (["--job", "12"], "--cluster 'slurm:job:12': slurm"),
-        (["--job", "abc"], "--job is 'abc'; expected the number of a job of Slurm's, or NAMESPACE/NAME of a Job"),
-        (["--job", "12", "--cluster", "local"], "--job 12 is of Slurm's, which is asked here; expected no --cluster"),
+        (["--job", "abc"], "--job is 'abc'; expected the number of a Slurm job, or NAMESPACE/NAME of a Job"),
+        (
+            ["--job", "12", "--cluster", "local"],
+            "--job 12 is a Slurm job, and Slurm is asked from here; expected no --cluster",
+        ),
         (
             ["--job", "ml/x", "--cluster", "local"],
-            "--job 'ml/x' is of Kubernetes', and --cluster 'local'; expected k8s:",
+            "--job 'ml/x' is a Kubernetes job, and --cluster 'local'; expected k8s:",
         ),
-        (["--every", "1"], "nothing is named that is to be watched; expected --cluster X or --job ID"),
+        (["--every", "1"], "nothing to watch; expected clusterproof watch X, or --job ID"),
     ],
 )
 def test_what_is_no_job_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,6 +121,7 @@ def test_a_concern_about_a_gpu_is_said_while_another_is_lost_and_each_in_its_own
     assert "NVLink 7: 3 replay" in said["GPU 6"]
 
 
+@pytest.mark.long
 def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
     results, told = alive(Result), alive(Collected)
     for _ in range(3):
@@ -132,6 +133,7 @@ def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
     assert kept.evidence.collectors.keys() <= KEPT
 
 
+@pytest.mark.long
 def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit() -> None:
     names = ("gpu001", "gpu002", "gpu003")
     targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)

@@ -28,7 +28,7 @@ def most_tainted(limit: str, nodes: int) -> int:
     """
     found = [_LIMIT.fullmatch(part.strip()) for part in limit.split(",")]
     if not all(found) or any(one and one[2] and int(one[1]) > 100 for one in found):
-        raise GateError(f"{limit[:40]!r} is no number of nodes; expected a number, a share, or both: 10%,10")
+        raise GateError(f"{limit[:40]!r} is not a number of nodes; expected a number, a share, or both: 10%,10")
     shares = ((int(one[1]), one[2]) for one in found if one)
     return min(max(1, nodes * number // 100) if percent and number else number for number, percent in shares)
 

@@ -36,7 +36,7 @@ from clusterproof.plugins.kubernetes.gate.taints import (
 from clusterproof.plugins.kubernetes.gate.writer import Patch, Writer, of_nodes
 from clusterproof.plugins.kubernetes.values import table
 
-MODES = OBSERVE, TAINT = ("observe", "taint")
+OBSERVE, TAINT = "observe", "taint"
 LIMIT = "10%,10"  # as Slurm's health check has it
 
 

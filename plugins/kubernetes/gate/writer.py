@@ -86,9 +86,9 @@ class Writer:
                     raise
             now = [seen_of(one) for one in self.api.listed(NODES, fieldSelector=f"metadata.name={seen.node.name}")]
             if [one.uid for one in now] != [seen.uid]:
-                raise KubernetesError("it is another node by now; expected the one that was judged", GONE)
+                raise KubernetesError("another node has this name by now; expected the one that was judged", GONE)
             seen = now[0]
-        raise KubernetesError(f"others changed it {TRIES} times in between; expected to come to it in the next run")
+        raise KubernetesError(f"others changed it {TRIES} times meanwhile; expected to write it in the next run")
 
     def tell(self, event: Mapping[str, object]) -> None:
         """Create an event; where that may not be, it is tried once."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.counterparts import installed
@@ -35,9 +37,9 @@ def test_every_collector_that_loads_the_hardware_runs_on_its_python(system: Syst
 
 
 @pytest.fixture(scope="module")
-def furnished(system: System, tmp_path_factory: pytest.TempPathFactory) -> System:
+def furnished(system: System, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> System:
     """The system with the wheel of this checkout forced upon it."""
-    return System(system.root, (installed_under(tmp_path_factory.mktemp(NAME), PYTHON),))
+    return System(system.root, (installed_under(tmp_path_factory.mktemp(NAME), wheel, PYTHON),))
 
 
 @pytest.mark.parametrize("script", ["prolog", "epilog", "health-check"])

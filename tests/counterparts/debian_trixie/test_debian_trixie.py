@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -28,9 +29,9 @@ def bare() -> System:
 
 
 @pytest.fixture(scope="module")
-def furnished(bare: System, tmp_path_factory: pytest.TempPathFactory) -> System:
+def furnished(bare: System, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> System:
     """The system with the wheel of this checkout, and what it depends on, in /opt/clusterproof."""
-    tree = installed_under(tmp_path_factory.mktemp(NAME), PYTHON)
+    tree = installed_under(tmp_path_factory.mktemp(NAME), wheel, PYTHON)
     (tree / "etc" / "clusterproof").mkdir(parents=True)
     (tree / "etc" / "clusterproof" / "slurm.toml").write_text(SETTINGS)
     return System(bare.root, (tree, installed.folder(NAME) / "packages"))

@@ -26,6 +26,16 @@ def put(running: Node, image: NodeImage) -> None:
     (running.root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
 
 
+def is_taken_back_with_job_41(running: Node) -> None:
+    """An Xid befalls two jobs; the epilog of the first drains for it, and an administrator takes the node back."""
+    assert [script(running, "prolog", job).returncode for job in ("40", "41")] == [0, 0]
+    log_an_xid(running)
+    assert script(running, "epilog", "40").returncode == 1
+    drained_by_slurm(running, "Epilog error")
+    assert explained(running).startswith(f"{OURS}no_xid: ")
+    running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
+
+
 @versions
 def test_a_node_that_an_epilog_and_a_prolog_drained_is_resumed_once_it_is_healthy(keeps_reason: bool) -> None:
     with of(LOST, keeps_reason=keeps_reason) as running:
@@ -169,12 +179,7 @@ def test_what_a_job_still_meets_that_an_administrator_has_taken_the_node_back_af
     left: NodeImage, is_logged_anew: bool, state: str
 ) -> None:
     with of(HEALTHY) as running:
-        assert [script(running, "prolog", job).returncode for job in ("40", "41")] == [0, 0]
-        log_an_xid(running)
-        assert script(running, "epilog", "40").returncode == 1
-        drained_by_slurm(running, "Epilog error")
-        assert explained(running).startswith(f"{OURS}no_xid: ")
-        running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
+        is_taken_back_with_job_41(running)
         put(running, left)
         if is_logged_anew:
             log_an_xid(running)
@@ -188,12 +193,7 @@ def test_what_a_job_still_meets_that_an_administrator_has_taken_the_node_back_af
 
 def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked_at_by_nobody_yet() -> None:
     with of(HEALTHY) as running:
-        assert [script(running, "prolog", job).returncode for job in ("40", "41")] == [0, 0]
-        log_an_xid(running)
-        assert script(running, "epilog", "40").returncode == 1
-        drained_by_slurm(running, "Epilog error")
-        assert explained(running).startswith(f"{OURS}no_xid: ")
-        running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
+        is_taken_back_with_job_41(running)
         log_an_xid(running)
         controller.has_jobs(running, "41")
         assert script(running, "epilog", "41").returncode == 1

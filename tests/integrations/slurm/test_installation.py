@@ -171,7 +171,7 @@ def test_a_driver_that_hangs_is_told_of_and_hangs_nothing() -> None:
 
 
 @needs_nodes
-@pytest.mark.parametrize("word", ["--check-instalation", "-h"])
+@pytest.mark.parametrize("word", ["--check-instalation", "-x"])
 def test_an_option_that_means_nothing_checks_nothing(word: str) -> None:
     with node(with_file(healthy_p5(), ROOM, ABSENT), DRAIN) as running:
         ran = asked(running, "gpu001", "prolog", word)
@@ -181,11 +181,33 @@ def test_an_option_that_means_nothing_checks_nothing(word: str) -> None:
 
 
 @needs_nodes
+@pytest.mark.parametrize("word", ["-h", "--help"])
+def test_help_says_what_the_script_is_for_and_checks_nothing(word: str) -> None:
+    with node(with_file(healthy_p5(), ROOM, ABSENT), DRAIN) as running:
+        ran = asked(running, "gpu001", "prolog", word)
+        assert not (running.root / STATE).exists()
+    assert (ran.returncode, b"With --check-installation it says" in ran.stdout) == (0, True)
+
+
+@needs_nodes
 def test_without_a_python_it_says_where_one_was_looked_for() -> None:
     with node(healthy_p5(), DRAIN, python="/nowhere") as running:
         ran = asked(running)
     assert ran.returncode == 1
     assert f"no Python in {SCRIPTS} nor at /opt/clusterproof/bin/python; expected one" in ran.stderr.decode()
+
+
+@needs_nodes
+def test_where_clusterproof_itself_is_broken_it_says_so_without_a_traceback() -> None:
+    text = (SCRIPTS / "clusterproof-prolog").read_text()
+    image = with_file(healthy_p5(), "/srv/bin/clusterproof-prolog", File(text, 0o755))
+    image = with_file(image, "/srv/bin/python", File("#!/bin/sh\necho Traceback >&2\nexit 1\n", 0o755))
+    with node(image, DRAIN, python="/nowhere") as running:
+        ran = running.run(["/srv/bin/clusterproof-prolog", "--check-installation"], timeout=WITHIN_S)
+    assert (ran.returncode, ran.stderr.decode()) == (
+        1,
+        "/srv/bin/python cannot import clusterproof; install it there again (install.md)\n",
+    )
 
 
 @needs_nodes

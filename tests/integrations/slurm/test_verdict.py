@@ -34,9 +34,7 @@ NAMING = Finding("gpu.no_xid", "fail", "Xid 79 at 0000:53:00.0, of job 1 user 2,
 LEAKED = Finding("host.shm_leaked", "fail", "300 GiB, 15 % of the memory: 3 files of user 1000; expected none")
 HOT = Finding("gpu.temperature", "concern", "GPU 1: 85 °C; expected less than 84 °C")
 UNREAD = Finding("gpu.row_remap", "incomplete", "GPU 1: retired pages cannot be counted")
-HANGS = Finding(
-    "gpu.driver_answers_in_time", "fail", "nvml: no answer within its 3 s; expected an answer by the deadline"
-)
+HANGS = Finding("gpu.driver_answers_in_time", "fail", "nvml: no answer within 3 s; expected an answer by the deadline")
 
 
 def run(*findings: Finding) -> Run:
