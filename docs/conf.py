@@ -1,7 +1,7 @@
 """The site that `make docs` builds of these pages and of those that tests/document_site.py writes."""
 
 project = "clusterproof"
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx_copybutton"]
 html_theme = "furo"
 html_title = "clusterproof"
 html_show_sphinx = False
