@@ -1,4 +1,4 @@
-"""The site that `make docs` builds of these pages and of those that tests/document_site.py writes."""
+"""The site that `make docs` builds of these pages and of those that scripts/generators/site.py writes."""
 
 project = "clusterproof"
 extensions = ["myst_parser", "sphinx_copybutton"]

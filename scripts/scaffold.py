@@ -89,10 +89,7 @@ REDACTED = """
 text = "version"
 """
 OF_CLUSTERS = [name for name in SUBSYSTEMS if name != "run"]  # whose checks are asked of nodes
-AFTER = (
-    "then: .venv/bin/python -m tests.needs && .venv/bin/python -m tests.document_checks"
-    " && scripts/lint && scripts/faults && scripts/test quick"
-)
+AFTER = "then: scripts/generate needs && scripts/generate && scripts/lint && scripts/faults && scripts/test quick"
 
 
 def check(name: str) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:

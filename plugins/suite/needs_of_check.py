@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
 from clusterproof.plugins.core.strict import nearest
 
-FILE = Path(__file__).with_name("needs.json")  # `python -m tests.needs` makes it: it watches checks at work
+FILE = Path(__file__).with_name("needs.json")  # `scripts/generate needs` makes it: it watches checks at work
 CHECKS = Path(__file__).resolve().parents[2] / "checks"  # those that are packaged
 PAIRWISE = "pairwise"  # stands among the collectors for pairs of nodes, which are measured
 

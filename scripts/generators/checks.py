@@ -1,4 +1,4 @@
-"""Writes what is said of the checks out of the checks themselves: `python -m tests.document_checks`.
+"""Writes what is said of the checks out of the checks themselves: `scripts/generate`.
 
 That is docs/checks.md, and what Slurm's scripts load: the index of them, the parsed catalogue.
 """
@@ -27,11 +27,11 @@ from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PATH = ROOT / "docs" / "checks.md"
 HEAD = """# The checks
 
-Written out of the checks themselves by `python -m tests.document_checks`; a test keeps it true. Of each check: what it
+Written out of the checks themselves by `scripts/generate`; a test keeps it true. Of each check: what it
 means, what it reads, what it can say (`…` stands for what differs from node to node), the thresholds that it compares
 with ([their home](../plugins/catalog/thresholds.toml); a [policy](policy.md) overrules them), and the faults that prove
 it. What could not be read is *incomplete* in every check, whether that is listed or not.

@@ -1,4 +1,4 @@
-"""Writes what shells complete, and the man page, out of the command lines: `python -m tests.document_commands`."""
+"""Writes what shells complete, and the man page, out of the command lines: `scripts/generate`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from clusterproof.plugins.suite.all_checks import all_checks, marks_of
 from clusterproof.plugins.suite.command_lines import whole
 from clusterproof.plugins.suite.shell import FILES, MAN_PAGE
 
-FOLDER = Path(__file__).parents[1] / "plugins" / "suite" / "shell"
-HEAD = "made by python -m tests.document_commands"
+FOLDER = Path(__file__).parents[2] / "plugins" / "suite" / "shell"
 OF_FILES = ("FILE", "PATH", "X")  # by what a value is called in help: completed as files, or as folders
 OF_FOLDERS = ("DIR",)
 

@@ -1,4 +1,4 @@
-"""Records the demo cluster anew, and draws its page: `python -m tests.record_demo`, as root, over real ssh."""
+"""Records the demo cluster anew, and draws its page: `scripts/generate demo`, as root, over real ssh."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed.cluster import testbed
 from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5, with_kernel_line, with_memlock, with_nvml
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "fixtures" / "demo"
 PICTURE = ROOT / "docs" / "report.png"
 PICTURE_PX = (1280, 860)
@@ -53,7 +53,7 @@ def record() -> None:
     with testbed({name: image(name) for name in reached}, refusing=[UNREACHABLE]) as bed:
         options = ["--cluster", "ssh:gpu[001-016]", "--record", str(DEMO), "--no-report", "-p", "no:cacheprovider"]
         ran = bed.run([sys.executable, "-m", "pytest", *options], timeout=120)
-        print(ran.stdout.decode(), ran.stderr.decode())  # noqa: T201
+        print(ran.stdout.decode(), ran.stderr.decode())
     data = json.loads((DEMO / "cluster.json").read_text())
     data["cluster"] = "demo"
     (DEMO / "cluster.json").write_text(json.dumps(data, indent=1) + "\n")

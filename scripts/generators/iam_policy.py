@@ -1,4 +1,4 @@
-"""Writes the IAM policy of docs/aws.md out of plugins/catalog/aws_actions.toml: `python -m tests.document_policy`."""
+"""Writes the IAM policy of docs/aws.md out of plugins/catalog/aws_actions.toml: `scripts/generate`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from clusterproof.plugins.catalog.aws_actions import aws_actions
 
-PATH = Path(__file__).parents[1] / "docs" / "aws.md"
-BEGIN, END = "<!-- python -m tests.document_policy -->\n", "<!-- end -->"
+PATH = Path(__file__).parents[2] / "docs" / "aws.md"
+BEGIN, END = "<!-- scripts/generate -->\n", "<!-- end -->"
 
 
 def policy() -> dict[str, Any]:

@@ -10,13 +10,13 @@ from pathlib import Path
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.rules import rules, sentence
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROOMS = ("api", "plugins", "reports", "integrations")
 SAYS = ("fail", "concern", "incomplete", "not_applicable")
 SHORTEST = 12  # characters of words: less is no sentence
 HEAD = """# Every message
 
-What the suite can say, read off its source by `python -m tests.messages`; `…` stands for what differs.
+What the suite can say, read off its source by `scripts/generate messages`; `…` stands for what differs.
 """
 
 
@@ -73,4 +73,4 @@ def _text(words: str) -> str:
 
 
 if __name__ == "__main__":
-    print(messages())  # noqa: T201
+    print(messages())

@@ -1,4 +1,4 @@
-"""Records what each packaged check reads: `python -m tests.needs`, after a check reads something new.
+"""Records what each packaged check reads: `scripts/generate needs`, after a check reads something new.
 
 Every check is watched on every node of the fault matrix, and on all that the tests of checks evaluate. Where a fault
 cannot be put into a node, as without root, what is recorded already stays.
@@ -24,7 +24,7 @@ from tests.faults import FAULTS
 from tests.mutants import evaluated, faults
 from tests.mutants.cases import Case, forget
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TESTS = [str(ROOT / "tests" / room) for room in ("checks", "manifest")]
 
 

@@ -1,6 +1,6 @@
 """Writes the source of the site into a folder: docs/, and the pages that are made of the code itself.
 
-`python -m tests.document_site FOLDER`; scripts/docs builds it.
+`python -m scripts.generators.site FOLDER`; scripts/docs builds it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.command_lines import OF_PYTEST
-from tests.document_checks import about_check
-from tests.messages import messages
+from scripts.generators.checks import about_check
+from scripts.generators.messages import messages
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 _INSTALL = ("../integrations/slurm/install.md", "slurm-install.md")
 ORPHAN = "---\norphan: true\n---\n"  # in no menu: with 150 more entries on each page a build takes minutes

@@ -11,12 +11,12 @@ import pytest
 
 from clusterproof.plugins.catalog.aws_actions import AwsAction, aws_actions
 from clusterproof.plugins.inventory import InventoryError, resolve
+from scripts.generators.iam_policy import PATH, in_place, policy
 from tests.aws.clusters import NAME, with_cluster
 from tests.aws.instances import TEAM, with_instances
 from tests.aws.service import Service
 from tests.aws.systems_manager import SystemsManager
 from tests.builders.runs import ROOT, Runs
-from tests.document_policy import PATH, in_place, policy
 
 pytest_plugins = ["pytester"]
 READS = re.compile(r"(Describe|List|Get)[A-Z]\w*")
@@ -42,7 +42,7 @@ def _parts(signed: str) -> tuple[str, str, str]:
 
 def test_the_policy_of_the_page_is_that_of_the_table() -> None:
     text = PATH.read_text(encoding="utf-8")
-    assert text == in_place(text), "run `python -m tests.document_policy`"
+    assert text == in_place(text), "run `scripts/generate`"
     assert text.count('"Action"') == len(policy()["Statement"])
 
 

@@ -57,7 +57,7 @@ class Proof:
             return f"NOT PROVEN  {self.fault}: {self.skipped}"
         wrong = f"; unexpected words: {self.said!r}" if self.said else ""
         wrong += "".join(f"; otherwise in a prolog: {name}" for name in self.otherwise)
-        wrong += "".join(f"; not recorded, run python -m tests.needs: {one}" for one in self.unrecorded)
+        wrong += "".join(f"; not recorded, run scripts/generate needs: {one}" for one in self.unrecorded)
         wrong += "".join(f"; unexpected: {verdict.value} of {name}" for name, verdict in self.false.items())
         return f"{'caught' if self.is_detected else 'MISSED':<10}  {self.fault}: {_by_verdict(self.changed)}{wrong}"
 

@@ -12,11 +12,11 @@ from clusterproof.plugins.catalog import rows, thresholds
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.index import FILE, written
 from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
-from tests import document_site
+from scripts.generators import site
+from scripts.generators.checks import PATH, document
 from tests.builders.wheel import ROOT
-from tests.document_checks import PATH, document
 
-HOW = "run `python -m tests.document_checks`"
+HOW = "run `scripts/generate`"
 
 
 def written_pages() -> list[Path]:
@@ -33,7 +33,7 @@ def test_links_lead_to_what_is_there(page: Path) -> None:
 @cache
 def made() -> frozenset[Path]:
     """The pages that `make docs` makes."""
-    return frozenset(document_site.DOCS / name for name in document_site.pages())
+    return frozenset(site.DOCS / name for name in site.pages())
 
 
 def _leads_somewhere(path: Path) -> bool:

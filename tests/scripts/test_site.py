@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.flags import GROUPS
-from tests import document_site
+from scripts.generators.site import write
 from tests.builders.runs import ROOT
 
 pytestmark = pytest.mark.long
@@ -27,7 +27,7 @@ SHOWN = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
-    document_site.write(folder / "source")
+    write(folder / "source")
     built = subprocess.run([*BUILD, folder / "source" / "docs", folder / "html"], capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     return folder / "html"

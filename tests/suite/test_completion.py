@@ -12,7 +12,7 @@ import pytest
 
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.shell import FILES, MAN_PAGE
-from tests import document_commands
+from scripts.generators import commands
 
 # A shell at a terminal, in which `clusterproof` says with which words it was called.
 SHELLS = {
@@ -68,7 +68,7 @@ def test_a_real_shell_completes_commands_options_marks_and_checks(shell: str, tm
     if not shutil.which(shell):
         pytest.skip(f"needs {shell}: apt-get install {shell}")
     script = tmp_path / FILES[shell]
-    script.write_text(document_commands.completion(shell))
+    script.write_text(commands.completion(shell))
     command, begin = SHELLS[shell]
     terminal = Terminal(command)
     try:
@@ -84,14 +84,14 @@ def test_a_real_shell_completes_commands_options_marks_and_checks(shell: str, tm
 
 @pytest.mark.parametrize("name", [*FILES.values(), MAN_PAGE])
 def test_what_is_shipped_is_made_of_the_command_lines_as_they_are(name: str) -> None:
-    shipped = (document_commands.FOLDER / name).read_text(encoding="utf-8")
-    assert shipped == document_commands.documents()[name], "expected: python -m tests.document_commands was run"
+    shipped = (commands.FOLDER / name).read_text(encoding="utf-8")
+    assert shipped == commands.documents()[name], "expected: scripts/generate was run"
 
 
 @pytest.mark.parametrize("shell", FILES)
 def test_the_script_is_printed_for_eval(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
-    assert capsys.readouterr().out == (document_commands.FOLDER / FILES[shell]).read_text(encoding="utf-8")
+    assert capsys.readouterr().out == (commands.FOLDER / FILES[shell]).read_text(encoding="utf-8")
 
 
 def test_an_unknown_shell_is_refused_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +104,7 @@ def test_an_unknown_shell_is_refused_with_those_that_are_known(capsys: pytest.Ca
 def test_the_man_page_is_one_that_man_shows_without_a_warning() -> None:
     if not shutil.which("man"):
         pytest.skip("needs man: apt-get install man-db")
-    words = ["man", "--warnings", "-E", "UTF-8", "-l", str(document_commands.FOLDER / MAN_PAGE)]
+    words = ["man", "--warnings", "-E", "UTF-8", "-l", str(commands.FOLDER / MAN_PAGE)]
     shown = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, "MANWIDTH": "100"})
     assert shown.stderr == ""
     for words_of_it in (

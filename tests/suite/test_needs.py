@@ -76,8 +76,8 @@ def test_a_slip_in_what_a_check_declares_is_told_where_it_is_written() -> None:
 
 def test_what_every_packaged_check_of_nodes_reads_is_recorded() -> None:
     to_record = {name for name, check in all_checks().items() if not (check.is_of_run or check.is_of_pair)}
-    assert to_record <= recorded().keys(), "run: python -m tests.needs"
+    assert to_record <= recorded().keys(), "run: scripts/generate needs"
 
 
 def test_what_is_recorded_is_of_checks_and_devices_that_there_are() -> None:
-    assert {name for name in recorded() if "." in name} <= all_checks().keys(), "run: python -m tests.needs"
+    assert {name for name in recorded() if "." in name} <= all_checks().keys(), "run: scripts/generate needs"
