@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from clusterproof.plugins.catalog.environment import EnvironmentRule, environment_rules
-from clusterproof.plugins.catalog.instance_types import InstanceType
+from clusterproof.plugins.core.instance_type import InstanceType
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete
 from clusterproof.plugins.evidence.field import require

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.catalog.instance_types import InstanceType, instance_types
+from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.catalog.machines import machine_row
 from clusterproof.plugins.catalog.thresholds import SITE, threshold_row
+from clusterproof.plugins.core.instance_type import InstanceType
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Incomplete
 

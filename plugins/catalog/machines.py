@@ -6,13 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog.rows import table
+from clusterproof.plugins.core.instance_type import InstanceType
 from clusterproof.plugins.core.record import record
-
-if TYPE_CHECKING:
-    from clusterproof.plugins.catalog.instance_types import InstanceType
 
 FILE = "machines.toml"
 GPUS = 8  # of a baseboard
@@ -61,8 +58,6 @@ def machine_row(name: str) -> InstanceType | None:
 
 @cache
 def _rows() -> Mapping[str, InstanceType]:
-    from clusterproof.plugins.catalog.instance_types import InstanceType
-
     return {
         _name(family, board): InstanceType(
             name=_name(family, board),

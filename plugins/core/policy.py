@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.instance_type import InstanceType
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.core.result import SEVERITIES, Result
 from clusterproof.plugins.core.verdict import Verdict
-
-if TYPE_CHECKING:
-    from clusterproof.plugins.catalog.instance_types import InstanceType
 
 OWN_FILE = "clusterproof.toml"  # in the folder of the run, where no policy is named; else a table of the other
 PYPROJECT = "pyproject.toml"

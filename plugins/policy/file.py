@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.catalog import CatalogError, owners, thresholds
-from clusterproof.plugins.catalog.instance_types import InstanceType
 from clusterproof.plugins.catalog.rows import build
 from clusterproof.plugins.catalog.thresholds import SITE
 from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.instance_type import InstanceType
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.aws.account import Account, AwsError
-from clusterproof.plugins.catalog.instance_types import InstanceType, instance_types
+from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.instance_type import InstanceType
 from clusterproof.plugins.core.printable import printable
 
 EQUAL, DIFFERS = 0, 1
