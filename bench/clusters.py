@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 NOMINAL_GB_PER_S = 400.0
 OUTLIERS = 0.05

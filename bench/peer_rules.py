@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated
-from clusterproof.plugins.benchmarks.pairwise.model import Pair, pair
 from clusterproof.plugins.benchmarks.pairwise.schedule import circle
+from clusterproof.plugins.evidence.pairwise.model import Pair, pair
 
 FLOOR = 0.8 * NOMINAL_GB_PER_S  # CHS: 150 GB/s where about 190 is usual
 TIMES_THE_MEDIAN = 2.0  # dlrover

@@ -22,10 +22,10 @@ from bench.noisy import under_noise
 from bench.peer_rules import RULES
 from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, noise_table, tables
 from bench.tally import Tally
-from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round, plan
-from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Kind
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement
+from clusterproof.plugins.evidence.pairwise.findings import Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 NOISES = (GOAL_NOISE, 0.01, 0.04)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairsOfNode
-from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
+from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs
 from clusterproof.plugins.benchmarks.pairwise.messages import attribution, measured_in_words, slower_in_words
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import SIGNIFICANT, apart, speed
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, incomplete, not_applicable
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
 from clusterproof.plugins.suite.routing import by_hand, evidence
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
@@ -23,7 +24,7 @@ SLOW = 0.95  # of what is normal: below it a single measurement is worth a word
 def of_node(node: Node) -> str:
     """How a person measures a node with a good one, as it was measured here."""
     try:
-        return node.pairwise.campaign.by_hand("NODE", "GOOD_NODE")
+        return node.pairwise.by_hand
     except (Incomplete, NotApplicable):
         return ""
 

@@ -14,7 +14,6 @@ from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
-from clusterproof.plugins.evidence import pairwise_of_node as between_nodes
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.gpu import of_node as of_gpus
 from clusterproof.plugins.evidence.group import Group
@@ -24,13 +23,14 @@ from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
 from clusterproof.plugins.evidence.kubernetes import of_node as of_kubernetes
 from clusterproof.plugins.evidence.network import of_node as network
 from clusterproof.plugins.evidence.neuron import of_node as of_neuron
+from clusterproof.plugins.evidence.pairwise import of_node as between_nodes
 from clusterproof.plugins.evidence.perf import of_node as perf
 from clusterproof.plugins.evidence.slurm import of_node as captured
 from clusterproof.plugins.evidence.software import of_node as of_software
 from clusterproof.plugins.evidence.storage import of_node as storage
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+    from clusterproof.plugins.evidence.pairwise.facts import Between
 
 HEALTH_CHECK = "health check"  # between jobs, of all that is around one
 DRAINING = ("prolog", "epilog", HEALTH_CHECK)  # where a fail keeps jobs away
@@ -48,7 +48,7 @@ class Node:
     policy: Policy = NO_POLICY
     since: Window = BOOT
     group: Group = field(default_factory=Group, repr=False)
-    between: PairwiseRun | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
+    between: Between | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
     known: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
 from clusterproof.plugins.evidence.node import Node
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+    from clusterproof.plugins.evidence.pairwise.facts import Between
 
 
 def nodes(
@@ -25,7 +25,7 @@ def nodes(
     occasion: str = "preflight",
     policy: Policy = NO_POLICY,
     since: Window = BOOT,
-    between: PairwiseRun | None = None,
+    between: Between | None = None,
 ) -> dict[str, Node]:
     """The nodes of a cluster by name, each beside those of its group."""
     catalog = Catalog.of(policy)

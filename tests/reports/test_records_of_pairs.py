@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.journal import read, write
-from clusterproof.plugins.benchmarks.pairwise.model import pair
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.pairwise.model import pair
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.forms.bundle import ROOT as IN_BUNDLE
 from clusterproof.reports.history.store import read_past

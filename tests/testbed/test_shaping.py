@@ -9,8 +9,8 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.ssh import ssh
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.model import Pair, pair
+from clusterproof.plugins.evidence.pairwise.model import Pair, pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of, measured
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_iperf3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from clusterproof.plugins.benchmarks.meters.reading import NOT_AT_FAULT, Reading
+from clusterproof.plugins.evidence.pairwise.reading import NOT_AT_FAULT, Reading
 
 NOT_STARTED = (126, 127)  # of a shell
 

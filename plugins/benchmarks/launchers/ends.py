@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from clusterproof.plugins.benchmarks.launchers.attribution import NOT_STARTED, at_fault, attributed
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer
-from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 ADDRESS = "clusterproofaddress"  # in the client's command: the address is known only once it was tried
 PORTS = range(20_000, 30_000, 2)  # below those that a kernel gives by itself

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Protocol
 
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 
 RUN_S = 120.0

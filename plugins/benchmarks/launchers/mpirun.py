@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, check
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
-from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from clusterproof.plugins.transport import Unusable
 
 SETTING = "mpirun_options"  # further words for mpirun

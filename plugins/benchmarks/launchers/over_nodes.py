@@ -13,9 +13,9 @@ from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers.attribution import at_fault, silenced
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor, Whereabouts
-from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.cluster import InventoryError, Target
+from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from clusterproof.plugins.transport import Unusable
 
 

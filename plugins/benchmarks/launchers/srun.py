@@ -20,9 +20,9 @@ from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measure
 from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
-from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.model import Pair
 from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
 from clusterproof.plugins.transport.srun import WAIT_S
 from clusterproof.plugins.transport.submit_host import ask_submit_host, formless, submit_host

@@ -9,9 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from clusterproof.plugins.benchmarks.meters.reading import MAX_GB_PER_S, Reading, is_believable
 from clusterproof.plugins.catalog.busbw import BusbwKey
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.evidence.pairwise.reading import MAX_GB_PER_S, Reading, is_believable
 from clusterproof.plugins.evidence.recording import write_whole
 
 SCHEMA = "clusterproof baseline 1"

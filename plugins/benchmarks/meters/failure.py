@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.reading import is_believable
 from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.evidence.pairwise.reading import is_believable
 
 LONGEST = 300
 LONGEST_LINE = 1000

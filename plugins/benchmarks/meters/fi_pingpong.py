@@ -8,7 +8,7 @@ from itertools import pairwise
 from clusterproof.plugins.benchmarks.meters import failure, shell
 from clusterproof.plugins.benchmarks.meters.counters import EFA, proven_network
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.reading import Reading, is_believable
+from clusterproof.plugins.evidence.pairwise.reading import Reading, is_believable
 from clusterproof.plugins.evidence.values import bytes_of, number
 
 PLACES = ("/opt/amazon/efa/bin",)

@@ -11,8 +11,8 @@ from typing import Any
 from clusterproof.plugins.benchmarks.meters import failure, shell
 from clusterproof.plugins.benchmarks.meters.counters import proven_network
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.reading import Reading, is_believable
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.evidence.pairwise.reading import Reading, is_believable
 
 REMEDY = "install the package iperf3, or name its program (the same path on every node)"
 SECONDS, SKIPPED_SECONDS = 4, 1  # the first of them is TCP's slow start

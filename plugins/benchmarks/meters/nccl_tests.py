@@ -7,9 +7,9 @@ import re
 from clusterproof.plugins.benchmarks.meters import failure, shell
 from clusterproof.plugins.benchmarks.meters.counters import efa_devices, proven_network
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.reading import APART, Reading
 from clusterproof.plugins.evidence.nccl import parse as log_form
 from clusterproof.plugins.evidence.nccl.facts import Measured, NcclLog, NcclTests, Network, Row
+from clusterproof.plugins.evidence.pairwise.reading import APART, Reading
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "alltoall", "broadcast", "gather"),

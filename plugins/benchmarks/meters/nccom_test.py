@@ -5,9 +5,9 @@ from __future__ import annotations
 from clusterproof.plugins.benchmarks.meters import failure, shell
 from clusterproof.plugins.benchmarks.meters.counters import proven_network
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.evidence.nccl import parse_nccom as log_form
 from clusterproof.plugins.evidence.nccl.facts_nccom import Nccom, NccomLog, Row
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 COLLECTIVES = {
     "all_reduce": "allr",

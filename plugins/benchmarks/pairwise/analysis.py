@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import exp, hypot
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.failures import failing_or_suspect, told_once
-from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Estimate, Finding, Kind, estimated
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
 from clusterproof.plugins.benchmarks.pairwise.intermittent import slow_now_and_then
 from clusterproof.plugins.benchmarks.pairwise.jitter import left_open
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
 from clusterproof.plugins.benchmarks.pairwise.links import link_findings
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.reach import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
 from clusterproof.plugins.core.robust import location, location_error, spread
 from clusterproof.plugins.core.rounded import speed
+from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind, estimated
+from clusterproof.plugins.evidence.pairwise.model import Measurement
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
 RETESTS = 3  # without which no node is named
@@ -27,6 +28,15 @@ FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the t
 MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
 BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
 TOO_FEW = 3  # nodes: of two, nobody can tell which
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Everything that the measurements come to."""
+
+    findings: tuple[Finding, ...] = ()
+    usual: Normal | None = None
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of every node that was measured
 
 
 def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_per_s: float | None = None) -> Analysis:

@@ -1,80 +1,18 @@
-"""What was measured between nodes: of the whole run, of one node, of one pair."""
+"""What was measured between nodes: of the whole run, of one pair, and what of it is a node's."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
-from clusterproof.plugins.benchmarks.pairwise.findings import Estimate, Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
+OF_PLACES = (Kind.CONFIGURATION, Kind.SLOW_GROUP, Kind.CONTENTION)
 OF_NODES = (Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.INTERMITTENT, Kind.INCONCLUSIVE)
-
-
-@dataclass(frozen=True)
-class PairsOfNode:
-    """What was measured of one node, with all its partners."""
-
-    node: str
-    campaign: Campaign
-
-    @property
-    def measurements(self) -> tuple[Measurement, ...]:
-        """The measurements that it took part in, at least one. Raises Incomplete, NotApplicable."""
-        found = self.campaign.of_node.get(self.node, ())
-        if not found and not self.campaign.asks(self.node):
-            raise NotApplicable("not asked: --pairs names pairs of other nodes")
-        if not found:
-            why = self.campaign.journal.absent.get(self.node)
-            why = why or self.campaign.journal.ended or "the run ended before its turn"
-            raise Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")
-        return found
-
-    @property
-    def partners(self) -> int:
-        """With how many nodes it was measured. Raises Incomplete, NotApplicable."""
-        return len({one.pair for one in self.measurements})
-
-    @property
-    def succeeded_with(self) -> int:
-        """With how many nodes a measurement of it succeeded. Raises Incomplete, NotApplicable."""
-        return len({one.pair for one in self.measurements if one.reading.busbw_gb_per_s})
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """How slow it is, None where no measurement of it succeeded."""
-        return self.campaign.analysis.estimates.get(self.node)
-
-    @property
-    def finding(self) -> Finding | None:
-        """What the analysis says of this node by itself."""
-        return next(
-            (one for one in self.campaign.analysis.findings if one.nodes == (self.node,) and one.kind in OF_NODES), None
-        )
-
-    @property
-    def shared(self) -> Finding | None:
-        """What it says of a place or of all nodes, this one among them."""
-        kinds = (Kind.CONFIGURATION, Kind.SLOW_GROUP, Kind.CONTENTION)
-        found = (one for one in self.campaign.analysis.findings if one.kind in kinds)
-        return next((one for one in found if not one.nodes or self.node in one.nodes), None)
-
-    @property
-    def unclear(self) -> str:
-        """Why the nodes that were measured cannot be told apart; empty where they can."""
-        return self.campaign.unclear
-
-    @property
-    def is_one_of_two(self) -> bool:
-        """Whether there is but one other node to measure it with."""
-        return len(self.campaign.of_node) <= 2
-
-    @property
-    def meter(self) -> str:
-        """The program that measured."""
-        return str(self.campaign.journal.about.get("meter", ""))
 
 
 @dataclass(frozen=True)
@@ -160,7 +98,6 @@ class PairwiseRun:
 
     campaigns: tuple[Campaign, ...] = ()
     why_not: str = ""
-    known: dict[str, PairsOfNode] = field(default_factory=dict, repr=False)
 
     @property
     def is_partial(self) -> bool:
@@ -176,7 +113,7 @@ class PairwiseRun:
         """What was measured of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
         for campaign in self.campaigns:
             if node in campaign.journal.plan.nodes:
-                return PairsOfNode(node, campaign)
+                return _of_node(node, campaign)
         if self.why_not or not self.campaigns:
             why = self.why_not or "nothing was measured between nodes"
             raise Incomplete(why, cause=why)
@@ -184,3 +121,27 @@ class PairwiseRun:
             "it is not among the nodes that were measured: its type has no accelerators, it is alone, "
             "or --pairs names none of its type"
         )
+
+
+def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
+    of_places = [one for one in campaign.analysis.findings if one.kind in OF_PLACES]
+    return PairsOfNode(
+        measured=campaign.of_node.get(node, ()),
+        if_none=_why_unmeasured(node, campaign),
+        estimate=campaign.analysis.estimates.get(node),
+        finding=next(
+            (one for one in campaign.analysis.findings if one.nodes == (node,) and one.kind in OF_NODES), None
+        ),
+        shared=next((one for one in of_places if not one.nodes or node in one.nodes), None),
+        unclear=campaign.unclear,
+        is_one_of_two=len(campaign.of_node) <= 2,
+        meter=str(campaign.journal.about.get("meter", "")),
+        by_hand=campaign.by_hand("NODE", "GOOD_NODE"),
+    )
+
+
+def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable:
+    if not campaign.asks(node):
+        return NotApplicable("not asked: --pairs names pairs of other nodes")
+    why = campaign.journal.absent.get(node) or campaign.journal.ended or "the run ended before its turn"
+    return Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")

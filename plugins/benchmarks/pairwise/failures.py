@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.screen import failing_nodes
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
 
 def failing_link(one: Pair, failed: int, attempts: int) -> Finding:

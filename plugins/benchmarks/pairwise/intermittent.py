@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from math import comb, exp
 
-from clusterproof.plugins.benchmarks.pairwise.findings import Estimate, Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
+from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind
 
 SURE = 0.99  # from which on that is said, which accuses nobody
 

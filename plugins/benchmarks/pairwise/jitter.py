@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import exp, log
 
-from clusterproof.plugins.benchmarks.pairwise.findings import Estimate, Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.likelihood import at_least
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
+from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind
 
 TO_BE_NAMED = 0.10  # slower: whoever is, and is a little unlucky, is to be named
 SURE = 0.95  # that it is not so slow: from there on nothing is said of a node

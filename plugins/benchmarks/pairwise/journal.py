@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading, is_believable
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.evidence.pairwise.model import Measurement, pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading, is_believable
 
 SCHEMA = "clusterproof pairs 1"
 FILES = "pairwise*.jsonl"  # of all campaigns of a run

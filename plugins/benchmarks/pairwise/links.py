@@ -8,13 +8,13 @@ from math import hypot
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.failures import failing_link
-from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind, estimated
 from clusterproof.plugins.benchmarks.pairwise.likelihood import ONE_SIDED, SURE, noise_of_both, own_noise, surely
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value, by_pair, slow_together
 from clusterproof.plugins.core.robust import location, location_error
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind, estimated
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
 FEWEST_NODES = 3  # of two, nobody can tell a link from a node
 RETESTS = 2  # beside other pairs than before

@@ -9,13 +9,13 @@ from math import exp
 
 from clusterproof.plugins.benchmarks.meters.baseline import Expectation, Figure, Stack, expectation
 from clusterproof.plugins.benchmarks.meters.choose import METERS
-from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
-from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Kind
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import FLOOR, BusbwKey, OfWire, expected_busbw, of_wire
+from clusterproof.plugins.evidence.pairwise.findings import Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from math import log
 from statistics import NormalDist
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import RETEST_ROUNDS
-from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.jitter import TO_BE_NAMED
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
 from clusterproof.plugins.core.robust import location_error
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
 
 UNLUCKY = 2.0  # by so many standard errors, whoever is slow enough is to be named
 FEWEST_NODES = 8  # to know the noise

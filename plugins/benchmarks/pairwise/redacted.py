@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
-from clusterproof.plugins.benchmarks.pairwise.model import pair
+from clusterproof.plugins.evidence.pairwise.model import pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 
 def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[str], str]) -> PairwiseRun:

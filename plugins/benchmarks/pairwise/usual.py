@@ -9,13 +9,13 @@ from math import hypot
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.rounds import difference, in_common, within
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
 from clusterproof.plugins.benchmarks.pairwise.tails import tails
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, is_relaxed, log_of, succeeded
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
 ENOUGH = 4  # measurements for a normal of their own
 ENOUGH_WITH_ROOM = 2  # measurements of pairs of which at most half run at once, to say what that brings

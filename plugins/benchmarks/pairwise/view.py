@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
 OFTEN_TOGETHER = 2  # rounds in which two pairs are slow at once, from which on that is no chance
 

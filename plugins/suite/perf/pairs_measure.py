@@ -15,7 +15,6 @@ from clusterproof.plugins.benchmarks.launchers.launcher import Launcher, Measure
 from clusterproof.plugins.benchmarks.meters import baseline as site
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure
 from clusterproof.plugins.benchmarks.meters.meter import Meter
-from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import (
@@ -28,12 +27,13 @@ from clusterproof.plugins.benchmarks.pairwise.journal import (
     write,
 )
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
-from clusterproof.plugins.benchmarks.pairwise.model import Pair, pair
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairwise.model import Pair, pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
 from clusterproof.plugins.suite.perf.pairs_planning import meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable

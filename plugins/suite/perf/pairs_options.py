@@ -15,7 +15,7 @@ from clusterproof.plugins.suite.flags_of_perf import FULL, QUICK
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
-    from clusterproof.plugins.benchmarks.pairwise.model import Pair
+    from clusterproof.plugins.evidence.pairwise.model import Pair
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -97,7 +97,7 @@ def _check_words(flag: str, text: str) -> None:
 
 def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
     """The pairs that a person named, of these nodes. Raises pytest.UsageError."""
-    from clusterproof.plugins.benchmarks.pairwise.model import pair
+    from clusterproof.plugins.evidence.pairwise.model import pair
 
     for data in asked:
         for node in data:

@@ -8,8 +8,8 @@ from clusterproof.plugins.benchmarks.launchers.attribution import at_fault, attr
 from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.benchmarks.meters.reading import NOT_AT_FAULT, Reading
-from clusterproof.plugins.benchmarks.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.reading import NOT_AT_FAULT, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import PATIENT, all_reduce, cluster_of, measured
 

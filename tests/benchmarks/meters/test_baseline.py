@@ -12,10 +12,10 @@ import pytest
 
 from clusterproof.plugins.benchmarks.meters import baseline
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure, Stack
-from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.catalog.busbw import (
     BusbwKey,
 )
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 GIB = 2**30
 P5 = BusbwKey(

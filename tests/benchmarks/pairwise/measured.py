@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
-from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Finding, Kind
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 NORMAL_GB_PER_S = 100.0
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from random import Random
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated, names, racks_of
-from clusterproof.plugins.benchmarks.meters.reading import NOT_AT_FAULT, NOT_INSTALLED, Reading
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pair
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.evidence.pairwise.reading import NOT_AT_FAULT, NOT_INSTALLED, Reading
 
 NODES = 32
 TYPE, EFA, SIZE_BYTES = "p5.48xlarge", 32, 8 * 2**30

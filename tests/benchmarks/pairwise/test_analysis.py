@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
-from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Finding, Kind
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,

@@ -10,12 +10,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
-from clusterproof.plugins.benchmarks.pairwise.findings import Finding, Kind
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair, pair
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,

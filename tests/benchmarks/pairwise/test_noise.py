@@ -11,17 +11,17 @@ from bench.clusters import NOMINAL_GB_PER_S, Simulated, names
 from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from bench.noisy import concluded, disturbed
-from clusterproof.plugins.benchmarks.meters.reading import Reading
-from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
-from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, normal_part, own_noise, surely
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, Pair
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.rounds import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.schedule import circle
 from clusterproof.plugins.benchmarks.pairwise.tails import OUTLIERS, tails
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 SIGMA = 0.02
 USUAL = Normal(0.0, 0.0, SIGMA)

@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.benchmarks.pairwise.findings import Analysis, Estimate, Finding, Kind
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.messages import slower_in_words
-from clusterproof.plugins.benchmarks.pairwise.model import Measurement, pair
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 

@@ -8,13 +8,13 @@ from functools import cache
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading
 from clusterproof.plugins.benchmarks.pairwise.facts import NoPairs, PairwiseRun
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.evaluate import evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from clusterproof.plugins.benchmarks.meters.reading import Reading
+from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, order=True)

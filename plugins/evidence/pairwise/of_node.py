@@ -8,8 +8,8 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import collected_by
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.benchmarks.pairwise.facts import PairsOfNode
     from clusterproof.plugins.evidence.node import Node
+    from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
 
 
 @collected_by()

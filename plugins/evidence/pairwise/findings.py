@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from math import exp
 
-from clusterproof.plugins.benchmarks.pairwise.model import Pair
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.evidence.pairwise.model import Pair
 
 
 class Kind(str, Enum):
@@ -58,12 +56,3 @@ class Finding:
     attempts: int = 0
     words: str = ""
     pairs: tuple[Pair, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """Everything that the measurements come to."""
-
-    findings: tuple[Finding, ...] = ()
-    usual: Normal | None = None
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of every node that was measured
