@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container
+from typing import Protocol
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.field import Field, Reported, optional, table, text, whole, word
 
-if TYPE_CHECKING:
-    from clusterproof.plugins.evidence.gpu.facts import Nvml
-
 USERS_OWN = ("/user.slice/", "/../user.slice/")
 MPS_CONTROL = "nvidia-cuda-mps-control"
 MPS = (MPS_CONTROL, "nvidia-cuda-mps-server", "nvidia-cuda-mps")  # serve jobs, belong to none; the kernel cuts names
+
+
+class Daemons(Protocol):
+    """What tells whose the driver's daemons are."""
+
+    @property
+    def daemon_users(self) -> Container[int]:
+        """The users as whom they run. Raises Incomplete."""
 
 
 @record
@@ -34,7 +40,7 @@ class GpuProcess(Reported):
         own = self.cgroup.startswith(USERS_OWN)
         return not own and any(mark in self.cgroup for mark in ("/job_", "/kubepods"))
 
-    def serves_jobs(self, nvml: Nvml) -> bool:
+    def serves_jobs(self, nvml: Daemons) -> bool:
         """Whether it is CUDA's MPS as root runs it: a server of it has the user of its clients. Raises Incomplete.
 
         One that a user has started is a process of his like any other.
