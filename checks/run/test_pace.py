@@ -7,8 +7,7 @@ from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 from clusterproof.plugins.suite.routing import evidence
 from clusterproof.plugins.training_run.pace import Pace
-from clusterproof.plugins.training_run.rank import RankOfRun
-from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]
 

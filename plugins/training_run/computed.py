@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.training_run.part_kinds import COMPUTE, kind_of
 from clusterproof.plugins.training_run.records import Place
@@ -45,3 +45,11 @@ def _names_of_stages(data: RunData, ranks_of: Mapping[str, list[int]]) -> dict[i
         stage: sorted(name for name, count in counts.items() if 2 * count > len(telling[stage]))
         for stage, counts in stages.items()
     }
+
+
+def sizes_of_stages(found: Iterable[Place]) -> dict[int, int]:
+    """How many ranks each stage has."""
+    sizes: dict[int, int] = {}
+    for place in found:
+        sizes[place.stage] = sizes.get(place.stage, 0) + 1
+    return sizes

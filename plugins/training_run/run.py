@@ -10,13 +10,13 @@ from statistics import median
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.arrivals import Last
-from clusterproof.plugins.training_run.computed import computed
+from clusterproof.plugins.training_run.computed import computed, sizes_of_stages
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, Computed, Pace, paces, seconds_of_stages
 from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
-from clusterproof.plugins.training_run.rank import RankOfRun, sizes_of_stages
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
@@ -191,3 +191,34 @@ class TrainingRun:
             few = f"{said}: trace more data-parallel ranks"
             raise Incomplete(few, cause=few)
         return tuple(RankOfRun(place, self) for place in sorted(self.computed, key=lambda place: place.rank))
+
+
+@record
+class RankOfRun:
+    """One rank of a run, beside its peers."""
+
+    place: Place
+    run: TrainingRun
+
+    @property
+    def label(self) -> str:
+        """`rank 12`."""
+        return f"rank {self.place.rank}"
+
+    def threshold(self, name: str) -> float:
+        """The same of its run."""
+        return self.run.threshold(name)
+
+    @property
+    def pace(self) -> Pace:
+        """How long it computes beside its peers. Raises Incomplete."""
+        pace = self.run.paces.get(self.place.rank)
+        peers = pace.peers + 1 if pace else sizes_of_stages(self.run.computed)[self.place.stage]
+        if peers < LEAST_PEERS:
+            raise Incomplete(f"{peers} ranks in its stage; expected at least {LEAST_PEERS}: trace more of them")
+        if pace is None or pace.steps < LEAST_STEPS:
+            steps = pace.steps if pace else 0
+            raise Incomplete(
+                f"{steps} steps in common with its peers; expected at least {LEAST_STEPS}: trace more of them"
+            )
+        return pace
