@@ -9,7 +9,8 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
-from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, slices_of
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.kubernetes.of_cluster import slices_of
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, is_of_kubernetes
@@ -39,11 +39,9 @@ from clusterproof.plugins.evidence.kubernetes.facts import (
 from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
 from clusterproof.plugins.evidence.kubernetes.facts_queues import Flavor
 from clusterproof.plugins.evidence.kubernetes.facts_storage import KubernetesStorage, storage_of
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, member_nodes
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
-
-if TYPE_CHECKING:
-    from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 
 SLURM_COLLECTOR = "slurm"
 NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all others of a control plane are
@@ -175,9 +173,7 @@ class ClusterFacts:
     @collected_by()
     def kubernetes_members(self) -> Mapping[str, MemberNode]:
         """Each node as Kubernetes has it and as it tells of itself, by its name. Raises Incomplete, NotApplicable."""
-        from clusterproof.plugins.evidence.kubernetes.nodes import member_nodes  # which knows of clusters
-
-        return {member.label: member for member in member_nodes(self)}
+        return {member.label: member for member in member_nodes(self.kubernetes_nodes, self.nodes)}
 
     @collected_by()
     def pods_by_node(self) -> Mapping[str, list[KubernetesPod]]:

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.nodes import NodeOfCluster
+from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check, call, subjects_of
 from clusterproof.plugins.suite.evaluate import verdict_on

@@ -8,7 +8,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.nodes import NodeOfCluster
+from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
 from clusterproof.plugins.suite import evaluate
 from clusterproof.plugins.suite.check import Check
 

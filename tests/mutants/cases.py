@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.nodes import NodeOfCluster
+from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.evaluate import evaluate

@@ -1,0 +1,52 @@
+"""What Kubernetes tells of a node, for who holds its cluster: its pods, the devices that are offered on it."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
+from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.node import Node
+
+
+@record
+class NodeOfCluster:
+    """A node, and the cluster whose control plane tells of it."""
+
+    node: Node
+    cluster: ClusterFacts
+
+    @property
+    def name(self) -> str:
+        """Its name in the inventory."""
+        return self.node.name
+
+    @property
+    def type_name(self) -> str:
+        """Its instance type, else empty."""
+        return self.node.type_name
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of its GPUs."""
+        return self.node.gpu_uuids
+
+    @property
+    def member(self) -> MemberNode:
+        """What both know of it. Raises Incomplete, NotApplicable."""
+        return self.cluster.kubernetes_members[self.node.name]
+
+
+def pods_on(cluster: ClusterFacts, node: KubernetesNode) -> list[KubernetesPod]:
+    """The pods of a node. Raises Incomplete."""
+    return cluster.pods_by_node.get(node.name, [])
+
+
+def slices_of(cluster: ClusterFacts, node: KubernetesNode, word: str) -> list[ResourceSlice]:
+    """What drivers of DRA with a word in their name offer on a node, as of their last generation. Raises Incomplete."""
+    found = [one for one in cluster.kubernetes_slices if one.node == node.name and word in one.driver]
+    newest: dict[str, int] = {}
+    for one in found:
+        newest[one.pool] = max(one.generation, newest.get(one.pool, 0))
+    return [one for one in found if one.generation == newest[one.pool]]
