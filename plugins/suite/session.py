@@ -203,14 +203,15 @@ class Session:
 
     def measure_pairs(self, shared: Path | None) -> None:
         """Measure between nodes, or read what a recording has of that; workers find it in `shared`."""
-        from clusterproof.plugins.suite.perf import pairs_of_session as of_pairs  # few runs measure pairs
+        from clusterproof.plugins.suite.perf.pairs_measure import write_journals  # few runs measure pairs
+        from clusterproof.plugins.suite.perf.pairs_of_session import measured
 
         if PAIRWISE not in self.config.stash and self.cluster.connection not in ("replay", "capture"):
-            self.config.stash[PAIRWISE] = of_pairs.measured(
+            self.config.stash[PAIRWISE] = measured(
                 self.config, self.cluster, self.asking.connection(), self.asking.limits(), self.redaction
             )
         if shared and PAIRWISE in self.config.stash:
-            of_pairs.write_journals(self.config.stash[PAIRWISE], shared)
+            write_journals(self.config.stash[PAIRWISE], shared)
 
     def _replay_pairs(self, folder: Path) -> None:
         """Read what a recording has of pairs, if it has any: then each of them gets a test."""

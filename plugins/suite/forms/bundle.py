@@ -147,7 +147,7 @@ class BundleForm:
                 write_control_plane(folder, data)
             between = self.config.stash.get(PAIRWISE, None)
             if between:
-                from clusterproof.plugins.suite.perf.pairs_of_session import write_journals  # few runs measure pairs
+                from clusterproof.plugins.suite.perf.pairs_measure import write_journals  # few runs measure pairs
 
                 write_journals(between, folder)
             for path in sorted(folder.rglob("*.json*")):

@@ -93,6 +93,12 @@ def replayed(folder: Path, catalog: Catalog, baseline: str | None = None) -> Pai
     return PairwiseRun(campaigns, why_not="" if campaigns else "the recording has no measurements between nodes")
 
 
+def write_journals(run: PairwiseRun, folder: Path) -> None:
+    """Write what was measured where workers read it. Raises OSError."""
+    for number, campaign in enumerate(run.campaigns):
+        write(folder / file_name(number), campaign.journal)
+
+
 def _driven(journal: Journal, path: Path, options: PairOptions, ways: Ways, nodes: Sequence[Node]) -> Journal:
     """Drive one campaign. Raises Unusable, OSError."""
     meter, settings = meter_of(nodes, options)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.benchmarks.pairwise import journal
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.redacted import without_names
 from clusterproof.plugins.core.cluster import Cluster
@@ -75,12 +74,6 @@ def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | N
         redaction.learn(evidence)
     targets = zip(cluster.targets, redaction.cluster.targets, strict=True)
     return without_names(run, {real.name: shown.name for real, shown in targets}, redaction.text)
-
-
-def write_journals(run: PairwiseRun, folder: Path) -> None:
-    """Write what was measured where workers read it. Raises OSError."""
-    for number, campaign in enumerate(run.campaigns):
-        journal.write(folder / journal.file_name(number), campaign.journal)
 
 
 def _facts(config: pytest.Config, shown: Cluster) -> ClusterFacts:
