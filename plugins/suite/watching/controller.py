@@ -23,7 +23,7 @@ from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Connection, Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.staying import stays_for
+from clusterproof.plugins.transport.stays import stays_for
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.told import Hello, Told
