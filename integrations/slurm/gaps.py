@@ -8,30 +8,29 @@ from clusterproof.integrations.slurm.verdict import Run
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
-
-    from clusterproof.integrations.slurm.call import Call
 
 RECORD = "gaps"
 
 
-def tell_gaps(call: Call, run: Run) -> None:
-    """Log which checks were incomplete in this health check and in the one before: once, and not every few minutes."""
-    if not (call.settings.drains and call.settings.health_check.resume):
-        return
-    record = call.state.read(RECORD)
+def tell_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[str, object] | None:
+    """Log which checks were incomplete in this health check and in the one before: once, and not every few minutes.
+
+    The record to keep of it, None where that has not changed.
+    """
+    record = state.read(RECORD)
     now = {finding.check for finding in run.of("incomplete")}
     standing = now & _checks(record.get("checks"))
     data = _checks(record.get("told")) & now
     if standing - data:
-        call.log(
+        log(
             f"a node that is drained stays so, until an administrator resumes it: {', '.join(sorted(standing))} could "
             "not be judged, twice; expected a verdict of each (clusterproof-prolog --check-installation)",
             WARNING,
         )
     new: dict[str, object] = {"checks": sorted(now), "told": sorted(standing | data)}
-    if new != record:
-        call.remember(RECORD, new)
+    return new if new != record else None
 
 
 def why_it_stays(state: State) -> str:

@@ -25,6 +25,7 @@ from clusterproof.integrations.slurm.drains import (
     taken_back,
     unexplained,
 )
+from clusterproof.integrations.slurm.gaps import RECORD as GAPS
 from clusterproof.integrations.slurm.gaps import tell_gaps
 from clusterproof.integrations.slurm.log import CRITICAL, ERROR, WARNING
 from clusterproof.integrations.slurm.room import RECORD, room_of
@@ -55,7 +56,10 @@ def evaluate(call: Call) -> None:
     begins = begin_of(ours) if ours else call.cursor
     run = check(OCCASIONS, call.settings, call.left_s, begins, call.log)
     call.tell(run)
-    tell_gaps(call, run)
+    if call.settings.drains and call.settings.health_check.resume:
+        gaps = tell_gaps(call.state, run, call.log)
+        if gaps:
+            call.remember(GAPS, gaps)
     found = draining(run, call.job)
     if not ours and any(finding.check in SEEN_TWICE for finding in found):
         found = confirmed(call, found, begins)
