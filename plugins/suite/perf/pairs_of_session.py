@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -19,7 +19,6 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.command import command_of
 from clusterproof.plugins.suite.perf.pairs_measure import Ways, measure, replayed
 from clusterproof.plugins.suite.perf.pairs_options import pair_options
-from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, catalog_of, policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable, unavailable_under_load, under_load
 from clusterproof.plugins.transport.gather import replay
@@ -27,6 +26,13 @@ from clusterproof.reports.runs import folder_of_its_own
 
 if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
+
+
+class WithFolder(Protocol):
+    """What keeps a run's reports."""
+
+    def made_folder(self) -> Path:
+        """The folder of this run's reports, which is there now. Raises OSError."""
 
 
 def measured(
@@ -92,7 +98,7 @@ def _folder(config: pytest.Config, cluster: str) -> Path:
     if config.option.resume:
         resumed = Path(config.option.resume)
         return resumed if resumed.is_dir() else resumed.parent
-    reporting: Reporting | None = config.pluginmanager.get_plugin("clusterproof-reporting")
+    reporting: WithFolder | None = config.pluginmanager.get_plugin("clusterproof-reporting")
     if reporting:
         return reporting.made_folder()
     return folder_of_its_own(config.invocation_params.dir, cluster, datetime.now(timezone.utc))
