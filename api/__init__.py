@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.verdict import fail as fail
     from clusterproof.plugins.core.verdict import incomplete as incomplete
     from clusterproof.plugins.core.verdict import not_applicable as not_applicable
+    from clusterproof.plugins.core.version import __version__ as __version__
     from clusterproof.plugins.evidence.cluster import ClusterFacts as ClusterFacts
     from clusterproof.plugins.evidence.field import readings as readings
     from clusterproof.plugins.evidence.field import require as require
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from clusterproof.plugins.transport import Unusable as Unusable
     from clusterproof.plugins.transport import connection_for as connection_for
 
-__version__ = "0.1.0"
-
 _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0.1.0
     "core.cluster": (
         "Cluster",
@@ -69,6 +68,7 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
         "incomplete",
         "not_applicable",
     ),
+    "core.version": ("__version__",),
     "evidence.cluster": ("ClusterFacts",),
     "evidence.field": (
         "readings",
@@ -98,7 +98,7 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
     ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = ["__version__", *_HOME_OF]
+__all__ = [*_HOME_OF]
 
 
 def __getattr__(name: str) -> Any:

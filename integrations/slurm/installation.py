@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from clusterproof import __version__
 from clusterproof.integrations.slurm import slurm_conf
 from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
 from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
@@ -18,6 +17,7 @@ from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsErr
 from clusterproof.integrations.slurm.state import why_unusable
 from clusterproof.integrations.slurm.trust import distrust
 from clusterproof.integrations.slurm.verdict import shortened
+from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.evidence.expectation import UNKNOWN_TYPE
 from clusterproof.plugins.evidence.kernel_log.wording import RECORDS_LOST
 from clusterproof.plugins.evidence.storage.facts import is_network

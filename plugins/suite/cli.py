@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from clusterproof import __version__
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.suite import flags, flags_of_perf
 from clusterproof.plugins.suite.own_tests import of_own_tests
 from clusterproof.plugins.suite.short_help import short_help

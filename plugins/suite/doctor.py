@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterproof import __version__
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.suite import command_lines
 
 ANSWER_S = 10.0  # for a command of Slurm's

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof import __version__
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, occasion_of
 from clusterproof.reports.history.changes import marked, since_last
 from clusterproof.reports.history.hardware import identities

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from clusterproof import __version__
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.watch.latest import Latest
 from clusterproof.plugins.watch.listening import Address, Listener
