@@ -15,7 +15,8 @@ from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.transport import Limits, connection_for
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.evaluated import probed
 from tests.testbed import needs

@@ -26,7 +26,8 @@ from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.suite.options import log_cursor, window_minutes
 from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.suite.state import policy_of
-from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
+from clusterproof.plugins.transport import Connection, Limits, Unusable
+from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
 from clusterproof.plugins.transport.slurm_asked import ask_slurm
 from clusterproof.plugins.transport.submit_host import submit_host

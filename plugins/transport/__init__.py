@@ -51,14 +51,6 @@ class Connection(Protocol):
         """
 
 
-def connection_for(name: str) -> Connection:
-    """The connection that a cluster names. Raises LookupError where there is none of that name."""
-    try:
-        return CONNECTIONS[name]()
-    except KeyError:
-        raise LookupError(f"no connection is called {name!r}; known are {', '.join(CONNECTIONS)}") from None
-
-
 def under_load(connection: Connection) -> Connection:
     """The connection that loads nodes which are looked at by this one: it asks for devices that are given out."""
     if not hasattr(connection, "under_load"):
@@ -71,49 +63,3 @@ def unavailable_under_load(connection: Connection, targets: Sequence[Target], li
     """Which nodes cannot be loaded now, and why, as far as that is known beforehand. Raises Unusable."""
     unavailable = getattr(connection, "unavailable", None)
     return unavailable(targets, limits.settings) if unavailable else {}
-
-
-def _local() -> Connection:
-    from clusterproof.plugins.transport.local import Local
-
-    return Local()
-
-
-def _ssh() -> Connection:
-    from clusterproof.plugins.transport.ssh import Ssh  # and with it paramiko and Fabric: 0.3 s
-
-    return Ssh()
-
-
-def _hyperpod() -> Connection:
-    from clusterproof.plugins.transport.hyperpod import Hyperpod
-
-    return Hyperpod()
-
-
-def _ssm() -> Connection:
-    from clusterproof.plugins.transport.ssm import Ssm
-
-    return Ssm()
-
-
-def _srun() -> Connection:
-    from clusterproof.plugins.transport.srun import Srun
-
-    return Srun()
-
-
-def _kubernetes() -> Connection:
-    from clusterproof.plugins.transport.kubernetes import Kubernetes
-
-    return Kubernetes()
-
-
-CONNECTIONS: Mapping[str, Callable[[], Connection]] = {
-    "local": _local,
-    "ssh": _ssh,
-    "hyperpod": _hyperpod,
-    "ssm": _ssm,
-    "srun": _srun,
-    "kubernetes": _kubernetes,
-}

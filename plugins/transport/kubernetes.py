@@ -7,6 +7,7 @@ it: the run deletes its pods at the end, and where nobody is left to do so, Kube
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -17,13 +18,17 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes_outcome import Missed, not_ready, refused
+from clusterproof.plugins.transport.kubernetes_perf import IMAGE_SETTING, NO_IMAGE_NAMED, PerfVisit
+from clusterproof.plugins.transport.kubernetes_perf_pod import taken, why_not_whole
 from clusterproof.plugins.transport.kubernetes_pod import NAMESPACE, TTL_S, Run, config_map, image_on, job
 from clusterproof.plugins.transport.kubernetes_visit import PodVisit, Shared
 
 NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"
+FEW = 8  # nodes that are asked for one by one
 UNKNOWN_IMAGE = "the kubelet tells of no image on the node; expected --k8s-image"
 
 
@@ -72,8 +77,6 @@ class Kubernetes:
 
     def under_load(self) -> Connection:
         """Pods that ask the scheduler for what they use: these here ask for nothing."""
-        from clusterproof.plugins.transport.kubernetes_perf import PerfPods  # which are of this kind
-
         return PerfPods()
 
     def opened(self, settings: Mapping[str, str]) -> Api:
@@ -101,6 +104,86 @@ class Kubernetes:
         """Delete what there is of runs that go on, for which nobody waits any more."""
         for api, run in list(self._runs.values()):
             end(api, run)
+
+
+class PerfPods(Kubernetes):
+    """Runs the program in one pod on each node whose devices are all free; it holds them meanwhile.
+
+    The API is opened once.
+    """
+
+    visit = PerfVisit
+    image_setting = IMAGE_SETTING
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._api: Api | None = None
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[Api, Run, frozenset[str]]] = {}  # by name; with the names of the nodes
+
+    def under_load(self) -> PerfPods:
+        """Themselves."""
+        return self
+
+    def opened(self, settings: Mapping[str, str]) -> Api:
+        """The API of the cluster. Raises AwsError, KubernetesError, Unusable."""
+        if not settings.get(IMAGE_SETTING):
+            raise Unusable(NO_IMAGE_NAMED)
+        with self._lock:
+            self._api = self._api or super().opened(settings)
+            return self._api
+
+    def nodes(self, api: Api, targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
+        """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
+        if len(targets) > FEW:
+            return super().nodes(api, targets)
+        return {node.name: node for target in targets for node in nodes(api, name=target.name)}
+
+    def unreachable(self, node: KubernetesNode | None, _settings: Mapping[str, str]) -> Missed | None:
+        """Why no pod is sent to a node."""
+        if node is None:
+            return Missed(Unreached.NOT_READY, NO_NODE)
+        words = why_not_whole(node)
+        return not_ready(node) or (Missed(Unreached.BUSY, words) if words else None)
+
+    def begun(self, api: Api, run: Run, targets: Sequence[Target]) -> None:
+        """Take note of a run."""
+        with self._lock:
+            self._running[run.name] = (api, run, frozenset(target.name for target in targets))
+
+    def end(self, api: Api, run: Run) -> None:
+        """Delete the run's objects."""
+        super().end(api, run)
+        with self._lock:
+            self._running.pop(run.name, None)
+
+    def leave(self, targets: Sequence[Target]) -> None:
+        """Delete the pods that still run on these nodes alone, where nobody waits for them any more."""
+        left = frozenset(target.name for target in targets)
+        with self._lock:
+            running = [(api, run) for api, run, names in self._running.values() if names <= left]
+        for api, run in running:
+            self.end(api, run)
+
+    def unavailable(self, targets: Sequence[Target], settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Which of these nodes cannot be loaded now, and why. Raises Unusable."""
+        try:
+            api = self.opened(settings)
+            known = self.nodes(api, targets)
+            every = pods(api) if len(targets) > FEW else [pod for one in targets for pod in pods(api, node=one.name)]
+        except (AwsError, KubernetesError) as problem:
+            raise Unusable(str(problem)) from None
+        by_node: dict[str, list[Pod]] = {}
+        for pod in every:
+            by_node.setdefault(pod.node, []).append(pod)
+        why: dict[str, str] = {}
+        for target in targets:
+            node = known.get(target.name)
+            missed = self.unreachable(node, settings)
+            words = missed.detail if missed else taken(node, by_node.get(target.name, ())) if node else ""
+            if words:
+                why[target.name] = words
+        return why
 
 
 def unreachable(node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:

@@ -9,7 +9,8 @@ from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, Status
-from clusterproof.plugins.transport import Limits, connection_for
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.direct import DIRECT
 from clusterproof.plugins.transport.gather import evidence_of
 from clusterproof.plugins.transport.submit_host import SubmitHost, ask
 
@@ -20,7 +21,7 @@ COLLECTOR_S = 30.0  # slurmctld answers slowly when many jobs start
 
 def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (COLLECTOR,)) -> dict[str, Collected]:
     """Slurm's answers, from one round trip to a host; where that is not reached, every answer broke."""
-    on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
+    on_stdin = getattr(DIRECT[host.connection](), "takes_stdin", True)
     to_run, nonce = program(
         collectors,
         ProbeOptions(collector_s=COLLECTOR_S),

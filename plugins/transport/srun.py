@@ -14,7 +14,8 @@ from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Answer, Limits, Program, connection_for
+from clusterproof.plugins.transport import Answer, Limits, Program
+from clusterproof.plugins.transport.direct import DIRECT
 from clusterproof.plugins.transport.submit_host import ask_submit_host, formless, submit_host
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
@@ -65,7 +66,7 @@ class Srun:
             else:
                 answered(target, answer)
         if elsewhere:
-            connection_for(limits.settings["beside"]).run(elsewhere, program, limits, answered)
+            DIRECT[limits.settings["beside"]]().run(elsewhere, program, limits, answered)
 
 
 def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any
 from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Answer, Limits, Program, Unusable, connection_for
+from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
+from clusterproof.plugins.transport.direct import DIRECT
 
 SETTING = "submit_host"  # `local`, `ssh:[user@]HOST[:port]` or `hyperpod:ADDRESS`
 
@@ -39,7 +40,7 @@ def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
     """Run one program there, once."""
     answers: list[Answer] = []
     one = replace(limits, fanout=1)
-    connection_for(host.connection).run([host.target], program, one, lambda _, answer: answers.append(answer))
+    DIRECT[host.connection]().run([host.target], program, one, lambda _, answer: answers.append(answer))
     return answers[0] if answers else Answer(unreached=Unreached.LOST, detail="no answer")
 
 

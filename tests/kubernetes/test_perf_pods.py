@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Unusable
-from clusterproof.plugins.transport.kubernetes_perf import PerfPods
+from clusterproof.plugins.transport.kubernetes import PerfPods
 from tests.builders.runs import ROOT
 from tests.kubernetes.perf import GPU, GPUS, NAMES, RANKS, job, run, said
 from tests.kubernetes.programs import PODS

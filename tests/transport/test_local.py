@@ -10,7 +10,8 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
+from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
+from clusterproof.plugins.transport.choose import connection_for
 
 END_S = 60.0
 

@@ -15,7 +15,8 @@ from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for
+from clusterproof.plugins.transport import Limits, Program, Unusable
+from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.srun import MAX_CHARACTERS, launch_program
 from clusterproof.plugins.transport.srun_launch import repacked
 from tests.transport.launch_request import REQUEST

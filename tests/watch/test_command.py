@@ -49,7 +49,7 @@ def test_what_cannot_be_watched_is_one_line(words: list[str], said: str, capsys:
 
 def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from clusterproof.plugins.suite.watching.controller import WHY_NOT
-    from clusterproof.plugins.transport import CONNECTIONS
+    from clusterproof.plugins.transport.choose import CONNECTIONS
 
     assert {"ssh", "local", "srun", "kubernetes", *WHY_NOT} >= CONNECTIONS.keys()
     assert "stream nothing" in WHY_NOT["ssm"]

@@ -11,7 +11,8 @@ from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.evidence.pairwise.model import Pair
 from clusterproof.plugins.evidence.pairwise.reading import Reading
-from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
+from clusterproof.plugins.transport import Connection, Limits, Unusable
+from clusterproof.plugins.transport.choose import connection_for
 
 RUN_S = 120.0
 WHOLE_S = 3600.0

@@ -23,7 +23,8 @@ from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, T
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairwise.model import Pair
 from clusterproof.plugins.evidence.pairwise.reading import Reading
-from clusterproof.plugins.transport import Answer, Unusable, connection_for
+from clusterproof.plugins.transport import Answer, Unusable
+from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.srun import WAIT_S
 from clusterproof.plugins.transport.submit_host import ask_submit_host, formless, submit_host
 

@@ -21,7 +21,8 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
 from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.watch import Watch
-from clusterproof.plugins.transport import Connection, Limits, connection_for
+from clusterproof.plugins.transport import Connection, Limits
+from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.stays import stays_for
 from clusterproof.plugins.watch.recording import Recording

@@ -22,7 +22,8 @@ from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairwise.model import Pair
 from clusterproof.plugins.evidence.pairwise.reading import Reading
 from clusterproof.plugins.suite.asking import Asking
-from clusterproof.plugins.transport import Limits, Unusable, connection_for
+from clusterproof.plugins.transport import Limits, Unusable
+from clusterproof.plugins.transport.choose import connection_for
 from tests.benchmarks.launchers.launched import (
     all_reduce,
     are_soon_quiet,
