@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import signal
 import time
 from collections.abc import Mapping
 
+from clusterproof.plugins.agent.detached import detach
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, TimedOut
 
 ALARM_GRACE_S = 2  # a collector whose runner is gone ends by itself
@@ -21,7 +21,7 @@ def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> N
     With `parts`, modules by the names of their collectors, be each of those, and tell their records as a value by name.
     """
     try:
-        _detach(pipe)
+        detach((pipe,), signal.SIGALRM)
         signal.alarm(int(node.collector_s) + ALARM_GRACE_S)
         if parts:
             data = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
@@ -36,20 +36,6 @@ def _timed(module: str, node: Node) -> dict[str, object]:
     began = time.monotonic()
     record = _record(module, node)
     return {"seconds": round(time.monotonic() - began, 4), **record}
-
-
-def _detach(pipe: int) -> None:
-    """Leave the runner's session, holding nothing of it open that would keep the connection."""
-    os.setsid()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
-        signal.signal(number, signal.SIG_DFL)
-    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    resource.setrlimit(resource.RLIMIT_CORE, (1 if hard else 0, hard))  # 1: no core, not even through a pipe
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nothing, standard)
-    os.closerange(3, pipe)
-    os.closerange(pipe + 1, 1024)
 
 
 def _record(module: str, node: Node) -> dict[str, object]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import signal
 import time
 
+from clusterproof.plugins.agent.detached import detach
 from clusterproof.plugins.agent.process_group import living
 from clusterproof.plugins.agent.reading import Absent, Node
 
@@ -110,10 +110,10 @@ class Source:
         os.close(writing)
 
 
-def live(module: str, node: Node, bidden: int, told: int) -> None:
+def live(module: str, node: Node, bidden: int, answers: int) -> None:
     """Be the process of that module: for each byte that comes sample once, and tell it as a line. Never returns."""
     try:
-        _detach((bidden, told))
+        detach((bidden, answers), signal.SIGPIPE)
         sampler = None
         while os.read(bidden, 1):
             try:
@@ -128,24 +128,6 @@ def live(module: str, node: Node, bidden: int, told: int) -> None:
                 data = {"broke": f"{type(crash).__name__}: {crash}"[:200]}
             line = json.dumps(data).encode() + b"\n"
             while line:
-                line = line[os.write(told, line) :]
+                line = line[os.write(answers, line) :]
     finally:
         os._exit(0)
-
-
-def _detach(kept: tuple[int, ...]) -> None:
-    """Leave the sampler's session, holding nothing of it open that would keep the connection."""
-    os.setsid()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
-    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    resource.setrlimit(resource.RLIMIT_CORE, (1 if hard else 0, hard))  # 1: no core, not even through a pipe
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nothing, standard)
-    for file in range(3, 256):
-        if file not in kept:
-            try:
-                os.close(file)
-            except OSError:
-                continue
