@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clusterproof.integrations.slurm.basis import basis_of
 from clusterproof.integrations.slurm.call import VERDICT, Call
 from clusterproof.integrations.slurm.drains import Drain
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
@@ -41,7 +42,8 @@ def epilog(call: Call) -> Drain | None:
     begins = cursor_of(data.get("cursor")) or call.cursor
     with call.alone():
         run = run_of(call.state.read("epilog"))
-        if run is None or run.boot_id != boot_id() or run.began < came or not reaches(run.begins, begins):
+        is_ours = run and run.boot_id == boot_id() and run.basis == basis_of(call.settings)
+        if run is None or not is_ours or run.began < came or not reaches(run.begins, begins):
             run = _run("epilog", call, begins)
             call.remember("epilog", run.to_json())
             call.advance(run.ends)
@@ -53,7 +55,7 @@ def epilog(call: Call) -> Drain | None:
 
 
 def _checked(call: Call, came: float) -> Run:
-    """The verdict of a run. What made the last one fail is judged again for as long as that is fresh."""
+    """The verdict of a run. What made the last one fail is judged again, by the rules of now, while fresh."""
     last = run_of(call.state.read(VERDICT))
     is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
     run = _run("prolog", call, last.begins if last and is_held else call.cursor)
@@ -66,18 +68,22 @@ def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
     from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
     from clusterproof.integrations.slurm.nvml_part import keep_part, part_of
 
+    basis = basis_of(call.settings)  # before the policy is read: what changes from now on is not of this run
     nvml = part_of(call.state)
     run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=nvml)
     call.tell(run)
     if not nvml and call.left_s > LEISURE_S:
         keep_part(call.state)
-    return replace(run, is_late=call.turn.is_late)
+    return replace(run, is_late=call.turn.is_late, basis=basis)
 
 
 def _fresh(call: Call, came: float) -> Run | None:
-    """The last run's verdict, where it was formed while this call waited, or is young and finds no fault."""
+    """The last run's verdict, where it was formed while this call waited, or is young and finds no fault.
+
+    One that rests on other settings, another policy or another version of clusterproof is none.
+    """
     run = run_of(call.state.read(VERDICT))
-    if run is None or run.boot_id != boot_id() or run.at > since_boot_s():
+    if run is None or run.boot_id != boot_id() or run.at > since_boot_s() or run.basis != basis_of(call.settings):
         return None
     is_young = came - run.at < call.settings.reuse_s and run.is_reusable
     return run if run.at >= came or is_young else None

@@ -72,7 +72,7 @@ class Run:
     """One run: when it was done (seconds since boot), how much was checked, what was found.
 
     The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. A run `is_late` where it had to
-    wait for others, and had less time for that.
+    wait for others, and had less time for that. `basis` is what it was judged by, as `basis_of` has it.
     """
 
     boot_id: str
@@ -83,6 +83,7 @@ class Run:
     begins: Cursor | None
     ends: Cursor | None
     is_late: bool = False
+    basis: str = ""
 
     @property
     def began(self) -> float:
@@ -124,6 +125,7 @@ def run_of(record: Mapping[str, Any]) -> Run | None:
             cursor_of(record["begins"]),
             cursor_of(record["ends"]),
             bool(record.get("is_late")),
+            str(record.get("basis", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults import BY_NAME
 from tests.integrations.slurm.on_node import PATIENT, node, output_of, script, state
-from tests.integrations.slurm.scripts import SCRIPTS, STATE, eventually
+from tests.integrations.slurm.scripts import SCRIPTS, SETTINGS, STATE, eventually
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_p5, with_file, with_tmpfs, with_tool
@@ -62,6 +62,45 @@ def test_a_verdict_that_found_a_fault_is_not_taken_for_the_next_job() -> None:
     with node(BY_NAME[XID].put(healthy_p5())) as running:
         assert [script(running).returncode for _ in range(2)] == [1, 1]
         assert output_of(script(running)).count(" checks in ") == 1
+
+
+POLICY = "/etc/clusterproof/policy.toml"
+EXPECTS = 'policy = "/etc/clusterproof/policy.toml"\n'
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        (POLICY, "[expect]\ngpus = 9\n"),
+        (SETTINGS, PATIENT + 'instance_type = "p4d.24xlarge"\n' + EXPECTS),
+        (SETTINGS, PATIENT + 'policy = "/etc/clusterproof/other.toml"\n'),
+    ],
+    ids=["another policy", "another instance type", "another policy file"],
+)
+def test_a_verdict_formed_under_other_settings_is_not_taken_for_the_next_job(file: str, text: str) -> None:
+    image = with_file(healthy_p5(), POLICY, "[expect]\ngpus = 8\n")
+    image = with_file(image, "/etc/clusterproof/other.toml", "[expect]\ngpus = 9\n")
+    with node(image, PATIENT + EXPECTS) as running:
+        before = [script(running, job=job) for job in ("41", "42")]
+        (running.root / file.lstrip("/")).write_text(text)
+        after = script(running, job="43")
+    assert [ran.returncode for ran in before] == [0, 0], output_of(before[1])
+    assert "the verdict of " in output_of(before[1])
+    assert after.returncode == 1, output_of(after)
+    assert b"_count: " in after.stdout
+
+
+@pytest.mark.parametrize(
+    ("rule", "drains"),
+    [('[disabled."gpu.no_xid"]\nreason = "a new driver"\nuntil = 9999-12-31\n', False), ("[expect]\ngpus = 8\n", True)],
+    ids=["no longer checked", "another rule"],
+)
+def test_what_made_the_last_verdict_fail_is_judged_again_by_the_policy_of_today(rule: str, drains: bool) -> None:
+    with node(with_file(BY_NAME[XID].put(healthy_p5()), POLICY, ""), PATIENT + EXPECTS) as running:
+        before = script(running, job="41")
+        (running.root / POLICY.lstrip("/")).write_text(rule)
+        after = script(running, job="42")
+    assert (before.returncode, after.returncode) == (1, int(drains)), output_of(after)
 
 
 SLOW_CONTROLLER = """#!/bin/sh

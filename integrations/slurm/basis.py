@@ -1,0 +1,30 @@
+"""What a verdict rests on besides the node: once any of it has changed, the verdict serves no further job."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from clusterproof.integrations.slurm.settings import Settings
+
+INDEX = f"{__file__.rpartition('/integrations/')[0]}/plugins/suite/checks.json"  # written with each version
+UNNAMED = ("clusterproof.toml", "pyproject.toml")  # where a policy is looked for if none is named
+
+
+def basis_of(settings: Settings) -> str:
+    """The settings by which checks are judged, the policy's file, what is installed, and the day, to which rules hold.
+
+    The mode and `at_deadline` are not in it: they decide what becomes of a verdict, each time anew.
+    """
+    files = (INDEX, settings.policy) if settings.policy else (INDEX, *UNNAMED)
+    judged_by = (settings.deadline_s, settings.instance_type, *map(_version, files))
+    return repr((judged_by, time.localtime()[:3]))
+
+
+def _version(file: str) -> tuple[str, int, int, int]:
+    """What changes whenever a file is written or replaced, whatever times it is given: nobody sets a ctime back."""
+    try:
+        data = os.stat(file)  # noqa: PTH116 - pathlib costs an import before each job
+    except OSError:
+        return file, 0, 0, 0
+    return file, data.st_ino, data.st_size, data.st_ctime_ns
