@@ -14,6 +14,7 @@ from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.slurm_asked import COLLECTOR, JOBS, ask_slurm
+from clusterproof.plugins.transport.srun_places import TAKING_STEPS
 from clusterproof.plugins.transport.submit_host import SETTING, submit_host
 
 FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
@@ -79,7 +80,7 @@ def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Seq
         if not found:
             state = jobs.state_of(rest.removeprefix("job:"))
             seen = f"is {state}" if state else "does not run"
-            raise InventoryError(f"{shown}: job {rest[4:]!r:.40} {seen}; expected one of squeue -t R")
+            raise InventoryError(f"{shown}: job {rest[4:]!r:.40} {seen}; expected one of squeue -t {TAKING_STEPS}")
         return rest, _known(nodes, found, shown)
     partitions = {partition.name: partition for partition in cluster.partitions}
     default = next((name for name, partition in partitions.items() if partition.is_default), "")

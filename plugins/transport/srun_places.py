@@ -15,6 +15,8 @@ KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of what a job's environment says: 
 UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
 UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}
 ASK_S = 10.0  # for scontrol and squeue
+# A job that is sent a signal, was stopped by one or gives nodes back is not R meanwhile; a suspended one takes no step.
+TAKING_STEPS = "R,SI,ST,RS"
 MIN_MEMORY_MIB = 1024  # of what the step is given, where nodes are configured with memory at all
 GPUS = re.compile(r"gpu(?::[^:,(\s]+)?:(\d+)")
 MARKS = r"[+*~#!%$@^-]"  # behind a state
@@ -56,13 +58,13 @@ def is_full(record: dict[str, str]) -> bool:
 
 
 def own_jobs(full: list[dict[str, str]], wanted: str = "") -> dict[str, str]:
-    """By node, a running job of this user; the one that is wanted, or that this program runs in, before others."""
+    """By node, a job of this user that takes steps; the one that is wanted, or that this is run in, before others."""
     inside = wanted or os.environ.get("SLURM_JOB_ID", "")
     jobs: dict[str, str] = {}
     if not (full or inside):
         return jobs
     user = str(os.getuid())
-    for line in ask("squeue", "-h", "-t", "R", "-u", user, "-o", "%A %N")[1].splitlines():
+    for line in ask("squeue", "-h", "-t", TAKING_STEPS, "-u", user, "-o", "%A %N")[1].splitlines():
         job, _, nodes = line.partition(" ")
         for name in ask("scontrol", "show", "hostnames", nodes)[1].split():
             if job == inside or (name not in jobs and any(record["NodeName"] == name for record in full)):

@@ -138,7 +138,7 @@ def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> N
         ("slurm:gp", "'slurm:gp' is neither a partition nor a node (did you mean gpu?)"),
         ("slurm:gpu[003-005]", "Slurm knows no gpu[004-005]; expected some of gpu[001-003]"),
         ("slurm:gpu[1-", "'slurm:gpu[1-'"),
-        ("slurm:job:777", "job '777' does not run; expected one of squeue -t R"),
+        ("slurm:job:777", "job '777' does not run; expected one of squeue -t R,SI,ST,RS"),
     ],
 )
 def test_what_may_stand_behind_the_colon(bed: SlurmBed, cluster: str, data: str) -> None:
@@ -184,6 +184,23 @@ def test_a_node_that_is_ones_own_whole_is_visited_inside_the_job(bed: SlurmBed) 
     run = ran(bed, "--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", user=UBUNTU)
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value
     assert run.code == 0
+
+
+def test_a_job_of_ones_own_that_is_stopped_takes_steps_as_one_that_runs(bed: SlurmBed) -> None:
+    number = next_job(bed)
+    busy(bed, "gpu001", UBUNTU)
+    bed.output_of("scancel", "--signal=STOP", str(number))
+    run = ran(bed, "--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", "--slurm-wait", "5", user=UBUNTU)
+    assert bed.output_of("squeue", "-h", "-o", "%T").strip() == "STOPPED"
+    assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value, run.words
+
+
+def test_a_job_that_takes_no_step_is_refused_by_its_state(bed: SlurmBed) -> None:
+    number = next_job(bed)
+    busy(bed, "gpu001", UBUNTU)
+    bed.output_of("scontrol", "suspend", str(number))
+    run = ran(bed, "--cluster", f"slurm:job:{number}", "--collect-only", "-m", "node and prolog")
+    assert f"job '{number}' is suspended; expected one of squeue -t R,SI,ST,RS" in run.words
 
 
 def test_a_node_that_calls_itself_as_another_takes_nothing_from_it(bed: SlurmBed) -> None:

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from clusterproof.plugins.benchmarks.launchers.hearing import wait
-from clusterproof.plugins.transport.srun_places import GPUS, MARKS, ask, clean, is_usable, nodes_of
+from clusterproof.plugins.transport.srun_places import GPUS, MARKS, TAKING_STEPS, ask, clean, is_usable, nodes_of
 
 TICK_S = 0.5
 OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know
@@ -41,10 +41,16 @@ def addresses_of(record: dict[str, str]) -> list[str]:
 
 
 def of_job(asked: str, names: list[str]) -> tuple[str, dict[str, str]]:
-    """A running job's own number, and the nodes that it has not."""
-    job, _, nodes = ask("squeue", "-h", "-t", "R", "-j", asked, "-o", "%A %N")[1].strip().partition(" ")
-    if not job.isdigit():
-        return "", dict.fromkeys(names, f"job {asked} does not run")
+    """The own number of a job that takes steps, and the nodes that it has not; or why there is none, by the state."""
+    rows = [
+        line.split("|") for line in ask("squeue", "-h", "-t", "all", "-j", asked, "-o", "%t|%T|%A|%N")[1].splitlines()
+    ]
+    jobs = [row for row in rows if len(row) == 4]
+    taking = [row for row in jobs if row[0] in TAKING_STEPS.split(",")]
+    if not taking:
+        seen = f"is {jobs[0][1].lower()}" if jobs else "is not known to Slurm"
+        return "", dict.fromkeys(names, f"job {asked} {seen}; expected one of squeue -t {TAKING_STEPS}")
+    _, _, job, nodes = taking[0]
     own = ask("scontrol", "show", "hostnames", nodes)[1].split()
     return job, {name: f"not a node of job {asked}" for name in names if name not in own}
 

@@ -23,7 +23,8 @@ from clusterproof.plugins.evidence.field import (
     values,
 )
 
-SUSPENDED = "SUSPENDED"  # a job that keeps its nodes, runs nothing and takes no step
+NO_STEPS = frozenset({"SUSPENDED", "CONFIGURING", "COMPLETING"})  # states of a job that has nodes and takes no step
+COMPLETING = "completing"  # over, but for what ends on its nodes
 MAX_STATE = 20  # characters
 OUT_OF_USE = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR", "INVAL", "INVALID_REG"}
@@ -175,8 +176,8 @@ class SlurmJobs(Reported):
         return str(self.data.get("job") or "")
 
     def nodes_of(self, job: str) -> tuple[str, ...]:
-        """The nodes of a job that runs, by its number or as `squeue` shows it; nothing where none does."""
-        running = (nodes for _, nodes, state in self._rows_of(job) if state != SUSPENDED)
+        """The nodes of a job that takes steps, by its number or as `squeue` shows it; nothing where none does."""
+        running = (nodes for _, nodes, state in self._rows_of(job) if state not in NO_STEPS)
         return tuple(sorted({name for nodes in running for name in expand(nodes)}))
 
     def state_of(self, job: str) -> str:

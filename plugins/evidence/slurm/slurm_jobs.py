@@ -9,7 +9,8 @@ from clusterproof.plugins.agent.tools import lines
 
 MAX_JOBS = 20_000
 # A job that is sent a signal is SIGNALING meanwhile, and one that SIGSTOP has stopped is STOPPED: neither is R.
-WITH_NODES = "R,S,SI,ST,RS"
+# CONFIGURING and COMPLETING jobs have nodes that boot, or end what ran there.
+WITH_NODES = "R,S,SI,ST,RS,CF,CG"
 
 
 def read(node: Node) -> object:

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.recording import recording_file, write_node
-from clusterproof.plugins.evidence.slurm.facts import SlurmJobs
+from clusterproof.plugins.evidence.slurm.facts import COMPLETING, SlurmJobs
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.training_job import FORM, JobState, job_named
 from clusterproof.plugins.transport import Limits
@@ -85,7 +85,8 @@ def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Ca
 def state_of(job: str, settings: Mapping[str, str]) -> str:
     """What Slurm calls its state, empty where it is over. Raises Incomplete where Slurm does not tell."""
     told = ask_slurm(submit_host(settings), Limits(), (JOBS,))[JOBS]
-    return SlurmJobs(answer_of(JOBS, told).value).state_of(job)
+    state = SlurmJobs(answer_of(JOBS, told).value).state_of(job)
+    return "" if state == COMPLETING else state
 
 
 class JobEnd:

@@ -153,6 +153,28 @@ def test_a_job_that_runs_is_used_and_stays(bed: SlurmBed) -> None:
     assert queue(bed) == [job]
 
 
+def test_a_job_that_is_stopped_is_used_as_one_that_runs(bed: SlurmBed) -> None:
+    words = ["-w", "gpu001,gpu002", "-N2", "--exclusive", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600"]
+    job = bed.output_of("sbatch", "--parsable", *words).strip()
+    bed.wait_for("gpu001", "ALLOCATED")
+    until = time.monotonic() + 60
+    while bed.output_of("squeue", "-h", "-o", "%T").strip() != "STOPPED":  # a signal that comes early finds no step
+        assert time.monotonic() < until
+        bed.run("scancel", "--batch", "--signal=STOP", job)
+    data = round_of(bed, campaign(bed, sending(), name=f"slurm:job:{job}"), ROUND[:1])
+    assert data["gpu001~gpu002"].problem == ""
+
+
+def test_a_job_that_takes_no_step_is_told_by_its_state(bed: SlurmBed) -> None:
+    bed.output_of("salloc", "--no-shell", "-w", "gpu001,gpu002", "-N2", "--exclusive")
+    (job,) = queue(bed)
+    bed.output_of("scontrol", "suspend", job)
+    with pytest.raises(Unusable, match=f"job {job} is suspended; expected one of squeue -t R,SI,ST,RS"):
+        round_of(bed, campaign(bed, sending(), name=f"slurm:job:{job}"), ROUND[:1])
+    with pytest.raises(Unusable, match="job 99999 is not known to Slurm; expected one of squeue"):
+        round_of(bed, campaign(bed, sending(), name="slurm:job:99999"), ROUND[:1])
+
+
 def test_nodes_that_slurm_does_not_give_are_named_and_the_others_are_measured(bed: SlurmBed) -> None:
     bed.output_of("scontrol", "update", "NodeName=gpu004", "State=DRAIN", "Reason=a fan is loud")
     data = round_of(bed, campaign(bed, sending()))

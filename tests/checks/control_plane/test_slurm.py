@@ -110,8 +110,18 @@ def test_a_job_is_known_by_its_number_and_as_squeue_shows_it(job: str, nodes: tu
     assert jobs.state_of(job) == ("running" if nodes else "")
 
 
-@pytest.mark.parametrize(("state", "takes_steps"), [("SIGNALING", True), ("STOPPED", True), ("SUSPENDED", False)])
-def test_a_job_that_is_suspended_keeps_its_nodes_and_takes_no_step(state: str, takes_steps: bool) -> None:
+@pytest.mark.parametrize(
+    ("state", "takes_steps"),
+    [
+        ("SIGNALING", True),
+        ("STOPPED", True),
+        ("RESIZING", True),
+        ("SUSPENDED", False),
+        ("CONFIGURING", False),
+        ("COMPLETING", False),
+    ],
+)
+def test_a_job_that_has_nodes_takes_steps_by_its_state(state: str, takes_steps: bool) -> None:
     jobs = SlurmJobs({"jobs": [["9", "9", "gpu001", state]]})
     assert bool(jobs.nodes_of("9")) is takes_steps
     assert jobs.state_of("9") == state.lower()
