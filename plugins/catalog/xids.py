@@ -12,7 +12,7 @@ FILE = "xid.toml"
 KINDS = ("application", "engine", "driver", "memory", "bus", "nvlink", "information", "unknown")
 VERDICTS = (
     *("none", "concern", "fail", "repeat-concern", "repeat-fail"),
-    *("by-remap", "by-severity", "by-text", "by-reset"),
+    *("by-remap", "by-severity", "by-text", "by-reset", "unless-no-reset"),
 )
 
 

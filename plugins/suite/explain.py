@@ -32,6 +32,7 @@ WHEN = {  # of an Xid, by its verdict in the catalogue
     "by-remap": "concern, and fail while the GPU's row remapping is pending or has failed",
     "by-severity": "by the word in its line: fail where it says Fatal, nothing where Nonfatal, else concern",
     "by-text": "by the recovery action that its line names",
+    "unless-no-reset": "fail; concern where its line says that no reset is due (RST: No, D-RST: No)",
     "by-reset": "fail where its line says that a reset is due (RST: Yes, D-RST: Yes, a fatal error), else nothing",
 }
 OWN = {"policy": "this suite's own rule", "proposal": "a proposal of this suite"}  # sources that are nobody else's

@@ -118,6 +118,12 @@ FAULTS = (
         "Xid 94 (Contained memory error)",
     ),
     Fault(
+        "an uncontained error after which the driver wants no reset",
+        logged(xid("95, pid=7, name=python3, Uncontained: FBHUB. RST: No, D-RST: No")),
+        {"gpu.no_xid": CONCERN},
+        "Xid 95 (Uncontained memory error)",
+    ),
+    Fault(
         "an Xid of which only what followed it is in the log",
         logged(xid("45, pid=7, name=python3, Ch 0000000c caused by previous Xid 79")),
         {"gpu.no_xid": FAIL},

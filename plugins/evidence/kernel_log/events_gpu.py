@@ -55,6 +55,12 @@ class XidEvent:
         return "Drain and Reset" if due and due[2].lower() == "yes" else ""
 
     @property
+    def needs_no_reset(self) -> bool:
+        """Whether the line itself says that no reset is due (`RST: No, D-RST: No`)."""
+        due = _RESET.search(self.text)
+        return bool(due) and not self.recovery_action
+
+    @property
     def cause(self) -> int | None:
         """The Xid that an Xid 45 names as the one that it follows from."""
         named = _CAUSE.search(self.text) if self.code == CHANNEL_REMOVED else None

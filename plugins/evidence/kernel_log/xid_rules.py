@@ -32,6 +32,10 @@ def _by_text(lines: Sequence[XidEvent]) -> Severity:
     return "concern" if action is None else "fail" if action.value else "none"
 
 
+def _unless_no_reset(lines: Sequence[XidEvent]) -> Severity:
+    return "concern" if all(line.needs_no_reset for line in lines) else "fail"
+
+
 RULES: Mapping[str, Callable[[Sequence[XidEvent], bool, bool], Severity]] = {  # of lines, remap due, is repeated
     "none": lambda *_: "none",
     "concern": lambda *_: "concern",
@@ -42,8 +46,10 @@ RULES: Mapping[str, Callable[[Sequence[XidEvent], bool, bool], Severity]] = {  #
     "by-severity": lambda lines, *_: _by_severity(lines),
     "by-text": lambda lines, *_: _by_text(lines),
     "by-reset": lambda lines, *_: "fail" if _reset_due(lines) else "none",
+    "unless-no-reset": lambda lines, *_: _unless_no_reset(lines),
 }
 DUE: Mapping[str, Callable[[Sequence[XidEvent]], RecoveryAction | None]] = {  # what the lines ask for, by their rule
     "by-text": _recovery,
     "by-reset": _reset_due,
+    "unless-no-reset": _reset_due,
 }

@@ -62,6 +62,25 @@ def test_a_gpu_that_was_taken_off_the_bus_and_is_back_was_reset() -> None:
     assert only(log((1.0, line_of(95, gpu=OTHER_GPU)), (2.0, removed), (3.0, back))).severity == "fail"
 
 
+@pytest.mark.parametrize(
+    ("texts", "severity"),
+    [
+        (["Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No"], "fail"),
+        (["Uncontained: FBHUB. RST: No, D-RST: No"], "concern"),
+        (["pid=7, name=python3, Uncontained: FBHUB. RST: No, D-RST: No"], "concern"),
+        (["Uncontained: FBHUB. RST: No, D-RST: No", "Uncontained: LTC TAG (0x2,0x1). RST: Yes, D-RST: No"], "fail"),
+        (["Uncontained: LTC TAG (0x2,0x1). RST: No, D-RST: Yes"], "fail"),
+        (["Uncontained ECC error"], "fail"),
+        (["pid=7, name=RST: No, D-RST: No, Uncontained ECC error"], "fail"),
+        (["pid=7, name=RST: No, D-RST: No"], "fail"),
+    ],
+)
+def test_an_uncontained_error_fails_unless_the_driver_says_that_no_reset_is_due(
+    texts: list[str], severity: str
+) -> None:
+    assert only(log(*((float(at), line_of(95, text)) for at, text in enumerate(texts)))).severity == severity
+
+
 def test_what_returns_after_a_reset_is_found_and_only_that_is_counted() -> None:
     reset = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03"
     finding = only(log((1.0, line_of(109)), (HOUR, reset), (2 * HOUR, line_of(109))))
