@@ -141,6 +141,7 @@ def test_pci_tells_links_and_drivers(p5: Node) -> None:
         "port_width_max": None,
         "port_speed_max": "",
         "driver": "nvidia",
+        "power": "",
         "function_of": "",
         "numa": 0,
         "errors": {"correctable": None, "nonfatal": None, "fatal": None},

@@ -60,6 +60,16 @@ def test_a_file_without_its_total_is_an_error_in_its_place(tmp_path: Path, conte
     assert errors["correctable"] is None
 
 
+def test_a_device_tells_whether_it_is_suspended(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/bus/pci/devices/0000:53:00.0/power"
+    folder.mkdir(parents=True)
+    (folder / "runtime_status").write_text("suspended\n")
+    for name, content in GPU.items():
+        (folder.parent / name).write_text(content)
+    value: Any = read(Node(str(tmp_path)))
+    assert value["devices"][0]["power"] == "suspended"
+
+
 def test_a_file_that_cannot_be_read_is_an_error_in_its_place(tmp_path: Path) -> None:
     folder = tmp_path / "sys/bus/pci/devices/0000:53:00.0"
     (folder / "aer_dev_fatal").mkdir(parents=True)

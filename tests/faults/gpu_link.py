@@ -160,9 +160,13 @@ FAULTS = (
     Fault(
         "a network device that has left the bus while its driver is still there",
         lambda image: with_file(
-            with_file(image, "/sys/bus/pci/devices/0000:4f:00.0/current_link_width", "63\n"),
-            "/sys/bus/pci/devices/0000:4f:00.0/current_link_speed",
-            "Unknown\n",
+            with_file(
+                with_file(image, "/sys/bus/pci/devices/0000:4f:00.0/current_link_width", "63\n"),
+                "/sys/bus/pci/devices/0000:4f:00.0/current_link_speed",
+                "Unknown\n",
+            ),
+            "/sys/bus/pci/devices/0000:4f:00.0/power/runtime_status",
+            "active\n",
         ),
         {"gpu.pcie_errors": FAIL},
         "0000:4f:00.0: does not answer on PCIe: its link reads x63, all ones; expected at most x32",

@@ -38,6 +38,7 @@ def _device(node: Node, address: str, vendor: str, device: str, pci_class: str) 
         "speed_max": node.text(f"{at}/max_link_speed", absent=""),
         "port_width_max": _width(node, f"{at}/../max_link_width"),  # of the port that it hangs on
         "port_speed_max": node.text(f"{at}/../max_link_speed", absent=""),
+        "power": node.text(f"{at}/power/runtime_status", absent=""),
         "driver": node.linked(f"{at}/driver"),
         "function_of": node.linked(f"{at}/physfn"),
         "numa": _numa(node, f"{at}/numa_node"),

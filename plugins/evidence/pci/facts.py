@@ -10,6 +10,10 @@ from clusterproof.plugins.evidence.field import Field, Reported, one, optional, 
 NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
 
 NO_ANSWER_LANES = 63  # six bits of ones, as all of a device reads that is no longer there (PCIe link status register)
+# How Linux calls a device that may be in D3cold: without power it reads all ones too (commits 448bd857d48e and
+# 48991e493507, since which kernels wake it to read its link). `power_state` does not tell: Linux sets it to D3cold as
+# well where a device no longer answers (pci_update_current_state).
+SUSPENDED = frozenset({"suspended", "suspending", "resuming"})
 _SPEED = re.compile(r"(\d{1,3}(?:\.\d{1,2})?) GT/s")
 
 
@@ -57,6 +61,7 @@ class PciDevice(Reported):
     speed_max = Field(text)
     port_speed_max = Field(optional(text))
     function_of = Field(text)  # the device that a virtual function is one of; empty for a device of its own
+    power = Field(optional(text))  # of runtime power management: active, suspended, …; None in older recordings
     errors = Field(one(PciErrors))  # of its PCIe link
 
     @property
@@ -112,8 +117,11 @@ class PciDevice(Reported):
 
     @property
     def answers(self) -> bool:
-        """Whether its configuration can be read; True where the kernel does not tell its link. Raises Incomplete."""
-        return self.width != NO_ANSWER_LANES
+        """Whether its configuration can be read, or is not to be as it is suspended. Raises Incomplete.
+
+        True where the kernel does not tell its link.
+        """
+        return self.width != NO_ANSWER_LANES or self.power in SUSPENDED
 
     @property
     def link(self) -> PciLink | None:

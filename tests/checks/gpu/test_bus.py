@@ -39,6 +39,26 @@ def test_a_device_that_nobody_counts_the_errors_of_is_not_applicable() -> None:
     assert evaluated("gpu.pcie_errors", gpus=[GPU], pci={"devices": [efa]}).verdict is Verdict.NOT_APPLICABLE
 
 
+@pytest.mark.parametrize(
+    ("power", "verdict"),
+    [
+        ("suspended", Verdict.PASS),
+        ("suspending", Verdict.PASS),
+        ("resuming", Verdict.PASS),
+        ("active", Verdict.FAIL),
+        ("error", Verdict.FAIL),
+        ("unsupported", Verdict.FAIL),
+        ("", Verdict.FAIL),
+        (None, Verdict.FAIL),
+        (UNKNOWN, Verdict.INCOMPLETE),
+    ],
+)
+def test_a_device_that_reads_all_ones_has_left_the_bus_unless_it_is_suspended(power: object, verdict: Verdict) -> None:
+    nic = {"address": "0000:4f:00.0", "vendor": "15b3", "device": "1021", "class": "020000", "width": 63}
+    pci = {"devices": [{**nic, "power": power, "errors": dict.fromkeys(NO_AER, 0)}]}
+    assert evaluated("gpu.pcie_errors", gpus=[GPU], pci=pci).verdict is verdict
+
+
 def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
     result = evaluated("gpu.pcie_errors", gpus=[{**GPU, "pci": "0000:64:00.0", "pcie_replays": 0}])
     assert (result.verdict, "no GPU answers at this address" in result.message) == (Verdict.INCOMPLETE, True)
