@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import Incomplete, concern, incomplete, not_applicable
-from clusterproof.plugins.evidence.network.facts import EfaCounters, RdmaDevice
+from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 
@@ -82,7 +82,7 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
         concern(f"{observed}; expected at most {limits} a second")
 
 
-def _went(counters: EfaCounters) -> tuple[dict[str, int], list[Incomplete]]:
+def _went(counters: Counters) -> tuple[dict[str, int], list[Incomplete]]:
     """How far each counter went that the driver has, and why others could not be told."""
     went: dict[str, int] = {}
     unread: list[Incomplete] = []

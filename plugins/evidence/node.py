@@ -139,6 +139,8 @@ class Node:
     efa_counters = network.efa_counters
     efa_counters_by_name = network.efa_counters_by_name
     efa_counted_s = network.efa_counted_s
+    ena_counters = network.ena_counters
+    ena_counted_s = network.ena_counted_s
     interfaces = network.interfaces
     interface_names = network.interface_names
     naming = network.naming

@@ -86,6 +86,7 @@ def test_another_root_tells_the_same(p5: Node) -> None:
         "boot",
         "cpus",
         "efa_counters",
+        "ena_counters",
         "kernel",
         "limits",
         "mounts",

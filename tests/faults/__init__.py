@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.faults import (
     captured,
     efa_fabric,
+    ena,
     gpu,
     gpu_fabric,
     gpu_link,
@@ -40,6 +41,7 @@ PARTS = (
     kernel_host,
     network,
     efa_fabric,
+    ena,
     infiniband,
     transport,
     interfaces,

@@ -18,7 +18,8 @@ TRY_OVERLAY = (
     "mount -t tmpfs testbed /mnt && cd /mnt && mkdir upper work root"
     " && mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work testbed root"
 )
-TRY_BRIDGE = "ip link add trial type bridge && ip link add end1 type veth peer name end2"
+TRY_VETH = "ip link add end1 type veth peer name end2"
+TRY_BRIDGE = f"ip link add trial type bridge && {TRY_VETH}"
 
 
 def _without_root() -> str:
@@ -61,6 +62,16 @@ def _without_cluster() -> str:
         or _without("sshd", "openssh-server")
         or _without("ssh", "openssh-client")
         or _refused("a bridge in a network namespace", TRY_BRIDGE)
+    )
+
+
+def _without_ethtool() -> str:
+    return (
+        _without_root()
+        or _without("ethtool", "ethtool")
+        or _without("unshare", "util-linux")
+        or _without("ip", "iproute2")
+        or _refused("a pair of interfaces in a network namespace", TRY_VETH)
     )
 
 
@@ -119,6 +130,7 @@ needs_gcc = _mark(_without("gcc", "gcc"))
 needs_sshd = _mark(_without("sshd", "openssh-server"))
 needs_ssh = _mark(_without("ssh", "openssh-client"))
 needs_pynvml = _mark("" if importlib.util.find_spec("pynvml") else "pip install nvidia-ml-py")
+needs_ethtool = _mark(_without_ethtool())
 needs_fio = _mark(_without("fio", "fio"))
 needs_iperf3 = _mark(_without("iperf3", "iperf3"))
 needs_fi_pingpong = _mark(_without("fi_pingpong", "libfabric-bin"))

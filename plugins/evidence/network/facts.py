@@ -96,22 +96,29 @@ class Interface(Reported):
 
 
 @record
-class EfaCounters(Reported):
-    """An EFA device's error counters at two looks, by name; those that its driver has."""
+class Counters(Reported):
+    """A device's or an interface's counters at two looks, by name; those that its driver has."""
 
     name = Field(text)
     counters = Field(table)
 
     def counted(self, counter: str) -> int | None:
         """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
-        counters = self.counters
-        if counter not in counters:
+        if counter not in self.counters:
             return None
-        one, two = read(counters[counter], _two, counter)
+        first, second = self._looks(counter)
+        return second - first
+
+    def total(self, counter: str) -> int:
+        """Where a counter stands at the second look. Raises Incomplete."""
+        return self._looks(counter)[1]
+
+    def _looks(self, counter: str) -> tuple[int, int]:
+        one, two = read(self.counters.get(counter), _two, counter)
         first, second = read(one, whole, counter), read(two, whole, counter)
         if second < first:
             raise Incomplete(f"{counter} went backwards, from {first} to {second}: it was reset meanwhile")
-        return second - first
+        return first, second
 
 
 def _two(data: object) -> list[object]:

@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
 from clusterproof.plugins.evidence.host.of_node import inherited
-from clusterproof.plugins.evidence.network.facts import EfaCounters, Interface, RdmaDevice
+from clusterproof.plugins.evidence.network.facts import Counters, Interface, RdmaDevice
 from clusterproof.plugins.evidence.network.facts_naming import Naming
 from clusterproof.plugins.evidence.software.facts_environment import Variable
 
@@ -107,11 +107,11 @@ def nvidia_taint(node: Node, rdma: CollectorData) -> str:
     return rdma.get("nvidia_taint", text)
 
 
-efa_counters = list_collected_as("efa_counters", "devices", EfaCounters)
+efa_counters = list_collected_as("efa_counters", "devices", Counters)
 
 
 @collected_by()
-def efa_counters_by_name(node: Node) -> Mapping[str, EfaCounters]:
+def efa_counters_by_name(node: Node) -> Mapping[str, Counters]:
     """The same by the device's name, of those that tell one. Raises Incomplete."""
     return {data["name"]: one for one in reversed(node.efa_counters) if (data := readings(one, "name")[0])}
 
@@ -119,10 +119,16 @@ def efa_counters_by_name(node: Node) -> Mapping[str, EfaCounters]:
 @collected_by("efa_counters")
 def efa_counted_s(node: Node, counters: CollectorData) -> float:
     """The seconds between the two looks at EFA's counters."""
-    seconds = counters.get("seconds", number)
-    if seconds < LEAST_S:
-        raise Incomplete(f"EFA's counters were looked at {seconds:g} s apart; expected at least {LEAST_S:g} s")
-    return seconds
+    return _between(counters, "EFA's counters were")
+
+
+ena_counters = list_collected_as("ena_counters", "interfaces", Counters)
+
+
+@collected_by("ena_counters")
+def ena_counted_s(node: Node, counters: CollectorData) -> float:
+    """The seconds between the two looks at what ENA's driver counts."""
+    return _between(counters, "what ENA's driver counts was")
 
 
 interfaces = list_collected_as("interfaces", "physical", Interface)
@@ -152,3 +158,10 @@ def memlock_bytes(node: Node, limits: CollectorData) -> Mapping[str, int | None]
     """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
     limit_of = {name: CollectorData(read(data, table, name), name) for name, data in inherited(limits).items()}
     return {name: data.get("memlock", optional(whole)) for name, data in limit_of.items()}
+
+
+def _between(counters: CollectorData, what: str) -> float:
+    seconds = counters.get("seconds", number)
+    if seconds < LEAST_S:
+        raise Incomplete(f"{what} looked at {seconds:g} s apart; expected at least {LEAST_S:g} s")
+    return seconds

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.network import collect_efa_counters as efa_counters
 from clusterproof.plugins.evidence.network import collect_interfaces as interfaces
 from clusterproof.plugins.evidence.network import collect_rdma as rdma
-from clusterproof.plugins.evidence.network.facts import EfaCounters, RdmaDevice
+from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
 from tests.builders.probed import PATIENT, probe_node
 from tests.builders.samples import sample
 from tests.testbed.buses import EFA_NAMES
@@ -105,11 +105,11 @@ def test_a_node_without_efa_has_no_efa_counters(tmp_path: Path) -> None:
 )
 def test_a_counter_that_cannot_be_followed_is_incomplete(counters: object, words: str) -> None:
     with pytest.raises(Incomplete, match=words):
-        EfaCounters({"name": "rdmap79s0", "counters": counters}).counted("rx_drops")
+        Counters({"name": "rdmap79s0", "counters": counters}).counted("rx_drops")
 
 
 def test_a_counter_is_what_it_went_on_by_and_none_where_the_driver_lacks_it() -> None:
-    device = EfaCounters({"name": "rdmap79s0", "counters": {"rx_drops": [5, 12]}})
+    device = Counters({"name": "rdmap79s0", "counters": {"rx_drops": [5, 12]}})
     assert (device.counted("rx_drops"), device.counted("retrans_pkts")) == (7, None)
 
 

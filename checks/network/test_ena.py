@@ -1,0 +1,70 @@
+"""ENA: does EC2 hold back or drop what the instance sends and receives?"""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern, not_applicable
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import at_least_one, require
+from clusterproof.plugins.evidence.network.facts import Counters
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight]
+
+ALLOWANCES = ("bw_in", "bw_out", "pps", "conntrack", "linklocal")
+
+
+@mark.hyperpod_node_debugger("A")
+@evidence("ethtool -S ens32 | grep allowance_exceeded; sleep 1; again")
+def test_ena_allowance(node: Node) -> None:
+    """EC2 network allowances.
+
+    Above an instance's bandwidth (bw_in, bw_out) or packets per second (pps), EC2 queues packets, then drops them: data
+    and checkpoints arrive late. Above its tracked connections (conntrack) it drops new ones: NCCL's bootstrap, S3 and
+    Slurm time out. Above what one interface may send to link-local services (linklocal) it drops questions to DNS,
+    metadata and NTP: names are not found, credentials run out, the clock drifts. A few packets in a burst are usual.
+    Judged is how far the counters went during the probe, and the mean since boot. The traffic is that of jobs, which
+    any user can start.
+
+    Remedy (investigate): For bandwidth and packets, find what sends (sar -n DEV 1), and use more interfaces or a larger
+    instance. For conntrack, close connections, or let security groups allow all both ways, which tracks none. For
+    linklocal, cache names and credentials on the node.
+    """
+    try:
+        interfaces = at_least_one(list(node.ena_counters), "interface of ENA")
+    except Absent:
+        not_applicable("no network interface of ENA")
+    uptime_s, looked_s = node.boot.uptime_s, node.ena_counted_s
+    above: list[str] = []
+    limits: set[float] = set()
+    unread: list[Incomplete | NotApplicable] = []
+    for interface in interfaces:
+        for counter in (f"{allowance}_allowance_exceeded" for allowance in ALLOWANCES):
+            limit = node.threshold(f"ena.{counter}")
+            try:
+                words = _above(interface, counter, limit, node.threshold("ena.period_s"), looked_s, uptime_s)
+            except Incomplete as why:
+                unread.append(Incomplete(f"{interface.name}: {why}", cause=why.cause))
+                continue
+            if words:
+                above.append(f"{interface.name}: {counter} {words}")
+                limits.add(limit)
+    require(unread)
+    if above:
+        expected = " and ".join(f"{limit:g}" for limit in sorted(limits))
+        concern(f"{', '.join(above)}; expected at most {expected} in {node.threshold('ena.period_s'):g} s")
+
+
+def _above(counters: Counters, counter: str, limit: float, period_s: float, looked_s: float, uptime_s: float) -> str:
+    """By how much one allowance was exceeded, empty where that is usual. Raises Incomplete."""
+    went = counters.counted(counter)
+    if went is None:
+        raise Incomplete(f"its driver does not tell {counter}", cause="not told by ENA's driver")
+    if went > limit * max(1.0, looked_s / period_s):
+        return f"{went} in {looked_s:g} s"
+    total, periods = counters.total(counter), max(1.0, uptime_s / period_s)
+    if total > limit * periods:
+        return f"{total} since boot, {apart(total / periods, limit)[0]} in {period_s:g} s"
+    return ""

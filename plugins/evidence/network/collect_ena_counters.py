@@ -1,0 +1,92 @@
+"""What ENA's driver counts of packets over the allowances of an EC2 instance, twice: ethtool's ioctl."""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import socket
+import struct
+import time
+
+from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
+
+FOLDER = "/sys/class/net"
+DRIVER = "ena"
+BETWEEN_LOOKS_S = 0.4
+MAX_INTERFACES = 128
+ALLOWANCES = (
+    "bw_in_allowance_exceeded",
+    "bw_out_allowance_exceeded",
+    "pps_allowance_exceeded",
+    "conntrack_allowance_exceeded",
+    "linklocal_allowance_exceeded",
+)
+SIOCETHTOOL = 0x8946
+SET_INFO, STRINGS, STATISTICS = 0x37, 0x1B, 0x1D  # linux/ethtool.h: ETHTOOL_GSSET_INFO, _GSTRINGS, _GSTATS
+SET_OF_STATISTICS = 1  # ETH_SS_STATS
+NAME_BYTES, VALUE_BYTES = 32, 8
+MAX_STATISTICS = 16_384  # a driver counts some dozens of each queue
+IFREQ = struct.Struct("16sP16x")
+
+
+def read(node: Node) -> object:
+    """Each of these counters of each interface of ENA at both looks, and the seconds between. Raises Absent, Denied."""
+    names = [name for name in node.names(FOLDER) if node.linked(f"{FOLDER}/{name}/device/driver") == DRIVER]
+    if not names:
+        raise Absent(f"no interface of ENA in {FOLDER}")
+    if node.root and node.linked("/proc/1/ns/net") != Node().linked("/proc/self/ns/net"):
+        raise Denied("this process is not in the node's network namespace")
+    first, began = _look(node, names[:MAX_INTERFACES]), time.monotonic()
+    time.sleep(BETWEEN_LOOKS_S)
+    second, seconds = _look(node, names[:MAX_INTERFACES]), time.monotonic() - began
+    return {
+        "seconds": round(seconds, 3),
+        "interfaces": [{"name": name, "counters": _pairs(first[name], second[name])} for name in first],
+    }
+
+
+def statistics(interface: str) -> dict[str, int]:
+    """What the driver of an interface counts, as `ethtool -S` shows it. Raises OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        told = _ask(asking, interface, struct.pack("=IIQI", SET_INFO, 0, 1 << SET_OF_STATISTICS, 0))
+        _, _, sets, count = struct.unpack_from("=IIQI", told)
+        if not sets or not count:
+            return {}
+        if count > MAX_STATISTICS:
+            raise OSError(errno.E2BIG, "", interface)
+        names = _ask(asking, interface, struct.pack("=III", STRINGS, SET_OF_STATISTICS, count), NAME_BYTES)
+        values = _ask(asking, interface, struct.pack("=II", STATISTICS, count), VALUE_BYTES)
+    if struct.unpack_from("=I", names, 8) != (count,) or struct.unpack_from("=I", values, 4) != (count,):
+        raise OSError(errno.EAGAIN, "", interface)  # its queues were set up anew meanwhile
+    words = (struct.unpack_from(f"={NAME_BYTES}s", names, 12 + NAME_BYTES * place)[0] for place in range(count))
+    return dict(zip((_text(word) for word in words), struct.unpack_from(f"={count}Q", values, 8)))
+
+
+def _ask(asking: socket.socket, interface: str, question: bytes, each_bytes: int = 0) -> bytes:
+    """The answer, which the kernel writes over the question: room for more than it was said to have is no harm."""
+    data = array.array("B", question + bytes(each_bytes * MAX_STATISTICS))
+    fcntl.ioctl(asking, SIOCETHTOOL, IFREQ.pack(interface.encode()[:15], data.buffer_info()[0]))
+    return data.tobytes()
+
+
+def _text(word: bytes) -> str:
+    return word.partition(b"\0")[0].decode("ascii", "replace")
+
+
+def _look(node: Node, names: list[str]) -> dict[str, dict[str, object]]:
+    return {name: _allowances(node, name) for name in names}
+
+
+def _allowances(node: Node, name: str) -> dict[str, object]:
+    """The counters that this driver has, or an error in the place of each."""
+    node.at(f"ethtool -S {name}")
+    try:
+        told = statistics(name)
+    except OSError as problem:
+        return dict.fromkeys(ALLOWANCES, error(OSError(problem.errno, "", f"ethtool -S {name}")))
+    return {counter: told[counter] for counter in ALLOWANCES if counter in told}
+
+
+def _pairs(first: dict[str, object], second: dict[str, object]) -> dict[str, object]:
+    return {name: [first.get(name), second.get(name)] for name in {**first, **second}}

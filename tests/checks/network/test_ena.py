@@ -1,0 +1,63 @@
+"""What is said of packets over an instance's allowances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.checks.network.given import verdict
+
+PASS, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.INCOMPLETE
+COUNTERS = ("bw_in", "bw_out", "pps", "conntrack", "linklocal")
+DAY_S = 86400.0  # 288 times 300 s
+NONE = [0, 0]
+
+
+def told(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object]) -> dict[str, Any]:
+    """A node whose one interface of ENA has these counters at two looks; of the others nothing was exceeded."""
+    counters = {f"{name}_allowance_exceeded": looks.get(name, NONE) for name in COUNTERS}
+    return {
+        "ena_counters": {"seconds": seconds, "interfaces": [{"name": "ens5", "counters": counters}]},
+        "boot": {"uptime_s": uptime_s},
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "says", "words"),
+    [
+        (told(), PASS, ""),
+        (told(bw_in=[11072, 11072]), PASS, ""),  # as AWS's own agent has it in a capture: bursts in a day
+        (told(bw_in=[11072, 11252]), PASS, ""),
+        (told(bw_in=[5, 186]), CONCERN, "ens5: bw_in_allowance_exceeded 181 in 0.4 s; expected at most 180 in 300 s"),
+        (told(pps=[0, 320]), PASS, ""),
+        (told(conntrack=[0, 101]), CONCERN, "conntrack_allowance_exceeded 101 in 0.4 s; expected at most 100"),
+        (told(600.0, bw_out=[0, 200]), PASS, ""),  # as many in twice the time
+        (told(linklocal=[28_800, 28_800]), PASS, ""),
+        (
+            told(linklocal=[28_801, 28_801]),
+            CONCERN,
+            "linklocal_allowance_exceeded 28801 since boot, 100.003 in 300 s; expected at most 100 in 300 s",
+        ),
+        (told(uptime_s=60.0, linklocal=[100, 100]), PASS, ""),  # a node that has just booted has no mean yet
+        (told(uptime_s=60.0, linklocal=[101, 101]), CONCERN, "101 since boot"),
+        (told(conntrack=[9, 3]), INCOMPLETE, "ens5: conntrack_allowance_exceeded went backwards, from 9 to 3"),
+        (told(conntrack=[9, 3], pps=[0, 10_000]), INCOMPLETE, "went backwards"),
+        (told(pps=["many", 3]), INCOMPLETE, "not understood"),
+        (told(0.0), INCOMPLETE, "looked at 0 s apart"),
+        (told() | {"ena_counters": {"seconds": 0.4, "interfaces": []}}, INCOMPLETE, "no interface of ENA was reported"),
+        (told() | {"boot": {}}, INCOMPLETE, "uptime_s was not reported"),
+    ],
+)  # fmt: skip
+def test_what_goes_over_an_allowance_at_once_or_on_average_is_a_concern(
+    data: dict[str, Any], says: Verdict, words: str
+) -> None:
+    result = verdict("network.ena_allowance", data)
+    assert result.verdict is says, result.message
+    assert words in result.message
+
+
+def test_a_recording_without_these_counters_is_no_pass() -> None:
+    assert verdict("network.ena_allowance", {"boot": {"uptime_s": DAY_S}}).verdict is INCOMPLETE
