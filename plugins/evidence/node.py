@@ -166,6 +166,7 @@ class Node:
     main_memory = host.main_memory
     kernel_state = host.kernel_state
     jobs = host.jobs
+    kernel_limits = host.kernel_limits
     process_limits = host.process_limits
     services = host.services
     failed_units = host.failed_units

@@ -126,6 +126,10 @@ def _proc(memory_gib: int) -> dict[str, Content]:
     return {
         "uptime": "86400.50 16500000.00\n",
         "meminfo": "".join(f"{key + ':':<16}{kib:>8} kB\n" for key, kib in meminfo.items()),
+        "loadavg": "0.52 0.58 0.59 2/4312 98765\n",
+        "sys/fs/file-nr": "9728\t0\t9223372036854775807\n",
+        "sys/kernel/pid_max": "4194304\n",
+        "sys/kernel/threads-max": "16511894\n",
         "sys/kernel/osrelease": f"{KERNEL}\n",
         "sys/kernel/random/boot_id": "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16\n",
     }

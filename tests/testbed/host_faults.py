@@ -83,3 +83,11 @@ def with_daemon_limit(image: NodeImage, daemon: str, limit: str, group: str = "/
     image = with_file(image, cgroup_file(daemon), f"0::{unit}\n")
     image = with_file(image, f"/sys/fs/cgroup{unit}/memory.max", "max\n")
     return with_file(image, f"/sys/fs/cgroup{group}/memory.max", f"{limit}\n")
+
+
+def with_pids(image: NodeImage, daemon: str, pids: int, most: int) -> NodeImage:
+    """Systemd lets that daemon, and what it starts, have so many processes and threads (TasksMax)."""
+    unit = f"/system.slice/{daemon}.service"
+    image = with_file(image, cgroup_file(daemon), f"0::{unit}\n")
+    image = with_file(image, f"/sys/fs/cgroup{unit}/pids.current", f"{pids}\n")
+    return with_file(image, f"/sys/fs/cgroup{unit}/pids.max", f"{most}\n")

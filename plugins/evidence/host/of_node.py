@@ -18,6 +18,7 @@ from clusterproof.plugins.evidence.kernel.facts import Kernel
 from clusterproof.plugins.evidence.memory.facts import MainMemory
 from clusterproof.plugins.evidence.memory.facts_edac import MemoryController
 from clusterproof.plugins.evidence.processes.facts_jobs import Jobs
+from clusterproof.plugins.evidence.processes.facts_kernel_limits import KernelLimits
 from clusterproof.plugins.evidence.processors.facts import Processors
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ processors = collected_as("cpus", Processors)
 main_memory = collected_as("memory", MainMemory)
 kernel_state = collected_as("kernel", Kernel)
 jobs = collected_as("jobs", Jobs)
+kernel_limits = collected_as("kernel_limits", KernelLimits)
 
 
 @collected_by("limits")

@@ -6,7 +6,7 @@ import os
 import resource
 
 from clusterproof.plugins.agent.reading import Node, error
-from clusterproof.plugins.evidence.processes.collect_whose import daemon_users, is_daemon
+from clusterproof.plugins.evidence.processes.collect_whose import control_groups, daemons
 
 LOGINS = "sshd"  # what starts logins
 DAEMONS = ("slurmd", "containerd", LOGINS)
@@ -14,7 +14,6 @@ AGENT = ("amazon-ssm-agen", "ssm-")  # SSM's, whose own limits no job inherits; 
 SETTING = ("sshd", "sshd-session", "login", "su", "sudo", "runuser", "slurmstepd")  # what sets those of a login
 CONFIGURED = "/etc/security/limits.conf"
 FURTHER = "/etc/security/limits.d"
-CGROUP = "/sys/fs/cgroup"
 NO_LIMIT = 2**62  # cgroup v1 tells none as a number just under 2^63
 LIMITS = {
     "memlock": ("Max locked memory", resource.RLIMIT_MEMLOCK),
@@ -27,22 +26,15 @@ IN_KIB = ("memlock", "stack")  # in limits.conf
 
 def read(node: Node) -> object:
     """The soft limits, memory in bytes; null is unlimited. No login where neither this is one nor sshd runs."""
-    daemons: dict[str, object] = {}
-    users = daemon_users(node) | {os.stat(node.path("/proc")).st_uid}  # root, as this process sees it
-    for pid in sorted((name for name in node.names("/proc") if name.isdigit()), key=int):
-        try:
-            name = node.read(f"/proc/{pid}/comm").strip()
-            is_real = name in DAEMONS and is_daemon(node, pid, name, users)
-        except OSError:
-            continue  # it ended meanwhile
-        if is_real and name not in daemons:
-            node.at(f"/proc/{pid}/limits of {name}")
-            daemons[name] = _of_process(node, pid)
-    of_sshd = daemons.pop(LOGINS, None)
+    limits: dict[str, object] = {}
+    for name, pid in daemons(node, DAEMONS).items():
+        node.at(f"/proc/{pid}/limits of {name}")
+        limits[name] = _of_process(node, pid)
+    of_sshd = limits.pop(LOGINS, None)
     if not _is_of_agent():
-        return {"login": {name: _own(number) for name, (_, number) in LIMITS.items()}, "daemons": daemons}
+        return {"login": {name: _own(number) for name, (_, number) in LIMITS.items()}, "daemons": limits}
     login = {**of_sshd, **_configured(node)} if isinstance(of_sshd, dict) else None
-    return {"login": login, "daemons": daemons}
+    return {"login": login, "daemons": limits}
 
 
 def _is_of_agent() -> bool:
@@ -97,22 +89,18 @@ def _of_process(node: Node, pid: str) -> dict[str, object]:
 
 def _memory_max(node: Node, pid: str) -> object:
     """The least limit of memory in bytes that its control group or one above has; null is none."""
-    data = node.text(f"/proc/{pid}/cgroup", absent="")
-    if isinstance(data, dict):
-        return data
     least = []
-    for line in data.splitlines():
-        number, kinds, group = (*line.split(":", 2), "", "")[:3]
-        names = ("", "memory.max") if number == "0" else ("/memory", "memory.limit_in_bytes")
-        if number != "0" and "memory" not in kinds.split(","):
-            continue
-        while group:
-            limit = node.text(f"{CGROUP}{names[0]}{group.rstrip('/')}/{names[1]}", absent="max")
+    try:
+        for is_first, group in control_groups(node, pid, "memory"):
+            limit = node.text(f"{group}/{'memory.limit_in_bytes' if is_first else 'memory.max'}", absent="max")
             if isinstance(limit, dict):
                 return limit
             if limit.isdigit() and int(limit) < NO_LIMIT:
                 least.append(int(limit))
-            group = group.rstrip("/").rpartition("/")[0]
+    except FileNotFoundError:
+        pass  # a kernel without control groups, or it ended meanwhile
+    except OSError as problem:
+        return error(problem)
     return min(least, default=None)
 
 

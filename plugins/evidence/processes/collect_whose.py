@@ -10,11 +10,13 @@ from clusterproof.plugins.agent.reading import Node
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
     from typing import Any
 
 SLURM = ("/etc/slurm", "/opt/slurm/etc", "/run/slurm/conf", "/var/spool/slurmd/conf-cache")  # that have slurm.conf
 USERS = re.compile(r"(?im)^\s*Slurmd?User\s*=\s*([\w.-]+)")
 ROOT = 0
+CGROUP = "/sys/fs/cgroup"
 
 
 def owner(node: Node, pid: str | int) -> int:
@@ -48,6 +50,36 @@ def daemon_users(node: Node) -> frozenset[int]:
     named = {user for text in texts if isinstance(text, str) for user in USERS.findall(text)}
     accounts = (line.split(":") for line in str(node.text("/etc/passwd", absent="")).splitlines())
     return frozenset([ROOT, *(int(a[2]) for a in accounts if len(a) > 3 and a[2].isdigit() and named & {a[0], a[2]})])
+
+
+def daemons(node: Node, names: Collection[str]) -> dict[str, str]:
+    """The process of each of these daemons that runs, by its name: the first of several."""
+    users = daemon_users(node) | {os.stat(node.path("/proc")).st_uid}  # root, as this process sees it
+    found: dict[str, str] = {}
+    for pid in sorted((name for name in node.names("/proc") if name.isdigit()), key=int):
+        try:
+            name = node.read(f"/proc/{pid}/comm").strip()
+            if name in names and name not in found and is_daemon(node, pid, name, users):
+                found[name] = pid
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def control_groups(node: Node, pid: str, controller: str) -> Iterator[tuple[bool, str]]:
+    """The control group of that controller that a process is in, then those above; whether it is version 1's.
+
+    Raises OSError.
+    """
+    for line in node.read(f"/proc/{pid}/cgroup").splitlines():
+        number, kinds, group = (*line.split(":", 2), "", "")[:3]
+        is_first = number != "0"
+        if is_first and controller not in kinds.split(","):
+            continue
+        top = f"{CGROUP}/{controller}" if is_first else CGROUP
+        while group:
+            yield is_first, top + group.rstrip("/")
+            group = group.rstrip("/").rpartition("/")[0]
 
 
 def in_turn(data: list[dict[str, Any]], whose: str, most: int) -> list[dict[str, Any]]:

@@ -1,0 +1,49 @@
+"""Is the node about to run out of open files, or of processes and threads?"""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight]
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence(
+    "cat /proc/sys/fs/file-nr; sysctl fs.file-max; lsof -n | awk '{print $1, $3}' | sort | uniq -c | sort -n | tail"
+)
+def test_open_files(node: Node) -> None:
+    """Open files of the whole node.
+
+    At the limit nobody but root opens a file or a connection: data loaders and NCCL's sockets fail, whatever a login
+    may have. Any user can hold many, so this keeps no node from a job.
+
+    Remedy (clean up): Find who holds them, and restart it; raise fs.file-max if jobs need as many.
+    """
+    limits, percent = node.kernel_limits, node.threshold("processes.open_files_percent")
+    if limits.open_files >= limits.max_files * percent / 100:
+        concern(f"{limits.open_files} files are open of {limits.max_files}; expected less than {percent:.0f} %")
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence(
+    "sysctl kernel.pid_max kernel.threads-max; ps -eLf | wc -l; cat /sys/fs/cgroup/system.slice/*/pids.{current,max}"
+)
+def test_process_ids(node: Node) -> None:
+    """Processes and threads of the whole node.
+
+    At the limit no process and no thread begins ("Resource temporarily unavailable"): data loaders, NCCL's threads and
+    the daemons that start jobs fail. What Slurm or the kubelet starts shares the limit of its control group (TasksMax).
+    Any user can start many, so this keeps no node from a job.
+
+    Remedy (clean up): Find who has them (ps -eLo user= | sort | uniq -c), and end it; raise kernel.pid_max, or TasksMax
+    of the daemon's unit, if jobs need as many.
+    """
+    limits, percent = node.kernel_limits, node.threshold("processes.pids_percent")
+    kernel = min((limits.pid_max, "kernel.pid_max"), (limits.threads_max, "kernel.threads-max"))
+    rows = [(limits.threads, *kernel), *((group.pids, group.most, group.path) for group in limits.groups)]
+    full = [f"{has} of {most} ({whose})" for has, most, whose in rows if has >= most * percent / 100]
+    if full:
+        concern(f"processes and threads: {', '.join(full)}; expected less than {percent:.0f} %")

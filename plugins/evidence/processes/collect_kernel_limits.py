@@ -1,0 +1,76 @@
+"""How many open files and threads the kernel has and allows, and the control groups of daemons: /proc/sys, pids.max."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusterproof.plugins.agent.reading import Node, error
+from clusterproof.plugins.evidence.processes.collect_whose import control_groups, daemons
+
+FILES = "/proc/sys/fs/file-nr"
+LOAD = "/proc/loadavg"
+KERNEL = "/proc/sys/kernel"
+DAEMONS = ("slurmd", "kubelet", "containerd", "sshd")
+ABOVE_PODS = ("/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/pids/kubepods.slice",
+              "/sys/fs/cgroup/kubepods", "/sys/fs/cgroup/pids/kubepods")  # fmt: skip
+MAX_GROUPS = 64
+
+
+def read(node: Node) -> object:
+    """What is in use and what is the most; of control groups those that have a limit."""
+    files = _words(node, FILES)
+    return {
+        "open_files": _number(files, 0, FILES),
+        "max_files": _number(files, 2, FILES),
+        "threads": _threads(node),
+        "pid_max": _number(_words(node, f"{KERNEL}/pid_max"), 0, f"{KERNEL}/pid_max"),
+        "threads_max": _number(_words(node, f"{KERNEL}/threads-max"), 0, f"{KERNEL}/threads-max"),
+        "groups": _groups(node),
+    }
+
+
+def _words(node: Node, path: str) -> object:
+    data = node.text(path)
+    return data.split() if isinstance(data, str) else data
+
+
+def _number(words: object, place: int, path: str) -> object:
+    if not isinstance(words, list):
+        return words
+    word = words[place] if len(words) > place else ""
+    return int(word) if word.isdecimal() else {"error": "EINVAL", "text": f"{path}: no number: {word[:40]!r}"}
+
+
+def _threads(node: Node) -> object:
+    """All that the kernel runs, whatever part of it this process sees: the fourth word is `running/all`."""
+    words = _words(node, LOAD)
+    return _number([word.partition("/")[2] for word in words[3:4]] if isinstance(words, list) else words, 0, LOAD)
+
+
+def _groups(node: Node) -> object:
+    """The processes and threads in each control group, and the most that it may have."""
+    paths = dict.fromkeys(path for path in ABOVE_PODS if node.exists(path))
+    for pid in daemons(node, DAEMONS).values():
+        try:
+            paths.update(dict.fromkeys(group for _, group in control_groups(node, pid, "pids")))
+        except FileNotFoundError:
+            continue  # a kernel without control groups, or it ended meanwhile
+        except OSError as problem:
+            return error(problem)
+    return _limited(node, paths)[:MAX_GROUPS]
+
+
+def _limited(node: Node, paths: Iterable[str]) -> list[dict[str, object]]:
+    """Of control groups those that have a limit."""
+    found: list[dict[str, object]] = []
+    for path in paths:
+        limit = node.text(f"{path}/pids.max", absent="max")
+        if limit != "max":
+            node.at(path)
+            pids = node.text(f"{path}/pids.current")
+            found.append({"path": path, "pids": _whole(pids), "max": _whole(limit)})
+    return found
+
+
+def _whole(data: object) -> object:
+    return _number([data], 0, "pids.max") if isinstance(data, str) else data
