@@ -190,6 +190,7 @@ class Node:
     mdts = storage.mdts
     checkpoint_folders = storage.checkpoint_folders
     nvme_controllers = storage.nvme_controllers
+    ebs_volumes = storage.ebs_volumes
 
     # Neuron
 

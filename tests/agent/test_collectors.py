@@ -85,6 +85,7 @@ def test_another_root_tells_the_same(p5: Node) -> None:
     of_the_process = {
         "boot",
         "cpus",
+        "ebs",
         "efa_counters",
         "ena_counters",
         "kernel",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.faults import (
     captured,
+    ebs,
     efa_fabric,
     ena,
     gpu,
@@ -51,6 +52,7 @@ PARTS = (
     kernel_limits,
     processors,
     storage,
+    ebs,
     software,
     manifest,
     image,

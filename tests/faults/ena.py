@@ -6,11 +6,11 @@ from functools import reduce
 
 from tests.faults.efa_fabric import counting
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
-from tests.testbed.ethtool import FOLDER
+from tests.testbed import ioctls
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file, without_driver, without_file
 
-COUNTERS = f"{FOLDER}/ens32"
+COUNTERS = f"{ioctls.COUNTERS}/ens32"
 ENA = "0000:00:05.0"
 
 

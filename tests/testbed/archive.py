@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.testbed.compiled import LIBRARIES
-from tests.testbed.ethtool import ethtool_files
 from tests.testbed.image import ABSENT, Content, Device, Entry, File, Folder, Link, NodeImage, Service
+from tests.testbed.ioctls import ioctl_files
 from tests.testbed.memlock import ROWS, limits_files, limits_row
 from tests.testbed.mountinfo import mountinfo_files
 from tests.testbed.nvml.library import LIBRARY_PATH, VALUES_PATH, fake_nvml
@@ -95,7 +95,7 @@ def _generated(image: NodeImage) -> dict[str, Content]:
         files[f"/usr/sbin/{name}"] = File(_daemon(name, {**image.limits, "memlock": memlock}), 0o755)
     files |= limits_files({**image.limits, "memlock": image.memlock})
     files |= mountinfo_files(image.mounted, image.files | files)
-    files |= ethtool_files(image.files | files)
+    files |= ioctl_files(image.files | files)
     files[LIBRARY_PATH] = ABSENT if image.nvml is None else fake_nvml()
     if image.nvml is not None:
         files[VALUES_PATH] = image.nvml

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.testbed import efa, ethtool, host, imds, interfaces, lustre, nvme, software, sysfs
+from tests.testbed import efa, host, imds, interfaces, ioctls, lustre, nvme, software, sysfs
 from tests.testbed.buses import EFA_BUSES, GPU_BUSES, NVSWITCH_BUSES
 from tests.testbed.image import NOT_FOUND, Content, Device, File, NodeImage, Service
 from tests.testbed.kernel_log import ec2_lines, kmsg, p5_lines
@@ -61,7 +61,8 @@ def healthy_p5(name: str = "gpu001") -> NodeImage:
     files: dict[str, Content] = {
         "/etc/fstab": FSTAB + lustre.FSTAB,
         **imds.imds_files("p5.48xlarge"),
-        **ethtool.ena_counters("ens32"),
+        **ioctls.ena_counters("ens32"),
+        **ioctls.ebs_volume("nvme0"),
         "/dev/kmsg": File(kmsg(p5_lines(DRIVER, KERNEL)), 0o600),
         **{f"/dev/infiniband/uverbs{number}": Device(231, 192 + number) for number in range(len(EFA_BUSES))},
     }
@@ -89,7 +90,7 @@ def healthy_cpu(instance_type: str = "c6i.32xlarge", cpus: int = 128, memory_gib
     tree |= sysfs.pci_function("0000:00:05.0", "1d0f", "ec20", "020000", "ena") | interfaces.ec2_interfaces()
     gpu_services = {"nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm"}
     files: dict[str, Content] = {"/dev/kmsg": File(kmsg(ec2_lines(instance_type, KERNEL)), 0o600)}
-    files |= imds.imds_files(instance_type) | ethtool.ena_counters("ens32")
+    files |= imds.imds_files(instance_type) | ioctls.ena_counters("ens32") | ioctls.ebs_volume("nvme0")
     return NodeImage(
         files=_common_files() | software.files() | files,
         sys=tree,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, Reported, every, text, texts
+from clusterproof.plugins.evidence.field import Field, Reported, every, text, texts, whole
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.pattern import Pattern
 
@@ -38,6 +38,23 @@ class NvmeController(Reported):
     def is_local(self) -> bool:
         """Whether it is a disk of the machine itself, rather than a volume of EBS."""
         return INSTANCE_STORE in self.model
+
+
+@record
+class EbsVolume(Reported):
+    """How long one volume of EBS was asked for more than it, or all volumes of its instance, may give, in µs."""
+
+    name = Field(text)
+    serial = Field(text)  # of the volume's id: `vol0546d3c3b0af0bf6d`
+    volume_iops_us = Field(whole)
+    volume_throughput_us = Field(whole)
+    instance_iops_us = Field(whole)
+    instance_throughput_us = Field(whole)
+
+    @property
+    def label(self) -> str:
+        """`nvme0 (vol-0546d3c3b0af0bf6d)`. Raises Incomplete."""
+        return f"{self.name} (vol-{self.serial.removeprefix('vol').removeprefix('-')})"
 
 
 def is_network(type_: str) -> bool:

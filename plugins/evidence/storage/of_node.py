@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.host.facts import (
     Mount,
 )
 from clusterproof.plugins.evidence.lustre.facts import CheckpointFolder, Lustre, LustreClient, LustreTarget
-from clusterproof.plugins.evidence.storage.facts import NvmeController
+from clusterproof.plugins.evidence.storage.facts import EbsVolume, NvmeController
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
@@ -90,6 +90,7 @@ def _targets(node: Node, kind: str) -> tuple[LustreTarget, ...]:
 
 
 checkpoint_folders = list_collected_as("striping", "folders", CheckpointFolder)
+ebs_volumes = list_collected_as("ebs", "volumes", EbsVolume)
 
 
 @collected_by("nvme")

@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.agent.reading import Absent, Denied, Node
 from clusterproof.plugins.evidence.network import collect_ena_counters as ena_counters
 from tests.builders.probed import PATIENT, probe_node
-from tests.testbed.ethtool import FOLDER
+from tests.testbed import ioctls
 from tests.testbed.needs import needs_ethtool, needs_nodes
 from tests.testbed.node import entered, healthy_p5, with_file
 
@@ -80,7 +80,9 @@ def test_an_interface_that_is_not_there_raises_what_the_kernel_says() -> None:
 @needs_ethtool
 @needs_nodes
 def test_the_real_ethtool_sees_on_a_fake_node_what_the_collector_tells() -> None:
-    with entered(with_file(healthy_p5(), f"{FOLDER}/ens32/pps_allowance_exceeded", "18446744073709551615\n")) as node:
+    with entered(
+        with_file(healthy_p5(), f"{ioctls.COUNTERS}/ens32/pps_allowance_exceeded", "18446744073709551615\n")
+    ) as node:
         ethtool = shown(node.run(["ethtool", "-S", "ens32"]).stdout.decode())
         told = probe_node(node, ["ena_counters"], PATIENT).collectors["ena_counters"].value
     assert ethtool["pps_allowance_exceeded"] == 2**64 - 1
