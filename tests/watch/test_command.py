@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.cli import main
-from clusterproof.plugins.suite.watching.view import Lines, Screen, headline, in_words, summary, worst
+from clusterproof.plugins.suite.watching import view
+from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, headline, in_words, summary, worst
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.watch.states import Change, Key, Kind
 from tests.builders.wheel import ROOT
@@ -90,8 +93,43 @@ def test_a_line_says_what_where_and_by_which_rule(capsys: pytest.CaptureFixture[
     assert in_words(closed) == "over        gpu003 GPU 1: remapping failed [gpu.row_remap]"
     flapping = Change(Kind.FLAPPING, key, Verdict.FAIL, "remapping failed", 1.0)
     assert "(flapping: no more of it is said while it does)" in in_words(flapping)
-    Lines(sys.stdout).show([opened])
+    Lines(Day().watch, sys.stdout).show([opened])
     assert capsys.readouterr().out[8:] == f" {in_words(opened)}\n"
+
+
+def test_a_log_says_at_once_what_is_watched_and_what_the_first_answers_were(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["watch", "local", "--every", "1", "--for", "1s"])
+    first, *lines = [line[9:] for line in capsys.readouterr().out.splitlines()]
+    assert first == f"watching 1 node ({platform.node().partition('.')[0]}) by local: a sample each second, for 1 s"
+    assert any(line.startswith("all asked once: 1 node, ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("every_s", "for_s", "job", "words"),
+    [
+        (10.0, None, "", "a sample each 10 s, until Ctrl-C or SIGTERM"),
+        (2.5, 86400.0, "", "a sample each 2.5 s, for 24 h"),
+        (1.0, 90.0, "", "a sample each second, for 90 s"),
+        (10.0, None, "1234", "a sample each 10 s, until job 1234 ends"),
+        (10.0, 1800.0, "ml/llama", "a sample each 10 s, until job ml/llama ends, for 30 min at most"),
+    ],
+)
+def test_the_first_line_says_how_often_and_until_when(
+    every_s: float, for_s: float | None, job: str, words: str
+) -> None:
+    cluster = Cluster("prod", "ssh", (Target("gpu001"), Target("gpu002")))
+    assert beginning(cluster, every_s, for_s, job) == f"watching 2 nodes (gpu[001-002]) by ssh: {words}"
+
+
+def test_a_log_in_which_nothing_happens_says_now_and_then_that_it_lives(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = Lines(Day().watch, sys.stdout)
+    lines.show([])
+    assert not capsys.readouterr().out
+    monkeypatch.setattr(view, "QUIET_S", 0.0)
+    lines.show([])
+    assert capsys.readouterr().out[9:] == "still watching: 1 node, 0 with a fail; 0 samples\n"
 
 
 def test_the_screen_has_the_worst_nodes_and_the_last_changes() -> None:

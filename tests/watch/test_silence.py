@@ -19,6 +19,7 @@ from clusterproof.plugins.suite.watching import controller as module
 from clusterproof.plugins.suite.watching.controller import Controller, Settings, Visited
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import Event, How
+from clusterproof.plugins.suite.watching.view import first_answers
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.transport.staying import Heard
@@ -126,6 +127,33 @@ def test_a_first_visit_and_a_log_in_that_take_longer_than_a_silence_are_none(mon
         watch.node.let_in.set()  # and its connection breaks
         watch.until(lambda: bool(watch.silences))
         assert "the connection broke" in watch.silences[0].message
+
+
+def test_while_the_first_answers_are_awaited_it_says_whose(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    has_said = threading.Event()
+    day = Day()
+
+    def answered_late(*_: object) -> dict[str, NodeEvidence]:
+        assert has_said.wait(PATIENCE_S)
+        controller.stop()
+        return {NODE: evidence()}
+
+    def say(words: str) -> None:
+        said.append(words)
+        has_said.set()
+
+    monkeypatch.setattr(module, "LINE_S", 0.01)
+    monkeypatch.setattr(module, "gather", answered_late)
+    controller = Controller(day.watch.judge._cluster, day.watch, SETTINGS, None, day.said.extend, say=say)
+    controller.run()
+    assert said[0] == f"asking the nodes: 0 of 1 done; waiting for {NODE}"
+
+
+def test_the_first_answers_are_said_with_whom_nobody_reached() -> None:
+    assert first_answers(Day().watch, []) == "all asked once: 1 node, 0 with a fail"
+    words = "all asked once: 1 node, 0 with a fail, 2 not reached (gpu[001-002])"
+    assert first_answers(Day().watch, ["gpu001", "gpu002"]) == words
 
 
 def test_a_node_that_waits_for_its_turn_to_be_connected_to_is_not_silent() -> None:

@@ -26,7 +26,7 @@ from clusterproof.plugins.suite.watching.job import JobEnd, NoJob, asking, clust
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.outlets import Outlets
-from clusterproof.plugins.suite.watching.view import Lines, Screen, summary
+from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, summary
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.read_pods import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
@@ -132,18 +132,19 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
     state = Watch(Judge(cluster, policy), settings.how.every_s, names, began, _pace(policy))
-    view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(sys.stdout)
+    view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(state, sys.stdout)
     try:
         recording = Recording(Path(option.record), settings.how.every_s, view.say) if option.record else None
         before = state.resume(recording.said_before(), time.time() - began) if recording else 0
     except OSError as problem:
         raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
     outlets = Outlets(cluster.name, state, view.say)
-    controller = Controller(cluster, state, settings, recording, view.show, outlets)
+    controller = Controller(cluster, state, settings, recording, view.show, outlets, view.say)
     end = _end_of(option.job, cluster, controller, view) if option.job else None
     with _stopped_by_signals(controller):
         with view, outlets, end or nullcontext():
             _open(outlets, recording, option)
+            view.say(beginning(cluster, settings.how.every_s, settings.for_s, option.job or ""))
             if before:
                 outlets.look(names)
                 view.say(f"open since before, and not said again: {before} ({option.record}/{CHANGES_FILE})")

@@ -18,8 +18,10 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
+from clusterproof.plugins.suite.progress import LINE_S, Awaited
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
 from clusterproof.plugins.suite.watching.outlets import Outlets
+from clusterproof.plugins.suite.watching.view import first_answers
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Connection, Limits
 from clusterproof.plugins.transport.choose import connection_for
@@ -62,12 +64,14 @@ class Controller:
         recording: Recording | None,
         show: Show,
         outlets: Outlets | None = None,
+        say: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.cluster, self.watch, self.settings = cluster, watch, settings
-        self.recording, self.show = recording, show
+        self.recording, self.show, self.say = recording, show, say
         self.outlets = outlets or Outlets(cluster.name, watch, lambda _: None)
         self._events: SimpleQueue[Event | Visited | None] = SimpleQueue()
         self._is_over = threading.Event()
+        self._awaited = Awaited("asking the nodes", list(watch.names), are_named=True)
         self._visiting: set[str] = set()
         self._why: dict[str, str] = {}
         self._lines: list[Line] = []
@@ -87,15 +91,30 @@ class Controller:
                 folder = self.recording.folder
                 self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic(), is_owed=True)
             self._visit([target.name for target in self.cluster.targets])
-            first = self._events.get()  # or None: it is stopped
-            if self._failed:
-                raise self._failed
-            self._take(first)
+            self._take_first(self._first())
             if not self._is_over.is_set():
                 self._connect()
                 self._loop()
         finally:
             self._end()
+
+    def _first(self) -> Event | Visited | None:
+        """The visit of all nodes, or None: it is stopped. Until then it is said who is awaited."""
+        while True:
+            try:
+                return self._events.get(timeout=LINE_S)
+            except Empty:
+                self.say(self._awaited.words)
+                self.show(())
+
+    def _take_first(self, first: Event | Visited | None) -> None:
+        if self._failed:
+            raise self._failed
+        data = first.data if isinstance(first, Visited) else {}
+        not_reached = [node for node, evidence in data.items() if evidence.unreached]
+        self._take(first)
+        if first:
+            self.say(first_answers(self.watch, not_reached))
 
     def _connect(self) -> None:
         how = self.settings.how
@@ -174,7 +193,12 @@ class Controller:
             self._visitors.append(connection)
             settings = self.settings
             once = Alike().once  # a thousand nodes at once are much, and tell mostly the same
-            data = gather(some, connection, collectors, settings.probe, settings.limits, once)
+
+            def answered(evidence: NodeEvidence) -> NodeEvidence:
+                self._awaited.answered(evidence)
+                return once(evidence)
+
+            data = gather(some, connection, collectors, settings.probe, settings.limits, answered)
             self._visitors.remove(connection)
             self._events.put(Visited(data))
 

@@ -8,17 +8,22 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.watch.states import Change, Kind
+from clusterproof.reports.findings import within
+from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 LAST, WORST = 12, 10  # changes and nodes on the screen
+QUIET_S = 600.0  # in which a log says nothing
 MAX_LINE = 400
+MAX_NODES = 120  # characters of a nodeset
 WORDS = {Kind.CLOSED: "over", Kind.WORSE: "worse", Kind.FLAPPING: "flapping: no more of it is said while it does"}
 STYLES = {Verdict.FAIL: "bold red", Verdict.INCOMPLETE: "magenta", Verdict.CONCERN: "yellow"}
 
@@ -32,11 +37,31 @@ def in_words(change: Change) -> str:
     return printable(f"{head:<11} {where}: {change.message}{more} [{change.key.rule}]", MAX_LINE)
 
 
-class Lines:
-    """A line for each change."""
+def beginning(cluster: Cluster, every_s: float, for_s: float | None, job: str) -> str:
+    """`watching 2 nodes (gpu[001-002]) by ssh: a sample each 10 s, until Ctrl-C or SIGTERM`."""
+    nodes = within(fold(target.name for target in cluster.targets), MAX_NODES)
+    each = "second" if every_s == 1 else f"{every_s:g} s"
+    ends = [f"until job {job} ends"] if job else []
+    if for_s is not None:
+        ends.append(f"for {_span(for_s)}{' at most' if job else ''}")
+    until = ", ".join(ends) or "until Ctrl-C or SIGTERM"
+    words = f"watching {counted(len(cluster.targets), 'node')} ({nodes}) by {cluster.connection}"
+    return printable(f"{words}: a sample each {each}, {until}", MAX_LINE)
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+
+def _span(seconds: float) -> str:
+    """`24 h`, `30 min`, `90 s`."""
+    sizes = ((3600, "h"), (60, "min"))
+    size, unit = next((one for one in sizes if seconds >= one[0] and seconds % one[0] == 0), (1, "s"))
+    return f"{seconds / size:g} {unit}"
+
+
+class Lines:
+    """A line for each change; where nothing changes for long, that the watch goes on."""
+
+    def __init__(self, watch: Watch, out: TextIO) -> None:
+        self._watch, self._out = watch, out
+        self._said = time.monotonic()
 
     def __enter__(self) -> Lines:
         return self
@@ -48,9 +73,12 @@ class Lines:
         """Say what has changed."""
         for change in changes:
             self.say(in_words(change))
+        if time.monotonic() - self._said >= QUIET_S:
+            self.say(f"still watching: {headline(self._watch)}; {counted(self._watch.samples, 'sample')}")
 
     def say(self, words: str) -> None:
         """Say anything else."""
+        self._said = time.monotonic()
         print(f"{time.strftime('%H:%M:%S')} {words}", file=self._out, flush=True)
 
 
@@ -68,6 +96,7 @@ class Screen:
 
     def __enter__(self) -> Screen:
         self._live.__enter__()
+        self.show(())
         return self
 
     def __exit__(self, *ended: object) -> None:
@@ -112,12 +141,18 @@ def worst(watch: Watch) -> Iterator[tuple[str, Verdict, str]]:
         yield node, by_rank[rank], printable(words + more, MAX_LINE)
 
 
+def first_answers(watch: Watch, not_reached: Sequence[str]) -> str:
+    """`all asked once: 128 nodes, 2 with a fail, 1 not reached (gpu017)`."""
+    unreached = f", {len(not_reached)} not reached ({within(fold(not_reached), MAX_NODES)})" if not_reached else ""
+    return printable(f"all asked once: {headline(watch)}{unreached}", MAX_LINE)
+
+
 def headline(watch: Watch) -> str:
     """`128 nodes, 2 with a fail, 1 silent (gpu017)`."""
     total = len(list(watch.names))
     failed = {key.node for key, seen in watch.states.open.items() if seen.verdict is Verdict.FAIL}
     silent = watch.silent
-    parts = [f"{total} node{'s' * (total != 1)}", f"{len(failed)} with a fail"]
+    parts = [counted(total, "node"), f"{len(failed)} with a fail"]
     if silent:
         parts.append(f"{len(silent)} silent ({fold(silent)})")
     return ", ".join(parts)
@@ -130,4 +165,4 @@ def summary(watch: Watch, seconds: float) -> Iterable[str]:
     yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"
     unjudged = sum(watch.incomplete.values())
     if unjudged:
-        yield f"{unjudged} checks could not judge at the start; pytest --cluster X says which and why"
+        yield f"{counted(unjudged, 'check')} could not judge at the start; clusterproof check X says which and why"
