@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.findings import Finding, findings
-from clusterproof.reports.history.model import Past
+from clusterproof.reports.history.model import Pair, Past
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
@@ -38,6 +38,7 @@ class Run:
     site: str = ""  # where the documentation stands, with a slash at its end
     training: TrainingRun | None = None  # what a training run told of itself
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
+    before: Mapping[Pair, Verdict] = field(default_factory=dict)  # what stood then, where it was not fine
 
     @property
     def cluster(self) -> Cluster:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clusterproof.reports.history.changes import Changes, since_last
+from clusterproof.reports.history.headline import headline
 from clusterproof.reports.history.words import folded, moment
 from clusterproof.reports.run import Run
 
@@ -23,8 +24,8 @@ class Since:
 
     @property
     def words(self) -> str:
-        """The title, and how much of each kind."""
-        return f"{self.title}: {self.changes.headline}"
+        """The title, and the headline."""
+        return f"{self.title}: {headline(self.changes)}"
 
     def lines(self, *kinds: str) -> list[str]:
         """A line for each check of these kinds, its nodes folded: `new gpu003: fail: Active NVLinks (…)`."""
@@ -34,4 +35,4 @@ class Since:
 
 def since(run: Run) -> Since | None:
     """What changed; None where the history has no run before it, or there is none."""
-    return None if run.last_began is None else Since(run.last_began, since_last(run.results))
+    return None if run.last_began is None else Since(run.last_began, since_last(run.results, run.before))

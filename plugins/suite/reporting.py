@@ -104,6 +104,7 @@ class Reporting:
             site=policy_of(self.config).site,
             training=self.config.stash.get(TRAINING_RUN, None),
             last_began=history.last.began if history and history.last else None,
+            before=history.before if history else {},
         )
 
     def _past(self) -> Past | None:

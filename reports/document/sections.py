@@ -19,6 +19,7 @@ from clusterproof.reports.document.versions import versions_section
 from clusterproof.reports.document.where import map_section
 from clusterproof.reports.findings import gaps, shortened, within
 from clusterproof.reports.history.changes import GONE, NEW, STILL
+from clusterproof.reports.history.headline import headline
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
@@ -80,7 +81,7 @@ def _since(run: Run) -> Section | None:
         return None
     listed = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in data.lines(NEW, GONE)[:MAX_ROWS])
     still = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in data.lines(STILL)[:MAX_ROWS])
-    body = f"<p>{data.changes.headline}</p>" + (f"<ul>{listed}</ul>" if listed else "")
+    body = f"<p>{escape(shortened(headline(data.changes), MAX_WORDS))}</p>" + (f"<ul>{listed}</ul>" if listed else "")
     body += f"<details><summary>what is still there</summary><ul>{still}</ul></details>" if still else ""
     return Section("since", data.title, body)
 

@@ -42,11 +42,6 @@ class Changes:
         return bool(self.new or self.gone)
 
     @property
-    def headline(self) -> str:
-        """`2 new, 3 still, 1 gone`."""
-        return f"{len(self.new)} {NEW}, {len(self.still)} {STILL}, {len(self.gone)} {GONE}"
-
-    @property
     def kinds(self) -> Iterator[tuple[str, tuple[Change, ...]]]:
         """Each kind by name, with its changes."""
         yield from ((NEW, self.new), (STILL, self.still), (GONE, self.gone))

@@ -10,6 +10,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between
+from clusterproof.reports.history.headline import headline
 from clusterproof.reports.history.model import Past, Run
 from clusterproof.reports.history.table import Table
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
@@ -29,12 +30,20 @@ def moment(seconds: float) -> str:
         return "a time that is none"
 
 
-def lines_since(last: Run | None, changes: Changes) -> Iterator[str]:
-    """What a run's summary says of the last run: counts, then what is new and what is gone, a line for each check."""
+def ago(seconds: float) -> str:
+    """`2 h ago`."""
+    for size, most, unit in ((60, 3600, "min"), (3600, 172_800, "h")):
+        if size <= seconds < most:
+            return f"{seconds // size:.0f} {unit} ago"
+    return "just now" if seconds < 60 else f"{seconds // 86_400:.0f} days ago"
+
+
+def lines_since(last: Run | None, changes: Changes, now: float) -> Iterator[str]:
+    """What a run's summary says of the last run: the headline, then what is new and what is gone, by checks."""
     if last is None:
         yield "since the last run: this is the first one in the history"
         return
-    yield f"since the last run ({moment(last.began)}): {changes.headline}"
+    yield f"since the last run ({ago(now - last.began)}, {moment(last.began)}): {printable(headline(changes))}"
     data = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
     yield from data[:MAX_LINES]
     if len(data) > MAX_LINES:
@@ -88,10 +97,10 @@ def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
 def _sections(past: Past, last: Run, before: Iterable[Run], green: Iterable[Run]) -> Iterator[tuple[str, Table]]:
     for run in before:
         changes = between(past, run.number, last.number)
-        yield f"Since the run before it ({moment(run.began)}): {changes.headline}", _changes(changes)
+        yield f"Since the run before it ({moment(run.began)}): {printable(headline(changes))}", _changes(changes)
     for run in green:
         changes = between(past, run.number, last.number)
-        yield f"Since the last green run ({moment(run.began)}): {changes.headline}", _changes(changes)
+        yield f"Since the last green run ({moment(run.began)}): {printable(headline(changes))}", _changes(changes)
     if not before:
         changes = between(past, 0, last.number)
         yield "Found by the first run", _changes(changes)

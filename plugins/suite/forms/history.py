@@ -90,4 +90,4 @@ class HistoryForm:
 
     def _lines(self) -> Iterator[str]:
         if self.config.option.since_last and self.results and self.is_compared:
-            yield from lines_since(self.last, since_last(self.results, self.before))
+            yield from lines_since(self.last, since_last(self.results, self.before), time.time())

@@ -22,6 +22,7 @@ from clusterproof.plugins.suite.state import catalog_of
 from clusterproof.reports.deadline import within
 from clusterproof.reports.findings import findings, gaps, headline
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
+from clusterproof.reports.history.headline import headline as what_changed
 from clusterproof.reports.history.words import folded
 from clusterproof.reports.to_do import to_do_line
 
@@ -60,7 +61,7 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
     if results:
         yield headline(results)
     if changes:
-        yield f"since the last run: {changes.headline}"
+        yield f"since the last run: {what_changed(changes)}"
         for kind, found in changes.kinds:
             if kind in (NEW, GONE):
                 yield from folded(kind, found)
@@ -107,7 +108,9 @@ class NotifyForm:
         """Send the message, if there is cause for one."""
         if self._is_dry:
             return
-        changes, catalog = since_last(self.results), catalog_of(session.config)
+        history = session.config.pluginmanager.get_plugin("clusterproof-history")
+        changes = since_last(self.results, history.before if history else {})
+        catalog = catalog_of(session.config)
         message = message_of(self.cluster, self.results, int(session.exitstatus), changes, catalog)
         if message:
             with _quiet():

@@ -39,7 +39,7 @@ def test_a_run_says_what_is_new_still_there_and_gone_in_the_terminal_and_in_its_
     assert marks(runs) == {"gpu001": "still", "gpu002": "gone", "gpu003": "new", "gpu004": ""}
     data.stdout.fnmatch_lines(
         [
-            "since the last run (* UTC): 1 new, 1 still, 1 gone",
+            "since the last run (just now, * UTC): 1 finding new on gpu003; 1 gone from gpu002; 1 still there",
             "  new   gpu003: fail: The word is wrong (host.word)",
             "  gone  gpu002: now passes: The word is wrong (host.word)",
         ]
@@ -55,7 +55,7 @@ def test_every_form_of_report_says_what_changed(runs: Runs) -> None:
     data = {path.name: " ".join(path.read_text().split()) for path in out.iterdir()}
     for name in ("report.html", "summary.md", "summary.txt"):
         assert "ince the last run (" in data[name]
-        assert "1 new, 1 still, 1 gone" in data[name]
+        assert "1 finding new on gpu003; 1 gone from gpu002; 1 still there" in data[name]
         assert "new gpu003: fail: The word is wrong" in data[name]
         assert "gone gpu002: now passes: The word is wrong" in data[name]
     assert "still gpu001: fail: The word is wrong" in data["report.html"]
@@ -134,7 +134,7 @@ def test_the_history_of_a_cluster_is_beside_its_reports(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     for _ in range(2):
         data = runs.plain("--cluster", "local", "--since-last")
-    data.stdout.fnmatch_lines(["since the last run (* UTC): 0 new, 1 still, 0 gone"])
+    data.stdout.fnmatch_lines(["since the last run (just now, * UTC): nothing has changed; 1 finding still there"])
     assert len(read_past(runs.folder / "runs/local/history.sqlite", "local", 9).runs) == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import pytest
 
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.changes import Change, between, change, since_last
+from clusterproof.reports.history.changes import Change, Changes, between, change, since_last
+from clusterproof.reports.history.headline import headline
 from clusterproof.reports.history.model import Gpu, Identity
 from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import read_before
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
-from clusterproof.reports.history.words import folded, page
+from clusterproof.reports.history.words import ago, folded, page
 from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result
 
 NA = Verdict.NOT_APPLICABLE
@@ -92,7 +94,7 @@ def test_a_run_that_measured_nothing_clears_no_finding(file: Path) -> None:
 def test_what_a_run_did_not_look_at_is_neither_gone_nor_forgotten(file: Path) -> None:
     add(file, result("gpu001", FAIL), result("gpu002", PASS))
     last = add(file, result("gpu002", PASS))
-    assert between(past(file), last.number - 1, last.number).headline == "0 new, 0 still, 0 gone"
+    assert headline(between(past(file), last.number - 1, last.number)) == "nothing has changed"
     assert read_before(file, "small")[1] == {(ECC, "gpu001"): FAIL}
 
 
@@ -180,6 +182,62 @@ def test_the_page_folds_nodes_and_sorts_by_a_column(file: Path) -> None:
     assert "  new     fail     pass           gpu.no_uncorrected_ecc  gpu[001-018]" in list(page(past(file)))
     rows = [line for line in page(past(file), sort="check") if line.startswith("  new")]
     assert [row.split()[-2] for row in rows[:2]] == ["a.b", ECC]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([], "nothing has changed"),
+        ([("a", "gpu001", FAIL, FAIL), ("a", "gpu002", FAIL, FAIL)], "nothing has changed; 1 finding still there"),
+        (
+            [("a", "gpu003", PASS, FAIL), ("a", "gpu004", PASS, FAIL), ("b", "gpu005", None, CONCERN)],
+            "2 findings new on gpu[003-005]",
+        ),
+        (
+            [("a", "gpu003", PASS, FAIL), ("a", "gpu004", FAIL, PASS), ("b", "gpu005", FAIL, FAIL)],
+            "1 finding new on gpu003; 1 gone from gpu004; 1 still there",
+        ),
+        ([("a", "gpu004", FAIL, PASS), ("b", "gpu004", CONCERN, NA)], "2 findings gone from gpu004"),
+        (
+            [(check, "gpu005", PASS, INCOMPLETE) for check in "abc"],
+            "newly incomplete: gpu005",
+        ),
+        (
+            [(check, "gpu005", INCOMPLETE, PASS) for check in "abc"] + [("a", "gpu006", INCOMPLETE, INCOMPLETE)],
+            "no longer incomplete: gpu005; still incomplete: gpu006",
+        ),
+        ([("a", "gpu005", PASS, INCOMPLETE), ("b", "gpu005", INCOMPLETE, INCOMPLETE)], "still incomplete: gpu005"),
+        ([("a", "gpu001", FAIL, INCOMPLETE)], "nothing has changed; 1 finding still there"),
+        ([("a", "gpu001", CONCERN, FAIL), ("a", "gpu002", INCOMPLETE, FAIL)], "1 finding new on gpu[001-002]"),
+        ([("a", f"rack{'x' * node}", PASS, FAIL) for node in range(40)], "1 finding new on 40 nodes"),
+    ],
+)
+def test_the_headline_counts_findings_and_names_their_nodes(
+    changes: list[tuple[str, str, Verdict | None, Verdict]], words: str
+) -> None:
+    assert headline(_sorted(Change(*one) for one in changes)) == words
+
+
+def _sorted(data: Iterable[Change]) -> Changes:
+    kinds: dict[str, list[Change]] = {"new": [], "still": [], "gone": []}
+    for one in data:
+        kinds[one.kind].append(one)
+    return Changes(**{kind: tuple(found) for kind, found in kinds.items()})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "just now"),
+        (59, "just now"),
+        (60, "1 min ago"),
+        (7200, "2 h ago"),
+        (90000, "25 h ago"),
+        (172800, "2 days ago"),
+    ],
+)
+def test_how_long_ago_a_run_was(seconds: float, words: str) -> None:
+    assert ago(seconds) == words
 
 
 def test_the_default_path_stays_beside_the_reports(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_only_a_change_or_a_failure_is_told(runs: Runs, webhook: Webhook) -> Non
         over(runs, *arguments, gpu001=word, gpu002="pass")
         data.append(len(webhook.posted))
     assert data == [0, 0, 1, 1, 2, 3, 4, 4]
-    assert "1 new, 0 still, 0 gone" in webhook.posted[0]["message"]
+    assert "1 finding new on gpu001" in webhook.posted[0]["message"]
     assert (webhook.posted[3]["type"], "gone gpu001" in webhook.posted[3]["message"]) == ("success", True)
 
 
