@@ -7,8 +7,14 @@ const owner = document.getElementById("owner");
 const findings = [...document.querySelectorAll("#findings > details, #gaps > .card > details")];
 const byId = new Map(checks.map((check) => [check.id, check]));
 
+// Words that are all to be found, and nodesets as sets of nodes; a nodeset may have spaces behind its commas.
+function termsOf(text) {
+  return text.toLowerCase().split(/(?<!,)\s+(?!,)/).flatMap((words) =>
+    nodesOf(words.replace(/\s/g, "")) || words.split(/\s+/).filter(Boolean));
+}
+
 function filterNow() {
-  const terms = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const terms = termsOf(search.value);
   const letters = boxes.filter((box) => box.checked).map((box) => box.name);
   return {
     terms,
@@ -17,7 +23,7 @@ function filterNow() {
     takesNode: (node, among) => {
       const worst = among.some((check) => letters.includes(letterOf(check, node)));
       const isFit = letters.length === boxes.length && !subsystem.value && !owner.value && worstOf(node, among) !== " ";
-      return (worst || isFit) && terms.every((term) => haystack(node).includes(term));
+      return (worst || isFit) && terms.every((term) => (term.has ? term.has(node) : haystack(node).includes(term)));
     },
   };
 }
@@ -27,8 +33,9 @@ function takesFinding(finding, filter) {
   const about = (finding.dataset.checks || "").split(" ").map((id) => byId.get(id)).filter(Boolean);
   if (!filter.letters.includes(letter) || !about.some(filter.takesCheck)) return false;
   const text = finding.textContent.toLowerCase();
-  return filter.terms.every((term) => text.includes(term) || data.nodes.some((name, node) =>
-    name.toLowerCase().includes(term) && about.some((check) => letterOf(check, node) === letter)));
+  const isOf = (node) => about.some((check) => letterOf(check, node) === letter);
+  return filter.terms.every((term) => (term.has ? [...term].some(isOf)
+    : text.includes(term) || data.nodes.some((name, node) => name.toLowerCase().includes(term) && isOf(node))));
 }
 
 // What is shown now: q=WORDS, with show, subsystem and owner where they leave something out.

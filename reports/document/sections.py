@@ -31,7 +31,7 @@ MAX_NODES = 600  # characters of a nodeset in it
 MAX_WORDS = 300  # characters of a reason
 
 _TOOLS = """<form class="tools" role="search" hidden>
-<label>Search <input type="search" id="search" placeholder="node, UUID, check, word …" autocomplete="off"></label>
+<label>Search <input type="search" id="search" placeholder="gpu[001-016], check, UUID …" autocomplete="off"></label>
 <fieldset><legend>Show</legend>
 <label><input type="checkbox" name="F" checked> fail</label>
 <label><input type="checkbox" name="I" checked> incomplete</label>

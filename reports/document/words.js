@@ -78,6 +78,42 @@ function ranges(numbers) {
   return runs.map(([first, last]) => (first === last ? first : first + "-" + last)).join(",");
 }
 
+// The nodes that `gpu[001-016,020]` or `gpu001,gpu007` names, by their numbers; null where it is no nodeset, or names none of them.
+const MAX_BRACKETS = 4;
+const numbered = new Map(data.nodes.map((name, node) => [name.toLowerCase(), node]));
+function nodesOf(text) {
+  const found = new Set();
+  if (!/[,[]/.test(text)) return null;
+  for (const part of text.toLowerCase().split(/,(?![^[]*\])/)) {
+    const pieces = part.split(/\[([^\]]*)\]/); // text, ranges, text, ranges, …, text
+    const brackets = pieces.filter((_, place) => place % 2).map(rangesOf);
+    if (!part || brackets.includes(null) || brackets.length > MAX_BRACKETS || part.split("[").length !== brackets.length + 1) return null;
+    if (!brackets.length) {
+      if (numbered.has(part)) found.add(numbered.get(part));
+      continue;
+    }
+    const name = new RegExp("^" + pieces.map((piece, place) => (place % 2 ? "(\\d+)" : escaped(piece))).join("") + "$");
+    data.nodes.forEach((known, node) => {
+      const numbers = name.exec(known.toLowerCase());
+      if (numbers && brackets.every((ranges, place) => ranges.some((takes) => takes(Number(numbers[place + 1]))))) found.add(node);
+    });
+  }
+  return found.size ? found : null;
+}
+
+// What takes a number, for each range of `001-016,020`; null where these are none. Zeros in front need not be typed.
+function rangesOf(text) {
+  const ranges = text.split(",").map((range) => /^(\d+)(?:-(\d+)(?:\/(\d+))?)?$/.exec(range));
+  if (ranges.includes(null)) return null;
+  const numbers = ranges.map(([, first, last, step]) => [first, last ?? first, step ?? 1].map(Number));
+  if (numbers.some(([first, last, step]) => last < first || step < 1)) return null;
+  return numbers.map(([first, last, step]) => (number) => number >= first && number <= last && (number - first) % step === 0);
+}
+
+function escaped(text) {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}
+
 function within(text, most) {
   return text.length <= most ? text : text.slice(0, most) + "…";
 }

@@ -1,0 +1,117 @@
+"""The search of the page takes nodesets, in Chromium: those nodes are shown, and no other; all else is text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.nodeset import expand, fold
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.document import document
+from tests.builders.recordings import boot, node
+from tests.reports.pages import demo_page
+from tests.reports.reported import result, run_of
+from tests.testbed.browser import Browser
+from tests.testbed.needs import needs_chromium
+
+pytestmark = needs_chromium
+NAMED = "const found = nodesOf(arguments[0]); return found && [...found].map((node) => data.nodes[node])"
+FITTING = "const filter = filterNow(); return data.nodes.filter((_, node) => filter.takesNode(node, checks))"
+SHOWN = "#findings > details:not([hidden]) summary"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("demo") / "report.html"
+    path.write_text(demo_page(), encoding="utf-8")
+    return path
+
+
+def of_nodes(folder: Path, *names: str) -> Path:
+    """The page of a cluster of nodes of these names, each of which has failed."""
+    path = folder / "report.html"
+    results = [result("gpu.ecc", name, Verdict.FAIL, f"{name} is ill; expected health") for name in names]
+    path.write_text(document(run_of(results, [node(name, boot=boot()) for name in names])), encoding="utf-8")
+    return path
+
+
+def search(chromium: Browser, words: str) -> list[str]:
+    """Type into the search; the nodes that are shown."""
+    field = chromium.find("#search")
+    field.clear()
+    field.send_keys(words)
+    return list(chromium.run(FITTING))
+
+
+@pytest.mark.parametrize(
+    ("words", "nodes"),
+    [
+        ("gpu[001-003]", "gpu[001-003]"),
+        ("gpu[001-003,007]", "gpu[001-003,007]"),
+        ("gpu001,gpu007", "gpu[001,007]"),
+        ("gpu001, gpu007", "gpu[001,007]"),
+        (" GPU[001-002] ,gpu004", "gpu[001-002,004]"),
+        ("gpu[001-009/4]", "gpu[001,005,009]"),
+        ("gpu[1-3]", "gpu[001-003]"),
+        ("gpu[015-999999999999999999]", "gpu[015-016]"),
+        ("gpu[001-004] ecc", "gpu003"),
+        ("gpu[001-004] gpu[003-009]", "gpu[003-004]"),
+        ("gpu001,nobody", "gpu001"),
+        ("gpu01", "gpu[010-016]"),
+    ],
+)
+def test_a_nodeset_leaves_its_nodes(chromium: Browser, demo: Path, words: str, nodes: str) -> None:
+    chromium.open(demo)
+    assert fold(search(chromium, words)) == nodes
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gpu[001-",
+        "gpu[]",
+        "gpu[003-001]",
+        "gpu[a-b]",
+        "gpu[001-003/0]",
+        "rdmap[",
+        "ECC,",
+        "GPU 1, GPU 5",
+        "nobody[1-9]",
+        "[",
+    ],
+)
+def test_what_names_no_node_is_searched_as_text(chromium: Browser, demo: Path, words: str) -> None:
+    chromium.open(demo)
+    assert chromium.run(NAMED, words) is None
+    text = chromium.run(
+        "return data.nodes.filter((_, node) => arguments[0].every((word) => haystack(node).includes(word)))",
+        words.lower().split(),
+    )
+    assert search(chromium, words) == text
+    assert chromium.complaints() == []
+
+
+def test_findings_of_the_nodes_are_shown_and_no_other(chromium: Browser, demo: Path) -> None:
+    chromium.open(demo)
+    search(chromium, "gpu[002,012]")
+    titles = [words.partition(":")[0] for words in chromium.texts(SHOWN)]
+    assert titles == ["FAIL Locked memory limit", "FAIL Active NVLinks", "FAIL Mount responsiveness"]
+    assert chromium.find("#shown").text.endswith("2 of 16 nodes")
+
+
+def test_a_nodeset_stands_in_the_address(chromium: Browser, demo: Path) -> None:
+    chromium.open(demo)
+    search(chromium, "gpu[001-003,007]")
+    chromium.open(demo, chromium.run("return location.hash"))
+    assert fold(chromium.run(FITTING)) == "gpu[001-003,007]"
+
+
+def test_names_of_several_numbers_and_of_none_are_found(chromium: Browser, tmp_path: Path) -> None:
+    names = (*expand("rack[1-2]-node[01-12]"), "login", "ip-10-0-1-7.ec2.internal", "gpu+1")
+    chromium.open(of_nodes(tmp_path, *names))
+    assert fold(search(chromium, "rack[1-2]-node[11-12]")) == "rack[1-2]-node[11-12]"
+    assert search(chromium, "login,ip-10-0-1-[1-9].ec2.internal") == ["login", "ip-10-0-1-7.ec2.internal"]
+    assert search(chromium, "ip-10-0-1-[1-9]xec2.internal") == []
+    assert search(chromium, "login,gpu+1") == ["login", "gpu+1"]
+    assert chromium.run(NAMED, "rack" + "[1-9]" * 40) is None
