@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.result import ALL_PAIRS, Result
+from clusterproof.plugins.core.result import ALL_PAIRS, OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.wording import owner_of
 
@@ -48,7 +48,10 @@ class Finding:
         if not self.is_probably_configuration:
             return ""
         of_what = "pairs" if self.first.is_of_pair else "nodes"
-        return f"{len(self.results)} of {self.evaluated} {of_what} alike: probably configuration, not hardware"
+        alike = f"{len(self.results)} of {self.evaluated} {of_what} alike"
+        if self.first.action in OF_HARDWARE:
+            return f"{alike}: look first for what they share: image, driver, policy, rack"
+        return f"{alike}: probably configuration, not hardware"
 
     @property
     def nodes(self) -> str:

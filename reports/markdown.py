@@ -30,7 +30,11 @@ def markdown(run: Run) -> str:
     stands = standing(run.results)
     parts = [
         f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
-        *(f"**{plain(words)}**" for words in (to_do_line(run.results), shared_finding(run.results)) if words),
+        *(
+            f"**{plain(words)}**"
+            for words in (to_do_line(run.results, run.facts.catalog), shared_finding(run.results))
+            if words
+        ),
         plain(headline(run.results) or "no check was run"),
         *_since(run),
         *_table(run),

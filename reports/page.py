@@ -30,7 +30,7 @@ def proof(
         return ""
     parts = [
         '<div class="proof">',
-        f'<p class="headline">{escape(to_do_line(results))}</p>',
+        f'<p class="headline">{escape(to_do_line(results, catalog))}</p>',
         f"<p>{escape(headline(results))}</p>",
         *(
             finding_block(finding, verdict)

@@ -93,7 +93,7 @@ def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]
     yield "nodes", fold(run.nodes)
     yield "connection", run.cluster.connection
     yield "instance_types", " ".join(sorted({result.instance_type for result in results if result.instance_type}))
-    yield "to_do", to_do_line(run.results)
+    yield "to_do", to_do_line(run.results, run.facts.catalog)
     yield "owners", " ".join(sorted({result.owner for result in results if result.owner}))
 
 

@@ -48,7 +48,7 @@ def summary(results: Sequence[Result], catalog: Catalog, width: int = 100, verbo
 
 
 def _lines(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[Line]:
-    tasks = [Line(words, {"bold": True}) for words in (to_do_line(results), shared_finding(results)) if words]
+    tasks = [Line(words, {"bold": True}) for words in (to_do_line(results, catalog), shared_finding(results)) if words]
     found = list(_found(results, catalog, verbose))
     yield from [*tasks, Line("")] if tasks else []
     yield from found

@@ -24,7 +24,7 @@ _AGAIN = "once more:"
 
 def text(run: Run) -> str:
     """The summary of a run, one paragraph for each finding."""
-    tasks = to_do_line(run.results)
+    tasks = to_do_line(run.results, run.facts.catalog)
     paragraphs = [
         *(words for words in [list(filter(None, (tasks, shared_finding(run.results))))] if words),
         [f"{run.cluster.name}: {standing(run.results)}", headline(run.results) or "no check was run"],

@@ -6,11 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.result import ACTIONS, UNREACHABLE, Result
+from clusterproof.plugins.core.result import ACTIONS, OF_HARDWARE, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
 from clusterproof.reports.findings import shortened, within, worst_of
 
+COMMON_CAUSE = "find the common cause"
 CANNOT_REACH = "cannot reach"
 NOT_PROVEN = "not proven"
 MAX_NODES = 80  # characters of a nodeset
@@ -55,13 +57,16 @@ class Task:
         return _some(self.titles)
 
 
-def to_do(results: Iterable[Result]) -> list[Task]:
+def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     """Everything that there is to do, the gravest first; a node stands with each thing that it needs."""
     results = list(results)
+    of_all = _failed_by_all(results, catalog)
     unfit = {result.node for result in results if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     asked: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
     for result in results:
         action, reason = _asked(result)
+        if action in OF_HARDWARE and result.check in of_all:
+            action = COMMON_CAUSE
         if action and not (action == NOT_PROVEN and result.node in unfit):
             title = result.title if result.verdict is Verdict.FAIL and not result.is_of_unreachable else ""
             asked[action, _of_what(result)].append((result.node, reason, title or reason))
@@ -74,10 +79,10 @@ def to_do(results: Iterable[Result]) -> list[Task]:
     return sorted(tasks, key=_rank)
 
 
-def to_do_line(results: Iterable[Result]) -> str:
+def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
     """The same in one line, and how many nodes are fit; empty where nothing was evaluated."""
     results = list(results)
-    tasks, fit = [task.words for task in to_do(results)], fit_nodes(results)
+    tasks, fit = [task.words for task in to_do(results, catalog)], fit_nodes(results)
     if not tasks and not fit:
         return ""
     has_nodes = any(result.is_of_node for result in results)
@@ -99,6 +104,15 @@ def fit_nodes(results: Iterable[Result]) -> int:
     """How many nodes are fit as far as they were checked."""
     of_nodes = worst_of(result for result in results if result.is_of_node)
     return sum(verdict in PROVEN for verdict in of_nodes.values())
+
+
+def _failed_by_all(results: Iterable[Result], catalog: Catalog) -> set[str]:
+    """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
+    of_nodes = [one for one in results if one.is_of_node and one.verdict in (Verdict.FAIL, *PROVEN)]
+    measured = Counter(one.check for one in of_nodes)
+    failed = Counter(one.check for one in of_nodes if one.verdict is Verdict.FAIL)
+    least = catalog.threshold("configuration.suspected_minimum_nodes")
+    return {check for check, count in failed.items() if count == measured[check] >= least}
 
 
 def _asked(result: Result) -> tuple[str, str]:
@@ -129,6 +143,6 @@ def _some(reasons: Iterable[str]) -> str:
 
 
 def _rank(task: Task) -> tuple[int, int, int]:
-    known = (*ACTIONS, CANNOT_REACH, NOT_PROVEN)
-    place = known.index(task.action) if task.action in known else len(ACTIONS)
+    known = (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN)
+    place = known.index(task.action) if task.action in known else known.index(CANNOT_REACH)
     return place, ("node", "pair", "run", "cluster").index(task.of_what), -len(task.nodes)

@@ -24,6 +24,8 @@ ACTIONS = (  # what a failed check asks for, the gravest first; the last where i
     "investigate",
 )
 
+OF_HARDWARE = ACTIONS[:2]
+
 OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was measured
 ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
 OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run` names

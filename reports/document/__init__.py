@@ -72,7 +72,7 @@ def _header(run: Run, raw: list[Section]) -> str:
     return (
         f'<header><h1>{escape(run.cluster.name)}</h1><p class="verdict {_CLASSES.get(stands, "none")}">'
         f'<strong>{stands}</strong> <span class="headline">{escape(headline(run.results))}</span></p>'
-        f"{tiles(run.results)}"
+        f"{tiles(run.results, run.facts.catalog)}"
         f'<p class="facts">{escape(" · ".join(filter(None, facts)))}</p>'
         f'<nav aria-label="sections">{where}</nav></header>'
     )

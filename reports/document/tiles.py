@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterable
 from html import escape
 
+from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.result import Result
 from clusterproof.reports.to_do import NOT_PROVEN, Task, fit_nodes, shared_finding, to_do
 
 
-def tiles(results: Iterable[Result]) -> str:
+def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
     """A tile for each thing to do, the gravest first, and one for the nodes that are fit; as HTML."""
     results = list(results)
-    tasks, fit = to_do(results), fit_nodes(results)
+    tasks, fit = to_do(results, catalog), fit_nodes(results)
     if not tasks and not fit:
         return ""
     has_nodes = any(result.is_of_node for result in results)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
-from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import findings, gaps, headline
 
@@ -78,6 +78,13 @@ def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
     assert finding.suspicion == (
         f"{failed} of {evaluated} nodes alike: probably configuration, not hardware" if suspected else ""
     )
+
+
+@pytest.mark.parametrize("action", OF_HARDWARE)
+def test_what_half_of_the_nodes_share_is_said_beside_a_remedy_of_hardware_without_denying_it(action: str) -> None:
+    data = [result(f"n{number}", Verdict.FAIL, action=action) for number in range(4)]
+    (finding,) = findings(data, Verdict.FAIL, PACKAGED)
+    assert finding.suspicion == "4 of 4 nodes alike: look first for what they share: image, driver, policy, rack"
 
 
 def test_a_site_suspects_configuration_from_numbers_of_its_own() -> None:

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.tiles import tiles
-from clusterproof.reports.to_do import CANNOT_REACH, NOT_PROVEN, shared_finding, to_do, to_do_line
+from clusterproof.reports.to_do import CANNOT_REACH, COMMON_CAUSE, NOT_PROVEN, shared_finding, to_do, to_do_line
 
 REFUSED = "unreachable: refused"
 
@@ -56,6 +57,42 @@ def failed(check: str, node: str, action: str, **more: Any) -> Result:
 )
 def test_the_gravest_stands_first_and_what_is_fit_last(results: list[Result], line: str) -> None:
     assert to_do_line(results) == line
+
+
+def nodes_of(check: str, action: str, **verdicts: int) -> list[Result]:
+    """Of one check: so many nodes of each verdict."""
+    kinds = [Verdict[word.upper()] for word, count in verdicts.items() for _ in range(count)]
+    return [Result(check, f"n{at}", kind, action=action, title=f"Title of {check}") for at, kind in enumerate(kinds)]
+
+
+@pytest.mark.parametrize(
+    ("results", "line"),
+    [
+        (nodes_of("gpu.hot", "reset or reboot", fail=4), "FIND THE COMMON CAUSE n[0-3] (hot) · 0 fit"),
+        (nodes_of("gpu.hot", "replace", fail=4, not_applicable=9), "FIND THE COMMON CAUSE n[0-3] (hot) · 0 fit"),
+        (
+            nodes_of("gpu.hot", "replace", fail=4, incomplete=1),
+            "FIND THE COMMON CAUSE n[0-3] (hot) · NOT PROVEN n4 (hot) · 0 fit",
+        ),
+        (nodes_of("gpu.hot", "replace", fail=4, **{"pass": 1}), "REPLACE n[0-3] (hot) · 1 fit"),
+        (nodes_of("gpu.hot", "replace", fail=4, concern=1), "REPLACE n[0-3] (hot) · 1 fit"),
+        (nodes_of("gpu.hot", "replace", fail=3), "REPLACE n[0-2] (hot) · 0 fit"),
+        (nodes_of("net.memlock", "fix configuration", fail=4), "FIX CONFIGURATION n[0-3] (memlock) · 0 fit"),
+        (
+            [*nodes_of("gpu.hot", "reset or reboot", fail=4), failed("gpu.row_remap", "n1", "replace")],
+            "FIND THE COMMON CAUSE n[0-3] (hot) · REPLACE n1 (row_remap) · 0 fit",
+        ),
+    ],
+)
+def test_what_every_node_has_is_not_asked_of_each_ones_hardware(results: list[Result], line: str) -> None:
+    assert to_do_line(results) == line
+    assert sum(one.verdict is Verdict.FAIL for one in results) >= 3
+
+
+def test_a_site_says_from_how_many_nodes_on_a_cause_is_common() -> None:
+    own = Catalog({"configuration.suspected_minimum_nodes": 2})
+    results = nodes_of("gpu.hot", "replace", fail=2)
+    assert [to_do(results, one)[0].action for one in (PACKAGED, own)] == ["replace", "find the common cause"]
 
 
 def test_a_node_stands_with_each_thing_that_it_needs() -> None:
@@ -108,6 +145,7 @@ def test_what_most_failed_nodes_share_is_said(failed_nodes: int, alike: int, wor
 
 def test_a_thousand_names_that_do_not_fold_are_counted() -> None:
     results = [failed("gpu.a", f"{'x' * (n % 9)}-{n}-{'y' * (n % 7)}", "replace") for n in range(1000)]
+    results.append(Result("gpu.a", "fit", Verdict.PASS))
     assert to_do_line(results).startswith("REPLACE 1000 nodes (")
     assert len(to_do_line(results)) < 200
 
@@ -130,7 +168,7 @@ def test_every_node_that_is_not_fit_is_named_and_no_line_is_broken(results: list
     wrong = {one.node for one in results if one.verdict in (Verdict.FAIL, Verdict.INCOMPLETE)}
     assert named >= wrong
     assert "\n" not in to_do_line(results)
-    assert all(task.action in (*ACTIONS, CANNOT_REACH, NOT_PROVEN) for task in to_do(results))
+    assert all(task.action in (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN) for task in to_do(results))
 
 
 def test_a_training_run_without_nodes_has_no_tile_of_nodes_that_are_fit() -> None:

@@ -52,7 +52,7 @@ def message_of(
     if (exit_code in QUIET_EXITS and not is_unchecked) or (exit_code == 0 and not changes):
         return None
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
-    title = f"{cluster}: {(to_do_line(results) or headline(results)) if results else broke_off}"
+    title = f"{cluster}: {(to_do_line(results, catalog) or headline(results)) if results else broke_off}"
     lines = [*_lines(results, changes, catalog), f"exit code {exit_code}"]
     return Message(_one_line(title, MAX_TITLE), _bounded(lines), "success" if exit_code == 0 else "failure")
 
