@@ -84,7 +84,7 @@ class Session:
     def pytest_sessionstart(self) -> None:
         """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
         gc.set_threshold(*RARELY)  # what nodes told stays to the end: no use to look through it
-        if len(self.cluster.targets) > REMEMBERED_UP_TO and not self.config.option.newfirst:
+        if len(self.cluster.targets) > REMEMBERED_UP_TO and not self.config.getoption("newfirst", False):
             self._forget_which_are_new()
         if not self.cluster.targets:
             self.config.stash[EVIDENCE] = {}  # there is nobody to ask

@@ -58,6 +58,13 @@ def test_a_large_run_has_findings_in_the_place_of_letters(runs: Runs, monkeypatc
     assert [line for line in small[:-1] if line not in [*letters, ""]] == [line for line in large[:-1] if line]
 
 
+def test_a_large_run_does_without_pytests_cache(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.checks(test_it=LIGHT)
+    monkeypatch.setattr(session, "REMEMBERED_UP_TO", 1)
+    runs.over(all_verdicts(), "-p", "no:cacheprovider")
+    assert runs.verdicts == VERDICTS
+
+
 def output_of(name: str, value: object) -> NodeEvidence:
     return NodeEvidence(name, {"pci": Collected(Status.TOLD, value)})
 
