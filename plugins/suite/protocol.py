@@ -106,7 +106,8 @@ _RUN_HOOKS = (
     "pytest_runtest_teardown",
     "pytest_runtest_makereport",
 )
-_NOT_WATCHING = ("_pytest", "clusterproof", "xdist", "pytest_html")  # they look at nothing that a light item has
+# They look at nothing that a light item has.
+_NOT_WATCHING = ("_pytest", "_hypothesis_pytestplugin", "clusterproof", "xdist", "pytest_html")
 
 
 def run(

@@ -114,6 +114,12 @@ def test_checks_of_others_are_run_in_the_process_that_reports(
     assert examiners(parallel_runs) == [os.getpid()] * len(NODES)
 
 
+def test_children_examine_nodes_where_hypothesis_is_installed_too(parallel_runs: Runs) -> None:
+    parallel_runs.checks(test_it=TELLING)
+    parallel_runs.over(NODES, "-p", "_hypothesis_pytestplugin")
+    assert os.getpid() not in examiners(parallel_runs)
+
+
 def no_fork() -> int:
     raise AssertionError("forked")
 
