@@ -19,6 +19,7 @@ from clusterproof.plugins.suite.all_checks import all_checks
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "fixtures" / "demo"
+VERDICTS = (0, 1)  # exit codes: nothing failed, a check failed
 NODES = 1000
 MANY = 2000
 READING = """
@@ -41,12 +42,15 @@ class Cost:
 
 
 def cost(command: list[str], cwd: Path = ROOT, more: Mapping[str, str] | None = None) -> Cost:
-    """Run a command to its end, output thrown away."""
+    """Run a command to its end, output thrown away. Raises RuntimeError where it ends without a verdict."""
     environment = {**os.environ, **(more or {})}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     started = time.perf_counter()
     process = subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, _, used = os.wait4(process.pid, 0)
+    _, status, used = os.wait4(process.pid, 0)
+    exit_code = os.waitstatus_to_exitcode(status)
+    if exit_code not in VERDICTS:
+        raise RuntimeError(f"{' '.join(command)} ended with {exit_code}; expected {' or '.join(map(str, VERDICTS))}")
     return Cost(time.perf_counter() - started, used.ru_maxrss / 1024)
 
 
