@@ -13,7 +13,7 @@ from clusterproof.reports.since import since
 
 MAX_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
 MAX_LABEL = 200  # characters
-_TOLD_BY_NODE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
+_BY_NODE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
 
 
 def prometheus(run: Run) -> str:
@@ -65,14 +65,14 @@ def _results(run: Run, cluster: Mapping[str, str], nodes: Iterable[str]) -> Iter
         [
             ({**cluster, "node": node, "verdict": verdict.value}, by_node[node, verdict])
             for node in nodes
-            for verdict in _TOLD_BY_NODE
+            for verdict in _BY_NODE
         ],
     )
 
 
 def _findings(run: Run, cluster: Mapping[str, str]) -> Iterator[Iterable[str]]:
     found = sorted(
-        (result for result in run.results if result.verdict in _TOLD_BY_NODE), key=lambda result: result.verdict.rank
+        (result for result in run.results if result.verdict in _BY_NODE), key=lambda result: result.verdict.rank
     )
     yield _family(
         "finding",

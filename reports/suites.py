@@ -28,7 +28,7 @@ _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLI
 
 _ORDER = ("failure", "error", "", "skipped")  # the worst first
 _BY_RANK = sorted(Verdict, key=lambda verdict: verdict.rank)
-_TOLD = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)  # with all that there is to say
+_NOTABLE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)  # with all that there is to say
 
 Cases = dict[str, list[Result]]  # by check
 
@@ -142,7 +142,7 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
         ("pairs" if first.is_of_pair else "nodes", nodes),
         ("since the last run", _since(results)),
     )
-    if verdict not in _TOLD:
+    if verdict not in _NOTABLE:
         return "\n".join(f"{word}: {words}" for word, words in about if words)
     alike: dict[str, list[str]] = defaultdict(list)
     for result in results:

@@ -42,20 +42,20 @@ def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     Remedy (investigate): Read the log of the device plugin's pod on the node; look at the GPU checks of the same node;
     then restart the plugin's pod or reboot the node.
     """
-    told, node = k8s_node.told, k8s_node.node
-    ill = list(_not_given(told, ACCELERATORS))
+    listed, node = k8s_node.listed, k8s_node.node
+    ill = list(_not_given(listed, ACCELERATORS))
     assert not ill, f"{', '.join(ill)}; expected every device allocatable"
-    if told.has_divided_gpus:
+    if listed.has_divided_gpus:
         return
     gpus = node.expected("gpus")
     if gpus:
-        given = _gpus_given(told, cluster)
+        given = _gpus_given(listed, cluster)
         assert given == gpus, f"{given} GPUs allocatable; expected {gpus}"
         return
     devices = _neuron_devices(node)
     if not devices:
         not_applicable("no accelerators are expected of it")
-    given = told.capacity.of("neuron") or told.capacity.of("neurondevice") or _claimable(cluster, told, "neuron")
+    given = listed.capacity.of("neuron") or listed.capacity.of("neurondevice") or _claimable(cluster, listed, "neuron")
     assert given == devices, f"{given} Neuron devices allocatable; expected {devices}"
 
 
@@ -69,15 +69,15 @@ def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 
     Remedy (investigate): Read the log of EFA's device plugin on the node, and look at the EFA checks of the same node.
     """
-    told = k8s_node.told
-    ill = list(_not_given(told, ("efa",)))
+    listed = k8s_node.listed
+    ill = list(_not_given(listed, ("efa",)))
     assert not ill, f"{', '.join(ill)}; expected every device allocatable"
     expected = k8s_node.node.expected("efa")
-    given = told.capacity.of("efa")
+    given = listed.capacity.of("efa")
     if not expected and not given:
         not_applicable("no EFA is expected of it")
     if given != expected:
-        by_claims = _claimable(cluster, told, "efa") or _claimable(cluster, told, "dra.net")
+        by_claims = _claimable(cluster, listed, "efa") or _claimable(cluster, listed, "dra.net")
         given = min(by_claims, expected) if by_claims and not given else given  # dra.net offers other interfaces too
     assert given == expected, f"{given} EFA devices allocatable; expected {expected}"
 
@@ -92,10 +92,10 @@ def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 
     Remedy (restore service): Mend what the GPU checks of the node say, then restart the device plugin's pod there.
     """
-    told = k8s_node.told
-    if told.has_divided_gpus:
+    listed = k8s_node.listed
+    if listed.has_divided_gpus:
         not_applicable("its GPUs are divided, and Kubernetes counts their parts")
-    given = _gpus_given(told, cluster)
+    given = _gpus_given(listed, cluster)
     if not given and not k8s_node.node.expected("gpus"):
         not_applicable("no GPUs are expected of it")
     seen = k8s_node.node.gpu_count
@@ -112,8 +112,8 @@ def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
     Remedy (fix configuration): Restart the pod of gpu-feature-discovery on the node, or deploy it where it does not
     run.
     """
-    told = k8s_node.told
-    product, count, driver = (told.label(name) for name in ("gpu_product", "gpu_count", "driver"))
+    listed = k8s_node.listed
+    product, count, driver = (listed.label(name) for name in ("gpu_product", "gpu_count", "driver"))
     if not (product or count):
         if any(other.label("gpu_product") for other in k8s_node.others):
             concern("its GPUs have no labels, and those of its group have; expected nvidia.com/gpu.product")
@@ -124,7 +124,7 @@ def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
     assert not product or plain in [name.replace("-", " ") for name in names], (
         f"label nvidia.com/gpu.product is {product}, NVML reports {', '.join(names)}; expected the same"
     )
-    is_count = not count or told.has_divided_gpus
+    is_count = not count or listed.has_divided_gpus
     assert is_count or count == str(len(gpus)), (
         f"label nvidia.com/gpu.count is {count}, NVML counts {len(gpus)}; expected the same"
     )
@@ -143,17 +143,17 @@ def test_k8s_hugepages(k8s_node: MemberNode) -> None:
 
     Remedy (fix configuration): Reserve the pages before the kubelet starts (at boot), or restart the kubelet.
     """
-    told = k8s_node.told
+    listed = k8s_node.listed
     pages = [one.pages for one in k8s_node.node.main_memory.huge_pages if one.size_kib == PAGE_KIB]
-    reserved, given = sum(pages) * PAGE_KIB // 1024, told.allocatable.of("hugepages_2mi") // MIB
+    reserved, given = sum(pages) * PAGE_KIB // 1024, listed.allocatable.of("hugepages_2mi") // MIB
     assert given == reserved, (
         f"Kubernetes gives {given} MiB of huge pages, the kernel has reserved {reserved} MiB; expected the same"
     )
 
 
-def _not_given(told: KubernetesNode, resources: tuple[str, ...]) -> Iterator[str]:
+def _not_given(listed: KubernetesNode, resources: tuple[str, ...]) -> Iterator[str]:
     """`7 of 8 nvidia.com/gpu allocatable`, for each resource of which some are not."""
-    has, gives = told.capacity, told.allocatable
+    has, gives = listed.capacity, listed.allocatable
     for name in resources:
         if gives.of(name) < has.of(name):
             yield f"{gives.of(name)} of {has.of(name)} {NAMES[name]} allocatable"
@@ -163,15 +163,15 @@ def _not_given(told: KubernetesNode, resources: tuple[str, ...]) -> Iterator[str
                 yield f"{gives.mig.get(profile, 0)} of {count} nvidia.com/mig-{profile} allocatable"
 
 
-def _gpus_given(told: KubernetesNode, cluster: ClusterFacts) -> int:
+def _gpus_given(listed: KubernetesNode, cluster: ClusterFacts) -> int:
     """The GPUs that Kubernetes knows of, shared ones once; by claims where no device plugin gives any."""
-    by_plugin = told.capacity.of("gpu") or told.capacity.of("gpu_shared")
-    return by_plugin // told.replicas if by_plugin else _claimable(cluster, told, "gpu")
+    by_plugin = listed.capacity.of("gpu") or listed.capacity.of("gpu_shared")
+    return by_plugin // listed.replicas if by_plugin else _claimable(cluster, listed, "gpu")
 
 
-def _claimable(cluster: ClusterFacts, told: KubernetesNode, word: str) -> int:
+def _claimable(cluster: ClusterFacts, listed: KubernetesNode, word: str) -> int:
     """The devices that drivers of DRA of this name offer on a node."""
-    return sum(one.devices if one.gpus is None else one.gpus for one in slices_of(cluster, told, word))
+    return sum(one.devices if one.gpus is None else one.gpus for one in slices_of(cluster, listed, word))
 
 
 def _neuron_devices(node: Node) -> int:

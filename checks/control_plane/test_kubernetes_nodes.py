@@ -37,29 +37,29 @@ def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     Remedy (restore service): Read the kubelet's log on the node (journalctl -u kubelet), free what it is short of, or
     restart the kubelet; mend what another agent's condition names.
     """
-    told = k8s_node.told
-    ready = told.condition("Ready")
+    listed = k8s_node.listed
+    ready = listed.condition("Ready")
     if ready is None:
         incomplete("it has no condition Ready; expected one, which the kubelet writes")
-    assert ready.status == "True", f"{told.in_words(ready)}; expected a node that is Ready"
-    short = [told.in_words(one) for one in told.conditions if one.kind in OF_KUBELET and one.status == "True"]
+    assert ready.status == "True", f"{listed.in_words(ready)}; expected a node that is Ready"
+    short = [listed.in_words(one) for one in listed.conditions if one.kind in OF_KUBELET and one.status == "True"]
     assert not short, f"{', '.join(short)}; expected a node that is short of nothing"
     silent_min = cluster.threshold("kubernetes.heartbeat_minutes")
-    if ready.heard and told.age_s(ready.heard) > silent_min * 60:
-        heard = in_words(told.age_s(ready.heard))
+    if ready.heard and listed.age_s(ready.heard) > silent_min * 60:
+        heard = in_words(listed.age_s(ready.heard))
         concern(f"Ready was last confirmed {heard} ago; expected a kubelet that does so every {silent_min:g} min")
-    others = list(_of_others(told, cluster.threshold("kubernetes.stale_condition_minutes") * 60))
+    others = list(_of_others(listed, cluster.threshold("kubernetes.stale_condition_minutes") * 60))
     if others:
         concern(f"{', '.join(others)}; expected conditions that tell of no fault")
 
 
-def _of_others(told: KubernetesNode, stale_s: float) -> Iterator[str]:
+def _of_others(listed: KubernetesNode, stale_s: float) -> Iterator[str]:
     """What other agents say is wrong with the node, and when they last said so where that is long ago."""
-    for one in told.conditions:
+    for one in listed.conditions:
         if one.kind not in ("Ready", *OF_KUBELET) and one.status == one.bad:
-            heard_s = told.age_s(one.heard or one.since) if one.heard or one.since else 0.0
+            heard_s = listed.age_s(one.heard or one.since) if one.heard or one.since else 0.0
             stale = f", last confirmed {in_words(heard_s)} ago" if heard_s > stale_s else ""
-            yield f"{told.in_words(one)}{stale}"
+            yield f"{listed.in_words(one)}{stale}"
 
 
 @mark.hyperpod_node_debugger("F")
@@ -73,9 +73,9 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     Remedy (restore service): Mend what it was cordoned or tainted for, then kubectl uncordon NODE, or kubectl taint
     node NODE KEY-.
     """
-    told = k8s_node.told
-    assert not told.is_cordoned, "it is cordoned; expected a node that takes pods"
-    odd = [taint for taint in told.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
+    listed = k8s_node.listed
+    assert not listed.is_cordoned, "it is cordoned; expected a node that takes pods"
+    odd = [taint for taint in listed.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
     foreign = [taint.in_words for taint in odd if not taint.is_ours]
     if foreign and not k8s_node.others:
         concern(f"taint {', '.join(foreign)}, and no other node in its group to compare with; expected none")
@@ -91,7 +91,7 @@ def _keeps_away(taint: Taint) -> bool:
 
 def _is_shared(taint: Taint, node: MemberNode, cluster: ClusterFacts) -> bool:
     """Whether most others of the group have it too, as a group that is kept for some jobs does."""
-    having = cluster.taints_of_groups[node.told.group][taint.key, taint.effect] - 1
+    having = cluster.taints_of_groups[node.listed.group][taint.key, taint.effect] - 1
     return 2 * having > len(node.others)
 
 
@@ -108,11 +108,11 @@ def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
     Remedy (restore service): Let automatic recovery reboot or replace the node; where that is off, do it by
     BatchRebootClusterNodes or BatchReplaceClusterNodes.
     """
-    told = k8s_node.told
-    if not told.is_of_hyperpod:
+    listed = k8s_node.listed
+    if not listed.is_of_hyperpod:
         not_applicable("this is not a HyperPod node")
-    health, deep = told.label("hyperpod_health"), told.label("hyperpod_deep_check")
-    fault = ": ".join(filter(None, (told.label("hyperpod_fault"), told.label("hyperpod_reason"))))
+    health, deep = listed.label("hyperpod_health"), listed.label("hyperpod_deep_check")
+    fault = ": ".join(filter(None, (listed.label("hyperpod_fault"), listed.label("hyperpod_reason"))))
     why = f" ({fault})" if fault else ""
     known = health_of_hyperpod(health)
     assert known is None or known.takes_pods, f"HyperPod reports it as {health}{why}; expected Schedulable"
@@ -134,18 +134,18 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
 
     Remedy (fix configuration): Update the node group to one version, or let the nodes that are behind be replaced.
     """
-    told: dict[tuple[str, str], Counter[str]] = {}
+    listed: dict[tuple[str, str], Counter[str]] = {}
     silent = []
     for member in cluster.kubernetes_members.values():
-        info = member.told.info if member.known else {}
+        info = member.listed.info if member.known else {}
         if not all(info.get(key) for key in VERSIONS):
             silent.append(member.label)
         for key, words in VERSIONS.items():
             if info.get(key):
-                told.setdefault((member.node.target.group, words), Counter())[str(info[key])] += 1
+                listed.setdefault((member.node.target.group, words), Counter())[str(info[key])] += 1
     mixed = [
         f"{group or 'the nodes'}: {words} {' and '.join(f'{one} on {count}' for one, count in found.most_common(4))}"
-        for (group, words), found in told.items()
+        for (group, words), found in listed.items()
         if len(found) > 1
     ]
     if mixed:
@@ -178,10 +178,10 @@ def test_k8s_kubelet_policy(k8s_node: MemberNode) -> None:
 
 def _policies(node: Node) -> Values:
     """The policies of a node's kubelet; None where it cannot tell. Raises Incomplete where it tells none."""
-    return {key: _told(node, key) for key in DEFAULTS}
+    return {key: _setting(node, key) for key in DEFAULTS}
 
 
-def _told(node: Node, key: str) -> str | None:
+def _setting(node: Node, key: str) -> str | None:
     kubelet = node.kubelet
     try:
         return kubelet.policy(key)

@@ -30,28 +30,28 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     Remedy (fix configuration): See that the cloud controller manager runs and may ask for the topology; delete a wrong
     label, or let the node register anew.
     """
-    told = k8s_node.told
+    listed = k8s_node.listed
     in_ec2, zone = _layers_in_ec2(cluster, k8s_node.label), _own_zone(k8s_node.node)
-    assert not (told.zone and zone) or told.zone == zone, (
-        f"label {told.zone}, and it is in {zone}; expected the same zone"
+    assert not (listed.zone and zone) or listed.zone == zone, (
+        f"label {listed.zone}, and it is in {zone}; expected the same zone"
     )
-    assert not (told.layers and in_ec2) or told.layers == in_ec2, (
-        f"labels {'/'.join(told.layers)}, EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
+    assert not (listed.layers and in_ec2) or listed.layers == in_ec2, (
+        f"labels {'/'.join(listed.layers)}, EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
     )
     lacking = [f"{words}, as {whose} has" for words, whose in _lacking(k8s_node, bool(in_ec2), bool(zone))]
     if lacking:
         concern(f"no label of {', no label of '.join(lacking)}; expected labels of where it stands")
-    if not (told.zone or told.layers or told.ultraserver):
+    if not (listed.zone or listed.layers or listed.ultraserver):
         not_applicable("nothing says where this node is")
 
 
 def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[str, str]]:
     """What it has no label of, and who has."""
-    told, others = node.told, node.others
+    listed, others = node.listed, node.others
     for words, own, by_others, by_itself in (
-        ("its zone", bool(told.zone), any(one.zone for one in others), has_zone and "the node itself"),
-        ("its network nodes", bool(told.layers), any(one.layers for one in others), in_ec2 and "EC2"),
-        ("its UltraServer", bool(told.ultraserver), any(one.ultraserver for one in others), False),
+        ("its zone", bool(listed.zone), any(one.zone for one in others), has_zone and "the node itself"),
+        ("its network nodes", bool(listed.layers), any(one.layers for one in others), in_ec2 and "EC2"),
+        ("its UltraServer", bool(listed.ultraserver), any(one.ultraserver for one in others), False),
     ):
         whose = "another of its group" if by_others else by_itself
         if not own and whose:

@@ -33,15 +33,15 @@ def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     Remedy (restore service): Read its log (kubectl logs -n NAMESPACE POD --previous) and its events; delete the pod to
     let the daemon set make a new one.
     """
-    told = k8s_node.told
-    ready = told.condition("Ready")
+    listed = k8s_node.listed
+    ready = listed.condition("Ready")
     if ready is None or ready.status != "True":
         incomplete(
             "it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
             cause="the node is not Ready",
         )
     settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
-    found = [*_ill(pods_on(cluster, told), settle_s), *_missing(k8s_node, cluster, settle_s)]
+    found = [*_ill(pods_on(cluster, listed), settle_s), *_missing(k8s_node, cluster, settle_s)]
     bad = [words for row, words in found if row.verdict == "fail"]
     assert not bad, f"{', '.join(bad)}; expected the system pods of a node ready"
     if found:
@@ -61,11 +61,11 @@ def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDae
 
 def _missing(node: MemberNode, cluster: ClusterFacts, settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
     """The daemon sets that matter and have a pod on most others of the group, and none here."""
-    told = node.told
-    if told.age_s(told.created) < settle_s:
+    listed = node.listed
+    if listed.age_s(listed.created) < settle_s:
         return
-    own = {pod.daemon_set for pod in pods_on(cluster, told)}
-    for (name, role), having in sorted(cluster.daemon_sets_of_groups[told.group].items()):
+    own = {pod.daemon_set for pod in pods_on(cluster, listed)}
+    for (name, role), having in sorted(cluster.daemon_sets_of_groups[listed.group].items()):
         row = needed_daemon_set(role)
         if row and name not in own and 2 * having > len(node.others):
             yield (
@@ -108,7 +108,7 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     Remedy (clean up): End the process on the node; of a pod that hangs, see what it waits for (kubectl describe pod),
     and delete it by force only when its processes are gone.
     """
-    pods = pods_on(cluster, k8s_node.told)
+    pods = pods_on(cluster, k8s_node.listed)
     allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
     hanging = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
     words = [
@@ -151,7 +151,7 @@ def test_k8s_pod_shm(cluster: ClusterFacts) -> None:
 
     Remedy (fix configuration): Mount an emptyDir of medium Memory at /dev/shm in the pod's template.
     """
-    names = {member.told.name for member in cluster.kubernetes_members.values() if member.known}
+    names = {member.listed.name for member in cluster.kubernetes_members.values() if member.known}
     most = cluster.threshold("kubernetes.gpus_without_shm")
     bad = [
         f"{pod.name} with {pod.most_gpus} GPUs" + (" has it on disk" if pod.shm else "")

@@ -29,9 +29,9 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     Remedy (restore service): Read the log of the driver's pod on the node, and of its node-driver-registrar; let its
     daemon set run on the node where it does not.
     """
-    told = k8s_node.told
-    own = cluster.kubernetes_storage.drivers.get(told.name, frozenset())
-    of_group = cluster.drivers_of_groups[told.group]
+    listed = k8s_node.listed
+    own = cluster.kubernetes_storage.drivers.get(listed.name, frozenset())
+    of_group = cluster.drivers_of_groups[listed.group]
     others = len(k8s_node.others)
     missing = [
         f"{driver}, as {having} of {others} others of its group have"
@@ -54,15 +54,15 @@ def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 
 def _age_s(node: MemberNode, cluster: ClusterFacts) -> float:
     """The age of the node, or of the newest pod of a driver on it."""
-    drivers = [pod.age_s for pod in pods_on(cluster, node.told) if pod.role == "csi"]
-    return min([node.told.age_s(node.told.created), *drivers])
+    drivers = [pod.age_s for pod in pods_on(cluster, node.listed) if pod.role == "csi"]
+    return min([node.listed.age_s(node.listed.created), *drivers])
 
 
 def _wanted(node: MemberNode, cluster: ClusterFacts) -> Iterator[str]:
     """The drivers that volumes of its pods need and it does not have, each with the first pod that waits."""
     claims = cluster.kubernetes_storage.claims
-    seen = set(cluster.kubernetes_storage.drivers.get(node.told.name, ()))
-    for pod in pods_on(cluster, node.told):
+    seen = set(cluster.kubernetes_storage.drivers.get(node.listed.name, ()))
+    for pod in pods_on(cluster, node.listed):
         for name in pod.volume_claims:
             claim = claims.get(f"{pod.namespace}/{name}")
             if claim and claim.driver and claim.driver not in seen:

@@ -58,9 +58,9 @@ def test_d_state(node: Node) -> None:
     others = _waiting(process for process in long if process.waits_for not in HUNG)
     if others:
         concern(f"in state D, of no driver or file system that is known: {others}; expected none")
-    untold = [p for p in blocked if p.blocked_s is None and p.age_s > limit_s]
-    if untold:
-        named = ", ".join(f"{p.name} (pid {p.pid})" for p in untold)
+    undated = [p for p in blocked if p.blocked_s is None and p.age_s > limit_s]
+    if undated:
+        named = ", ".join(f"{p.name} (pid {p.pid})" for p in undated)
         concern(
             f"in state D both times they were looked at; the kernel does not say for how long: {named}; expected none"
         )

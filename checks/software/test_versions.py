@@ -43,7 +43,7 @@ def versions(node: Node, place: str) -> Values:
     software = node.software
     if software.container != place:
         raise Incomplete("these are the versions of another kind of node")
-    data: dict[str, str | None] = {words(name): None for name in software.untold}
+    data: dict[str, str | None] = {words(name): None for name in software.unreported}
     for name in (name for name in software.components if name != "packages"):
         try:
             data[words(name)] = software.version(name)

@@ -96,9 +96,9 @@ def test_lustre_striping(node: Node) -> None:
     data = {folder.path: folder for folder in node.checkpoint_folders}
     if not node.policy.checkpoints:
         not_applicable("the policy names no checkpoint folder")
-    untold = ", ".join(path for path in node.policy.checkpoints if path not in data)
-    if untold:
-        incomplete(f"the node was not asked of {untold}; expected evidence gathered with this policy")
+    unread = ", ".join(path for path in node.policy.checkpoints if path not in data)
+    if unread:
+        incomplete(f"the node was not asked of {unread}; expected evidence gathered with this policy")
     folders = [folder for folder in data.values() if folder.type == "lustre"]
     if not folders:
         not_applicable("no checkpoint folder of the policy lies on Lustre")

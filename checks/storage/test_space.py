@@ -32,8 +32,8 @@ def test_space(node: Node) -> None:
     for mount in written_to(node.mounts):
         if node.drains and is_network(mount.type):
             continue
-        sizes, untold = readings(mount, "total_kib", "free_kib", "inodes", "inodes_free")
-        unread += untold
+        sizes, missing = readings(mount, "total_kib", "free_kib", "inodes", "inodes_free")
+        unread += missing
         for words, percent in _used(mount, sizes):
             if percent >= fail:
                 full.append(words)

@@ -59,7 +59,7 @@ class Running:
         heard = os.read(self.pipe, 65536)
         self._record += heard
         if heard.endswith(b"\n"):
-            self._settle_told()
+            self._settle_answered()
         elif not heard:
             self.end("broke", "")
         elif len(self._record) > MAX_RECORD_BYTES:
@@ -112,7 +112,7 @@ class Running:
         written = text.encode("utf-8", "replace")[: NOTE_BYTES - 1] + b"\0"
         self._note[: len(written)] = written
 
-    def _settle_told(self) -> None:
+    def _settle_answered(self) -> None:
         try:
             record = json.loads(self._record)
             self._settle(record["status"], record.get("detail", ""), record.get("value"))

@@ -133,7 +133,7 @@ class _Loop:
             source.tick()
             self._listen(source)
         self._await_answers()
-        self.teller.tell({**moment, **_told(self.sources)})
+        self.teller.tell({**moment, **_answers(self.sources)})
         self._tell_log()
 
     def _await_answers(self) -> None:
@@ -175,7 +175,7 @@ class _Loop:
             self.teller.tell({**_moment(), "log": lines})
 
 
-def _told(sources: list[Source]) -> dict[str, object]:
+def _answers(sources: list[Source]) -> dict[str, object]:
     """What the sources have answered, and why others have not."""
     data: dict[str, object] = {}
     facts: dict[str, object] = {}

@@ -16,12 +16,12 @@ class PortRate:
 
     since: str  # the first version that knows
     unknown_gbps: int
-    told_gbps: tuple[int, ...]
+    known_gbps: tuple[int, ...]
     source: str
 
     def reported_gbps(self, gbps: float) -> int:
         """What the driver says of a device of that rate: 30 of one of 35 Gb/s."""
-        return next((known for known in sorted(self.told_gbps, reverse=True) if known <= gbps), min(self.told_gbps))
+        return next((known for known in sorted(self.known_gbps, reverse=True) if known <= gbps), min(self.known_gbps))
 
 
 @cache

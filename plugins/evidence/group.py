@@ -53,7 +53,7 @@ class Usual:
     @classmethod
     def of(cls, counter: Counter[str]) -> Usual:
         """Of how many nodes tell each value."""
-        value, alike = max(counter.items(), key=lambda told: told[1], default=("", 0))
+        value, alike = max(counter.items(), key=lambda usuals: usuals[1], default=("", 0))
         others = ", ".join(f"{value} on {count}" for value, count in counter.most_common(4))
         return cls(value, alike, sum(counter.values()), others)
 
@@ -70,7 +70,7 @@ class Median:
 class Group:
     """Nodes of one group and instance type."""
 
-    __slots__ = ("catalog", "counted", "known", "measured", "nodes", "owners", "read", "told")
+    __slots__ = ("catalog", "counted", "known", "measured", "nodes", "owners", "read", "usuals")
 
     def __init__(self, nodes: Iterable[Node] = (), catalog: Catalog = PACKAGED) -> None:
         self.nodes = list(nodes)
@@ -79,7 +79,7 @@ class Group:
         self.counted: dict[str, Mapping[str, Counter[str]]] = {}
         self.measured: dict[str, Mapping[str, Median]] = {}
         self.read: dict[str, dict[str, Values]] = {}
-        self.told: dict[str, Mapping[str, Usual]] = {}
+        self.usuals: dict[str, Mapping[str, Usual]] = {}
         self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
 
     def most(self, what: str, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
@@ -150,9 +150,9 @@ class Group:
 
     def usual(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Usual]:
         """What most of its nodes tell, by the value's name. A node that cannot tell counts nowhere."""
-        if what not in self.told:
-            self.told[what] = {name: Usual.of(counter) for name, counter in self.counts(what, read).items()}
-        return self.told[what]
+        if what not in self.usuals:
+            self.usuals[what] = {name: Usual.of(counter) for name, counter in self.counts(what, read).items()}
+        return self.usuals[what]
 
 
 def differences(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:

@@ -80,7 +80,7 @@ class JobState:
         self._api, self._job, self._moved, self._clock = api, job, moved, clock
         self._known = {pod.node for pod in began}
         self._seen = clock()
-        self._is_told = False  # by the Job itself
+        self._is_reported = False  # by the Job itself
         self.places: dict[str, str] = {}
         self._placed(began)
 
@@ -94,7 +94,7 @@ class JobState:
         if others:
             self._known.update(others)
             self._moved(others)
-        if alive or self._is_told:
+        if alive or self._is_reported:
             self._seen = self._clock()
         return "running" if self._clock() - self._seen < ABSENT_S else ""
 
@@ -107,7 +107,7 @@ class JobState:
     def _is_over(self) -> bool:
         """Whether the Job itself says so; whoever may not read it goes by its pods. Raises KubernetesError."""
         path = f"/apis/batch/v1/namespaces/{self._job.namespace}/jobs/{self._job.name}"
-        self._is_told = False
+        self._is_reported = False
         try:
             _, _, status = parts(self._api.get(path))
         except KubernetesDenied:
@@ -116,5 +116,5 @@ class JobState:
             if problem.status == 404:
                 return True
             raise
-        self._is_told = True
+        self._is_reported = True
         return any(one.get("type") in OVER and one.get("status") == "True" for one in tables(status.get("conditions")))

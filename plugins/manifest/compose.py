@@ -54,10 +54,10 @@ def manifest_of(nodes: Sequence[Node]) -> Manifest:
     """The manifest of nodes that answered, at least one."""
     types = {node.type_name for node in nodes}
     made = Manifest(tuple(node.name for node in nodes), types.pop() if len(types) == 1 else "")
-    _fill(made, "versions", COMPONENTS, nodes, version_told, version_rule)
-    _fill(made, "modules", MODULES, nodes, module_told, module_rule)
-    _fill(made, "libraries", LIBRARY_NAMES, nodes, library_told, one_rule)
-    _fill(made, "services", SERVICES, nodes, service_told, one_rule)
+    _fill(made, "versions", COMPONENTS, nodes, version_value, version_rule)
+    _fill(made, "modules", MODULES, nodes, module_value, module_rule)
+    _fill(made, "libraries", LIBRARY_NAMES, nodes, library_value, one_rule)
+    _fill(made, "services", SERVICES, nodes, service_value, one_rule)
     if made.instance_type:
         _fill(made, "sizes", SIZES, nodes, lambda node, name: str(size_of(node, name)), size_rule)
     else:
@@ -87,7 +87,7 @@ def _fill(
     made.unknown[table] = unknown
 
 
-def version_told(node: Node, name: str) -> str:
+def version_value(node: Node, name: str) -> str:
     """A component's version, or `absent`. Raises Incomplete, NotApplicable."""
     found = version_of(node, name)
     if found is None and (why := unattached(node, name)):
@@ -95,7 +95,7 @@ def version_told(node: Node, name: str) -> str:
     return found or ABSENT
 
 
-def module_told(node: Node, name: str) -> str:
+def module_value(node: Node, name: str) -> str:
     """A module's state; what could only be seen with its device says so. Raises Incomplete, NotApplicable."""
     state = state_of_module(node, name)
     if state != LOADED and (why := unattached(node, name)) and state != INSTALLED:
@@ -103,7 +103,7 @@ def module_told(node: Node, name: str) -> str:
     return state
 
 
-def library_told(node: Node, name: str) -> str:
+def library_value(node: Node, name: str) -> str:
     """A library's state. Raises Incomplete, and NotApplicable where it is broken: no rule asks for that."""
     state = state_of_library(node, name)
     if state not in (WHOLE, ABSENT):
@@ -111,7 +111,7 @@ def library_told(node: Node, name: str) -> str:
     return state
 
 
-def service_told(node: Node, name: str) -> str:
+def service_value(node: Node, name: str) -> str:
     """What systemd says of a service; `absent` of its second name. Raises Incomplete, NotApplicable."""
     states = states_of_service(node, name)
     if name in ALIASES and states_of_service(node, ALIASES[name]) == states:

@@ -120,14 +120,14 @@ class Asking:
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
         of_aws, of_kubernetes = collectors - NOT_OF_AWS, collectors & OF_KUBERNETES
         data = self._aws(of_aws, noted) if of_aws else NodeEvidence(self.cluster.name)
-        told = dict(data.collectors)
+        answers = dict(data.collectors)
         if SLURM_COLLECTOR in collectors and is_of_slurm(self.cluster):
-            told |= ask_slurm(submit_host(self.cluster.settings), self.limits())
+            answers |= ask_slurm(submit_host(self.cluster.settings), self.limits())
         if of_kubernetes and is_of_kubernetes(self.cluster):
             from clusterproof.plugins.kubernetes.collector import ask  # few clusters are Kubernetes'
 
-            told |= ask(self.cluster, of_kubernetes)
-        return replace(data, collectors=told)
+            answers |= ask(self.cluster, of_kubernetes)
+        return replace(data, collectors=answers)
 
     def _aws(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
         """What AWS tells of its cluster, or of one whose nodes have turned out to be instances; else nothing."""

@@ -47,8 +47,8 @@ def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
     if rule:
         return [not_run(check, owner, words_of(rule, policy.source))]
     findings = _findings(check, owner)
-    told = [[one] for one in findings if one.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
-    return [policy.read(_result(check.route, check.subject, owner, some, 0.0)) for some in told or [findings]]
+    notable = [[one] for one in findings if one.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)]
+    return [policy.read(_result(check.route, check.subject, owner, some, 0.0)) for some in notable or [findings]]
 
 
 def evaluate(check: Check, owner: Owner, known: Examined | None = None) -> Result:

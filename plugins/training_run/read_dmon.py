@@ -57,10 +57,10 @@ def read_dmon(path: Path) -> Iterator[Sample | Cut]:
     last_s = 0.0
     for line in lines:
         names = _names(line) or names
-        told = _TIME.match(line)
-        if told:
-            line = line[told.end() :]
-            clock_s = 3600.0 * int(told[1]) + 60 * int(told[2]) + int(told[3])
+        clock = _TIME.match(line)
+        if clock:
+            line = line[clock.end() :]
+            clock_s = 3600.0 * int(clock[1]) + 60 * int(clock[2]) + int(clock[3])
             last_s += (clock_s - last_s + DAY_S / 2) % DAY_S - DAY_S / 2  # the nearest, also behind midnight
         device = _DEVICE.match(line)
         if not device:
@@ -81,7 +81,7 @@ def read_dmon(path: Path) -> Iterator[Sample | Cut]:
             for column, cell in zip(names, cells, strict=True)
             if column in known and cell not in ("N/A", "-")
         }
-        time_s = last_s if told else times[name] * EVERY_S
+        time_s = last_s if clock else times[name] * EVERY_S
         yield from GpuReading(node, name, time_s, values).samples(lines.where)
 
 

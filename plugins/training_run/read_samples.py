@@ -22,7 +22,7 @@ MAX_BEFORE_S = 1.0  # by which a sample may come before its header
 Value = Callable[[float, SampledGpu], float | None]
 
 
-def _as_told(value: float, _gpu: SampledGpu) -> float:
+def _as_is(value: float, _gpu: SampledGpu) -> float:
     return value
 
 
@@ -35,14 +35,14 @@ def _of_limit(value: float, gpu: SampledGpu) -> float | None:
 
 
 OF_GPU: Mapping[str, tuple[str, Value]] = {  # by column: the metric, and what is made of the value
-    "util": (of_run.GPU, _as_told),
-    "tensor": (of_run.TENSOR, _as_told),
-    "nvlink": (of_run.LINK, _as_told),
+    "util": (of_run.GPU, _as_is),
+    "tensor": (of_run.TENSOR, _as_is),
+    "nvlink": (of_run.LINK, _as_is),
     "mem": (of_run.MEMORY, _of_memory),
-    "clock": (of_run.CLOCK, _as_told),
+    "clock": (of_run.CLOCK, _as_is),
     "power": (of_run.POWER, _of_limit),
-    "capped": (of_run.CAPPED, _as_told),
-    "slowed": (of_run.SLOWED, _as_told),
+    "capped": (of_run.CAPPED, _as_is),
+    "slowed": (of_run.SLOWED, _as_is),
 }
 OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns whose sum it is
     of_run.CPU: ("cpu",),
@@ -100,7 +100,7 @@ def _places(header: Header) -> Iterator[Place]:
     for metric, columns in OF_HOST.items():
         found = tuple(at[column] for column in columns if column in at)
         if found:
-            yield Place(metric, "", found, SampledGpu(), _as_told)
+            yield Place(metric, "", found, SampledGpu(), _as_is)
 
 
 def _samples(data: Sequence[Any], header: Header, places: Sequence[Place], where: str) -> Iterator[Sample]:
@@ -110,8 +110,8 @@ def _samples(data: Sequence[Any], header: Header, places: Sequence[Place], where
     if seconds < -MAX_BEFORE_S:
         raise RunError(f"{where}: time is {seconds:g}; expected seconds since the header's")
     for place in places:
-        told = [_number(data[at], where) for at in place.at if data[at] is not None]
-        value = place.made(sum(told), place.gpu) if told else None
+        numbers = [_number(data[at], where) for at in place.at if data[at] is not None]
+        value = place.made(sum(numbers), place.gpu) if numbers else None
         if value is None:
             continue
         if value < 0 or (value > of_run.MAX_VALUE.get(place.metric, value)):

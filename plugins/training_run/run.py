@@ -69,8 +69,8 @@ class TrainingRun:
         ranks = {*self.data.places, *self.data.dumps}
         for dump in self.data.dumps.values():
             ranks.update(rank for members in dump.members.values() for rank in members)
-        told = on_nodes(self.data.seats, self.data.pods)
-        return seats(told, self.data.hostfile, self.nodes, ranks)
+        known = on_nodes(self.data.seats, self.data.pods)
+        return seats(known, self.data.hostfile, self.nodes, ranks)
 
     def seat(self, rank: int) -> str:
         """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where nothing tells."""

@@ -39,7 +39,7 @@ class Slots:
 
 
 def seats(
-    told: Mapping[int, Seat], hostfile: Sequence[Slots], cluster: Sequence[Slots], ranks: Iterable[int]
+    known: Mapping[int, Seat], hostfile: Sequence[Slots], cluster: Sequence[Slots], ranks: Iterable[int]
 ) -> Mapping[int, Seat]:
     """By rank, as far as it is known: what the run says of itself before what it is laid out over.
 
@@ -49,14 +49,14 @@ def seats(
     ranks = list(ranks)
     world = max(ranks, default=-1) + 1
     for slots, by in ((hostfile, HOSTFILE), (cluster, BLOCK)):
-        if not told and world == sum(one.count for one in slots) and all(one.count for one in slots):
+        if not known and world == sum(one.count for one in slots) and all(one.count for one in slots):
             return {seat.rank: seat for seat in _in_order(slots, by)}
-    return {rank: seat if seat.gpu is not None else _numbered(seat, told) for rank, seat in told.items()}
+    return {rank: seat if seat.gpu is not None else _numbered(seat, known) for rank, seat in known.items()}
 
 
-def on_nodes(told: Mapping[int, Seat], pods: Mapping[str, str]) -> Mapping[int, Seat]:
+def on_nodes(known: Mapping[int, Seat], pods: Mapping[str, str]) -> Mapping[int, Seat]:
     """The same with the nodes of pods, where ranks are told to be in these."""
-    return {rank: Seat(rank, pods.get(seat.node) or seat.node, seat.gpu, seat.by) for rank, seat in told.items()}
+    return {rank: Seat(rank, pods.get(seat.node) or seat.node, seat.gpu, seat.by) for rank, seat in known.items()}
 
 
 def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Seat]:
@@ -67,9 +67,9 @@ def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Seat]:
             rank += 1
 
 
-def _numbered(seat: Seat, told: Mapping[int, Seat]) -> Seat:
+def _numbered(seat: Seat, known: Mapping[int, Seat]) -> Seat:
     """With the GPU, where the ranks of its node follow each other: the first has the first."""
-    of_node = sorted(other.rank for other in told.values() if other.node == seat.node)
+    of_node = sorted(other.rank for other in known.values() if other.node == seat.node)
     follow = of_node == list(range(of_node[0], of_node[0] + len(of_node)))
     return Seat(seat.rank, seat.node, seat.rank - of_node[0]) if follow else seat
 

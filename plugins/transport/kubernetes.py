@@ -223,11 +223,11 @@ def _visited(
     """Visit all; the first one's pod before the others'. Raises Unusable where that is refused, or every log."""
     shared.watch.start()
     names = {target.name: f"{shared.run.name}-{number}" for number, target in enumerate(targets)}
-    told = False
+    is_answered = False
 
     def note(target: Target, answer: Answer) -> None:
-        nonlocal told
-        told = told or not shared.refusal
+        nonlocal is_answered
+        is_answered = is_answered or not shared.refusal
         answered(target, answer)
 
     try:
@@ -242,7 +242,7 @@ def _visited(
             return first if target is targets[0] else visit(shared, target, names[target.name])
 
         fan_out(targets[1:] if problem else targets, begin, shared.limits.fanout, note)
-        if shared.refusal and not told:
+        if shared.refusal and not is_answered:
             raise Unusable(shared.refusal)
     finally:
         shared.watch.close()

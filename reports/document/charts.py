@@ -110,7 +110,7 @@ def _figure(words: str, lines: list[Line], begin: float) -> str:
 def _path(points: Points, top: float) -> str:
     """A line with a gap where nothing is told."""
     stride = -(-len(points) // MAX_POINTS)
-    joined = [max(filter(_is_told, points[at : at + stride]), default=None) for at in range(0, len(points), stride)]  # type: ignore[type-var]
+    joined = [max(filter(_is_known, points[at : at + stride]), default=None) for at in range(0, len(points), stride)]  # type: ignore[type-var]
     step = WIDTH / max(1, len(joined) - 1)
     words: list[str] = []
     is_drawn = False
@@ -122,7 +122,7 @@ def _path(points: Points, top: float) -> str:
     return "".join(words)
 
 
-def _is_told(point: float | None) -> bool:
+def _is_known(point: float | None) -> bool:
     return point is not None
 
 

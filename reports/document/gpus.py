@@ -31,7 +31,7 @@ class Measure:
     read: Callable[[Mapping[str, Any]], Number]
 
 
-def _told(key: str, digits: int = 0, divisor: float = 1) -> Callable[[Mapping[str, Any]], Number]:
+def _of(key: str, digits: int = 0, divisor: float = 1) -> Callable[[Mapping[str, Any]], Number]:
     def read(gpu: Mapping[str, Any]) -> Number:
         try:
             value = number(gpu.get(key)) / divisor
@@ -45,8 +45,8 @@ def _told(key: str, digits: int = 0, divisor: float = 1) -> Callable[[Mapping[st
 def _nvlink_errors(gpu: Mapping[str, Any]) -> Number:
     """The sum over kinds and links of what was told; None where no counter was."""
     kinds = gpu.get("nvlink_errors")
-    told = [links for links in kinds.values() if isinstance(links, dict)] if isinstance(kinds, dict) else []
-    counted = [links for links in told if "error" not in links]
+    dicts = [links for links in kinds.values() if isinstance(links, dict)] if isinstance(kinds, dict) else []
+    counted = [links for links in dicts if "error" not in links]
     if not counted:
         return None
     return sum(_whole(count) for links in counted for count in links.values())
@@ -60,12 +60,12 @@ def _whole(data: object) -> int:
 
 
 MEASURES = (
-    Measure("temperature", "°C", 25, _told("temperature_c")),
-    Measure("power", "W", 250, _told("power_w")),
-    Measure("graphics clock", "MHz", 500, _told("clock_mhz")),
-    Measure("memory in use", "GiB", 10, _told("memory_used_mib", 1, MIB_OF_GIB)),
-    Measure("uncorrected ECC errors", "", 0, _told("ecc_uncorrected_total")),
-    Measure("corrected ECC errors", "", 0, _told("ecc_corrected_total")),
+    Measure("temperature", "°C", 25, _of("temperature_c")),
+    Measure("power", "W", 250, _of("power_w")),
+    Measure("graphics clock", "MHz", 500, _of("clock_mhz")),
+    Measure("memory in use", "GiB", 10, _of("memory_used_mib", 1, MIB_OF_GIB)),
+    Measure("uncorrected ECC errors", "", 0, _of("ecc_uncorrected_total")),
+    Measure("corrected ECC errors", "", 0, _of("ecc_corrected_total")),
     Measure("NVLink errors", "", 0, _nvlink_errors),
 )
 _HEAT = """<p class="tools" hidden><label>Show <select id="measure"></select></label></p>

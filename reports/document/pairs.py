@@ -28,7 +28,7 @@ MAX_CELL_BY_CELL = 64  # nodes
 MAX_MARKED = 24  # rows of nodes that the findings speak of, below a map of places
 MAX_FINDINGS = 30
 MAX_WORDS = 500  # characters of a finding, or of a fact
-MAX_TOLD = 6  # measurements in the title of a cell
+MAX_LISTED = 6  # measurements in the title of a cell
 MAX_SHOWN = 60  # characters of a name under the pointer
 SLOW = 0.95  # of normal: below it one measurement is worth a tick of its own
 _NOBODY = "No node, link or place was found to be slower than the others."
@@ -214,7 +214,7 @@ def _middle(shares: Sequence[float | None]) -> float | None:
 
 def _in_words(shares: Sequence[float | None]) -> str:
     """`71 %, 70 %, failed`; of many how many there are, the median and the lowest."""
-    if len(shares) <= MAX_TOLD:
+    if len(shares) <= MAX_LISTED:
         return ", ".join("failed" if share is None else f"{share * 100:.0f} %" for share in shares)
     well = [share for share in shares if share is not None]
     failed = f", {len(shares) - len(well)} failed" if len(well) < len(shares) else ""

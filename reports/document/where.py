@@ -23,8 +23,8 @@ _MAP = """<p class="tools" hidden><label>by <select id="map-by"></select></label
 
 def map_section(run: Run) -> Section | None:
     """The map, which the page's script draws; None where there is nothing to lay out."""
-    is_told = len(run.nodes) > 1 and any(result.is_of_node for result in run.results)
-    return Section("map", "Map of the nodes", _MAP) if is_told else None
+    is_drawn = len(run.nodes) > 1 and any(result.is_of_node for result in run.results)
+    return Section("map", "Map of the nodes", _MAP) if is_drawn else None
 
 
 def places(run: Run) -> list[list[Any]]:

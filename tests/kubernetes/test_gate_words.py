@@ -153,15 +153,15 @@ def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
     for number in range(100):
         name = f"gpu{number:03d}"
         writer.tried(name, lambda name=name: refuse(f'500: node "{name}" is ill'))  # type: ignore[misc]
-    assert writer.told() == ["gpu[000-099]: 500: node NODE is ill"]
+    assert writer.lines() == ["gpu[000-099]: 500: node NODE is ill"]
 
 
 def test_of_many_things_that_went_wrong_the_first_are_told_and_how_many_more_there_are() -> None:
     writer = Writer(NOBODY)
     for number in range(12):
         writer.tried(f"gpu{number:03d}", lambda number=number: refuse(f"reason {number}"))  # type: ignore[misc]
-    assert writer.told()[0] == "gpu000: reason 0"
-    assert writer.told()[5:] == ["and 7 more reasons"]
+    assert writer.lines()[0] == "gpu000: reason 0"
+    assert writer.lines()[5:] == ["and 7 more reasons"]
 
 
 def test_when_its_time_is_over_nothing_more_is_tried() -> None:
@@ -169,4 +169,4 @@ def test_when_its_time_is_over_nothing_more_is_tried() -> None:
     writer = Writer(NOBODY, until=0.0)
     assert writer.each(asked.append, ["gpu001", "gpu002"]) == {}
     assert asked == []
-    assert writer.told() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]
+    assert writer.lines() == ["gpu[001-002]: not tried, as 300 s have passed; expected a faster API server"]

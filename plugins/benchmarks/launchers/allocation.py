@@ -111,22 +111,22 @@ def salloc(request: dict[str, Any], names: list[str], partition: str, gpus: int)
     said = bytearray()
     assert asking.stdout
     until = time.monotonic() + request["wait_s"]
-    is_told = False
+    is_closed = False
     try:
-        while time.monotonic() < until and not is_told:
+        while time.monotonic() < until and not is_closed:
             if wait(until - time.monotonic(), asking.stdout.fileno()):
                 read = os.read(asking.stdout.fileno(), 65536)
                 said += read
-                is_told = not read
+                is_closed = not read
         granted = GRANTED.search(said.decode("utf-8", "replace"))
-        if is_told and granted:
+        if is_closed and granted:
             return granted[1], ""
-        if is_told:
+        if is_closed:
             return "", " ".join(said.decode("utf-8", "replace").split())[:300]
         reason = ask("squeue", "-h", f"--name={request['name']}", "-o", "%r")[1].split("\n")[0][:100]
         return "", f"busy: no place within {request['wait_s']:g} s: {reason or 'no reason'}"
     finally:
-        if not is_told:
+        if not is_closed:
             asking.terminate()
             ask("scancel", f"--name={request['name']}")
         asking.stdout.close()

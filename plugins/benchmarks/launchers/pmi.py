@@ -11,7 +11,7 @@ FLAG = "--mpi"
 
 _DEFAULT = re.compile(r"^MpiDefault\s*=\s*(\w+)", re.MULTILINE)
 _LISTED = re.compile(r"^(?:srun: )?\s*([a-z]\w*)\s*$", re.MULTILINE)
-_TOLD = re.compile(rf"(?:^| ){FLAG}[= ](\S+)")  # the value may be a word of its own
+_OPTION = re.compile(rf"(?:^| ){FLAG}[= ](\S+)")  # the value may be a word of its own
 _LISTED_FROM = "types are"
 
 
@@ -28,7 +28,7 @@ def default(config: str) -> str:
 
 def chosen(options: Sequence[str], site: str, has: Sequence[str]) -> str:
     """What a user says, else what the site does, else the best that Slurm has."""
-    data = _TOLD.findall(" ".join(options))
+    data = _OPTION.findall(" ".join(options))
     if data:
         return str(data[-1])
     return site if site != NONE else next((kind for kind in BEST if kind in has), NONE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import exp, hypot
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.failures import failing_or_suspect, told_once
+from clusterproof.plugins.benchmarks.pairwise.failures import each_once, failing_or_suspect
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
 from clusterproof.plugins.benchmarks.pairwise.intermittent import slow_now_and_then
 from clusterproof.plugins.benchmarks.pairwise.jitter import left_open
@@ -58,7 +58,7 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
         for node in sorted(screened.slow, key=lambda node: screened.slow[node])
         if (finding := _slow_node(node, screened, estimates, settings))
     ]
-    of_nodes = told_once(slow, failing)
+    of_nodes = each_once(slow, failing)
     found_nodes = {node for finding in of_nodes for node in finding.nodes}
     links = link_findings(screened, measurements, found_nodes, settings, len(nodes))
     found = found_nodes | {node for one in links if one.kind is not Kind.INCONCLUSIVE for node in one.nodes}

@@ -39,7 +39,7 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
     return found
 
 
-def told_once(slow: Iterable[Finding], failing: Iterable[Finding]) -> list[Finding]:
+def each_once(slow: Iterable[Finding], failing: Iterable[Finding]) -> list[Finding]:
     """One finding of each node: where it is surely slow, what failed of it is told with that."""
     of_node = {one.nodes: one for one in failing}
     for one in slow:

@@ -45,11 +45,11 @@ def normal(
     logs: dict[bool, list[tuple[Pair, float]]] = defaultdict(list)
     for one in first:
         logs[is_inside(one.pair, settings.places)].append((one.pair, log_of(one) - shared.of_round.get(one.round, 0.0)))
-    whole, _ = normal_part([x for told_logs in logs.values() for _, x in told_logs])
+    whole, _ = normal_part([x for logs_of_kind in logs.values() for _, x in logs_of_kind])
     inside = normal_part([x for _, x in logs[True]])[0] if len(logs[True]) >= ENOUGH else whole
     across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
     found = Normal(inside, across, 0.0, rounds=shared.of_round)
-    rest = [x - found.of(kind) for kind, told_logs in logs.items() for _, x in told_logs]
+    rest = [x - found.of(kind) for kind, logs_of_kind in logs.items() for _, x in logs_of_kind]
     sigma = _sigma(rest, data, without, found, settings)
     found = replace(
         found,

@@ -33,13 +33,13 @@ class Gpm:
         before, self._before = self._before, self._sample()
         if before is None:
             return NONE
-        told = self._metrics(before, self._before) if self._before is not None else {}
+        measured = self._metrics(before, self._before) if self._before is not None else {}
         answer_to(pynvml.nvmlGpmSampleFree, before)
         return [
-            _percent(told.get(SM)),
-            _percent(told.get(TENSOR)),
-            _sum(told.get(NVLINK_IN), told.get(NVLINK_OUT)),
-            _sum(told.get(PCIE_IN), told.get(PCIE_OUT)),
+            _percent(measured.get(SM)),
+            _percent(measured.get(TENSOR)),
+            _sum(measured.get(NVLINK_IN), measured.get(NVLINK_OUT)),
+            _sum(measured.get(PCIE_IN), measured.get(PCIE_OUT)),
         ]
 
     def _metrics(self, before: object, now: object) -> dict[int, float]:

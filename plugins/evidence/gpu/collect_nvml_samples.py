@@ -76,7 +76,7 @@ class Sampler:
 class _Gpu:
     def __init__(self, index: int) -> None:
         self.index = index
-        self._told: dict[str, object] = {}
+        self._sent: dict[str, object] = {}
         self._before: dict[str, tuple[float, float]] = {}  # counters: when, and what
         self._sampled_us = 0
         self._gpm: Gpm | None = None
@@ -129,13 +129,13 @@ class _Gpu:
             errors = answer_to(ASKED["ecc_uncorrected_total"], self.handle)
             if _is_lost(errors):
                 data["lost"] = errors
-            elif self._told.get("lost"):
+            elif self._sent.get("lost"):
                 self._gpm = None  # it may be there now
                 data.update({"lost": None, **self._facts(node)})
-            elif is_its_turn or errors != self._told.get("ecc_uncorrected_total", errors):
+            elif is_its_turn or errors != self._sent.get("ecc_uncorrected_total", errors):
                 data.update({"lost": None, **self._facts(node)})
-        new = {key: value for key, value in data.items() if key not in self._told or self._told[key] != value}
-        self._told.update(new)
+        new = {key: value for key, value in data.items() if key not in self._sent or self._sent[key] != value}
+        self._sent.update(new)
         return new
 
     def _facts(self, node: Node) -> dict[str, object]:

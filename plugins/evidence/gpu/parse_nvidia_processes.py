@@ -26,12 +26,12 @@ _KEYS = {
 def processes(pairs: Iterable[tuple[str, str]]) -> object:
     """The compute processes of a GPU, an error, or None where its output does not speak of processes."""
     data: list[dict[str, str]] = []
-    is_told = False
+    is_listed = False
     for path, word in pairs:
         if path == "processes":  # `Processes : None`, or an error in the place of the list
             if error(word):
                 return error(word)
-            is_told = is_told or word.strip().lower() in ("none", "")
+            is_listed = is_listed or word.strip().lower() in ("none", "")
         if not path.startswith("processes/"):
             continue
         key = _KEYS.get(path.removeprefix("processes/"))
@@ -39,7 +39,7 @@ def processes(pairs: Iterable[tuple[str, str]]) -> object:
             data.append({})
         if key and data:
             data[-1][key] = word
-    if not is_told and not data:
+    if not is_listed and not data:
         return None
     return [process(one.get("pid", ""), one.get("name", ""), one.get("memory", "")) for one in data if _computes(one)]
 

@@ -131,8 +131,8 @@ def reasons(words: Words) -> object:
                 bits |= bit
             elif word.strip().lower() != "not active":
                 unread = unread or error(word) or not_understood(word)
-    is_told = any(start + name in words for start in _REASON_STARTS for name in _REASONS)
-    if not is_told or (unread and not any(reason.verdict != "none" for reason in clocks_event_reasons(bits))):
+    is_reported = any(start + name in words for start in _REASON_STARTS for name in _REASONS)
+    if not is_reported or (unread and not any(reason.verdict != "none" for reason in clocks_event_reasons(bits))):
         return unread
     return bits
 

@@ -77,12 +77,12 @@ def _flags(words: list[str]) -> dict[str, str]:
 def _settings(data: str, path: str) -> dict[str, str]:
     """The policies that a file names, JSON or YAML. Raises Broke where it is no kubelet's configuration."""
     try:
-        told = json.loads(data)
+        settings = json.loads(data)
     except ValueError:
-        told = dict(YAML.findall(data))
-    if not isinstance(told, dict) or told.get("kind") != KIND:
+        settings = dict(YAML.findall(data))
+    if not isinstance(settings, dict) or settings.get("kind") != KIND:
         raise Broke(f"{path} is not understood; expected kind: {KIND}")
-    return {key: str(told[key]) for key in FLAGS if told.get(key)}
+    return {key: str(settings[key]) for key in FLAGS if settings.get(key)}
 
 
 def _state(data: str | dict[str, str]) -> object:

@@ -120,8 +120,8 @@ class KubernetesNode(Reported):
     @property
     def replicas(self) -> int:
         """To how many pods each GPU is given, where they are shared in time. Raises Incomplete."""
-        told = self.label("gpu_replicas")
-        return int(told) if told.isdecimal() and len(told) < 5 and int(told) else 1
+        count = self.label("gpu_replicas")
+        return int(count) if count.isdecimal() and len(count) < 5 and int(count) else 1
 
     @property
     def is_of_hyperpod(self) -> bool:

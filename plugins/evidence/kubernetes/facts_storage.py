@@ -89,12 +89,12 @@ class KubernetesStorage:
         return f"{made_by.provisioner}, of storage class {made_by.name}, has made no volume"
 
 
-def storage_of(told: CollectorData) -> KubernetesStorage:
+def storage_of(data: CollectorData) -> KubernetesStorage:
     """What the collector told. Raises Incomplete."""
-    if told.get("is_cut", flag):
+    if data.get("is_cut", flag):
         raise Incomplete("there are more volumes than were read", cause="there are more volumes than were read")
     return KubernetesStorage(
-        {claim.name: claim for claim in told.get("claims", every(VolumeClaim))},
-        {node.name: frozenset(node.drivers) for node in told.get("nodes", every(DriversOfNode))},
-        {one.name: one for one in told.get("classes", every(StorageClass))},
+        {claim.name: claim for claim in data.get("claims", every(VolumeClaim))},
+        {node.name: frozenset(node.drivers) for node in data.get("nodes", every(DriversOfNode))},
+        {one.name: one for one in data.get("classes", every(StorageClass))},
     )

@@ -24,7 +24,7 @@ class MemberNode:
         return self.node.name
 
     @property
-    def told(self) -> KubernetesNode:
+    def listed(self) -> KubernetesNode:
         """What Kubernetes has of it. Raises Incomplete."""
         if self.known is None:
             raise Incomplete("Kubernetes lists no such node any more", cause="Kubernetes lists no such node")

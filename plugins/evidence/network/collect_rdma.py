@@ -43,8 +43,8 @@ def _device(node: Node, name: str) -> dict[str, object]:
         "device": _hex(node, f"{FOLDER}/{name}/device/device"),
         "driver": node.linked(f"{FOLDER}/{name}/device/driver"),
         "firmware": node.text(f"{FOLDER}/{name}/fw_ver", absent=""),
-        "p2p": _told_if_there(node, f"{FOLDER}/{name}/device/p2p"),
-        "gdr": _told_if_there(node, f"{FOLDER}/{name}/device/gdr"),
+        "p2p": _if_there(node, f"{FOLDER}/{name}/device/p2p"),
+        "gdr": _if_there(node, f"{FOLDER}/{name}/device/gdr"),
         "ports": [_port(node, name, int(port)) for port in ports],
     }
 
@@ -62,13 +62,13 @@ def _port(node: Node, name: str, port: int) -> dict[str, object]:
     }
 
 
-def _told_if_there(node: Node, path: str) -> object:
+def _if_there(node: Node, path: str) -> object:
     return node.text(path) if node.exists(path) else None
 
 
 def _counted(node: Node, path: str) -> object:
     """A counter; null where this port has none ("N/A (no PMA)")."""
-    data = _told_if_there(node, path)
+    data = _if_there(node, path)
     if not isinstance(data, str) or data.startswith("N/A"):
         return None if isinstance(data, str) else data
     return int(data) if data.isdecimal() else {"error": "EINVAL", "text": f"{path}: {data[:40]!r}"}

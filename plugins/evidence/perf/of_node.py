@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def told_under_load(collector: str, uncaptured: str = "") -> Callable[[Callable[..., T]], Fact[T]]:
+def collected_under_load(collector: str, uncaptured: str = "") -> Callable[[Callable[..., T]], Fact[T]]:
     """Make a fact of a collector that loads the hardware."""
 
     def fact(decode: Callable[..., T]) -> Fact[T]:
@@ -30,7 +30,7 @@ def told_under_load(collector: str, uncaptured: str = "") -> Callable[[Callable[
     return fact
 
 
-@told_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
+@collected_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
 def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
     """Every run of `dcgmi diag`: those of a capture, or the one under load."""
     if "logs" in data.value:
@@ -44,7 +44,7 @@ def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
     return DcgmDiag(understood(ran, dcgmi.read_json, f"{ran.output}\nexit: {ran.exit}\n")["dcgm_diag"])
 
 
-@told_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
+@collected_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
 def nccom(node: Node, data: CollectorData) -> Nccom:
     """Every run of nccom-test: those of a capture, or the one under load."""
     if "logs" in data.value:
@@ -57,7 +57,7 @@ def nccom(node: Node, data: CollectorData) -> Nccom:
     return Nccom(understood(ran, form.read_table, ran.as_saved)["nccom"])
 
 
-@told_under_load("node_busbw")
+@collected_under_load("node_busbw")
 def node_busbw(node: Node, data: CollectorData) -> NcclLog:
     """The all-reduce over this node's own GPUs. Raises NotApplicable where it has but one."""
     require_hardware(node, data, "gpus", least=2)
@@ -68,28 +68,28 @@ def node_busbw(node: Node, data: CollectorData) -> NcclLog:
     return NcclLog(collector["logs"][0])
 
 
-@told_under_load("gpu_bandwidth")
+@collected_under_load("gpu_bandwidth")
 def gpu_bandwidth(node: Node, data: CollectorData) -> GpuBandwidth:
     """Copies from, to and between the GPUs."""
     require_hardware(node, data, "gpus")
     return GpuBandwidth(data.value)
 
 
-@told_under_load("gpu_gemm")
+@collected_under_load("gpu_gemm")
 def gpu_gemm(node: Node, data: CollectorData) -> GpuGemm:
     """Matrix products of the GPUs."""
     require_hardware(node, data, "gpus")
     return GpuGemm(data.value)
 
 
-@told_under_load("efa_loopback")
+@collected_under_load("efa_loopback")
 def efa_loopback(node: Node, data: CollectorData) -> Loopback:
     """Messages through the EFA devices."""
     require_hardware(node, data, "efa")
     return Loopback(data.value)
 
 
-@told_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth=DIR)")
+@collected_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth=DIR)")
 def fs_bandwidth(node: Node, data: CollectorData) -> FsBandwidth:
     """A file written and read."""
     return FsBandwidth(data.value)

@@ -25,8 +25,8 @@ MAX_COMPONENTS = 64
 
 def _versions(data: object) -> Mapping[str, object]:
     """What was told of each component: an object with its version and where that is from, or an error object."""
-    told = table(data)
-    return told if len(told) <= MAX_COMPONENTS else dict(list(told.items())[:MAX_COMPONENTS])
+    known = table(data)
+    return known if len(known) <= MAX_COMPONENTS else dict(list(known.items())[:MAX_COMPONENTS])
 
 
 @record
@@ -67,7 +67,7 @@ class Software(Reported):
             read(self.components["packages"], _version, "the package database")
 
     @property
-    def untold(self) -> tuple[str, ...]:
+    def unreported(self) -> tuple[str, ...]:
         """The components that may be there and were not reported, because the package database could not be read."""
         if "packages" not in self.components:
             return ()

@@ -114,9 +114,9 @@ def _wanted(mounts: list[dict[str, str]], due: Collection[str]) -> list[dict[str
     wanted = []
     for mount in sorted(mounts, key=_rank):
         is_local = _rank(mount) == len(ALWAYS) + 1
-        is_told_already = mount["device"] in devices
+        is_known = mount["device"] in devices
         devices.add(mount["device"])
-        is_passed_over = _is_passed_over(mount, due) or (is_local and is_told_already)
+        is_passed_over = _is_passed_over(mount, due) or (is_local and is_known)
         if mount["path"] in ALWAYS or not is_passed_over:
             wanted.append(mount)
     every = {mount["path"]: mount for mount in mounts}

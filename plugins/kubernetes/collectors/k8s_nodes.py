@@ -48,11 +48,11 @@ ULTRASERVERS = ("topology.k8s.aws/ultraserver-id", "nvidia.com/gpu.clique", "net
 
 def read(api: Api, names: frozenset[str]) -> object:
     """The nodes of these names. Raises KubernetesError."""
-    found = [_told(node) for node in nodes(api) if node.name in names]
+    found = [_entry(node) for node in nodes(api) if node.name in names]
     return {"asked_at": time.time(), "nodes": found}
 
 
-def _told(node: KubernetesNode) -> dict[str, Any]:
+def _entry(node: KubernetesNode) -> dict[str, Any]:
     return {
         "name": node.name,
         "instance_id": node.instance_id,
@@ -89,9 +89,9 @@ def _plain(own: str, label: str) -> str:
     return label.replace("-", " ") if own == "gpu_product" else label
 
 
-def _resources(told: Mapping[str, str]) -> dict[str, Any]:
-    parts = {found[1]: quantity(amount) for name, amount in told.items() if (found := MIG.fullmatch(name))}
-    return {**{own: quantity(told[name]) for name, own in RESOURCES.items() if name in told}, "mig": parts}
+def _resources(amounts: Mapping[str, str]) -> dict[str, Any]:
+    parts = {found[1]: quantity(amount) for name, amount in amounts.items() if (found := MIG.fullmatch(name))}
+    return {**{own: quantity(amounts[name]) for name, own in RESOURCES.items() if name in amounts}, "mig": parts}
 
 
 def _values(labels: Mapping[str, str], names: Iterable[str]) -> list[str]:

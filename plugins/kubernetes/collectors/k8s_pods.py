@@ -27,13 +27,13 @@ def read(api: Api, names: frozenset[str]) -> object:
         pod = pod_of(data)
         wanted = _asked(pod)
         if pod.node in names or (not pod.node and wanted["accelerators"]):
-            found.append({**_told(pod, data), **wanted, "shm": _shm(pod, data)})
+            found.append({**_entry(pod, data), **wanted, "shm": _shm(pod, data)})
         if len(found) == MAX_PODS:
             break
     return {"asked_at": time.time(), "pods": found, "is_cut": len(found) == MAX_PODS}
 
 
-def _told(pod: Pod, data: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(pod: Pod, data: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec, status = parts(data)
     ready = next((one for one in tables(status.get("conditions")) if one.get("type") == "Ready"), {})
     is_ready = ready.get("status") == "True"

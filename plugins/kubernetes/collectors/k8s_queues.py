@@ -23,7 +23,7 @@ def read(api: Api, _names: frozenset[str]) -> object:
         return {"is_installed": False, "flavors": []}
     wants_levels = any(parts(one)[1].get("topologyName") for one in flavors)
     levels = dict(_levels(first_version(api, GROUP, VERSIONS, "topologies") or ())) if wants_levels else {}
-    return {"is_installed": True, "flavors": [_told(api, one, levels) for one in flavors[:MAX_FLAVORS]]}
+    return {"is_installed": True, "flavors": [_entry(api, one, levels) for one in flavors[:MAX_FLAVORS]]}
 
 
 def _levels(topologies: list[Mapping[str, Any]] | tuple[()]) -> Iterator[tuple[str, list[str]]]:
@@ -32,7 +32,7 @@ def _levels(topologies: list[Mapping[str, Any]] | tuple[()]) -> Iterator[tuple[s
         yield text(metadata.get("name")), [text(level.get("nodeLabel")) for level in tables(spec.get("levels"))]
 
 
-def _told(api: Api, flavor: Mapping[str, Any], levels: Mapping[str, list[str]]) -> dict[str, Any]:
+def _entry(api: Api, flavor: Mapping[str, Any], levels: Mapping[str, list[str]]) -> dict[str, Any]:
     metadata, spec, _ = parts(flavor)
     labels = ",".join(f"{key}={value}" for key, value in sorted(texts(spec.get("nodeLabels")).items()))
     topology = text(spec.get("topologyName"))

@@ -16,10 +16,10 @@ GPU = "gpu"
 def read(api: Api, names: frozenset[str]) -> object:
     """The slices of these nodes; none where the cluster does not know such objects. Raises KubernetesError."""
     found = first_version(api, GROUP, VERSIONS, "resourceslices") or ()
-    return {"slices": [one for one in map(_told, found) if one["node"] in names]}
+    return {"slices": [one for one in map(_entry, found) if one["node"] in names]}
 
 
-def _told(data: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(data: Mapping[str, Any]) -> dict[str, Any]:
     _, spec, _ = parts(data)
     pool, devices = table(spec.get("pool")), tables(spec.get("devices"))
     kinds = [_kind(device) for device in devices]

@@ -47,8 +47,8 @@ def health_of(results: Sequence[Result]) -> Health:
     """
     unreached = [result for result in results if result.is_of_unreachable]
     if unreached:
-        told = next((result for result in unreached if result.says_unreachable), unreached[0])
-        words = told.message or told.cause.removeprefix(UNREACHABLE)
+        one_of_them = next((result for result in unreached if result.says_unreachable), unreached[0])
+        words = one_of_them.message or one_of_them.cause.removeprefix(UNREACHABLE)
         return Health(UNKNOWN, NOT_REACHED, bounded(words))
     failed = sorted((one for one in results if one.verdict is Verdict.FAIL), key=_gravity)
     if failed:

@@ -98,8 +98,8 @@ def difference(before: Seen, after: Seen) -> str:
         [f"{one.key}:{one.effect}" for one in new.node.taints if OURS in one.key and one not in old.node.taints]
         for new, old in ((after, before), (before, after))
     )
-    told = (f"got the taint {', '.join(got)}" if got else "", f"lost the taint {', '.join(lost)}" if lost else "")
-    return "; ".join(filter(None, told))
+    changes = (f"got the taint {', '.join(got)}" if got else "", f"lost the taint {', '.join(lost)}" if lost else "")
+    return "; ".join(filter(None, changes))
 
 
 def verdict_event(seen: Seen, health: Health, at: float) -> dict[str, object]:

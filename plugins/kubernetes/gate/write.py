@@ -66,7 +66,7 @@ def write(api: Api, orders: Orders, found: Mapping[str, Health], began: float, n
     """Write the health of nodes that a run found, which began then; both in seconds since 1970."""
     gate = Gate(Writer(api), orders, moment(began), now)
     gate.write(found)
-    return Written(tuple(gate.lines), tuple(gate.writer.told()))
+    return Written(tuple(gate.lines), tuple(gate.writer.lines()))
 
 
 class Gate:
@@ -114,14 +114,16 @@ class Gate:
     def _write_conditions(self, found: Mapping[str, Health]) -> bool:
         """Whether there is sense in going on. One goes first: what refuses it would refuse all."""
         names = sorted(found)
-        told: dict[str, bool] = {}
+        changed: dict[str, bool] = {}
         for group in (names[:1], names[1:]):
-            told |= self.writer.each(lambda name: self._write_condition(name, found[name]), group)
-            if self.writer.is_refused and not told:
+            changed |= self.writer.each(lambda name: self._write_condition(name, found[name]), group)
+            if self.writer.is_refused and not changed:
                 return False
-        counts = Counter(found[name].status for name in told)
+        counts = Counter(found[name].status for name in changed)
         words = ", ".join(f"{counts[status]} {status}" for status in (TRUE, FALSE, UNKNOWN) if counts[status])
-        self.lines.append(f"{CONDITION} of {len(told)} of {len(names)} nodes: {words}; {sum(told.values())} changed")
+        self.lines.append(
+            f"{CONDITION} of {len(changed)} of {len(names)} nodes: {words}; {sum(changed.values())} changed"
+        )
         return True
 
     def _write_condition(self, name: str, health: Health) -> bool:
@@ -144,8 +146,8 @@ class Gate:
     def _add_taints(self, found: Mapping[str, Health]) -> None:
         plan = to_taint((seen.node for seen in self.seen.values()), found, self.orders.limit)
         if plan.names:
-            told = self.writer.tried("", lambda: table(k8s_pods.read(self.writer.api, frozenset(plan.names))))
-            plan = _without_busy(plan, told)
+            pods = self.writer.tried("", lambda: table(k8s_pods.read(self.writer.api, frozenset(plan.names))))
+            plan = _without_busy(plan, pods)
         self.lines.extend(filter(None, [plan.why_not]))
 
         def patch_of(seen: Seen) -> Patch:
@@ -172,8 +174,8 @@ class Gate:
             self._say(words, by_words[words])
 
 
-def _without_busy(plan: Plan, told: Mapping[str, Any] | None) -> Plan:
+def _without_busy(plan: Plan, data: Mapping[str, Any] | None) -> Plan:
     """The plan without nodes whose accelerators pods have; without any where that is not known."""
-    if told is None or told["is_cut"]:
+    if data is None or data["is_cut"]:
         return Plan((), "no node is tainted: it is not known whose accelerators pods have")
-    return spared(plan, {pod["node"] for pod in told["pods"] if pod["accelerators"] or pod["claims"]})
+    return spared(plan, {pod["node"] for pod in data["pods"] if pod["accelerators"] or pod["claims"]})

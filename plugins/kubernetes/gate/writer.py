@@ -102,7 +102,7 @@ class Writer:
             raise KubernetesError(f"an event was refused: {refused}") from None
         return True
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """What could not be done, a line for each reason."""
         said = [of_nodes(names, why) if any(names) else why for why, names in self.problems.items()]
         more = [f"and {len(said) - MAX_PROBLEMS} more reasons"] if len(said) > MAX_PROBLEMS else []

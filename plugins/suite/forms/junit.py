@@ -54,7 +54,7 @@ class JUnitForm:
             elements[-1].set("message", legal(_shortened(f"{result.node}: {result.message}")))
             elements[-1].set("type", result.verdict.value)
 
-    def _skip_what_is_told_already(self) -> None:
+    def _skip_known(self) -> None:
         """Of a node that was not reached one case says so; its others are no further errors, in whatever order."""
         stats: dict[str, int] = getattr(self._xml, "stats", {})
         for node, element in self._errors:
@@ -70,7 +70,7 @@ class JUnitForm:
         Where names are to be hidden, hide that of this machine too.
         """
         cases: list[Any] = getattr(self._xml, "node_reporters_ordered", [])
-        self._skip_what_is_told_already()
+        self._skip_known()
         cases[:] = [case for case in cases if getattr(case, "attrs", True)]  # a finished one has none any more
         yield
         if self._is_redacted:
