@@ -10,11 +10,10 @@ from statistics import median
 from clusterproof.plugins.benchmarks.pairwise.failures import each_once, failing_or_suspect
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
 from clusterproof.plugins.benchmarks.pairwise.intermittent import slow_now_and_then
-from clusterproof.plugins.benchmarks.pairwise.jitter import left_open
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
 from clusterproof.plugins.benchmarks.pairwise.links import link_findings
+from clusterproof.plugins.benchmarks.pairwise.noise import left_open, too_noisy
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.reach import too_noisy
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
 from clusterproof.plugins.core.robust import location, location_error, spread
