@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.result import ALL_PAIRS, OF_HARDWARE, Result
+from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.wording import owner_of
 
@@ -65,10 +66,10 @@ class Finding:
         if self.first.is_of_run:
             return f"run {nodes}"
         of_what = ("pair", "pairs") if self.first.is_of_pair else ("node", "nodes")
-        words = f"{len(self.results)} of {_count(self.evaluated, *of_what)} ({nodes})"
+        words = f"{len(self.results)} of {number_of(self.evaluated, *of_what)} ({nodes})"
         devices = sum(len(result.devices) for result in self.results)
         noun = _NOUNS.get(self.first.subject)
-        return f"{words}, {_count(devices, *noun)}" if noun and devices else words
+        return f"{words}, {number_of(devices, *noun)}" if noun and devices else words
 
     @property
     def owner(self) -> str:
@@ -122,85 +123,6 @@ class Gap:
     def messages(self) -> list[str]:
         """What the checks said, where it is more than the cause."""
         return sorted({line for result in self.results for line in result.message.split("\n")} - {self.cause, ""})
-
-
-def headline(results: Iterable[Result]) -> str:
-    """How many nodes are fit, and how many pairs are not, in one line."""
-    results = list(results)
-    worst = worst_of(result for result in results if result.is_of_node)
-    pairs = _of_pairs(results, is_all=not worst)
-    of_cluster = {result.verdict for result in results if result.is_of_cluster}
-    of_run = {result.verdict for result in results if result.is_of_run}
-    of = Counter(worst.values())
-    counts = (
-        (of[Verdict.PASS] + of[Verdict.CONCERN], "fit as far as checked"),
-        (of[Verdict.FAIL], "failed"),
-        (of[Verdict.INCOMPLETE], "not proven: something is incomplete"),
-        (of[Verdict.NOT_APPLICABLE], "not checked: no check applies"),
-    )
-    nodes = f"{_count(len(worst), 'node', 'nodes')}: " + ", ".join(
-        f"{number} {words}" for number, words in counts if number
-    )
-    whole, run = (next((words for verdict, words in _OF_CLUSTER if verdict in of), "") for of in (of_cluster, of_run))
-    return "; ".join(
-        filter(
-            None,
-            (
-                nodes if worst or not (whole or pairs or of_run) else "",
-                pairs,
-                f"the cluster itself {whole}" if whole else "",
-                f"the training run {run or 'is not checked: no check applies'}" if of_run else "",
-            ),
-        )
-    )
-
-
-def worst_of(results: Iterable[Result]) -> dict[str, Verdict]:
-    """The worst verdict on each node, or pair, that these results are about."""
-    worst: dict[str, Verdict] = {}
-    for result in results:
-        before = worst.get(result.node)
-        if before is None or result.verdict.rank < before.rank:
-            worst[result.node] = result.verdict
-    return worst
-
-
-def pairs_by_verdict(results: Iterable[Result]) -> Counter[Verdict]:
-    """How many pairs were measured, by the worst verdict on each."""
-    of_pairs = (result for result in results if result.is_of_pair and result.node != ALL_PAIRS)
-    return Counter(worst_of(of_pairs).values())
-
-
-def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
-    """What is wrong with pairs; where there is no word of nodes also that nothing is."""
-    results = [result for result in results if result.is_of_pair]
-    worst = pairs_by_verdict(results)
-    if results and not worst:
-        return "no pair of nodes was measured"
-    counts = ((worst[Verdict.FAIL], "failed"), (worst[Verdict.INCOMPLETE], "not proven"))
-    data = [f"{number} {words}" for number, words in counts if number]
-    if not data and is_all:
-        is_checked = worst[Verdict.PASS] or worst[Verdict.CONCERN]
-        data = ["fit as far as checked" if is_checked else "not checked: no check applies"]
-    return f"{_count(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(data)}" if worst and data else ""
-
-
-def standing(results: Iterable[Result]) -> str:
-    """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit as far as checked`."""
-    data = {result.verdict for result in results}
-    if not data - {Verdict.NOT_APPLICABLE}:
-        return "not checked"
-    if Verdict.FAIL in data:
-        return "not fit"
-    return "not proven" if Verdict.INCOMPLETE in data else "fit as far as checked"
-
-
-_OF_CLUSTER = (
-    (Verdict.FAIL, "failed"),
-    (Verdict.INCOMPLETE, "is not proven: something is incomplete"),
-    (Verdict.CONCERN, "is fit as far as checked"),
-    (Verdict.PASS, "is fit as far as checked"),
-)
 
 
 def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[Finding]:
@@ -260,7 +182,3 @@ def _is_probably_configuration(hit: Sequence[Result], evaluated: int, catalog: C
     """
     share = 1 if hit[0].is_of_pair else catalog.threshold("configuration.suspected_share")
     return evaluated >= catalog.threshold("configuration.suspected_minimum_nodes") and len(hit) >= evaluated * share
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"

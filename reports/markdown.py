@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, gaps, headline, shortened, standing, within
+from clusterproof.reports.findings import Finding, Gap, gaps, shortened, within
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
+from clusterproof.reports.standing import headline, standing
 from clusterproof.reports.to_do import shared_finding, to_do_line
 from clusterproof.reports.wording import counted
 

@@ -10,8 +10,9 @@ from urllib.parse import quote
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, shortened, within
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, shortened, within
 from clusterproof.reports.matrix import legend, matrix
+from clusterproof.reports.standing import headline
 from clusterproof.reports.to_do import to_do_line
 
 MAX_LINES = 12  # of what was seen, per finding; the rows below have more

@@ -9,6 +9,7 @@ from math import exp
 
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.rounded import speed
@@ -68,7 +69,7 @@ def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
 def _count(campaign: Campaign) -> str:
     pairs, nodes, times = len(campaign.of_pair), len(campaign.of_node), len(campaign.journal.measurements)
     meter = campaign.journal.about.get("meter", "")
-    words = f"{pairs} {'pair' if pairs == 1 else 'pairs'} of {nodes} nodes, measured {times} times"
+    words = f"{number_of(pairs, 'pair')} of {nodes} nodes, measured {times} times"
     return f"{words} with {meter}" if meter else words
 
 
@@ -80,7 +81,7 @@ def what(campaign: Campaign) -> str:
         return ", ".join(map(_size, sorted(sizes)[:MAX_NETWORKS]))
     size = f" of {_size(key.size_bytes)}" if key.size_bytes else ""
     ranks = "rank" if key.ranks_per_node == 1 else "ranks"
-    devices = f", {key.efa} EFA {'device' if key.efa == 1 else 'devices'}" if key.efa else ""
+    devices = f", {number_of(key.efa, 'EFA device')}" if key.efa else ""
     kind = f"{key.instance_type}, " if key.instance_type else ""
     return f"{key.collective}{size}, {kind}{key.ranks_per_node} {ranks} on each node{devices}"
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, headline, within
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, within
+from clusterproof.reports.standing import headline
 from clusterproof.reports.to_do import shared_finding, to_do_line
 
 SCREEN = 30  # lines

@@ -10,7 +10,8 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import ACTIONS, OF_HARDWARE, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.findings import shortened, within, worst_of
+from clusterproof.reports.findings import shortened, within
+from clusterproof.reports.standing import worst_of
 
 COMMON_CAUSE = "find the common cause"
 CANNOT_REACH = "cannot reach"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, incomplete
 from clusterproof.plugins.evidence.kernel_log.wording import in_list
@@ -75,8 +76,7 @@ def test_shm_leaked(node: Node) -> None:
     kib = sum(owned.kib for owned in leaked)
     percent = 100 * kib / node.boot.memory_kib if node.boot.memory_kib else 100.0
     data = in_list(
-        f"{owned.count} {'file' if owned.count == 1 else 'files'} of user {owned.uid}, "
-        f"the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
+        f"{number_of(owned.count, 'file')} of user {owned.uid}, the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
         for owned in leaked
     )
     size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.kernel_log.window import window
 
@@ -22,7 +23,7 @@ def of_cluster(shown: Cluster) -> Iterator[str]:
     """Which nodes, how they are reached, of what types, and what its inventory says of them."""
     types = sorted({target.instance_type for target in shown.targets if target.instance_type})
     nodes = fold(target.name for target in shown.targets)
-    count = "1 node" if len(shown.targets) == 1 else f"{len(shown.targets)} nodes"
+    count = number_of(len(shown.targets), "node")
     of_types = f", {', '.join(types)}" if types else ""
     yield f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}{of_types}"
     yield from (f"cluster: {note}" for note in shown.notes)

@@ -21,6 +21,7 @@ from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
 from clusterproof.plugins.training_run.seats import Slots
+from clusterproof.reports.wording import counted
 
 REPLAY = "replay:"
 CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
@@ -41,7 +42,7 @@ class OverRun:
         data = self.run.data
         steps = {step for cells in (*data.steps.values(), *data.compute.values()) for step in cells}
         counts = ((len(data.files), "file"), (len({*data.places, *data.dumps}), "rank"), (len(steps), "step"))
-        yield f"run: {self.run.name}: {', '.join(_count(number, noun) for number, noun in counts)}"
+        yield f"run: {self.run.name}: {', '.join(counted(number, noun) for number, noun in counts)}"
         yield from (f"run: {note}" for note in data.notes)
 
 
@@ -101,7 +102,3 @@ def alone(config: pytest.Config) -> Cluster:
             f"--{named.replace('_', '-')} is about nodes, and --run has none; expected --cluster X too"
         )
     return Cluster(config.stash[TRAINING_RUN].name, CONNECTION, ())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

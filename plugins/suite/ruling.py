@@ -8,6 +8,7 @@ import pytest
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.policy.file import refuse_unknown
@@ -67,8 +68,7 @@ def changes(policy: Policy) -> Iterator[str]:
 
 def _further_expectations(policy: Policy) -> Iterator[str]:
     if policy.versions:
-        count = len(policy.versions)
-        yield f"expects {count} {'version' if count == 1 else 'versions'} in an image"
+        yield f"expects {number_of(len(policy.versions), 'version')} in an image"
     if policy.mounts:
         yield f"expects mounted {', '.join(policy.mounts)}"
     if policy.checkpoints:

@@ -13,8 +13,8 @@ from clusterproof.reports.document.data import data
 from clusterproof.reports.document.section import Section
 from clusterproof.reports.document.sections import sections
 from clusterproof.reports.document.tiles import tiles
-from clusterproof.reports.findings import headline, standing
 from clusterproof.reports.run import Run
+from clusterproof.reports.standing import headline, standing
 from clusterproof.reports.wording import counted
 
 _STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "trend.css", "training.css")

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
@@ -84,7 +85,7 @@ def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
     last = past.runs[-1]
     earlier = past.runs[:-1]
     greens = [run for run in earlier if run.is_green]
-    yield f"{printable(last.cluster)}: {_count(len(past.runs), 'run')} since {moment(past.runs[0].began)}"
+    yield f"{printable(last.cluster)}: {number_of(len(past.runs), 'run')} since {moment(past.runs[0].began)}"
     yield f"last run: {_run(last)}"
     yield f"last green run before it: {_run(greens[-1]) if greens else 'none'}"
     for title, table in _sections(past, last, earlier[-1:], greens[-1:]):
@@ -132,7 +133,7 @@ def _flapping(past: Past) -> Table:
     for flap in flaps(past):
         nodes[flap.came, flap.looked, flap.now.value, flap.check].append(flap.node)
     rows = (
-        (_count(came, "time"), _count(looked, "run"), now, check, fold(names))
+        (number_of(came, "time"), number_of(looked, "run"), now, check, fold(names))
         for (came, looked, now, check), names in nodes.items()
     )
     return Table(("came", "looked at in", "now", "check", "nodes"), tuple(rows))
@@ -173,7 +174,7 @@ def _where(one: Offender) -> str:
 
 def _places(past: Past) -> Table:
     rows = (
-        (place.node, place.check, _count(len(set(place.runs)), "run"), "; then ".join(place.hardware))
+        (place.node, place.check, number_of(len(set(place.runs)), "run"), "; then ".join(place.hardware))
         for place in places(past)
     )
     return Table(("node", "check", "failed in", "hardware, one after the other"), tuple(rows))
@@ -210,8 +211,4 @@ def _bars(values: tuple[float, ...]) -> str:
 
 def _run(run: Run) -> str:
     green = ", green" if run.is_green else ""
-    return f"{moment(run.began)}, {run.occasion}, {_count(run.nodes, 'node')}, exit code {run.exit_code}{green}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{moment(run.began)}, {run.occasion}, {number_of(run.nodes, 'node')}, exit code {run.exit_code}{green}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.rounded import speed
 from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind
@@ -16,12 +17,8 @@ def slower_in_words(finding: Finding) -> str:
         return f"{finding.failures or 'none'} of {finding.attempts} measurements failed"
     data = finding.estimate
     sure = f", {min(data.surely, SURE_AT_MOST):.2%} sure".replace("%", " %") if data.surely else ""
-    measured = f"{_number(data.measurements, 'measurement')} with {_number(data.partners, 'partner')}"
+    measured = f"{number_of(data.measurements, 'measurement')} with {number_of(data.partners, 'partner')}"
     return f"{estimate_in_words(data)}, {measured}{sure}"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def estimate_in_words(data: Estimate) -> str:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fsx.facts import FileSystem
@@ -48,8 +49,10 @@ def _paths(nodes: Iterable[Node]) -> Paths:
             if source:
                 paths[source].add(path)
     if unread and not paths:
-        words = "1 node" if len(unread) == 1 else f"{len(unread)} nodes"
-        raise Incomplete(f"{words} did not report what is mounted: {unread[0]}", cause="mounts were not reported")
+        raise Incomplete(
+            f"{number_of(len(unread), 'node')} did not report what is mounted: {unread[0]}",
+            cause="mounts were not reported",
+        )
     return paths
 
 

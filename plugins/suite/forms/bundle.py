@@ -24,8 +24,8 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_control
 from clusterproof.plugins.policy.file import policy_as_written
 from clusterproof.plugins.redaction.policy import as_toml, file_without_names
 from clusterproof.plugins.suite.state import CONTROL_PLANE, EVIDENCE, PAIRWISE, catalog_of, occasion_of, policy_of
-from clusterproof.reports.findings import headline
 from clusterproof.reports.history.model import FILE
+from clusterproof.reports.standing import headline
 from clusterproof.reports.summary import summary
 
 if TYPE_CHECKING:

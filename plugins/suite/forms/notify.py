@@ -20,10 +20,11 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.state import catalog_of
 from clusterproof.reports.deadline import within
-from clusterproof.reports.findings import findings, gaps, headline
+from clusterproof.reports.findings import findings, gaps
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
 from clusterproof.reports.history.headline import headline as what_changed
 from clusterproof.reports.history.words import folded
+from clusterproof.reports.standing import headline
 from clusterproof.reports.to_do import to_do_line
 
 MAX_TITLE = 100  # characters: a subject of SNS's

@@ -10,6 +10,7 @@ from clusterproof.plugins.benchmarks.load.asking import load, rounds
 from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.suite.perf.load_options import load_options
 from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.transport import Connection, Limits
@@ -43,4 +44,4 @@ def in_words(collectors: frozenset[str], options: LoadOptions, nodes: int) -> st
     """What will be done, and how long it takes at most: `loading 8 nodes (dcgm_diag, gpu_gemm), at most 18 min`."""
     whole_s = sum(options.whole_s(part) for part, _ in rounds(collectors, range(nodes), options.fs_at_once))
     names = ", ".join(collector for collector in SECONDS if collector in collectors)
-    return f"loading {'1 node' if nodes == 1 else f'{nodes} nodes'} ({names}), at most {whole_s / 60:.0f} min"
+    return f"loading {number_of(nodes, 'node')} ({names}), at most {whole_s / 60:.0f} min"
