@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.evidence.kernel_log.window import window
 
+if TYPE_CHECKING:
+    from clusterproof.plugins.suite.option_types import Options
 
-def check_options(option: Any) -> None:
+
+def check_options(option: Options) -> None:
     """Refuse numbers that make no sense. Raises pytest.UsageError."""
     for flag, value, least in (
         ("--fanout", option.fanout, 1),
@@ -64,7 +67,7 @@ def check_root(config: pytest.Config) -> None:
         )
 
 
-def _check_history(option: Any) -> None:
+def _check_history(option: Options) -> None:
     """Refuse what has no meaning with a history. Raises pytest.UsageError."""
     if option.history and option.redact:
         raise pytest.UsageError(
@@ -72,7 +75,7 @@ def _check_history(option: Any) -> None:
         )
 
 
-def _check_files(option: Any) -> None:
+def _check_files(option: Options) -> None:
     """Refuse, before a node is asked, files that cannot be written, or are to be read and not there."""
     for flag in ("report", "record", "results", "bundle", "save_baseline"):
         named = getattr(option, flag)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,9 @@ from clusterproof.plugins.suite.ruling import Ruling
 from clusterproof.plugins.suite.session import Session
 from clusterproof.plugins.suite.state import CLUSTER, POLICY, ROUTES, is_named
 from clusterproof.plugins.suite.stopping import Stopping
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.suite.option_types import Options
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,7 +76,7 @@ def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
     return with_expectations(found, option.instance_type or "", option.expect or "", policy.expect)
 
 
-def _packaged(text: str, option: Any) -> Cluster:
+def _packaged(text: str, option: Options) -> Cluster:
     """The cluster that an inventory of our own finds. Raises InventoryError."""
     found = resolve(text, inventory_settings(option))
     if option.via and not (is_of_slurm(found) or is_of_hyperpod(found)):
@@ -84,7 +87,7 @@ def _packaged(text: str, option: Any) -> Cluster:
     return found
 
 
-def inventory_settings(option: Any) -> dict[str, str]:
+def inventory_settings(option: Options) -> dict[str, str]:
     """What the command line says of AWS and of Slurm."""
     data = {key: getattr(option, key) for key in ("region", "profile", "via", "srun_options", "slurm_wait")}
     data["include_drained"] = "yes" if option.include_drained else ""

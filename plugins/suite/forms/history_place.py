@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,10 +11,13 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.reports.history.place import default_path
 from clusterproof.reports.runs import RUNS
 
+if TYPE_CHECKING:
+    from clusterproof.plugins.suite.option_types import Options
+
 OF_ANOTHER_TIME = ("replay", "capture", "run")  # connections whose evidence says nothing new of the cluster
 
 
-def history_of(option: Any, cluster: Cluster, where: Path) -> Path | None:
+def history_of(option: Options, cluster: Cluster, where: Path) -> Path | None:
     """The file that `--history` names, else the one beside the cluster's runs; None where the run keeps none.
 
     Raises pytest.UsageError where a comparison was asked for, and there is none to compare with.
@@ -27,7 +30,7 @@ def history_of(option: Any, cluster: Cluster, where: Path) -> Path | None:
     return None if why_not else default_path(cluster.name, where / RUNS)
 
 
-def _why_not(option: Any, cluster: Cluster) -> str:
+def _why_not(option: Options, cluster: Cluster) -> str:
     if option.no_report:
         return "with --no-report nothing is kept beside the reports"
     if option.report:

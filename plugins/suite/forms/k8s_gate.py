@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,13 +19,16 @@ from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted,
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, write
 from clusterproof.plugins.suite.state import occasion_of
 
+if TYPE_CHECKING:
+    from clusterproof.plugins.suite.option_types import Options
+
 EXIT_UNWRITTEN = 7  # what the gate was to write could not be, or not all of it
 
 
 def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
     """What the command line asks the gate for. Raises pytest.UsageError where it may not be asked so."""
-    option: Any = config.option
-    orders = Orders(option.k8s_gate, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
+    option: Options = config.option
+    orders = Orders(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
     try:
         most_tainted(orders.limit, 1)
     except GateError as wrong:
@@ -54,7 +57,7 @@ def _refuse_a_part(config: pytest.Config) -> None:
 
     Raises pytest.UsageError.
     """
-    option: Any = config.option
+    option: Options = config.option
     parts = {
         "-k": option.keyword,
         "--lf": config.getoption("lf", False),

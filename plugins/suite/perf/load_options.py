@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,13 +13,14 @@ from clusterproof.plugins.suite.needs import collectors_of
 from clusterproof.plugins.suite.state import is_named
 
 if TYPE_CHECKING:
+    from clusterproof.plugins.suite.option_types import Options
     from clusterproof.plugins.suite.perf.load_others import Test
 
 LEAST_MIB = 64  # of the scratch file
 ANYWHERE = Path("/")
 
 
-def load_options(option: Any) -> LoadOptions:
+def load_options(option: Options) -> LoadOptions:
     """The options of a run. Raises pytest.UsageError."""
     for flag, value, least in (
         ("--fs-size", option.fs_size, LEAST_MIB),
@@ -58,7 +59,7 @@ def seconds(text: str) -> dict[str, float]:
     return data
 
 
-def collectors_to_load(items: Iterable[pytest.Item], option: Any) -> frozenset[str]:
+def collectors_to_load(items: Iterable[pytest.Item], option: Options) -> frozenset[str]:
     """The collectors that load the hardware and that the selected tests need: none where `-m` does not name perf."""
     if not is_named(option.markexpr, "perf"):
         return frozenset()
@@ -72,7 +73,7 @@ def paths_named(config: pytest.Config) -> list[Path]:
     return [path if path.exists() else ANYWHERE for path in named]
 
 
-def collectors_named(option: Any, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:
+def collectors_named(option: Options, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:
     """Those that load the hardware and are needed by the tests that the command line selects, packaged or of `others`.
 
     With xdist nodes are asked before anybody has collected a test: so it is as far as paths, `-m` and `-k` tell.
@@ -81,7 +82,7 @@ def collectors_named(option: Any, paths: Collection[Path], others: Iterable[Test
     return load_options(option).asked(frozenset[str]().union(*wanted))
 
 
-def pairs_are_needed(option: Any, paths: Collection[Path], others: Iterable[Test] = ()) -> bool:
+def pairs_are_needed(option: Options, paths: Collection[Path], others: Iterable[Test] = ()) -> bool:
     """Whether one of the tests that the command line selects needs pairs of nodes measured."""
     return any(test.needs_pairs for test in _selected(option, paths, others))
 
@@ -95,7 +96,7 @@ def others_named(config: pytest.Config) -> list[Test]:
     return others(config, paths_named(config))
 
 
-def _selected(option: Any, paths: Collection[Path], others: Iterable[Test]) -> list[Test]:
+def _selected(option: Options, paths: Collection[Path], others: Iterable[Test]) -> list[Test]:
     """The tests of load that the command line selects, as far as paths, `-m` and `-k` tell."""
     if not is_named(option.markexpr, "perf"):
         return []

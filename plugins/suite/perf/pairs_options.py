@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +16,7 @@ from clusterproof.plugins.suite.flags_of_perf import FULL, QUICK
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
     from clusterproof.plugins.evidence.pairwise.model import Pair
+    from clusterproof.plugins.suite.option_types import Options
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -39,7 +40,7 @@ class PairOptions:
     save_baseline: Path | None
 
 
-def check_pair_options(option: Any) -> None:
+def check_pair_options(option: Options) -> None:
     """Refuse what makes no sense, in any run. Raises pytest.UsageError."""
     for flag, value, least in (
         ("--pairs-at-once", option.pairs_at_once, 1),
@@ -56,7 +57,7 @@ def check_pair_options(option: Any) -> None:
     _asked(option.pairs)
 
 
-def pair_options(option: Any) -> PairOptions:
+def pair_options(option: Options) -> PairOptions:
     """The options of a run that measures pairs. Raises pytest.UsageError."""
     from clusterproof.plugins.benchmarks.meters.meter import (
         MeterSettings,  # a prolog has no time for what it does not need
