@@ -10,7 +10,8 @@ from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
-from tests.faults.captured import FAULTS, CapturedFault, changes, evaluated
+from tests.faults.captured import FAULTS
+from tests.faults.captured_fault import CapturedFault, changes, evaluated
 from tests.testbed.outputs import P5, TRN1
 
 FOUND = (Verdict.FAIL, Verdict.CONCERN)

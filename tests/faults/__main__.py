@@ -19,7 +19,7 @@ from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.needs_of_check import recorded
 from tests.builders.reads import Watch, watched
 from tests.faults import ALL_FAULTS, captured
-from tests.faults.captured import CapturedFault
+from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
 from tests.faults.proof import changes, evidence_of, reason_to_skip, said_otherwise, verdicts_of_healthy
 from tests.testbed.image import NodeImage

@@ -10,7 +10,7 @@ from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.state import nodes
 from tests.builders.evaluated import among, asked_of
 from tests.faults import ALL_FAULTS, captured, proof
-from tests.faults.captured import CapturedFault
+from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
 from tests.mutants.cases import Case
 from tests.testbed.image import NodeImage

@@ -1,0 +1,61 @@
+"""A fault in what people collected by hand: files in a healthy collection, judged as `--cluster capture:` does."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.evaluate import evaluate
+from tests.testbed.outputs import (
+    P5,
+)
+
+NODE = "gpu001"
+
+
+@dataclass(frozen=True)
+class CapturedFault:
+    """One fault, as files that take the place of healthy ones (empty: removed), with every verdict that it changes."""
+
+    name: str
+    files: Mapping[str, str]
+    expect: Mapping[str, Verdict]
+    words: str
+    healthy: Mapping[str, str] = field(default_factory=lambda: P5)
+
+
+def read(files: Mapping[str, str]) -> tuple[Cluster, NodeEvidence]:
+    """The evidence of a node of which these files were collected."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder, NODE)
+        here.mkdir()
+        for name, text in files.items():
+            here.joinpath(name).write_text(text, encoding="utf-8")
+        cluster = resolve(f"capture:{folder}")
+        data = {one.evidence.node: one.evidence for one in read_capture(Path(folder), cluster, collector_names())}
+        return cluster, data[NODE]
+
+
+def evaluated(files: Mapping[str, str]) -> dict[str, Result]:
+    """What every check says of it."""
+    cluster, data = read(files)
+    node = nodes(cluster, {NODE: data})[NODE]
+    return {name: evaluate(check, node) for name, check in node_checks().items()}
+
+
+def changes(fault: CapturedFault) -> dict[str, Result]:
+    """The results of those checks whose verdict the fault changes, by the check's id."""
+    before = evaluated(fault.healthy)
+    files = {name: text for name, text in {**fault.healthy, **fault.files}.items() if text}
+    return {name: result for name, result in evaluated(files).items() if result.verdict is not before[name].verdict}
