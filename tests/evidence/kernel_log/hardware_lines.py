@@ -1,0 +1,87 @@
+"""Lines of the kernel log that tell of memory, processors and the PCI bus, each with the event that it is."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, PcieError
+
+GPU = "0000:53:00.0"
+
+
+def hardware(source: str, is_corrected: bool, words: str, count: int = 1, earlier: bool = False) -> HardwareError:
+    return HardwareError(source, is_corrected, count, words, earlier, 1.0)
+
+
+CE = "EDAC MC0: 5 CE memory read error on CPU_SrcID#2_Channel#2_DIMM#0 (channel:2 slot:0)"
+EDAC_AMD = "EDAC amd64 MC0: CE ERROR_ADDRESS= 0x12345"
+CORRECTED_MCE = "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: 8c00004000010090"
+FATAL_MCE = "mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7: be00000000800400"
+POISONED = "Memory failure: 0x3f5d2a: recovery action for dirty LRU page: Recovered"
+CONSUMED = "mce: Uncorrected hardware memory error in user-access at 3f5d2a000"
+HARDWARE = [
+    (CE, hardware("edac", True, CE, 5)),
+    (
+        "EDAC MC0: 0 CE memory read error on DIMM#0",
+        hardware("edac", True, "EDAC MC0: 0 CE memory read error on DIMM#0"),
+    ),
+    ("EDAC MC1: UE page 0x12345, offset 0x0", hardware("edac", False, "EDAC MC1: UE page 0x12345, offset 0x0")),
+    (EDAC_AMD, hardware("edac", True, EDAC_AMD)),
+    (CORRECTED_MCE, hardware("mce", True, CORRECTED_MCE)),
+    (FATAL_MCE, hardware("mce", False, FATAL_MCE)),
+    (POISONED, hardware("memory", False, POISONED)),
+    (CONSUMED, hardware("memory", False, CONSUMED)),
+    (
+        "mce: [Hardware Error]: Machine check events logged",
+        hardware("mce log", True, "mce: [Hardware Error]: Machine check events logged"),
+    ),
+    (
+        "{3}[Hardware Error]: event severity: recoverable",
+        hardware("apei", False, "{3}[Hardware Error]: event severity: recoverable"),
+    ),
+    (
+        "{3}[Hardware Error]: event severity: corrected",
+        hardware("apei", True, "{3}[Hardware Error]: event severity: corrected"),
+    ),
+    (
+        "[Hardware Error]: event severity: fatal",
+        hardware("apei", False, "[Hardware Error]: event severity: fatal", earlier=True),
+    ),
+    (
+        "[Hardware Error]: Corrected error, no action required.",
+        hardware("mce", True, "[Hardware Error]: Corrected error, no action required."),
+    ),
+    (
+        "[Hardware Error]: Uncorrected, software restartable error.",
+        hardware("mce", False, "[Hardware Error]: Uncorrected, software restartable error."),
+    ),
+]
+
+PCIE = [
+    (
+        f"nvidia {GPU}: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+        PcieError(GPU, "corrected", "physical layer", 1.0),
+    ),
+    (
+        f"nvidia {GPU}: AER: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)",
+        PcieError(GPU, "fatal", "transaction layer", 1.0),
+    ),
+    (
+        "pcieport 0000:00:1c.0: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Data Link Layer, id=00e4",
+        PcieError("0000:00:1c.0", "nonfatal", "data link layer", 1.0),
+    ),
+    (
+        f"pcieport 0000:80:01.1: AER: Uncorrected (Fatal) error received: {GPU}",
+        PcieError(GPU, "fatal", "", 1.0),
+    ),
+    (
+        f"pcieport 0000:80:01.1: AER: Multiple Correctable error message received from {GPU}",
+        PcieError(GPU, "corrected", "", 1.0),
+    ),
+    (
+        "pcieport 0000:00:1c.0: AER: Corrected error received: id=00e0",
+        PcieError("0000:00:1c.0", "corrected", "", 1.0),
+    ),
+    (
+        "pcieport 0000:80:01.1: AER: device recovery failed",
+        PcieError("0000:80:01.1", "fatal", "recovery failed", 1.0),
+    ),
+]
