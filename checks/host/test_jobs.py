@@ -44,7 +44,7 @@ def test_job_leftovers(node: Node) -> None:
         assert node.occasion != "epilog", message
         concern(message)
     if node.jobs.unread:
-        incomplete("processes of other users may not be read; run as root, or with --sudo")
+        incomplete(f"processes of other users may not be read{node.if_denied}")
 
 
 def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:

@@ -26,6 +26,7 @@ _WHY = {
     Status.UNCOLLECTED: "was not collected",
     Status.NOT_ASKED: "was not asked for",
 }
+EXPECTED = "; expected "
 SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
 NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
 
@@ -165,6 +166,7 @@ def answer_of(name: str, collector: Collected, if_denied: str = "") -> Collector
     if collector.status is Status.ABSENT:
         raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
     why = _WHY[collector.status]
-    to_do = {Status.DENIED: if_denied, Status.NOT_ASKED: SAME_CHOICE}.get(collector.status, "")
+    says_it = EXPECTED in collector.detail  # what would help, in the collector's own words
+    to_do = {Status.DENIED: "" if says_it else if_denied, Status.NOT_ASKED: SAME_CHOICE}.get(collector.status, "")
     cause = NOT_COLLECTED if collector.status is Status.UNCOLLECTED else f"{name} {why}"
     raise Incomplete(f"{name}: {why}{detail}{to_do}", cause=cause)

@@ -183,6 +183,26 @@ def test_root_is_advised_for_what_a_node_may_not_read_and_not_for_what_aws_refus
         assert facts.hyperpod
 
 
+@pytest.mark.parametrize(
+    ("detail", "uid", "ends"),
+    [
+        ("/dev/kmsg: Permission denied", 1000, "(/dev/kmsg: Permission denied); run as root, or with --sudo"),
+        ("/dev/kmsg: Operation not permitted", 0, "(/dev/kmsg: Operation not permitted)"),
+        ("another namespace; expected the node's own", 1000, "(another namespace; expected the node's own)"),
+    ],
+    ids=["a user", "root already", "its own words say what to do"],
+)
+def test_root_is_not_advised_where_root_would_not_help(detail: str, uid: int, ends: str) -> None:
+    collectors = {
+        "kernel_log": Collected(Status.DENIED, detail=detail),
+        "boot": Collected(Status.TOLD, {"uid": uid}),
+    }
+    node = Node(Target("gpu001"), NodeEvidence("gpu001", collectors))
+    with pytest.raises(Incomplete) as denied:
+        assert node.kernel_events
+    assert str(denied.value).endswith(ends)
+
+
 def test_a_fact_that_cannot_be_read_keeps_nothing_of_who_asks_for_it() -> None:
     class Large:
         pass

@@ -29,8 +29,7 @@ DUPLICATE = 0x08  # linux/if_addr.h, IFA_F_DADFAILED
 
 def read(node: Node) -> object:
     """Its own entries of /etc/hosts, its addresses, and each nameserver with whether it answers."""
-    if node.root and node.linked("/proc/1/ns/net") != Node().linked("/proc/self/ns/net"):
-        raise Denied("this process is not in the node's network namespace")
+    _require_network(node)
     hostname = str(node.text("/proc/sys/kernel/hostname"))
     return {
         "hostname": hostname,
@@ -39,6 +38,15 @@ def read(node: Node) -> object:
         "addresses": _addresses(node),
         "duplicates": _duplicates(node),
     }
+
+
+def _require_network(node: Node) -> None:
+    """Raise Denied where what this process can reach is not what the node can."""
+    own = node.linked("/proc/1/ns/net") if node.root else ""
+    if node.root and not own:
+        raise Denied("/proc/1/ns/net may not be looked at")
+    if node.root and own != Node().linked("/proc/self/ns/net"):
+        raise Denied("this process is in another network namespace; expected the node's own (hostNetwork: true)")
 
 
 def _hosts(node: Node, hostname: str) -> object:

@@ -189,7 +189,7 @@ def test_processes_that_may_not_be_looked_into_are_no_pass(
     unread: int, left: Any, occasion: str, verdict: Verdict, words: str
 ) -> None:
     jobs = {"left": left, "left_out": 0, "unread": unread}
-    expect(evaluated("job_leftovers", jobs=jobs, occasion=occasion), verdict, words)
+    expect(evaluated("job_leftovers", jobs=jobs, boot={"uid": 1000}, occasion=occasion), verdict, words)
 
 
 OWNED = {"uid": 1000, "count": 3, "oldest_s": 600.0}

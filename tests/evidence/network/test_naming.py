@@ -22,6 +22,7 @@ from clusterproof.plugins.evidence.network import collect_naming as naming
 from clusterproof.plugins.evidence.node import Node as NodeOfCluster
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
+from tests.builders.probed import tell_under
 
 REAL, SILENT = "127.0.71.55", "127.0.71.56"
 DNSMASQ = shutil.which("dnsmasq", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -138,3 +139,17 @@ def test_an_address_belongs_to_one_node(
 
 def test_an_address_that_the_kernel_calls_duplicate_is_a_concern_without_any_other_node() -> None:
     assert said(["10.0.0.1"], ["2001:db8::7 on eth0"], []).verdict is Verdict.CONCERN
+
+
+def test_another_network_namespace_is_told_with_what_helps(tmp_path: Path) -> None:
+    folder = tmp_path / "proc/1/ns"
+    folder.mkdir(parents=True)
+    (folder / "net").symlink_to("net:[1]")
+    told = tell_under(tmp_path, "naming")
+    assert told.status is Status.DENIED
+    assert told.detail == "this process is in another network namespace; expected the node's own (hostNetwork: true)"
+
+
+def test_a_network_namespace_that_may_not_be_looked_at_is_not_called_another(tmp_path: Path) -> None:
+    told = tell_under(tmp_path, "naming")
+    assert (told.status, told.detail) == (Status.DENIED, "/proc/1/ns/net may not be looked at")
