@@ -20,7 +20,7 @@ LIMITS = {
 }
 
 
-@mark.hyperpod_node_debugger("D")
+@mark.hyperpod_performance_debugger("B")
 @evidence("sudo nvme amzn stats /dev/nvme0")
 def test_ebs_limits(node: Node) -> None:
     """EBS performance limits.
