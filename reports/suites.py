@@ -94,7 +94,7 @@ def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]
     yield "connection", run.cluster.connection
     yield "instance_types", " ".join(sorted({result.instance_type for result in results if result.instance_type}))
     yield "to_do", to_do_line(run.results, run.facts.catalog)
-    yield "owners", " ".join(sorted({result.owner for result in results if result.owner}))
+    yield "owners", ", ".join(sorted({owner for result in results if (owner := result.team or result.owner)}))
 
 
 def _case(check: str, results: Sequence[Result], suite: str, unreached: Collection[str]) -> Element:
@@ -143,7 +143,7 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
         ("since the last run", _since(results)),
     )
     if verdict not in _NOTABLE:
-        return "\n".join(f"{word}: {words}" for word, words in about if words)
+        return "\n".join(_rows(about))
     alike: dict[str, list[str]] = defaultdict(list)
     for result in results:
         for line in filter(None, result.message.split("\n")):
@@ -155,11 +155,14 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
     if len(alike) > MAX_LINES:
         seen.append(f"… and {counted(len(alike) - MAX_LINES, 'more line')}; results.jsonl has all")
     rows = (
-        *about,
         ("looks at", first.title),
         ("by hand", first.evidence),
         ("owner", owner_of(first)),
         ("means", first.meaning),
         ("do", first.remedy),
     )
-    return "\n".join([*(f"{word}: {words}" for word, words in rows if words), *seen])
+    return "\n".join([*_rows(about), *seen, *_rows(rows)])
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"{word}: {words}" for word, words in rows if words]

@@ -23,7 +23,7 @@ JENKINS: dict[str, tuple[set[str], set[str]]] = {
     "skipped": (set(), {"type", "message"}),
     "system-out": (set(), set()),
 }
-JENKINS_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
+JENKINS_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]{0,3})?")
 
 
 def breaches(element: ET.Element) -> list[str]:

@@ -79,6 +79,19 @@ def test_a_suite_says_of_which_cluster_and_nodes_it_is() -> None:
     assert data["owners"] == "hyperpod-node-debugger"
 
 
+def test_the_owners_of_a_suite_are_those_that_its_findings_name() -> None:
+    data = [result("gpu.ecc", "n1", Verdict.FAIL, team="hardware"), result("gpu.x", "n1", team="our GPU team")]
+    root = ET.fromstring(suites(run_of(data)))
+    assert {one.get("name"): one.get("value") for one in root[0].iter("property")}["owners"] == "hardware, our GPU team"
+
+
+def test_what_was_seen_stands_before_what_the_check_says_of_itself() -> None:
+    failure = next(ET.fromstring(suites(run_of(of_each_verdict()))).iter("failure"))
+    lines = (failure.text or "").splitlines()
+    assert lines[3] == "gpu[002-003]: GPU 1: 14 errors; expected 0"
+    assert lines[4].startswith("looks at: ")
+
+
 @NODES
 def test_no_node_breaks_the_suites(name: str) -> None:
     data = suites(
