@@ -80,11 +80,12 @@ class Asking:
         if not collectors:
             return
         if self.cluster.connection == "replay":
-            gc.disable()  # what is read here stays, and JSON has no cycles
+            gc.disable()  # what is read here stays to the end, and JSON has no cycles
             try:
                 for evidence in replayed(Path(self.cluster.settings["recording"]), self.cluster):
                     keep(evidence)
             finally:
+                gc.freeze()
                 gc.enable()
             return
         if self.cluster.connection == "capture":
