@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
@@ -62,9 +62,10 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     """Everything that there is to do, the gravest first; a node stands with each thing that it needs."""
     results = list(results)
     of_all = _failed_by_all(results, catalog)
-    unfit = {result.node for result in results if result.verdict is Verdict.FAIL or result.is_of_unreachable}
+    findings = [result for result in results if result.verdict.is_finding]  # what is well asks for nothing
+    unfit = {result.node for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     asked: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
-    for result in results:
+    for result in findings:
         action, reason = _asked(result)
         if action in OF_HARDWARE and result.check in of_all:
             action = COMMON_CAUSE
@@ -107,13 +108,13 @@ def fit_nodes(results: Iterable[Result]) -> int:
     return sum(verdict in PROVEN for verdict in of_nodes.values())
 
 
-def _failed_by_all(results: Iterable[Result], catalog: Catalog) -> set[str]:
+def _failed_by_all(results: Sequence[Result], catalog: Catalog) -> set[str]:
     """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
-    of_nodes = [one for one in results if one.is_of_node and one.verdict in (Verdict.FAIL, *PROVEN)]
-    measured = Counter(one.check for one in of_nodes)
-    failed = Counter(one.check for one in of_nodes if one.verdict is Verdict.FAIL)
     least = catalog.threshold("configuration.suspected_minimum_nodes")
-    return {check for check, count in failed.items() if count == measured[check] >= least}
+    failed = Counter(one.check for one in results if one.verdict is Verdict.FAIL and one.is_of_node)
+    suspected = {check for check, count in failed.items() if count >= least}
+    passed = {one.check for one in results if one.check in suspected and one.verdict in PROVEN and one.is_of_node}
+    return suspected - passed
 
 
 def _asked(result: Result) -> tuple[str, str]:

@@ -31,6 +31,7 @@ ALL_PAIRS = "pairs"  # stands in the place of their names where none was measure
 OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run` names
 OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
 OF_A_MEMBER = "k8s_node"  # of those that run on each node, by what the control plane tells of it
+OF_NO_NODE = frozenset({OF_A_PAIR, *OF_A_RUN, *OF_THE_CLUSTER})
 
 
 @record
@@ -102,7 +103,7 @@ class Result:
     @property
     def is_of_node(self) -> bool:
         """Whether it is about one node, which `node` then names."""
-        return not (self.is_of_cluster or self.is_of_pair or self.is_of_run)
+        return self.subject not in OF_NO_NODE
 
     @property
     def is_of_unreachable(self) -> bool:
