@@ -92,9 +92,10 @@ class Fact(Generic[T]):
     def __get__(self, node: Telling | None, owner: type) -> Fact[T] | T:
         if node is None:
             return self
-        if self.key not in node.known:
-            node.known[self.key] = self._read(node)
-        known = node.known[self.key]
+        try:
+            known = node.known[self.key]
+        except KeyError:
+            known = node.known[self.key] = self._read(node)
         if isinstance(known, (Incomplete, NotApplicable)):
             raise copy(known)
         return known  # type: ignore[no-any-return]

@@ -150,7 +150,7 @@ def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:
 
 def objects(data: object) -> list[dict[str, Any]]:
     """A list of JSON objects."""
-    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+    if not isinstance(data, list) or not {*map(type, data)} <= {dict}:
         raise TypeError
     return data
 
