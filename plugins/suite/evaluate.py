@@ -57,11 +57,11 @@ def evaluate(check: Check, owner: Owner, known: Examined | None = None) -> Resul
 
 
 def examine(check: Check, owner: Owner) -> Examined:
-    """Call a check for each of its subjects. Where all pass it is NOTHING that it says, however many there are."""
+    """Call a check for each of its subjects. Where all of them pass that is ALL_PASSED, however many there are."""
     started = time.perf_counter()
     findings = _findings(check, owner)
     is_well = findings.count(_PASSED) == len(findings)
-    return NOTHING if is_well else findings, time.perf_counter() - started
+    return ALL_PASSED if is_well else findings, time.perf_counter() - started
 
 
 def not_run(check: Check, owner: Owner, why: str) -> Result:
@@ -118,7 +118,7 @@ def _examine(check: Check, subject: Any, owner: Owner) -> Finding:
 
 
 _PASSED = Finding(Verdict.PASS)
-NOTHING = [_PASSED]
+ALL_PASSED = [_PASSED]
 
 
 def _endings() -> tuple[type[BaseException], ...]:
@@ -207,7 +207,7 @@ def _said(about: Route, findings: list[Finding]) -> _Said:
 def _result(about: Route, subject: str, node: Owner, findings: list[Finding], seconds: float) -> Result:
     if isinstance(node, Node):
         about = about.to(node.target.address)
-    said = _NOTHING_SAID if findings is NOTHING else _said(about, findings)
+    said = _NOTHING_SAID if findings is ALL_PASSED else _said(about, findings)
     return Result(
         check=about.check,
         node=node.name,

@@ -16,7 +16,7 @@ from clusterproof.plugins.suite.check import NO_VERDICT
 from clusterproof.plugins.suite.check_item import CheckItem
 from clusterproof.plugins.suite.collect import asks_for_node
 from clusterproof.plugins.suite.evaluate import Examined, result_of, verdict_on
-from clusterproof.plugins.suite.parallel import Ahead, examined_ahead
+from clusterproof.plugins.suite.parallel import Children, children_of
 from clusterproof.plugins.suite.quiet import IS_WELL, Quiet
 from clusterproof.plugins.suite.report import KeptReport, properties, report_of, teardown_of
 from clusterproof.plugins.suite.routing import Route, route
@@ -49,21 +49,21 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if is_large:
         gc.freeze()  # items and evidence stay to the end: nobody need look through them again and again
     quiet = Quiet.of(config) if is_large else None
-    with examined_ahead(session if quiet and not takes_usual_way(config) else None) as ahead:
-        _run_all(session, is_large, quiet, ahead)
+    with children_of(session if quiet and not takes_usual_way(config) else None) as children:
+        _run_all(session, is_large, quiet, children)
     if is_large:
         gc.freeze()  # results as well
     return True
 
 
-def _run_all(session: pytest.Session, is_large: bool, quiet: Quiet | None, ahead: Ahead) -> None:
+def _run_all(session: pytest.Session, is_large: bool, quiet: Quiet | None, children: Children) -> None:
     is_light = not takes_usual_way(session.config)
     hooks: dict[pytest.Collector, Any] = {}  # to find those of an item takes as long as to call one
     for number, item in enumerate(session.items):
         if isinstance(item, CheckItem) and is_light:
             if item.collector not in hooks:
                 hooks[item.collector] = item.ihook
-            run(item, hooks[item.collector], is_large, quiet, ahead.examined(item))
+            run(item, hooks[item.collector], is_large, quiet, children.examined(item))
         else:
             after = session.items[number + 1] if number + 1 < len(session.items) else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)

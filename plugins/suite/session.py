@@ -39,9 +39,9 @@ from clusterproof.plugins.transport.gather import replay
 if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
 
-WHOLE_UP_TO = 1_000  # nodes; all that 10,000 recorded ones told would fill 3 GB
-REMEMBERED_UP_TO = 100  # nodes; pytest would write down 149,000 tests of 1,000 ones for `--new-first`
-RARELY = (100_000, 20, 100)  # objects until Python looks for cycles among the new ones, and how often among the old
+MAX_NODES_KEPT_WHOLE = 1_000  # nodes; all that 10,000 recorded ones told would fill 3 GB
+MAX_NODES_IN_CACHE = 100  # nodes; pytest would write down 149,000 tests of 1,000 ones for `--new-first`
+GC_THRESHOLDS = (100_000, 20, 100)  # new objects between two collections; how many of these until older ones are
 T = TypeVar("T")
 
 
@@ -83,8 +83,8 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
-        gc.set_threshold(*RARELY)  # what nodes told stays to the end: no use to look through it
-        if len(self.cluster.targets) > REMEMBERED_UP_TO and not self.config.getoption("newfirst", False):
+        gc.set_threshold(*GC_THRESHOLDS)  # what nodes told stays to the end: no use to look through it
+        if len(self.cluster.targets) > MAX_NODES_IN_CACHE and not self.config.getoption("newfirst", False):
             self._forget_which_are_new()
         if not self.cluster.targets:
             self.config.stash[EVIDENCE] = {}  # there is nobody to ask
@@ -111,7 +111,7 @@ class Session:
     @property
     def is_large(self) -> bool:
         """Whether its nodes are so many that memory decides what is kept of them."""
-        return len(self.cluster.targets) > WHOLE_UP_TO
+        return len(self.cluster.targets) > MAX_NODES_KEPT_WHOLE
 
     def _forget_which_are_new(self) -> None:
         """Leave pytest's list of all tests that ever ran as it is: it would be read and written whole by every run."""

@@ -41,7 +41,7 @@ def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.
     said = []
     for most in (1_000, 1):
         monkeypatch.setattr(protocol, "MANY", most)
-        monkeypatch.setattr(session, "WHOLE_UP_TO", most)
+        monkeypatch.setattr(session, "MAX_NODES_KEPT_WHOLE", most)
         data = runs.over(all_verdicts(), "-rA")
         lines = [line for line in data.outlines if not line.startswith(("=", "rootdir"))]
         said.append((lines, [{**record, "duration_s": 0} for record in runs.records]))
@@ -60,7 +60,7 @@ def test_a_large_run_has_findings_in_the_place_of_letters(runs: Runs, monkeypatc
 
 def test_a_large_run_does_without_pytests_cache(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.checks(test_it=LIGHT)
-    monkeypatch.setattr(session, "REMEMBERED_UP_TO", 1)
+    monkeypatch.setattr(session, "MAX_NODES_IN_CACHE", 1)
     runs.over(all_verdicts(), "-p", "no:cacheprovider")
     assert runs.verdicts == VERDICTS
 

@@ -14,11 +14,11 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite import outcomes, parallel, protocol
-from clusterproof.plugins.suite.evaluate import NOTHING, Finding
+from clusterproof.plugins.suite.evaluate import ALL_PASSED, Finding
 from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
 
 # Says which process it runs in, and ends that where a child meets the node `end`.
-TELLING = """
+NAMES_ITS_PROCESS = """
     import os
     import signal
     from clusterproof.plugins.core.verdict import concern
@@ -37,9 +37,9 @@ def parallel_runs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
     monkeypatch.setenv("PARENT", str(os.getpid()))
     monkeypatch.setattr(protocol, "MANY", 1)
     monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
-    monkeypatch.setattr(parallel, "WORTH_IT", 1)
-    monkeypatch.setattr(parallel, "LARGE_GROUP", 100)
-    monkeypatch.setattr(parallel, "AT_ONCE", 3)
+    monkeypatch.setattr(parallel, "MIN_ITEMS", 1)
+    monkeypatch.setattr(parallel, "MIN_GROUP_NODES", 100)
+    monkeypatch.setattr(parallel, "BATCH_ITEMS", 3)
     monkeypatch.setattr(parallel, "CHECKS", runs.folder)
     monkeypatch.setattr(parallel, "_processors", lambda: 2)
     return runs
@@ -64,7 +64,7 @@ def test_the_same_is_said_with_children_and_without(parallel_runs: Runs, monkeyp
 
 
 def test_each_child_examines_a_share_of_neighbouring_nodes(parallel_runs: Runs) -> None:
-    parallel_runs.checks(test_it=TELLING)
+    parallel_runs.checks(test_it=NAMES_ITS_PROCESS)
     parallel_runs.over(NODES)
     first, *_, last = pids = examiners(parallel_runs)
     assert pids == [first] * 4 + [last] * 4
@@ -72,19 +72,19 @@ def test_each_child_examines_a_share_of_neighbouring_nodes(parallel_runs: Runs) 
 
 
 def test_the_parent_examines_what_a_child_did_not_that_was_killed(parallel_runs: Runs) -> None:
-    parallel_runs.checks(test_it=TELLING)
+    parallel_runs.checks(test_it=NAMES_ITS_PROCESS)
     parallel_runs.over([*NODES[:2], saying("end", "pass"), *NODES[2:5]])
     assert [result.node for result in parallel_runs.results] == ["gpu1", "gpu2", "end", "gpu3", "gpu4", "gpu5"]
     own = [pid == os.getpid() for pid in examiners(parallel_runs)]
     assert own == [True] * 3 + [False] * 3
 
 
-@pytest.mark.parametrize("told", ["nonsense", None, ([], 0.1), (["pass"], 0.1)])
-def test_the_parent_examines_what_a_child_tells_of_in_a_way_that_it_does_not_understand(
-    parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch, told: object
+@pytest.mark.parametrize("sent", ["nonsense", None, ([], 0.1), (["pass"], 0.1)])
+def test_the_parent_examines_what_a_child_sent_in_no_form_of_ours(
+    parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch, sent: object
 ) -> None:
-    parallel_runs.checks(test_it=TELLING)
-    monkeypatch.setattr(parallel, "_short", lambda *_: told)
+    parallel_runs.checks(test_it=NAMES_ITS_PROCESS)
+    monkeypatch.setattr(parallel, "_encode", lambda *_: sent)
     parallel_runs.over(NODES)
     assert examiners(parallel_runs) == [os.getpid()] * len(NODES)
 
@@ -92,30 +92,31 @@ def test_the_parent_examines_what_a_child_tells_of_in_a_way_that_it_does_not_und
 def test_the_parent_does_not_wait_for_ever_for_a_child_that_hangs(
     parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parallel_runs.checks(test_it=TELLING.replace("SIGKILL", "SIGSTOP"))
-    monkeypatch.setattr(parallel, "SILENCE_S", 0.2)
+    parallel_runs.checks(test_it=NAMES_ITS_PROCESS.replace("SIGKILL", "SIGSTOP"))
+    monkeypatch.setattr(parallel, "TIMEOUT_S", 0.2)
     parallel_runs.over([saying("end", "pass"), *NODES])
     assert examiners(parallel_runs)[:4] == [os.getpid()] * 4
 
 
-def test_what_is_told_of_more_or_fewer_items_than_were_asked_for_is_not_understood() -> None:
-    assert parallel._long([0.5, ([Finding(Verdict.FAIL)], 0.1)], 2) == [(NOTHING, 0.5), ([Finding(Verdict.FAIL)], 0.1)]
+def test_a_message_of_more_or_fewer_items_than_are_due_is_refused() -> None:
+    failed = ([Finding(Verdict.FAIL)], 0.1)
+    assert parallel._decode([0.5, failed], 2) == [(ALL_PASSED, 0.5), failed]
     for count in (1, 3):
         with pytest.raises(ValueError, match="2 items"):
-            parallel._long([0.5, 0.5], count)
+            parallel._decode([0.5, 0.5], count)
 
 
 def test_checks_of_others_are_run_in_the_process_that_reports(
     parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parallel_runs.checks(test_it=TELLING)
+    parallel_runs.checks(test_it=NAMES_ITS_PROCESS)
     monkeypatch.setattr(parallel, "CHECKS", parallel_runs.folder / "checks")
     parallel_runs.over(NODES)
     assert examiners(parallel_runs) == [os.getpid()] * len(NODES)
 
 
 def test_children_examine_nodes_where_hypothesis_is_installed_too(parallel_runs: Runs) -> None:
-    parallel_runs.checks(test_it=TELLING)
+    parallel_runs.checks(test_it=NAMES_ITS_PROCESS)
     parallel_runs.over(NODES, "-p", "_hypothesis_pytestplugin")
     assert os.getpid() not in examiners(parallel_runs)
 
@@ -139,7 +140,7 @@ def test_where_somebody_hears_of_each_test_nothing_is_forked(
 
 def test_a_small_run_forks_nothing(parallel_runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     parallel_runs.checks(test_it=LIGHT)
-    monkeypatch.setattr(parallel, "WORTH_IT", len(NODES) + 1)
+    monkeypatch.setattr(parallel, "MIN_ITEMS", len(NODES) + 1)
     monkeypatch.setattr(os, "fork", no_fork)
     parallel_runs.over(NODES)
     assert len(parallel_runs.results) == len(NODES)
@@ -149,7 +150,7 @@ def test_a_machine_without_room_for_children_does_without(parallel_runs: Runs, m
     def fork() -> int:
         raise BlockingIOError
 
-    parallel_runs.checks(test_it=TELLING)
+    parallel_runs.checks(test_it=NAMES_ITS_PROCESS)
     monkeypatch.setattr(os, "fork", fork)
     parallel_runs.over(NODES)
     assert examiners(parallel_runs) == [os.getpid()] * len(NODES)
@@ -158,8 +159,8 @@ def test_a_machine_without_room_for_children_does_without(parallel_runs: Runs, m
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_where_the_run_ends_early_the_children_do(parallel_runs: Runs, is_interrupted: bool) -> None:
     ends = "if result.node == 'gpu3': raise KeyboardInterrupt" if is_interrupted else "pass"
-    told = TELLING.replace("concern(", "assert node.name != 'gpu3', (")
-    parallel_runs.checks(test_it=told, conftest=f"def pytest_cluster_result(result):\n    {ends}\n")
+    fails = NAMES_ITS_PROCESS.replace("concern(", "assert node.name != 'gpu3', (")
+    parallel_runs.checks(test_it=fails, conftest=f"def pytest_cluster_result(result):\n    {ends}\n")
     with suppress(KeyboardInterrupt):  # which pytest in a process of its own would end by
         parallel_runs.over(NODES, "-x")
     *_, last = parallel_runs.results
