@@ -1,7 +1,7 @@
-"""A watch through an hour of troubles in six minutes: alerts lost or repeated, what is left, memory that grows.
+"""A watch through an hour of outages in six minutes: alerts lost or repeated, what is left, memory that grows.
 
 Nodes of the testbed with real sshds, ticks of a second in the place of ten; who watches is a process of its own. Each
-node has a thread here, which has the kernel log an Xid that it has not logged before, lets some trouble happen, has it
+node has a thread here, which has the kernel log an Xid that it has not logged before, lets some outage happen, has it
 log another one, and mends it.
 """
 
@@ -25,7 +25,7 @@ from tests.testbed.buses import GPU_BUSES
 from tests.testbed.clock import settable
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.node import healthy_p5
-from tests.watch.troubles import TROUBLES, xid
+from tests.watch.outages import OUTAGES, xid
 from tests.watch.watched_bed import Watched, samplers
 
 EVERY_S = 1.0
@@ -41,13 +41,13 @@ class Tally:
     """What the threads of all nodes have done."""
 
     logged: set[tuple[str, int, int]] = field(default_factory=set)  # node, bus, code
-    troubles: dict[str, int] = field(default_factory=dict)
+    outages: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     memory_mib: list[float] = field(default_factory=list)
 
 
 def an_hour() -> Iterator[Figure]:
-    """Six nodes, an hour of ticks, some trouble on each at any time."""
+    """Six nodes, an hour of ticks, some outage on each at any time."""
     if needs.needs_cluster.args[0]:
         yield Figure("chaos_alerts_lost", None, "0", str(needs.needs_cluster.kwargs["reason"]))
         return
@@ -72,7 +72,7 @@ def an_hour() -> Iterator[Figure]:
         _wait_for(lambda: not _left(bed))
         left = _left(bed)
     keys = [(one.key.node, one.key.device) for one in said]
-    happened = ", ".join(f"{count} {name}" for name, count in sorted(tally.troubles.items()))
+    happened = ", ".join(f"{count} {name}" for name, count in sorted(tally.outages.items()))
     detail = f"{len(tally.logged)} Xids through {happened} {(*lost, *tally.failed)[:3] or ''}"
     yield Figure("chaos_alerts_lost", len(lost) + len(tally.failed), "0", detail)
     yield Figure("chaos_alerts_repeated", len(keys) - len(set(keys)), "0", f"{booted[0]} boots, {booted[1]} clocks set")
@@ -103,7 +103,7 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
 
 def _let_happen(watch: WatchProcess, tally: Tally) -> None:
     until = time.monotonic() + SECONDS
-    threads = [threading.Thread(target=_trouble, args=(watch, tally, name, until)) for name in NAMES]
+    threads = [threading.Thread(target=_outage, args=(watch, tally, name, until)) for name in NAMES]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
@@ -111,29 +111,29 @@ def _let_happen(watch: WatchProcess, tally: Tally) -> None:
         time.sleep(LOOK_S)
 
 
-def _trouble(watch: Watched, tally: Tally, name: str, until: float) -> None:
+def _outage(watch: Watched, tally: Tally, name: str, until: float) -> None:
     """The hour of one node."""
     random = Random(name)
     ours = list(product(GPU_BUSES, CODES))
     random.shuffle(ours)
     has_booted = False  # then its clock is not one that can be set
     while time.monotonic() < until and len(ours) > 2:
-        trouble = random.choice([one for one in TROUBLES if one.node != "clock" or not has_booted])
+        outage = random.choice([one for one in OUTAGES if one.node != "clock" or not has_booted])
         try:
             _log(watch, tally, name, *ours.pop())
-            trouble.act(watch, name)
-            if not trouble.is_off:
+            outage.act(watch, name)
+            if not outage.is_off:
                 bus, code = ours.pop()
                 _xid(watch, tally, name, bus, code)
             time.sleep(random.uniform(1.0, 10.0))
-            trouble.mend(watch, name)
-            has_booted = has_booted or trouble.is_off
+            outage.mend(watch, name)
+            has_booted = has_booted or outage.is_off
             watch.until_sampled(name, more=2)
-            if not trouble.is_off:
+            if not outage.is_off:
                 watch.until(lambda bus=bus, code=code: _is_said(watch, name, bus, code), f"Xid {code} of {name}")  # type: ignore[misc]
         except AssertionError as problem:
-            tally.failed.append(f"{trouble.node}: {str(problem)[:80]}")
-        tally.troubles[trouble.node] = tally.troubles.get(trouble.node, 0) + 1
+            tally.failed.append(f"{outage.node}: {str(problem)[:80]}")
+        tally.outages[outage.node] = tally.outages.get(outage.node, 0) + 1
 
 
 def _log(watch: Watched, tally: Tally, name: str, bus: int, code: int) -> None:

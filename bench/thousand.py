@@ -26,14 +26,13 @@ from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.suite.watching import controller as module
-from clusterproof.plugins.suite.watching import line as lines
 from clusterproof.plugins.suite.watching.controller import Controller, Settings, give_back_memory
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import Event, How
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.told import Stream
+from clusterproof.plugins.watch.updates import Stream
 
 ROOT = Path(__file__).parents[1]
 REAL, REPLAYED = 64, 936
@@ -69,16 +68,16 @@ def of_nodes() -> Iterator[Figure]:
         environment = {"HOME": str(bed.home), "PATH": "/usr/bin:/bin"}
         bed.ssh_config.write_text(bed.ssh_config.read_text().replace("Host node", "Host node gpu*"))
         ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=600)
-    told = json.loads(ended.stdout.splitlines()[-1])
-    real = f"{REAL} over real connections ({told['heard']} of them heard), {REPLAYED} replayed, {EVERY_S:.0f} s a tick"
-    yield Figure("watch_1000_cpu_of_a_core_percent", told["cpu_percent"], "≤ 2", real)
+    data = json.loads(ended.stdout.splitlines()[-1])
+    real = f"{REAL} over real connections ({data['heard']} of them heard), {REPLAYED} replayed, {EVERY_S:.0f} s a tick"
+    yield Figure("watch_1000_cpu_of_a_core_percent", data["cpu_percent"], "≤ 2", real)
     yield Figure(
-        "watch_1000_memory_mb", told["memory_mb"], "≤ 150", f"resident; {told['before_mb']} before there were nodes"
+        "watch_1000_memory_mb", data["memory_mb"], "≤ 150", f"resident; {data['before_mb']} before there were nodes"
     )
 
 
-def _memory(told: dict[str, float]) -> str:
-    return f"resident; {told['peak_mb']} at the first visit's peak, {told['before_mb']} before there were nodes"
+def _memory(data: dict[str, float]) -> str:
+    return f"resident; {data['peak_mb']} at the first visit's peak, {data['before_mb']} before there were nodes"
 
 
 def watch(address: str) -> dict[str, float]:
@@ -114,8 +113,8 @@ def watch(address: str) -> dict[str, float]:
         running.stop()
         loop.join()
         running._end()
-    told = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
-    return {**told, "heard": heard}
+    data = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
+    return {**data, "heard": heard}
 
 
 def _visited(names: list[str]) -> dict[str, NodeEvidence]:
@@ -127,11 +126,11 @@ def _visited(names: list[str]) -> dict[str, NodeEvidence]:
 
 def _simulate(ticks: list[bytes]) -> None:
     """Let lines run what only tells ticks."""
-    told = b"|".join([hello_line().split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
+    lines = b"|".join([hello_line().split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
 
     def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool, word: str) -> Program:  # noqa: ARG001
         assert on_stdin
-        return Program(f"python3 -uc '{SIMULATED}' {nonce} {EVERY_S}", told + b"\n")
+        return Program(f"python3 -uc '{SIMULATED}' {nonce} {EVERY_S}", lines + b"\n")
 
     lines.sampler = lambda *_: ""  # type: ignore[attr-defined]
     lines.started_by_shell = started  # type: ignore[attr-defined]
@@ -152,8 +151,8 @@ def _replay(running: Controller, names: list[str], ticks: list[bytes], over: thr
 
 
 def _hear(running: Controller, name: str, stream: Stream, line: bytes) -> None:
-    for told in stream.told(line):
-        running._events.put(Event(name, told, time.monotonic()))
+    for update in stream.updates(line):
+        running._events.put(Event(name, update, time.monotonic()))
 
 
 def _cpu_s() -> float:

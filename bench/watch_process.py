@@ -17,7 +17,7 @@ from pathlib import Path
 
 from clusterproof.plugins.watch.changes import CHANGES_FILE, read_changes
 from tests.testbed.cluster import Testbed
-from tests.watch.troubles import QUICK
+from tests.watch.outages import QUICK
 from tests.watch.watched_bed import PATIENCE_S, Watched
 
 PORT = 9188

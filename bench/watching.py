@@ -23,7 +23,7 @@ from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.told import Stream
+from clusterproof.plugins.watch.updates import Stream
 from tests.testbed import needs
 from tests.testbed.node import entered, healthy_p5
 
@@ -91,9 +91,9 @@ def who_watches() -> Iterator[Figure]:
 
 
 def _feed(watch: Watch, recording: Recording, name: str, stream: Stream, line: bytes, now: float) -> None:
-    for told in stream.told(line):
-        watch.told(name, told, now)
-        recording.told(name, told, 1.7e9 + now, now)
+    for update in stream.updates(line):
+        watch.take(name, update, now)
+        recording.take(name, update, 1.7e9 + now, now)
 
 
 def _below(pid: int) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
-from clusterproof.plugins.watch.told import Hello, Tick, Told
+from clusterproof.plugins.watch.updates import Hello, Tick, Update
 
 # Columns that are means over the time since the sample before: times that time they are sums, in these units.
 SUMMED: Mapping[str, float] = {
@@ -35,22 +35,22 @@ class Latest:
     sums: tuple[Values, ...] = ()  # of each GPU, as SUMMED has them; None of what was never told
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
-    def after(self, told: Told, wall_s: float, at: float) -> Latest:
+    def after(self, update: Update, wall_s: float, at: float) -> Latest:
         """What is known once the node has told this."""
         seen = replace(self, seen_s=wall_s, at=at)
-        if isinstance(told, Hello):
+        if isinstance(update, Hello):
             return replace(seen, connections=self.connections + 1, up=None)
-        if not isinstance(told, Tick):
+        if not isinstance(update, Tick):
             return seen
-        seconds = max(0.0, told.up - self.up) if self.up is not None else 0.0
+        seconds = max(0.0, update.up - self.up) if self.up is not None else 0.0
         return replace(
             seen,
             samples=self.samples + 1,
-            up=told.up,
-            gpu=told.gpu,
-            gpus=self.gpus if told.gpus is None else told.gpus,
-            sums=tuple(_summed(self.sums, told.gpu, seconds)) if told.gpu else self.sums,
-            late=told.late,
+            up=update.up,
+            gpu=update.gpu,
+            gpus=self.gpus if update.gpus is None else update.gpus,
+            sums=tuple(_summed(self.sums, update.gpu, seconds)) if update.gpu else self.sums,
+            late=update.late,
         )
 
 

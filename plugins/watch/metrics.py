@@ -39,7 +39,7 @@ class Snapshot:
     unjudged: Mapping[str, int] = field(default_factory=dict)  # checks that could not judge, by node
     said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
     notified: Mapping[str, int] = field(default_factory=dict)  # notifications by outcome
-    troubles: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch: whether one fails now
+    failing: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch: whether one fails now
 
 
 @record
@@ -138,16 +138,16 @@ def _of_findings(seen: Snapshot) -> Iterator[Metric]:
     yield _counter("changes", "Changes that were said.", said, seen, ("kind", "verdict"))
     notified = {(outcome,): number for outcome, number in seen.notified.items()}
     yield _counter("notifications", "Notifications by what became of them.", notified, seen, ("outcome",))
-    troubles = {(part,): float(is_so) for part, is_so in seen.troubles.items()}
+    failing = {(part,): float(is_so) for part, is_so in seen.failing.items()}
     yield _gauge(
-        "trouble", "1 while a part of the watch itself fails, and the watch goes on.", troubles, seen, ("part",)
+        "trouble", "1 while a part of the watch itself fails, and the watch goes on.", failing, seen, ("part",)
     )
 
 
 def _of_nodes(seen: Snapshot) -> Iterator[Metric]:
     node = ("node",)
-    told = {(name,): one.seen_s for name, one in seen.nodes.items() if one.seen_s}
-    yield _gauge("node_last_seen_timestamp_seconds", "When a node told anything last, since 1970.", told, seen, node)
+    last = {(name,): one.seen_s for name, one in seen.nodes.items() if one.seen_s}
+    yield _gauge("node_last_seen_timestamp_seconds", "When a node told anything last, since 1970.", last, seen, node)
     samples = {(name,): one.samples for name, one in seen.nodes.items()}
     yield _counter("node_samples", "Samples that a node has told.", samples, seen, node)
     connections = {(name,): one.connections for name, one in seen.nodes.items()}

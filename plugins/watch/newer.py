@@ -12,7 +12,7 @@ from typing import Any
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.watch.told import Logged, LogLine, Tick, Told
+from clusterproof.plugins.watch.updates import Logged, LogLine, Tick, Update
 
 LOG, NVML = "kernel_log", "nvml"
 MAX_LINES = 2_000  # of the kernel log of one node
@@ -27,13 +27,13 @@ class Meanwhile:
     facts: dict[int, dict[str, Any]] = field(default_factory=dict)
     lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
 
-    def take(self, told: Told) -> None:
+    def take(self, update: Update) -> None:
         """Note it; of a fact what was told last."""
-        if isinstance(told, Tick):
-            for index, facts in told.facts.items():
+        if isinstance(update, Tick):
+            for index, facts in update.facts.items():
                 self.facts.setdefault(index, {}).update(facts)
-        elif isinstance(told, Logged):
-            self.lines.extend(told.lines)
+        elif isinstance(update, Logged):
+            self.lines.extend(update.lines)
 
     def over(self, evidence: NodeEvidence) -> NodeEvidence:
         """The evidence with this over it, and without lines that it has already."""
@@ -58,17 +58,17 @@ def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence
 
 def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
     """The GPUs tell these facts."""
-    told = _value(evidence, NVML)
-    if told is None or not isinstance(told.get("gpus"), list):
+    known = _value(evidence, NVML)
+    if known is None or not isinstance(known.get("gpus"), list):
         return evidence
     gpus = [
         {**gpu, **facts[gpu["index"]]} if isinstance(gpu, dict) and gpu.get("index") in facts else gpu
-        for gpu in told["gpus"]
+        for gpu in known["gpus"]
     ]
     for gpu in gpus:
         if isinstance(gpu, dict) and gpu.get("slowdown", ()) is None:
             del gpu["slowdown"]
-    return evidence if gpus == told["gpus"] else _with(evidence, NVML, {**told, "gpus": gpus})
+    return evidence if gpus == known["gpus"] else _with(evidence, NVML, {**known, "gpus": gpus})
 
 
 def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
@@ -86,8 +86,8 @@ def boot_of(evidence: NodeEvidence) -> object:
 
 
 def _value(evidence: NodeEvidence, collector: str) -> dict[str, Any] | None:
-    told = evidence.collectors.get(collector)
-    return told.value if told and told.status is Status.TOLD and isinstance(told.value, dict) else None
+    known = evidence.collectors.get(collector)
+    return known.value if known and known.status is Status.TOLD and isinstance(known.value, dict) else None
 
 
 def _with(evidence: NodeEvidence, collector: str, value: Any) -> NodeEvidence:

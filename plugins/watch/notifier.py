@@ -18,8 +18,8 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.watch.notification import Notification, Waiting
+from clusterproof.plugins.watch.outage import Outage
 from clusterproof.plugins.watch.states import Change
-from clusterproof.plugins.watch.trouble import Trouble
 
 GATHER_S = 2.0  # from the first change on: a switch that fails takes its nodes within that
 TIMEOUT_S = 30.0  # for the program
@@ -54,7 +54,7 @@ class Notifier:
         self._since = 0.0  # when the first of those that wait came
         self._running: subprocess.Popen[bytes] | None = None
         self.counts: Counter[str] = Counter({"delivered": 0, "failed": 0, "dropped": 0})
-        self.trouble = Trouble(
+        self.outage = Outage(
             say, "a notification was not delivered: {why}; watching goes on", "notifications are delivered again"
         )
         self._thread = threading.Thread(target=self._keep, name="watch-notify", daemon=True)
@@ -96,7 +96,7 @@ class Notifier:
     def _count_dropped(self) -> None:
         if self._waiting.dropped > self.counts["dropped"]:
             self.counts["dropped"] = self._waiting.dropped
-            self.trouble.failed("more came than the program takes, and the oldest were dropped")
+            self.outage.failed("more came than the program takes, and the oldest were dropped")
 
     def _tell(self, one: Notification) -> None:
         try:
@@ -105,9 +105,9 @@ class Notifier:
             why = f"{self._words[0].rpartition('/')[2]}: {problem.strerror or problem}"
         self.counts["failed" if why else "delivered"] += 1
         if why:
-            self.trouble.failed(f"{why} (of {one.rule}, {fold(one.nodes):.100})")
+            self.outage.failed(f"{why} (of {one.rule}, {fold(one.nodes):.100})")
         else:
-            self.trouble.worked()
+            self.outage.worked()
 
     def _run(self, data: bytes) -> str:
         """Why it failed, in words; empty where it did not. What it has started ends with its time. Raises OSError."""

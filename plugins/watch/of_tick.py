@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.states import Seen
-from clusterproof.plugins.watch.told import Hello, Tick
+from clusterproof.plugins.watch.updates import Hello, Tick
 
 SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
 RULES_OF_TICK = frozenset({SOURCE})

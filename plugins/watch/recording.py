@@ -1,4 +1,4 @@
-"""Keeps what is watched in a folder: samples of each node, what was said; its own trouble costs a line."""
+"""Keeps what is watched in a folder: samples of each node, what was said; its own failure costs a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX
 from clusterproof.plugins.training_run.write_samples import SamplesFile
 from clusterproof.plugins.watch.changes import CHANGES_FILE, append_changes, read_changes
 from clusterproof.plugins.watch.states import Change
-from clusterproof.plugins.watch.told import Hello, Logged, Tick, Told
+from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 RETRY_S = 60.0  # after a write that failed
 MAX_OWED = 10_000  # writes that wait for a disk
@@ -31,28 +31,28 @@ class NodeRecording:
         self._recorded = self._path.stat().st_mtime if self._path.exists() else 0.0  # until when, in seconds since 1970
         self._why = NOBODY
 
-    def learn(self, told: Told, why: str = "") -> None:
+    def learn(self, update: Update, why: str = "") -> None:
         """Take note of what the header will say; `why` the node was not connected to meanwhile."""
-        if isinstance(told, Hello):
-            self._hello, self._is_begun, self._why = told, False, why or self._why
-        elif isinstance(told, Tick):
-            count = len(told.gpu) or len(self._gpus)
-            known = told.gpus if told.gpus is not None else self._gpus
+        if isinstance(update, Hello):
+            self._hello, self._is_begun, self._why = update, False, why or self._why
+        elif isinstance(update, Tick):
+            count = len(update.gpu) or len(self._gpus)
+            known = update.gpus if update.gpus is not None else self._gpus
             gpus = known if len(known) == count else (SampledGpu(),) * count
             self._is_begun = self._is_begun and gpus == self._gpus
             self._gpus = gpus
 
-    def write(self, told: Told, wall_s: float) -> None:
+    def write(self, update: Update, wall_s: float) -> None:
         """Keep it. Raises OSError."""
-        if isinstance(told, Tick):
+        if isinstance(update, Tick):
             self._begin(wall_s)
             nothing = (None,) * len(GPU_COLUMNS)
-            values = [value for gpu in told.gpu or (nothing,) * len(self._gpus) for value in gpu]
-            self._opened().sample(max(0.0, told.up - self._hello.up), [*values, *told.host])
+            values = [value for gpu in update.gpu or (nothing,) * len(self._gpus) for value in gpu]
+            self._opened().sample(max(0.0, update.up - self._hello.up), [*values, *update.host])
             self._recorded = wall_s
-        elif isinstance(told, Logged):
+        elif isinstance(update, Logged):
             self._begin(wall_s)
-            for line in told.lines:
+            for line in update.lines:
                 more = f" (and {line.left_out} lines like it before)" if line.left_out else ""
                 self._opened().event(max(0.0, line.seconds - self._hello.up), "kernel", f"{line.text}{more}")
 
@@ -93,23 +93,23 @@ class Recording:
         self._every_s, self._say = every_s, say
         self._nodes: dict[str, NodeRecording] = {}
         self._paused_until = 0.0
-        self._trouble = ""
+        self._problem = ""
         self._owed: deque[Callable[[], object]] = deque(maxlen=MAX_OWED)
 
     @property
-    def is_in_trouble(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether the last write failed."""
-        return bool(self._trouble)
+        return bool(self._problem)
 
-    def told(self, node: str, told: Told, wall_s: float, now: float, why: str = "") -> None:
+    def take(self, node: str, update: Update, wall_s: float, now: float, why: str = "") -> None:
         """Keep what a node told."""
         recording = self._nodes.get(node)
         if recording is None:
             recording = self._nodes[node] = NodeRecording(self.folder, node, self._every_s)
-        recording.learn(told, why)
-        self.guard(lambda: recording.write(told, wall_s), now)
-        if self._trouble:
-            recording.forget(self._trouble)
+        recording.learn(update, why)
+        self.guard(lambda: recording.write(update, wall_s), now)
+        if self._problem:
+            recording.forget(self._problem)
 
     def said_before(self) -> Iterator[Change]:
         """What the watch said that this one goes on with, in seconds since 1970. Raises OSError."""
@@ -135,14 +135,14 @@ class Recording:
             if not is_owed:
                 write()
         except OSError as problem:
-            if not self._trouble:
+            if not self._problem:
                 self._say(f"nothing is recorded under {self.folder}: {problem.strerror or problem}; watching goes on")
-            self._trouble = problem.strerror or str(problem)
+            self._problem = problem.strerror or str(problem)
             self._paused_until = now + RETRY_S
         else:
-            if self._trouble:
+            if self._problem:
                 self._say(f"recording under {self.folder} again")
-                self._trouble = ""
+                self._problem = ""
 
     def close(self, now: float) -> None:
         """Write what is left."""

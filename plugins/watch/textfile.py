@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.watch.metrics import Metrics, Over, Snapshot
-from clusterproof.plugins.watch.trouble import WHY, Trouble
+from clusterproof.plugins.watch.outage import WHY, Outage
 
 SUFFIX = ".prom"
 MODE = 0o644  # node_exporter is another user
@@ -32,7 +32,7 @@ class Textfile:
                 f"--textfile is {str(path)[:200]!r}; expected a file NAME{SUFFIX}: node_exporter reads no other"
             )
         self._path, self._every_s, self._look = path, every_s, look
-        self.trouble = Trouble(say, f"{path} is not written: {WHY}; watching goes on", f"{path} is written again")
+        self.outage = Outage(say, f"{path} is not written: {WHY}; watching goes on", f"{path} is written again")
         self._is_over = threading.Event()
         try:
             write(path, Metrics(look))
@@ -55,9 +55,9 @@ class Textfile:
         try:
             write(self._path, what)
         except OSError as problem:
-            self.trouble.failed(problem.strerror or problem)
+            self.outage.failed(problem.strerror or problem)
         else:
-            self.trouble.worked()
+            self.outage.worked()
 
 
 def write(path: Path, what: Collector) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from clusterproof.plugins.agent.payload import MAX_CHARACTERS, cursor_word, new_nonce, sampler, started_by_shell
 from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.watch.told import Hello, Logged, Stream, Tick, Told
+from clusterproof.plugins.watch.updates import Hello, Logged, Stream, Tick, Update
 from tests.testbed.needs import needs_frozen, needs_nodes
 from tests.testbed.node import (
     Node,
@@ -41,17 +41,17 @@ class Sampling:
 
     node: Node
     process: subprocess.Popen[bytes]
-    told: list[Told] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not is_so():
-            assert time.monotonic() < deadline, f"{what} did not come: {self.told[-2:]}"
+            assert time.monotonic() < deadline, f"{what} did not come: {self.updates[-2:]}"
             time.sleep(0.02)
 
     @property
     def ticks(self) -> list[Tick]:
-        return [one for one in list(self.told) if isinstance(one, Tick)]
+        return [one for one in list(self.updates) if isinstance(one, Tick)]
 
     def until_ticks(self, count: int) -> list[Tick]:
         self.until(lambda: len(self.ticks) >= count, f"{count} ticks")
@@ -75,7 +75,7 @@ def sampling(image: NodeImage, every_s: float = 0.5, cursor: tuple[str, int, flo
         def read(stream: Stream = Stream(nonce)) -> None:  # noqa: B008 - one for the one call
             assert process.stdout
             while piece := process.stdout.read1(65536):  # type: ignore[attr-defined]
-                running.told += stream.told(piece)
+                running.updates += stream.updates(piece)
 
         reader = Thread(target=read)
         reader.start()
@@ -98,8 +98,8 @@ def test_it_samples_gpus_host_and_network_at_each_tick() -> None:
     image = with_nvml(healthy_p5(), 3, utilization_percent=97, memory_used_mib=70_000, temperature_c=61)
     with sampling(image) as running:
         ticks = running.until_ticks(4)
-    assert isinstance(running.told[0], Hello)
-    assert running.told[0].no_log == ""
+    assert isinstance(running.updates[0], Hello)
+    assert running.updates[0].no_log == ""
     assert [len(tick.gpu) for tick in ticks] == [8] * len(ticks)
     assert ticks[-1].gpu[3][0] == 97
     assert (ticks[-1].gpu[3][5], ticks[-1].gpu[3][8]) == (70_000, 61)
@@ -134,7 +134,7 @@ def test_lines_of_the_kernel_log_come_as_they_are_logged_and_a_flood_is_counted(
         log(running.node, "NVRM: Xid (PCI:0000:53:00): 79, forged", level=14)  # as a program writes to /dev/kmsg
         for _ in range(50):
             log(running.node, "NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained")
-        lines = lambda: [line for one in list(running.told) if isinstance(one, Logged) for line in one.lines]  # noqa: E731
+        lines = lambda: [line for one in list(running.updates) if isinstance(one, Logged) for line in one.lines]  # noqa: E731
         running.until(lambda: len(lines()) >= 8, "the lines")
         running.until_ticks(len(running.ticks) + 4)
         assert {line.text[:38] for line in lines()} == {"NVRM: Xid (PCI:0000:53:00): 95, pid='<"}
@@ -150,8 +150,8 @@ def test_the_kernel_log_is_followed_from_where_it_is_known(cursor: tuple[str, in
     image = with_kernel_line(healthy_p5(), "NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', it broke")
     with sampling(image, cursor=cursor) as running:
         running.until_ticks(2)
-        told = [line.text for one in list(running.told) if isinstance(one, Logged) for line in one.lines]
-        assert [int(text.split(",")[0].split()[-1]) for text in told if "Xid" in text] == codes
+        texts = [line.text for one in list(running.updates) if isinstance(one, Logged) for line in one.lines]
+        assert [int(text.split(",")[0].split()[-1]) for text in texts if "Xid" in text] == codes
 
 
 def test_nothing_is_left_once_its_input_ends_and_nothing_was_written() -> None:
@@ -217,14 +217,14 @@ def test_its_text_is_made_once_for_all_nodes(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_gpu_that_is_lost_is_told_and_that_it_is_back() -> None:
     with sampling(with_nvml(healthy_p5(), 3)) as running:
         healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
-        told = lambda: [tick.facts[3]["lost"] for tick in running.ticks if "lost" in tick.facts.get(3, {})]  # noqa: E731
-        running.until(lambda: told() == [None], "facts of the GPU")
+        lost = lambda: [tick.facts[3]["lost"] for tick in running.ticks if "lost" in tick.facts.get(3, {})]  # noqa: E731
+        running.until(lambda: lost() == [None], "facts of the GPU")
         answer_now(running.node.root, f"{healthy.rstrip()}\n[gpu 3]\nlost_after = 0\n")
-        running.until(lambda: len(told()) == 2, "that it is lost")
-        assert told()[1]["error"] == "GPU_IS_LOST"
+        running.until(lambda: len(lost()) == 2, "that it is lost")
+        assert lost()[1]["error"] == "GPU_IS_LOST"
         answer_now(running.node.root, healthy)
-        running.until(lambda: len(told()) == 3, "that it is back")
-        assert told()[2] is None
+        running.until(lambda: len(lost()) == 3, "that it is back")
+        assert lost()[2] is None
 
 
 def test_gpm_tells_means_since_the_sample_before_of_the_gpus_that_have_it() -> None:

@@ -15,7 +15,7 @@ from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch.states import Change
-from clusterproof.plugins.watch.told import Hello, Logged, LogLine, Tick
+from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Tick
 from tests.builders.wheel import ROOT
 
 EVERY_S = 10.0
@@ -61,7 +61,7 @@ class Day:
     def hello(self, boot_id: str = BOOT_ID) -> None:
         """The sampler begins."""
         self.boot_id = boot_id
-        self.said += self.watch.told(NODE, Hello(boot_id, BEGAN_S + self.now, UP_S + self.now), self.now)
+        self.said += self.watch.take(NODE, Hello(boot_id, BEGAN_S + self.now, UP_S + self.now), self.now)
 
     def tick(self, facts: Mapping[int, Mapping[str, Any]] | None = None, late: float = 0.0) -> None:
         """Ten seconds later."""
@@ -69,7 +69,7 @@ class Day:
         moment = BEGAN_S + self.now + self.stepped_s, UP_S + self.now
         gone = {"gpu": (late, "")} if late else {}
         tick = Tick(*moment, () if late else self._gpus(), (12.0,) * 15, GPUS, facts or {}, gone)
-        self.said += self.watch.told(NODE, tick, self.now)
+        self.said += self.watch.take(NODE, tick, self.now)
         self.said += self.watch.look(self.now)
 
     def ticks(self, count: int) -> None:
@@ -85,7 +85,7 @@ class Day:
     def log(self, text: str, times: int = 1) -> None:
         """The kernel logs it."""
         lines = tuple(LogLine(1000 + int(self.now) + at, UP_S + self.now, text) for at in range(times))
-        self.said += self.watch.told(NODE, Logged(UP_S + self.now, lines), self.now)
+        self.said += self.watch.take(NODE, Logged(UP_S + self.now, lines), self.now)
 
     def of(self, rule: str) -> list[str]:
         """What was said of a rule."""

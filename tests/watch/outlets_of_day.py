@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
 from clusterproof.plugins.watch.metrics import Metrics
-from clusterproof.plugins.watch.told import Hello, Tick, Told
+from clusterproof.plugins.watch.updates import Hello, Tick, Update
 from tests.watch.days import NODE, Day
 
 GPUS = (SampledGpu("GPU-1", 81_559.0, 700.0), SampledGpu("GPU-2", 81_559.0, 700.0))
@@ -33,16 +33,16 @@ class OfDay:
         self.outlets = Outlets("prod", self.day.watch, self.own.append)
         self.at = 0.0
 
-    def told(self, *every: Told) -> OfDay:
+    def take(self, *every: Update) -> OfDay:
         """The node tells these, ten seconds between two."""
-        for told in every:
+        for update in every:
             self.at += 10.0
-            self.outlets.told(NODE, told, 1.7e9 + self.at, self.outlets.snapshot().now)
+            self.outlets.take(NODE, update, 1.7e9 + self.at, self.outlets.snapshot().now)
         return self
 
     def hello(self) -> OfDay:
         """The sampler begins."""
-        return self.told(Hello("boot-1", 1.7e9, 1.0))
+        return self.take(Hello("boot-1", 1.7e9, 1.0))
 
     @property
     def text(self) -> str:

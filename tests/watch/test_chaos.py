@@ -16,14 +16,14 @@ from tests.testbed.clock import settable
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
-from tests.watch.troubles import CLOSED, TROUBLES, boot_again, kill_sampler, make_quick, xid, xids
+from tests.watch.outages import CLOSED, OUTAGES, boot_again, kill_sampler, make_quick, xid, xids
 from tests.watch.watched_bed import PATIENCE_S, Watched, samplers, watched
 
 pytestmark = needs_cluster
-NAMES = [trouble.node for trouble in TROUBLES]
+NAMES = [outage.node for outage in OUTAGES]
 
 
-def test_no_trouble_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
+def test_no_outage_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     make_quick(monkeypatch)
@@ -33,23 +33,23 @@ def test_no_trouble_of_a_node_costs_an_alert_or_repeats_one_or_leaves_anything(
         with watched(bed, monkeypatch, tmp_path / "kept") as watch:
             watch.until_sampled(*NAMES)
             each(watch, 79, NAMES)
-            for trouble in TROUBLES:
-                trouble.act(watch, trouble.node)
-                if not trouble.is_off:
-                    xid(watch, trouble.node, 95)
-            for trouble in TROUBLES:
-                if trouble.is_silent:
-                    watch.until_said(SILENT, node=trouble.node)
-                trouble.mend(watch, trouble.node)
+            for outage in OUTAGES:
+                outage.act(watch, outage.node)
+                if not outage.is_off:
+                    xid(watch, outage.node, 95)
+            for outage in OUTAGES:
+                if outage.is_silent:
+                    watch.until_said(SILENT, node=outage.node)
+                outage.mend(watch, outage.node)
             watch.until_sampled(*NAMES)
             each(watch, 48, NAMES)
             watch.until(lambda: all(len(watch.of(REBOOT, name)) for name in NAMES[-2:]), "reboots")
             watch.until(lambda: all(is_over(watch, name, "79") for name in NAMES[-2:]), "the end of what was before")
-            for trouble in TROUBLES:
-                name = trouble.node
-                assert xids(watch, name) == (["79", "48"] if trouble.is_off else ["79", "95", "48"]), name
+            for outage in OUTAGES:
+                name = outage.node
+                assert xids(watch, name) == (["79", "48"] if outage.is_off else ["79", "95", "48"]), name
                 said = {rule: tuple(one.kind.value for one in watch.of(rule, name)) for rule in (SILENT, REBOOT, CLOCK)}
-                assert {rule: kinds for rule, kinds in said.items() if kinds} == dict(trouble.said), name
+                assert {rule: kinds for rule, kinds in said.items() if kinds} == dict(outage.said), name
         for name in NAMES:
             watch.until(lambda name=name: not samplers(bed.nodes[name]), f"the end of {name}'s samplers")  # type: ignore[misc]
     assert threading.active_count() <= threads

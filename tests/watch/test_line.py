@@ -12,7 +12,7 @@ from clusterproof.plugins.agent.program import Program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.suite.watching import line as module
 from clusterproof.plugins.suite.watching.line import MAX_A_TICK, Ended, Event, How, Line
-from clusterproof.plugins.watch.told import Hello
+from clusterproof.plugins.watch.updates import Hello
 
 HELLO = b' {"sampler":1,"boot_id":"b","log":"","now":1.0,"up":2.0}\n'
 PATIENCE_S = 30.0
@@ -100,18 +100,18 @@ def test_whatever_ends_a_connection_is_told_and_it_begins_anew(
 
 def test_who_tells_faster_than_anybody_takes_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)
-    has_told = threading.Event()
+    has_update = threading.Event()
 
     def tells_much(nonce: str, heard: Callable[[bytes], object]) -> str:
         heard((nonce.encode() + HELLO) * 10)
-        has_told.set()
+        has_update.set()
         return ""
 
     events: SimpleQueue[Event | None] = SimpleQueue()
     line = Line(Target("gpu001"), Scripted(tells_much), How(10.0), lambda: None, events)
     line.start()
     taken = [events.get(timeout=PATIENCE_S)]
-    while not has_told.is_set() or events.qsize():
+    while not has_update.is_set() or events.qsize():
         assert events.qsize() <= 4
         taken.append(events.get(timeout=PATIENCE_S))
     line.end()

@@ -29,7 +29,7 @@ MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(ma
 @pytest.fixture
 def listener() -> Iterator[Listener]:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Metrics(OfDay().hello().told(tick(100.0)).outlets.snapshot))
+    registry.register(Metrics(OfDay().hello().take(tick(100.0)).outlets.snapshot))
     made = Listener(Address.of(":0"), registry)
     yield made
     made.close()

@@ -17,7 +17,7 @@ from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch.metrics import families
-from clusterproof.plugins.watch.told import Hello
+from clusterproof.plugins.watch.updates import Hello
 from tests.watch.days import NODE
 from tests.watch.outlets_of_day import OfDay, tick
 
@@ -30,7 +30,7 @@ def watched() -> OfDay:
 @pytest.fixture(scope="module")
 def read() -> Mapping[str, float]:
     """What Prometheus reads after two samples."""
-    return OfDay().hello().told(tick(100.0), tick(110.0)).read
+    return OfDay().hello().take(tick(100.0), tick(110.0)).read
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_counters_grow_by_the_time_between_samples_and_never_shrink_when_the_con
     name = 'gpu_throttled_seconds_total{gpu="0",reason="power_cap"}'
     grown = []
     unknown = dict.fromkeys(("capped", "slowed", "nvlink", "pcie"), None)
-    for told in (
+    for update in (
         tick(100.0),
         tick(110.0),
         tick(130.0),
@@ -76,19 +76,19 @@ def test_counters_grow_by_the_time_between_samples_and_never_shrink_when_the_con
         tick(510.0, **unknown),
         tick(520.0),
     ):
-        grown.append(watched.told(told).read.get(name, 0.0))
+        grown.append(watched.take(update).read.get(name, 0.0))
     assert grown == [0.0, 5.0, 15.0, 15.0, 15.0, 20.0]
     assert all(before <= after for before, after in pairwise(grown))
 
 
 def test_what_a_gpu_does_not_tell_has_no_series(watched: OfDay) -> None:
-    read = watched.told(tick(100.0, sm=None, tensor=None, nvlink=None)).read
+    read = watched.take(tick(100.0, sm=None, tensor=None, nvlink=None)).read
     assert [name for name in read if name.startswith(("gpu_sm_active", "gpu_tensor", "gpu_nvlink_bytes"))] == []
     assert 'gpu_power_watts{gpu="0"}' in read
 
 
 def test_values_of_a_node_that_is_silent_are_not_told_as_if_they_were_of_now(watched: OfDay) -> None:
-    seen = watched.told(tick(100.0)).outlets.snapshot()
+    seen = watched.take(tick(100.0)).outlets.snapshot()
     later = replace(seen, now=seen.now + 30.0)
     names = {family.name for family in families(later)}
     assert not any("_gpu_" in name for name in names)
@@ -96,7 +96,7 @@ def test_values_of_a_node_that_is_silent_are_not_told_as_if_they_were_of_now(wat
 
 
 def test_a_driver_that_hangs_is_told_with_its_time_and_without_old_values(watched: OfDay) -> None:
-    read = watched.told(tick(100.0), tick(110.0, late=12.5)).read
+    read = watched.take(tick(100.0), tick(110.0, late=12.5)).read
     assert read['source_late_seconds{source="gpu"}'] == 12.5
     assert not any(name.startswith("gpu_") for name in read)
 
@@ -123,18 +123,18 @@ def test_a_node_that_was_not_reached_and_never_judged_is_incomplete() -> None:
 
 
 def test_a_node_that_tells_ever_new_words_adds_no_series(watched: OfDay) -> None:
-    watched.told(tick(100.0))
+    watched.take(tick(100.0))
     before = set(watched.read)
     for at in range(50):
         words = f'x{at}"}}\n# TYPE up counter'
         named = tick(110.0 + at, gpus=(SampledGpu(words, 1.0, 1.0), SampledGpu(words, 1.0, 1.0)))
-        watched.told(replace(named, late={words: (5.0, words)}))
+        watched.take(replace(named, late={words: (5.0, words)}))
     assert set(watched.read) == before
 
 
-def test_trouble_of_the_watch_itself_is_told_while_it_lasts(watched: OfDay) -> None:
+def test_a_failure_of_the_watch_itself_is_told_while_it_lasts(watched: OfDay) -> None:
     failing = [True]
-    watched.outlets.trouble("recording", lambda: failing[0])
+    watched.outlets.add_part("recording", lambda: failing[0])
     assert watched.read['trouble{part="recording"}'] == 1
     failing[0] = False
     assert watched.read['trouble{part="recording"}'] == 0
@@ -156,7 +156,7 @@ def test_metrics_are_told_from_another_thread_while_findings_come_and_go(watched
     asking.start()
     for at in range(20):
         watched.day.log(f"NVRM: Xid (PCI:0000:53:00): {48 + at % 40}, pid=1, name=python3, an error")
-        watched.told(tick(100.0 + at)).outlets.look([NODE])
+        watched.take(tick(100.0 + at)).outlets.look([NODE])
     is_over.set()
     asking.join()
     assert failed == []

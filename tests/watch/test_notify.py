@@ -28,7 +28,7 @@ def change(node: str, kind: Kind = Kind.OPENED, rule: str = "watch.silent", devi
     return Change(kind, Key(node, device, rule), Verdict.FAIL, f"of {node}; expected none", 1.0)
 
 
-def told(waiting: Waiting) -> list[Any]:
+def notifications(waiting: Waiting) -> list[Any]:
     """What would be told now, as a program reads it."""
     every = iter(waiting.take, None)
     return [json.loads(one.to_json("prod")) for one in every]
@@ -37,7 +37,7 @@ def told(waiting: Waiting) -> list[Any]:
 def test_a_storm_is_one_notification_with_a_nodeset() -> None:
     waiting = Waiting()
     waiting.add([change(f"gpu{at:04d}") for at in range(1000)], 1.7e9)
-    assert told(waiting) == [
+    assert notifications(waiting) == [
         {
             "version": 1,
             "cluster": "prod",
@@ -72,13 +72,13 @@ def test_the_last_that_is_told_of_a_node_is_what_is_so(
     waiting = Waiting()
     for one in changes:
         waiting.add([one], 0.0)
-    assert [(one["kind"], one["nodes"]) for one in told(waiting)] == list(said)
+    assert [(one["kind"], one["nodes"]) for one in notifications(waiting)] == list(said)
 
 
 def test_devices_are_named_and_bounded() -> None:
     waiting = Waiting()
     waiting.add([change("a", device=f"GPU {at}") for at in range(500)], 0.0)
-    (one,) = told(waiting)
+    (one,) = notifications(waiting)
     assert one["devices"][:2] == ["a GPU 0", "a GPU 1"]
     assert (len(one["devices"]), one["change_count"]) == (notification.MAX_DEVICES, 500)
 
@@ -87,7 +87,7 @@ def test_what_waits_is_bounded_and_the_newest_stays() -> None:
     waiting = Waiting()
     waiting.add([change("a", rule=f"rule.{at}") for at in range(1000)], 0.0)
     assert waiting.dropped == 1000 - notification.MAX_WAITING
-    assert told(waiting)[-1]["check"] == "rule.999"
+    assert notifications(waiting)[-1]["check"] == "rule.999"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_no_shell_reads_the_command() -> None:
         words_of("'true; true'")
 
 
-class Told:
+class Program:
     """A notifier with a program of ours, which keeps what it reads, and what was said of it."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str = "") -> None:
@@ -125,7 +125,7 @@ class Told:
         self.own: list[str] = []
         self.notifier = Notifier([sys.executable, "-c", program], "prod", self.own.append)
 
-    def until(self, outcome: str, count: int = 1) -> Told:
+    def until(self, outcome: str, count: int = 1) -> Program:
         deadline = time.monotonic() + PATIENCE_S
         while self.notifier.counts[outcome] < count:
             assert time.monotonic() < deadline, self.notifier.counts
@@ -138,7 +138,7 @@ class Told:
 
 
 def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Told(tmp_path, monkeypatch)
+    made = Program(tmp_path, monkeypatch)
     made.notifier.said([change("a"), change("b"), change("a", rule="gpu.no_xid")])
     made.until("delivered", 2).notifier.close()
     assert [(one["check"], one["nodes"]) for one in made.read] == [("watch.silent", "a,b"), ("gpu.no_xid", "a")]
@@ -148,21 +148,21 @@ def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: py
 def test_its_failure_is_said_once_and_the_next_is_told_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Told(tmp_path, monkeypatch, "sys.exit('no such channel')")
+    made = Program(tmp_path, monkeypatch, "sys.exit('no such channel')")
     for count, node in enumerate(("a", "b", "c"), start=1):
         made.notifier.said([change(node)])
         made.until("failed", count)
     made.notifier.close()
     words = "a notification was not delivered: {} ended with exit code 1: no such channel (of watch.silent, a); {}"
     assert made.own == [words.format(Path(sys.executable).name, "watching goes on")]
-    assert made.notifier.trouble.is_so
+    assert made.notifier.outage.is_so
     assert [one["nodes"] for one in made.read] == ["a", "b", "c"]
 
 
 def test_a_disk_that_is_full_costs_notifications_and_not_those_that_come_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Told(tmp_path, monkeypatch)
+    made = Program(tmp_path, monkeypatch)
     with monkeypatch.context() as full:
         full.setattr(notifier.tempfile, "TemporaryFile", _no_room)
         made.notifier.said([change("a")])
@@ -185,7 +185,7 @@ def test_a_program_that_hangs_is_killed_with_what_it_has_started(
     more = (
         f"import subprocess as s; c = s.Popen(['sleep', '600']); open({str(child)!r}, 'w').write(str(c.pid)); c.wait()"
     )
-    made = Told(tmp_path, monkeypatch, more)
+    made = Program(tmp_path, monkeypatch, more)
     made.notifier.said([change("a")])
     made.until("failed").notifier.close()
     assert "did not end within 2 s" in made.own[0]
@@ -198,12 +198,12 @@ def test_a_program_that_hangs_is_killed_with_what_it_has_started(
 def test_the_end_tells_what_waits_and_does_not_wait_for_what_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Told(tmp_path, monkeypatch)
+    made = Program(tmp_path, monkeypatch)
     made.notifier.said([change("a")])
     made.notifier.close()
     assert [one["nodes"] for one in made.read] == ["a"]
     monkeypatch.setattr(notifier, "END_S", 0.5)
-    hangs = Told(tmp_path, monkeypatch, "import time; time.sleep(600)")
+    hangs = Program(tmp_path, monkeypatch, "import time; time.sleep(600)")
     hangs.notifier.said([change("a"), change("a", rule="gpu.no_xid")])
     hangs.notifier.close()
     assert not hangs.notifier._thread.is_alive()

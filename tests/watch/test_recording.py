@@ -18,7 +18,7 @@ from clusterproof.plugins.watch import recording as module
 from clusterproof.plugins.watch.changes import CHANGES_FILE
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change, Key, Kind
-from clusterproof.plugins.watch.told import Hello, Logged, LogLine, Tick
+from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Tick
 
 NODE = "gpu001"
 GPUS = (SampledGpu("GPU-1", 80_000.0, 700.0), SampledGpu("GPU-2", 80_000.0, 700.0))
@@ -38,9 +38,9 @@ class Kept:
         self.path = folder / f"{NODE}{SUFFIX}"
         self.now = 0.0
 
-    def told(self, what: Any, why: str = "") -> None:
+    def take(self, what: Any, why: str = "") -> None:
         self.now += 10.0
-        self.recording.told(NODE, what, 1.7e9 + self.now, self.now, why)
+        self.recording.take(NODE, what, 1.7e9 + self.now, self.now, why)
 
     @property
     def lines(self) -> list[Any]:
@@ -59,36 +59,36 @@ class Kept:
 @pytest.fixture
 def kept(tmp_path: Path) -> Kept:
     made = Kept(tmp_path / "kept")
-    made.told(Hello("boot-1", 1.7e9, 100.0))
-    made.told(tick(100.0, GPUS))
-    made.told(tick(110.0))
+    made.take(Hello("boot-1", 1.7e9, 100.0))
+    made.take(tick(100.0, GPUS))
+    made.take(tick(110.0))
     return made
 
 
 def test_times_are_seconds_since_the_header_by_a_clock_that_nobody_sets(kept: Kept) -> None:
-    kept.told(Tick(5.0, 120.0, (VALUES,) * 2, (1.0,) * 15))
+    kept.take(Tick(5.0, 120.0, (VALUES,) * 2, (1.0,) * 15))
     assert kept.lines[0]["began"] == 1.7e9
     assert [line[0] for line in kept.lines[1:]] == [0.0, 10.0, 20.0]
 
 
 def test_a_new_connection_has_a_header_of_its_own_and_says_what_is_missing_between(kept: Kept) -> None:
-    kept.told(Hello("boot-2", 1.7e9 + 500, 5.0), "the connection broke: reset by peer")
-    kept.told(tick(6.0, GPUS))
+    kept.take(Hello("boot-2", 1.7e9 + 500, 5.0), "the connection broke: reset by peer")
+    kept.take(tick(6.0, GPUS))
     assert kept.kinds == ["header", "sample", "sample", "gap", "header", "sample"]
     assert kept.lines[3]["gap"]["why"] == "the connection broke: reset by peer"
     assert kept.lines[4]["boot_id"] == "boot-2"
 
 
 def test_gpus_that_do_not_answer_are_gaps_in_the_values(kept: Kept) -> None:
-    kept.told(tick(120.0, count=0))
-    kept.told(tick(130.0))
+    kept.take(tick(120.0, count=0))
+    kept.take(tick(130.0))
     assert kept.kinds == ["header"] + ["sample"] * 4
     assert set(kept.lines[3][1:29]) == {None}
     assert {one.metric for one in read_samples(kept.path) if isinstance(one, Sample)} >= {GPU, MEMORY}
 
 
 def test_lines_of_the_kernel_log_are_events(kept: Kept) -> None:
-    kept.told(Logged(120.0, (LogLine(7, 119.5, "NVRM: Xid 79", 12),)))
+    kept.take(Logged(120.0, (LogLine(7, 119.5, "NVRM: Xid 79", 12),)))
     (event,) = [line["event"] for line in kept.lines if isinstance(line, dict) and "event" in line]
     assert event == {"time": 19.5, "source": "kernel", "text": "NVRM: Xid 79 (and 12 lines like it before)"}
 
@@ -97,8 +97,8 @@ def test_a_watch_that_begins_again_goes_on_in_the_same_files(kept: Kept, tmp_pat
     kept.recording.close(0.0)
     kept.path.write_bytes(kept.path.read_bytes() + b"\x28\xb5\x2f\xfd torn")
     again = Kept(tmp_path / "kept")
-    again.told(Hello("boot-1", 1.7e9 + 100, 200.0))
-    again.told(tick(200.0, GPUS))
+    again.take(Hello("boot-1", 1.7e9 + 100, 200.0))
+    again.take(tick(200.0, GPUS))
     assert again.kinds == ["header", "sample", "sample", "gap", "header", "sample"]
     assert again.lines[3]["gap"]["why"] == "nobody watched"
 
@@ -127,14 +127,14 @@ def test_a_disk_that_is_full_costs_a_line_and_what_comes_after_is_whole(
     resource.setrlimit(resource.RLIMIT_FSIZE, (kept.path.stat().st_size + 5, limits[1]))
     try:
         for at in range(100):
-            kept.told(tick(120.0 + 10 * at))
+            kept.take(tick(120.0 + 10 * at))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert len(kept.own) == 1
     assert "nothing is recorded" in kept.own[0]
     assert "File too large; watching goes on" in kept.own[0]
     for at in range(20):
-        kept.told(tick(2_000.0 + 10 * at))
+        kept.take(tick(2_000.0 + 10 * at))
     assert kept.own[1:] == [f"recording under {kept.recording.folder} again"]
     assert kept.kinds[before : before + 3] == ["gap", "header", "sample"]
     assert kept.lines[before]["gap"]["why"] == "File too large"

@@ -25,7 +25,7 @@ from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.transport.staying import Heard
 from clusterproof.plugins.watch.of_tick import SILENT
 from clusterproof.plugins.watch.states import Change
-from clusterproof.plugins.watch.told import Tick
+from clusterproof.plugins.watch.updates import Tick
 from tests.watch.days import NODE, Day, evidence
 
 EVERY_S, LOOKS = 0.01, 20  # many more ticks than a silence takes

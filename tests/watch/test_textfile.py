@@ -25,7 +25,7 @@ def umask() -> Iterator[None]:
 
 
 def kept(path: Path, own: list[str] | None = None) -> Textfile:
-    watched = OfDay().hello().told(tick(100.0))
+    watched = OfDay().hello().take(tick(100.0))
     return Textfile(path, 0.01, watched.outlets.snapshot, (own if own is not None else []).append)
 
 
@@ -98,14 +98,14 @@ def test_a_path_with_braces_is_said_as_it_is(tmp_path: Path) -> None:
     assert own == [f"{folder / 'watch.prom'} is not written: No such file or directory; watching goes on"]
 
 
-def test_trouble_is_said_once_and_once_that_it_is_over(tmp_path: Path) -> None:
+def test_a_failure_is_said_once_and_once_that_it_is_over(tmp_path: Path) -> None:
     folder, own = tmp_path / "metrics", list[str]()
     folder.mkdir()
     path = folder / "watch.prom"
     file = kept(path, own)
     folder.rename(tmp_path / "away")
     until(lambda: own)
-    assert file.trouble.is_so
+    assert file.outage.is_so
     folder.mkdir()
     until(path.exists)
     until(lambda: len(own) > 1)

@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.watching.judge import KEPT, Judge
 from clusterproof.plugins.suite.watching.watch import AGAIN_S
 from clusterproof.plugins.watch.newer import LOG, NVML
-from clusterproof.plugins.watch.told import Hello, LogLine, Tick
+from clusterproof.plugins.watch.updates import Hello, LogLine, Tick
 from tests.watch.days import NODE, Day, evidence
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."
@@ -123,11 +123,11 @@ def test_a_concern_about_a_gpu_is_said_while_another_is_lost_and_each_in_its_own
 
 @pytest.mark.long
 def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
-    results, told = alive(Result), alive(Collected)
+    results, collected = alive(Result), alive(Collected)
     for _ in range(3):
         visited(day, nvml=HUNG)  # so that checks cannot judge, and facts raise
     assert alive(Result) == results
-    assert alive(Collected) == told
+    assert alive(Collected) == collected
     kept = day.watch.judge._nodes[NODE]
     assert kept.group.nodes == [kept]
     assert kept.evidence.collectors.keys() <= KEPT

@@ -163,7 +163,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
 def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namespace) -> None:
     """Tell whatever the command line names. Raises NoAddress, NoTextfile, NoProgram."""
     if recording:
-        outlets.trouble("recording", lambda: recording.is_in_trouble)
+        outlets.add_part("recording", lambda: recording.is_failing)
     if option.listen is not None:
         outlets.listen(Address.of(option.listen))
     if option.textfile is not None:

@@ -29,7 +29,7 @@ from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.stays import stays_for
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change
-from clusterproof.plugins.watch.told import Hello, Told
+from clusterproof.plugins.watch.updates import Hello, Update
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 END_S = 5.0  # for nodes to end their samplers
@@ -166,16 +166,16 @@ class Controller:
             self.watch.ended(event.node, event.what.why)
             self.outlets.ended()
         else:
-            self._told(event.node, event.what, event.at)
+            self._update(event.node, event.what, event.at)
             self.outlets.look([event.node])
 
-    def _told(self, node: str, told: Told, at: float) -> None:
+    def _update(self, node: str, update: Update, at: float) -> None:
         if self.recording:
-            why = self._why.pop(node, "") if isinstance(told, Hello) else ""
-            self.recording.told(node, told, time.time(), at, why)
-        self.outlets.told(node, told, time.time(), at)
-        self._say(self.watch.told(node, told, at))
-        if self.watch.is_due(node, told, at):
+            why = self._why.pop(node, "") if isinstance(update, Hello) else ""
+            self.recording.take(node, update, time.time(), at, why)
+        self.outlets.take(node, update, time.time(), at)
+        self._say(self.watch.take(node, update, at))
+        if self.watch.is_due(node, update, at):
             self._visit([node])
 
     def _visit(self, names: Iterable[str]) -> None:

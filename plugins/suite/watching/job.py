@@ -24,7 +24,7 @@ from clusterproof.plugins.kubernetes.training_job import FORM, JobState, job_nam
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.slurm_asked import JOBS, ask_slurm
 from clusterproof.plugins.transport.submit_host import submit_host
-from clusterproof.plugins.watch.trouble import Trouble
+from clusterproof.plugins.watch.outage import Outage
 
 OF_KUBERNETES = ("k8s:", "eks:")  # whose jobs have a namespace and a name
 NUMBER = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")  # of Slurm's: also of an array, or of several in one
@@ -84,8 +84,8 @@ def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Ca
 
 def state_of(job: str, settings: Mapping[str, str]) -> str:
     """What Slurm calls its state, empty where it is over. Raises Incomplete where Slurm does not tell."""
-    told = ask_slurm(submit_host(settings), Limits(), (JOBS,))[JOBS]
-    state = SlurmJobs(answer_of(JOBS, told).value).state_of(job)
+    answer = ask_slurm(submit_host(settings), Limits(), (JOBS,))[JOBS]
+    state = SlurmJobs(answer_of(JOBS, answer).value).state_of(job)
     return "" if state == COMPLETING else state
 
 
@@ -104,7 +104,7 @@ class JobEnd:
         self.places = places
         self._job, self._state, self._over, self._say = job, state, over, say
         self._halted = ""
-        self._trouble = Trouble(
+        self._outage = Outage(
             say, "whether the job runs is not known: {why}; watching goes on", "whether the job runs is known again"
         )
         self._asked, self._is_closed = threading.Event(), threading.Event()
@@ -126,14 +126,14 @@ class JobEnd:
         while not self._is_closed.wait(LEAST_S):
             try:
                 state = self._state()
-                self._trouble.worked()
+                self._outage.worked()
                 if not state:
                     self._say(f"job {self._job} has ended")
                     self._over()
                     return
                 self._look(state)
             except Exception as problem:  # nobody tells, or it is a fault of ours: neither ends the watch
-                self._trouble.failed(problem)
+                self._outage.failed(problem)
             self._asked.wait(ASK_S)
             self._asked.clear()
 

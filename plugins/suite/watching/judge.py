@@ -22,7 +22,7 @@ from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.plugins.suite.evaluate import verdicts_on
 from clusterproof.plugins.watch.newer import LOG, NVML, with_facts, with_known, with_lines
 from clusterproof.plugins.watch.states import Seen
-from clusterproof.plugins.watch.told import LogLine
+from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"
 CHANGING = frozenset({LOG, NVML})  # what is told again while a node is watched
@@ -60,8 +60,8 @@ class Judge:
     def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:
         """What all checks say of these nodes; what is needed to judge them again is kept."""
         every = {target.name: data.get(target.name) for target in self._cluster.targets}
-        told = {name: one if one else self._of(name) for name, one in every.items()}
-        made = nodes(self._cluster, told, OCCASION, self._policy)
+        data = {name: one if one else self._of(name) for name, one in every.items()}
+        made = nodes(self._cluster, data, OCCASION, self._policy)
         said = {}
         alike = Alike()  # nodes of a kind tell mostly the same, at one visit
         for name in data:

@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.transport.staying import Staying
-from clusterproof.plugins.watch.told import LinesLost, NotUnderstood, Stream, Told
+from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream, Update
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 SETTLED_S = 60.0  # a connection that held so long begins anew without delay
@@ -36,7 +36,7 @@ class Event:
     """What came of a node, and when, by time.monotonic()."""
 
     node: str
-    what: Told | Ended
+    what: Update | Ended
     at: float
 
 
@@ -92,10 +92,10 @@ class Line:
 
         def heard(piece: bytes) -> None:
             room.take(len(piece))
-            for told in stream.told(piece):
+            for update in stream.updates(piece):
                 while self._events.qsize() > MAX_WAITING and not self._is_over.is_set():
                     time.sleep(BUSY_S)  # many tell at once what they could not before; their connections hold it
-                self._put(told)
+                self._put(update)
 
         dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._how.every_s)
         try:
@@ -111,7 +111,7 @@ class Line:
             return f"{type(problem).__name__}: {problem}"
         return f"{why}: {stream.noise}" if stream.noise and why == "the program ended" else why
 
-    def _put(self, what: Told | Ended) -> None:
+    def _put(self, what: Update | Ended) -> None:
         self._events.put(Event(self._target.name, what, time.monotonic()))
 
 

@@ -19,7 +19,7 @@ from clusterproof.plugins.watch.metrics import Metrics, Snapshot
 from clusterproof.plugins.watch.notifier import Notifier
 from clusterproof.plugins.watch.states import Change, Key, Seen
 from clusterproof.plugins.watch.textfile import Textfile
-from clusterproof.plugins.watch.told import Told
+from clusterproof.plugins.watch.updates import Update
 
 LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
 
@@ -37,7 +37,7 @@ class Outlets:
         self._nodes = {name: Latest() for name in watch.names}
         self._open_of: dict[str, Mapping[Key, Seen]] = {}  # each is replaced, and never changed
         self._said: Counter[tuple[str, Verdict]] = Counter()
-        self._troubles: dict[str, Callable[[], bool]] = {}
+        self._parts: dict[str, Callable[[], bool]] = {}
         self._notified: Mapping[str, int] = {}
         self._tell: list[Callable[[Sequence[Change]], object]] = []
         self._ended: list[Callable[[], object]] = []
@@ -49,9 +49,9 @@ class Outlets:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def trouble(self, part: str, is_so: Callable[[], bool]) -> None:
+    def add_part(self, part: str, is_so: Callable[[], bool]) -> None:
         """Let metrics tell whether a part of the watch fails now."""
-        self._troubles[part] = is_so
+        self._parts[part] = is_so
 
     def listen(self, address: Address) -> None:
         """Answer Prometheus. Raises NoAddress."""
@@ -65,7 +65,7 @@ class Outlets:
         """Keep a file for node_exporter. Raises NoTextfile."""
         file = Textfile(path, max(LEAST_S, self._watch.every_s), self.snapshot, self._say)
         self._open.callback(file.close)
-        self.trouble("textfile", lambda: file.trouble.is_so)
+        self.add_part("textfile", lambda: file.outage.is_so)
 
     def notify(self, words: Sequence[str]) -> None:
         """Run a program for what has changed."""
@@ -73,11 +73,11 @@ class Outlets:
         self._open.callback(notifier.close)
         self._tell.append(notifier.said)
         self._notified = notifier.counts
-        self.trouble("notify", lambda: notifier.trouble.is_so)
+        self.add_part("notify", lambda: notifier.outage.is_so)
 
-    def told(self, node: str, told: Told, wall_s: float, at: float) -> None:
+    def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
         """A node has told something."""
-        self._nodes[node] = self._nodes[node].after(told, wall_s, at)
+        self._nodes[node] = self._nodes[node].after(update, wall_s, at)
 
     def on_end(self, act: Callable[[], object]) -> None:
         """Do this whenever a node's connection ends."""
@@ -114,5 +114,5 @@ class Outlets:
             unjudged=self._watch.incomplete.copy(),
             said=dict(self._said),
             notified=dict(self._notified),
-            troubles={part: is_so() for part, is_so in self._troubles.copy().items()},
+            failing={part: is_so() for part, is_so in self._parts.copy().items()},
         )

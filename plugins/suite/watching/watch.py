@@ -23,7 +23,7 @@ from clusterproof.plugins.watch.of_tick import (
 )
 from clusterproof.plugins.watch.pace import PACE, Pace
 from clusterproof.plugins.watch.states import Change, Key, Kind, Seen, States
-from clusterproof.plugins.watch.told import Hello, Logged, Tick, Told
+from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 Found = Mapping[tuple[str, str], Seen]
 AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which tells its ticks
@@ -94,10 +94,10 @@ class Watch:
             self._nodes[name].meanwhile = Meanwhile()
             self._nodes[name].visited = now
 
-    def is_due(self, name: str, told: Told, now: float) -> bool:
+    def is_due(self, name: str, update: Update, now: float) -> bool:
         """Whether all evidence of a node that tells this is to be gathered, no visit having reached it in this boot."""
         node = self._nodes[name]
-        return node.is_due and (isinstance(told, Hello) or now - node.visited >= AGAIN_S)
+        return node.is_due and (isinstance(update, Hello) or now - node.visited >= AGAIN_S)
 
     def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """What nodes told in a whole visit, judged by all checks. What could not be judged is not over."""
@@ -115,21 +115,21 @@ class Watch:
             changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
         return self._said(changes)
 
-    def told(self, name: str, told: Told, now: float) -> list[Change]:
+    def take(self, name: str, update: Update, now: float) -> list[Change]:
         """What a node's sampler tells."""
         node = self._nodes[name]
         node.heard, node.is_expected, node.unheard, node.why = now, True, 0, ""
         if node.meanwhile:
-            node.meanwhile.take(told)
+            node.meanwhile.take(update)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
-        if isinstance(told, Hello):
-            changes += self._hello(name, node, told, now)
-        elif isinstance(told, Tick):
-            changes += self._tick(name, node, told, now)
-        elif isinstance(told, Logged):
-            node.sequence = max((line.sequence for line in told.lines), default=node.sequence)
+        if isinstance(update, Hello):
+            changes += self._hello(name, node, update, now)
+        elif isinstance(update, Tick):
+            changes += self._tick(name, node, update, now)
+        elif isinstance(update, Logged):
+            node.sequence = max((line.sequence for line in update.lines), default=node.sequence)
             if self.judge.knows(name):
-                self.judge.logged(name, told.lines)
+                self.judge.logged(name, update.lines)
                 changes += self._judged_again(name, LOG, now)
         return self._said(changes)
 

@@ -24,11 +24,11 @@ def linted(text: str) -> str:
 
 
 def test_the_linter_has_nothing_against_the_metrics_of_a_watch() -> None:
-    watched = OfDay().hello().told(tick(100.0), tick(110.0))
+    watched = OfDay().hello().take(tick(100.0), tick(110.0))
     watched.day.silence(60)
     watched.outlets.said(watched.day.said)
-    watched.outlets.trouble("recording", lambda: True)
-    text = watched.told(tick(120.0)).text
+    watched.outlets.add_part("recording", lambda: True)
+    text = watched.take(tick(120.0)).text
     assert linted(text) == ""
     assert "source_late" not in text
 
@@ -39,7 +39,7 @@ def test_the_linter_does_find_what_is_wrong() -> None:
 
 
 def test_node_exporter_serves_the_file_while_the_watch_runs_and_that_it_is_over_afterwards(tmp_path: Path) -> None:
-    watched = OfDay().hello().told(tick(100.0), tick(110.0))
+    watched = OfDay().hello().take(tick(100.0), tick(110.0))
     path = tmp_path / "watch.prom"
     file = Textfile(path, 3600.0, watched.outlets.snapshot, watched.own.append)
     with exporter(tmp_path) as url:

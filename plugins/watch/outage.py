@@ -1,4 +1,4 @@
-"""The watch's own trouble: said when it begins and when it is over, and not in between."""
+"""The failure of a part of the watch itself: said when it begins and when it is over, and not in between."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 WHY = "{why}"
 
 
-class Trouble:
+class Outage:
     """Of one part of the watch."""
 
     def __init__(self, say: Callable[[str], object], begins: str, ends: str) -> None:

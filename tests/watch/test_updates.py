@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.host.collect_host_samples import COLUMNS as O
 from clusterproof.plugins.evidence.lustre.collect_lustre_samples import COLUMNS as OF_LUSTRE
 from clusterproof.plugins.evidence.network.collect_network_samples import COLUMNS as OF_NETWORK
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, HOST_COLUMNS
-from clusterproof.plugins.watch.told import (
+from clusterproof.plugins.watch.updates import (
     MAX_LINE,
     OF_SOURCES,
     Hello,
@@ -23,7 +23,7 @@ from clusterproof.plugins.watch.told import (
     NotUnderstood,
     Stream,
     Tick,
-    Told,
+    Update,
 )
 
 NONCE = "cp0123456789"
@@ -35,8 +35,8 @@ def line(data: object) -> bytes:
     return f"{NONCE} {json.dumps(data)}\n".encode()
 
 
-def told(*lines: bytes) -> list[Told]:
-    return list(Stream(NONCE).told(b"".join(lines)))
+def updates(*lines: bytes) -> list[Update]:
+    return list(Stream(NONCE).updates(b"".join(lines)))
 
 
 def test_the_columns_are_those_of_the_programs_that_sample() -> None:
@@ -49,7 +49,7 @@ def test_the_columns_are_those_of_the_programs_that_sample() -> None:
 def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
     stream = Stream(NONCE)
     data = b"Welcome!\r\n" + f"{NONCE}:begin.\n".encode() + line(HELLO) + b"noise\n" + line(TICK)
-    found = [one for at in range(len(data)) for one in stream.told(data[at : at + 1])]
+    found = [one for at in range(len(data)) for one in stream.updates(data[at : at + 1])]
     assert [type(one) for one in found] == [Hello, Tick]
     assert stream.noise == "noise"
     tick = found[1]
@@ -61,15 +61,15 @@ def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
 def test_of_a_line_that_comes_twice_one_is_taken_and_of_one_that_is_lost_it_is_told() -> None:
     stream = Stream(NONCE)
     ticks = [line({**TICK, "n": number, "now": 1.7e9 + number}) for number in range(5)]
-    assert len(list(stream.told(b"".join(ticks[:3])))) == 3
-    again = [one.now - 1.7e9 for one in stream.told(b"".join(ticks[1:4])) if isinstance(one, Tick)]
+    assert len(list(stream.updates(b"".join(ticks[:3])))) == 3
+    again = [one.now - 1.7e9 for one in stream.updates(b"".join(ticks[1:4])) if isinstance(one, Tick)]
     assert again == [3.0]
     with pytest.raises(LinesLost, match="lines of its sampler were lost: 1; expected every one"):
-        list(stream.told(line({**TICK, "n": 5})))
+        list(stream.updates(line({**TICK, "n": 5})))
 
 
 def test_lines_of_the_log_are_bounded_and_printable() -> None:
-    (found,) = told(line({"now": 1.0, "up": 2.0, "log": [[7, 3.5, "NVRM:\x1b[2J" + "x" * 5000, 2]]}))
+    (found,) = updates(line({"now": 1.0, "up": 2.0, "log": [[7, 3.5, "NVRM:\x1b[2J" + "x" * 5000, 2]]}))
     assert isinstance(found, Logged)
     assert len(found.lines[0].text) < 1100
     assert "\x1b" not in found.lines[0].text
@@ -101,22 +101,22 @@ def test_lines_of_the_log_are_bounded_and_printable() -> None:
 )
 def test_what_has_not_the_form_ends_the_connection(data: Any) -> None:
     with pytest.raises(NotUnderstood):
-        told(line(data))
+        updates(line(data))
 
 
 def test_numbers_that_are_none_and_lines_without_an_end_are_refused() -> None:
     with pytest.raises(NotUnderstood):
-        told(f'{NONCE} {{"now": NaN, "up": 1}}\n'.encode())
+        updates(f'{NONCE} {{"now": NaN, "up": 1}}\n'.encode())
     with pytest.raises(NotUnderstood, match="a line of more than"):
-        told(b"x" * (MAX_LINE + 1))
+        updates(b"x" * (MAX_LINE + 1))
     with pytest.raises(NotUnderstood, match=r"no Python 3\.8 or newer"):
-        told(f"{NONCE}:no-python: python3 (3.6.8)\n".encode())
+        updates(f"{NONCE}:no-python: python3 (3.6.8)\n".encode())
 
 
 @given(st.binary(max_size=200))
 def test_nothing_that_a_node_tells_raises_anything_else(data: bytes) -> None:
     try:
-        told(NONCE.encode() + b" " + data + b"\n")
+        updates(NONCE.encode() + b" " + data + b"\n")
     except NotUnderstood as wrong:
         assert str(wrong).isprintable()  # noqa: PT017
 
@@ -132,6 +132,6 @@ json_values = st.recursive(
 def test_no_value_in_any_place_raises_anything_else(key: str, value: Any) -> None:
     for whole in (TICK, HELLO, {"up": 1.0, "log": []}):
         try:
-            told(line({**whole, key: value}))
+            updates(line({**whole, key: value}))
         except NotUnderstood:
             continue

@@ -69,7 +69,7 @@ class Logged:
     lines: tuple[LogLine, ...]
 
 
-Told: TypeAlias = Hello | Tick | Logged
+Update: TypeAlias = Hello | Tick | Logged
 
 
 class Stream:
@@ -82,14 +82,14 @@ class Stream:
         self._number = -1  # of the line that came last
         self.noise = ""  # the last line of it: the words of a host that refuses
 
-    def told(self, piece: bytes) -> Iterator[Told]:
+    def updates(self, piece: bytes) -> Iterator[Update]:
         """What a piece of the stream completes. Raises NotUnderstood, LinesLost."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             if line.startswith(self._mark):
-                told, number = _decoded(line[len(self._mark) :])
+                update, number = _decoded(line[len(self._mark) :])
                 if number is None or self._is_next(number):
-                    yield told
+                    yield update
             elif line.startswith(self._missing):
                 raise NotUnderstood("no Python 3.8 or newer that starts and has lzma")
             elif line.strip() and not line.startswith(self._mark[:-1]):
@@ -106,7 +106,7 @@ class Stream:
         return is_next
 
 
-def _decoded(line: bytes) -> tuple[Told, int | None]:
+def _decoded(line: bytes) -> tuple[Update, int | None]:
     """What a line tells, and its number, where it has one."""
     try:
         data = json.loads(line)
@@ -115,13 +115,13 @@ def _decoded(line: bytes) -> tuple[Told, int | None]:
         number = data.get("n")
         if number is not None and type(number) is not int:
             raise TypeError("no whole number")
-        return _told(data), number
+        return _update(data), number
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError) as wrong:
         seen = printable(line[:60].decode("utf-8", "replace"), 80)
         raise NotUnderstood(f"{type(wrong).__name__}: {str(wrong)[:100]} in {seen}") from None
 
 
-def _told(data: Mapping[str, Any]) -> Told:
+def _update(data: Mapping[str, Any]) -> Update:
     if "sampler" in data:
         boot_id, no_log = _text(data.get("boot_id", ""), 64), _text(data.get("log", ""), MAX_WORDS)
         return Hello(boot_id, _seconds(data["now"]), _seconds(data["up"]), no_log)

@@ -60,7 +60,7 @@ def nothing(_watch: Watched, _name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Outage:
     """What happens to a node, what mends it, and what is said of it, by rule."""
 
     node: str
@@ -76,16 +76,16 @@ class Trouble:
 
 SILENCE = {SILENT: (OPENED, CLOSED)}
 BOOTED = {**SILENCE, REBOOT: (HAPPENED,)}
-TROUBLES = (
-    Trouble("killed", kill_sampler, nothing, {}),
-    Trouble("sshd", kill_sshds, lambda watch, name: watch.bed.start_sshd(name), SILENCE),
-    Trouble("host-key", change_host_key, lambda watch, name: watch.bed.know_host_key(name), SILENCE),
-    Trouble(
+OUTAGES = (
+    Outage("killed", kill_sampler, nothing, {}),
+    Outage("sshd", kill_sshds, lambda watch, name: watch.bed.start_sshd(name), SILENCE),
+    Outage("host-key", change_host_key, lambda watch, name: watch.bed.know_host_key(name), SILENCE),
+    Outage(
         "wire", lambda watch, name: watch.bed.cut_wire(name), lambda watch, name: watch.bed.mend_wire(name), SILENCE
     ),
-    Trouble("clock", set_clocks, nothing, {CLOCK: (HAPPENED, HAPPENED)}),
-    Trouble("reboot", lambda watch, name: watch.bed.stop(name), boot_again(healthy_p5), BOOTED, is_off=True),
-    Trouble("replaced", lambda watch, name: watch.bed.stop(name), boot_again(another_machine), BOOTED, is_off=True),
+    Outage("clock", set_clocks, nothing, {CLOCK: (HAPPENED, HAPPENED)}),
+    Outage("reboot", lambda watch, name: watch.bed.stop(name), boot_again(healthy_p5), BOOTED, is_off=True),
+    Outage("replaced", lambda watch, name: watch.bed.stop(name), boot_again(another_machine), BOOTED, is_off=True),
 )
 
 
