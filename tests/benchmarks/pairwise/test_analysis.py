@@ -18,7 +18,7 @@ from tests.benchmarks.pairwise.measured import (
     names,
     verdicts,
 )
-from tests.benchmarks.pairwise.troubles import CASES, FLOOR, MIN_EFFECT, SLOW_LINK, Case
+from tests.benchmarks.pairwise.simulated import CASES, FLOOR, MIN_EFFECT, SLOW_LINK, Case
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])

@@ -23,7 +23,7 @@ from tests.benchmarks.pairwise.measured import (
     names,
     racks,
 )
-from tests.benchmarks.pairwise.troubles import CASES, MIN_EFFECT
+from tests.benchmarks.pairwise.simulated import CASES, MIN_EFFECT
 from tests.builders.examples import examples
 
 READINGS = st.one_of(

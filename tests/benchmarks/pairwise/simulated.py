@@ -1,4 +1,4 @@
-"""Simulated clusters with one trouble each, and the finding that names it."""
+"""Simulated clusters with one fault each, and the finding that names it."""
 
 from __future__ import annotations
 
