@@ -12,12 +12,14 @@ from clusterproof.integrations.slurm.verdict import PREFIX
 from clusterproof.plugins.core.errors import ClusterproofError
 
 ANSWER_S = 8.0
-UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT", "POWERING_DOWN"})
-NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"})
+REBOOTS = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED"})  # which a resume would cancel
+UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
+NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | REBOOTS
 CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
 BY_SLURM = ("Prolog error", "Epilog error")  # what Slurm itself says where a script of ours has failed
 _WHO_AND_WHEN = re.compile(r" \[[^\[\]]*@[^\[\]]*\]$")
+_REBOOTED = re.compile(r"(?: : reboot (?:issued|complete|timed out))+$")  # what Slurm adds to a reason that is there
 
 
 class SlurmError(ClusterproofError):
@@ -42,6 +44,11 @@ class NodeState:
     def is_unavailable(self) -> bool:
         """Whether somebody has taken it out of use, or Slurm has."""
         return not self.flags.isdisjoint(UNAVAILABLE)
+
+    @property
+    def is_to_be_rebooted(self) -> bool:
+        """Whether somebody has asked Slurm to reboot it, and it has not come back."""
+        return not self.flags.isdisjoint(REBOOTS)
 
     @property
     def is_unexplained(self) -> bool:
@@ -80,7 +87,7 @@ def parse_node(text: str) -> NodeState:
     partitions = values.get("Partitions", "").split()
     return NodeState(
         frozenset(flags),
-        _WHO_AND_WHEN.sub("", values.get("Reason", "")),
+        _REBOOTED.sub("", _WHO_AND_WHEN.sub("", values.get("Reason", ""))),
         tuple(partitions[0].split(",")) if partitions else (),
         values.get("Reason", ""),
     )

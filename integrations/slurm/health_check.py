@@ -176,7 +176,9 @@ def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
         call.log(f"stays drained: {len(run.of('fail'))} fail, {len(run.of('incomplete'))} incomplete", WARNING)
         return
     node = control.node_state(call.node)
-    if is_ours(node, ours) and node.may_be_resumed:
+    if is_ours(node, ours) and node.is_to_be_rebooted:
+        call.log("passes, and stays drained until it is rebooted, as somebody has asked Slurm to", WARNING)
+    elif is_ours(node, ours) and node.may_be_resumed:
         control.resume(call.node)
         call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
         in_use(call, control.node_state(call.node), ours, None)

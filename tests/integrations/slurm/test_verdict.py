@@ -223,6 +223,24 @@ def test_only_nodes_that_are_drained_for_reasons_of_ours_count() -> None:
     assert [control.ahead(found, name) for name in ("gpu005", "gpu001", "gpu002")] == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "read", "may_be_resumed"),
+    [
+        ("IDLE+DRAIN", "clusterproof: x", "clusterproof: x", True),
+        ("IDLE+DRAIN", "clusterproof: x : reboot issued", "clusterproof: x", True),
+        ("DOWN", "clusterproof: x : reboot issued : reboot complete", "clusterproof: x", False),
+        ("MIXED+DRAIN+REBOOT_REQUESTED", "clusterproof: x", "clusterproof: x", False),
+        ("DOWN+DRAIN+REBOOT_ISSUED", "clusterproof: x : reboot issued", "clusterproof: x", False),
+        ("IDLE+DRAIN", "a fan is loud : reboot issued", "a fan is loud", True),
+    ],
+)
+def test_a_reboot_that_slurm_was_asked_for_is_awaited_and_changes_no_reason(
+    state: str, reason: str, read: str, may_be_resumed: bool
+) -> None:
+    node = control.parse_node(f"NodeName=gpu001\n   State={state}\n   Reason={reason} [root@2026-03-01T08:00:00]\n")
+    assert (node.reason, node.may_be_resumed) == (read, may_be_resumed)
+
+
 def test_what_scontrol_says_of_a_node_is_read() -> None:
     node = control.parse_node(
         "NodeName=gpu001 Arch=x86_64\n   State=IDLE+DRAIN+DYNAMIC_NORM ThreadsPerCore=1\n   Partitions=gpu,all \n"
