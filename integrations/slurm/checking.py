@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
+from clusterproof.integrations.slurm.job import node_of
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.state import boot_id, since_boot_s
@@ -62,7 +63,7 @@ def check(
         policy = policy_of(settings, frozenset(index))
         here.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
         evaluate = prepared(entries, occasions, settings, policy)
-        data = here.evidence(os.uname().nodename or "localhost", deadline_s)
+        data = here.evidence(node_of(os.environ), deadline_s)
     finally:
         here.end()
     everything = evaluate(data)

@@ -1,7 +1,8 @@
-"""The job that a script is called for, as Slurm's environment tells it."""
+"""The job that a script is called for, and the node, as Slurm's environment tells them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
@@ -26,6 +27,11 @@ def job_of(environment: Mapping[str, str]) -> Job:
     number, uid = (environment.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_JOB_UID"))
     gpus = gpus_of(environment.get("SLURM_JOB_GPUS"))
     return Job(number if number.isdecimal() else "", uid if uid.isdecimal() else "", gpus)
+
+
+def node_of(environment: Mapping[str, str]) -> str:
+    """The node as Slurm calls it, which need not be how it calls itself; where Slurm tells nothing, its short name."""
+    return environment.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0] or "localhost"
 
 
 def gpus_of(data: str | None) -> frozenset[int] | None:

@@ -12,7 +12,7 @@ from _thread import LockType, allocate_lock, start_new_thread
 from clusterproof.integrations.slurm import before_and_after
 from clusterproof.integrations.slurm.call import Call, end, give_up, leave
 from clusterproof.integrations.slurm.drains import Drain, drain_of
-from clusterproof.integrations.slurm.job import job_of
+from clusterproof.integrations.slurm.job import job_of, node_of
 from clusterproof.integrations.slurm.log import ERROR, WARNING, Log
 from clusterproof.integrations.slurm.settings import SettingsError, read_settings
 from clusterproof.integrations.slurm.state import State
@@ -24,7 +24,7 @@ def main() -> None:
     """Answer one call, and end this process: by 0, or by DRAIN where the node is to be drained."""
     gc.disable()  # it ends soon
     occasion = sys.argv[1]
-    node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+    node = node_of(os.environ)
     if occasion in ("check-installation", "rehearse"):
         leave(look(occasion, node))
     job = job_of(os.environ)

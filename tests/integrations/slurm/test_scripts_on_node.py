@@ -91,6 +91,16 @@ def test_a_verdict_formed_under_other_settings_is_not_taken_for_the_next_job(fil
 
 
 @pytest.mark.parametrize(
+    ("called", "drains"), [("rack7-n3", False), ("gpu001", True)], ids=["as Slurm calls it", "as it calls itself"]
+)
+def test_a_policy_names_nodes_as_slurm_does(called: str, drains: bool) -> None:
+    rule = f'[disabled."gpu.no_xid"]\nreason = "a new driver"\nuntil = 9999-12-31\nnodes = "{called}"\n'
+    with node(with_file(BY_NAME[XID].put(healthy_p5()), POLICY, rule), PATIENT + EXPECTS) as running:
+        ran = running.run([str(SCRIPTS / "clusterproof-prolog")], env={"SLURMD_NODENAME": "rack7-n3"})
+    assert ran.returncode == int(drains), output_of(ran)
+
+
+@pytest.mark.parametrize(
     ("rule", "drains"),
     [('[disabled."gpu.no_xid"]\nreason = "a new driver"\nuntil = 9999-12-31\n', False), ("[expect]\ngpus = 8\n", True)],
     ids=["no longer checked", "another rule"],
