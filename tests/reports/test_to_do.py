@@ -108,6 +108,15 @@ def test_a_node_that_was_not_reached_is_named_once_with_the_reason() -> None:
     assert to_do_line(results) == "CANNOT REACH n1 (refused) · 0 fit"
 
 
+def test_where_no_node_was_reached_it_is_no_further_news_that_nothing_is_known_of_the_cluster() -> None:
+    gone = [failed("node.reachable", node, "cannot reach", cause=REFUSED) for node in ("n1", "n2")]
+    whole = Result("host.quota", "prod", Verdict.INCOMPLETE, cause="no node says what it is", subject="cluster")
+    assert to_do_line([*gone, whole]) == "CANNOT REACH n[1-2] (refused) · 0 fit"
+    assert to_do_line([whole]) == "NOT PROVEN the cluster (no node says what it is)"
+    some = [*gone, Result("gpu.ecc", "n3", Verdict.PASS), whole]
+    assert "NOT PROVEN the cluster (no node says what it is)" in to_do_line(some)
+
+
 def test_what_is_incomplete_on_a_node_that_fails_is_no_task_of_its_own() -> None:
     results = [
         failed("gpu.a", "n1", "replace"),

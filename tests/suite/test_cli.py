@@ -54,6 +54,15 @@ def test_init_writes_both_files_and_says_what_comes_next(tmp_path: Path, capsys:
     assert "clusterproof check ./cluster.toml" in capsys.readouterr().out
 
 
+def test_init_makes_the_folder_that_it_is_given_and_says_how_to_go_on_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my cluster"
+    assert main(["init", str(folder)]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == sorted(TEMPLATES)
+    assert f"then: cd '{folder}' && clusterproof check ./cluster.toml" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("there", sorted(TEMPLATES))
 def test_init_overwrites_nothing(there: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / there).write_text("mine")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from clusterproof.plugins.suite import command_lines
 
 BAD_COMMAND_LINE = 4
 TEMPLATES = {"cluster.toml": "which nodes, and how to reach them", "clusterproof.toml": "what is expected of them"}
-_NEXT = "Put your nodes into cluster.toml, then: clusterproof check ./cluster.toml\n"
 
 
 def init(arguments: list[str]) -> tuple[int, str]:
@@ -17,12 +17,13 @@ def init(arguments: list[str]) -> tuple[int, str]:
 
 
 def begin_in(folder: Path) -> tuple[int, str]:
-    """Write the files that the folder lacks all of; none where one is there."""
+    """Write the files that the folder lacks all of, and the folder itself; none where one is there."""
     there = [name for name in TEMPLATES if (folder / name).exists()]
     if there:
         what = f"{folder / there[0]} is there already: nothing was written; another folder: clusterproof init DIR"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     try:
+        folder.mkdir(exist_ok=True)
         for name in TEMPLATES:
             with (folder / name).open("x", encoding="utf-8") as file:
                 file.write(template(name))
@@ -30,7 +31,8 @@ def begin_in(folder: Path) -> tuple[int, str]:
         what = f"{problem.filename}: {problem.strerror}; expected a folder that may be written"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     lines = [f"wrote {folder / name}: {words}\n" for name, words in TEMPLATES.items()]
-    return 0, "".join([*lines, _NEXT])
+    way = "" if folder == Path() else f"cd {quote(str(folder))} && "
+    return 0, "".join([*lines, f"Put your nodes into cluster.toml, then: {way}clusterproof check ./cluster.toml\n"])
 
 
 def template(name: str) -> str:
