@@ -51,7 +51,7 @@ class Finding:
         of_what = "pairs" if self.first.is_of_pair else "nodes"
         alike = f"{len(self.results)} of {self.evaluated} {of_what} alike"
         if self.first.action in OF_HARDWARE:
-            return f"{alike}: look first for what they share: image, driver, policy, rack"
+            return f"{alike}: look first for what they share: image, driver, threshold, rack"
         return f"{alike}: probably configuration, not hardware"
 
     @property

@@ -85,7 +85,7 @@ def test_what_half_of_at_least_four_nodes_share_is_probably_configuration(
 def test_what_half_of_the_nodes_share_is_said_beside_a_remedy_of_hardware_without_denying_it(action: str) -> None:
     data = [result(f"n{number}", Verdict.FAIL, action=action) for number in range(4)]
     (finding,) = findings(data, Verdict.FAIL, PACKAGED)
-    assert finding.suspicion == "4 of 4 nodes alike: look first for what they share: image, driver, policy, rack"
+    assert finding.suspicion == "4 of 4 nodes alike: look first for what they share: image, driver, threshold, rack"
 
 
 def test_a_site_suspects_configuration_from_numbers_of_its_own() -> None:

@@ -85,6 +85,17 @@ def test_a_span_ends_it_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert "samples: 1 node, " in capsys.readouterr().out
 
 
+def test_a_node_of_which_nothing_came_at_all_is_said_at_the_end_and_proves_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = ["--every", "3600", "--for", "1s", "--connect-timeout", "5"]
+    assert main(["watch", "ssh:nosuchhost.invalid", *words]) == 6
+    output = capsys.readouterr().out
+    assert "all asked once: 1 node, 0 with a fail, 1 not reached (nosuchhost.invalid)" in output
+    assert "nothing is known of 1 node: nosuchhost.invalid" in output
+
+
 def test_a_line_says_what_where_and_by_which_rule(capsys: pytest.CaptureFixture[str]) -> None:
     key = Key("gpu003", "GPU 1", "gpu.row_remap")
     opened = Change(Kind.OPENED, key, Verdict.FAIL, "remapping failed\x1b[2J; expected none", 1.0)

@@ -157,7 +157,8 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
             recording.guard(lambda: write_pods(folder, places), time.monotonic())
             judge(folder, option.steps, option.policy)
     verdicts = set(state.verdicts.values())
-    return FAILED if Verdict.FAIL in verdicts else INCOMPLETE if Verdict.INCOMPLETE in verdicts else 0
+    is_incomplete = Verdict.INCOMPLETE in verdicts or bool(state.unknown)
+    return FAILED if Verdict.FAIL in verdicts else INCOMPLETE if is_incomplete else 0
 
 
 def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namespace) -> None:

@@ -163,6 +163,9 @@ def summary(watch: Watch, seconds: float) -> Iterable[str]:
     counts = {verdict: sum(one is verdict for one in watch.verdicts.values()) for verdict in STYLES}
     said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
     yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"
+    if watch.unknown:
+        nodes = printable(within(fold(watch.unknown), MAX_NODES))
+        yield f"nothing is known of {counted(len(watch.unknown), 'node')}: {nodes}"
     unjudged = sum(watch.incomplete.values())
     if unjudged:
         yield f"{counted(unjudged, 'check')} could not judge at the start; clusterproof check X says which and why"

@@ -75,6 +75,11 @@ class Watch:
         """The nodes of which nothing is heard."""
         return sorted({key.node for key in self.states.open if key.rule == SILENT})
 
+    @property
+    def unknown(self) -> list[str]:
+        """The nodes that no visit has reached, and that have told no sample."""
+        return [name for name, node in self._nodes.items() if not node.ticks and not self.judge.knows(name)]
+
     def resume(self, changes: Iterable[Change], later_s: float) -> int:
         """Go on from what was said before, by a clock that is so much later than ours; how much of it is open."""
         ours = (one for one in changes if one.key.node in self._nodes)
