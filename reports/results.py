@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
-from operator import add, attrgetter
+from functools import lru_cache, partial
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from clusterproof.plugins.core.record import names_of
 from clusterproof.plugins.core.result import SCHEMA, Result, from_json
@@ -47,15 +48,24 @@ class ResultsFile:
 
 
 def as_line(result: Result) -> str:
-    """`Result.to_json` as JSON in one line. Most of its texts are those of the records before."""
-    values = (repr(data) if type(data) is float else _in_json(data) for data in _values(result))
-    return f'{{"schema":{SCHEMA},{",".join(map(add, _KEYS, values))}}}'
+    """`Result.to_json` as JSON in one line. Most of its members are those of other nodes."""
+    values = _values(result)
+    own, shared, further = values[:_FIRST], values[_FIRST:_LAST], values[_LAST:]
+    return f'{{"schema":{SCHEMA},{_members(_OWN, own)},{_shared_members(shared)},{_members(_FURTHER, further)}}}'
 
 
-REMEMBERED = 4_096  # texts as JSON
-_values = attrgetter(*names_of(Result))
-_KEYS = [f'"{name}":' for name in names_of(Result)]
-_in_json = lru_cache(REMEMBERED, typed=True)(json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode)
+def _members(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    texts = (repr(data) if type(data) is float else _in_json(data) for data in values)
+    return ",".join(f'"{name}":{text}' for name, text in zip(names, texts, strict=True))
+
+
+CACHED = 4_096  # texts as JSON
+_NAMES = names_of(Result)
+_values = attrgetter(*_NAMES)
+_FIRST, _LAST = _NAMES.index("verdict"), _NAMES.index("gpu_uuids")  # what is shared stands between
+_OWN, _SHARED, _FURTHER = _NAMES[:_FIRST], _NAMES[_FIRST:_LAST], _NAMES[_LAST:]
+_in_json = lru_cache(CACHED, typed=True)(json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode)
+_shared_members = lru_cache(CACHED)(partial(_members, _SHARED))
 
 
 def read_results(path: Path) -> list[Result]:
