@@ -16,6 +16,7 @@ REBOOTS = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED"})  # which a resume wou
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
 NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | REBOOTS
 CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
+STEERING = ("SQUEUE_", "SINFO_")  # of the environment in which slurmd was started: what would leave jobs or nodes out
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
 BY_SLURM = ("Prolog error", "Epilog error")  # what Slurm itself says where a script of ours has failed
 _WHO_AND_WHEN = re.compile(r" \[[^\[\]]*@[^\[\]]*\]$")
@@ -148,8 +149,9 @@ def allowed(total: int, percent: int, nodes: int) -> int:
 
 def _output_of(*command: str) -> str:
     """What a command of Slurm's prints. Raises SlurmError."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith(STEERING)}
     try:
-        done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False, env={**os.environ, **TIMES})
+        done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False, env={**own, **TIMES})
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise SlurmError(f"{command[0]}: {problem}") from None
     if done.returncode:

@@ -12,6 +12,7 @@ from typing import Any
 
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of what a job's environment says: the rest would steer srun
+STEERING = ("SLURM_", "SRUN_", "SBATCH_", "SQUEUE_", "SCANCEL_")  # squeue would list, and scancel end, some jobs alone
 UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
 UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}
 ASK_S = 10.0  # for scontrol and squeue
@@ -30,9 +31,9 @@ def ask(*words: str) -> tuple[int, str]:
 
 
 def clean() -> dict[str, str]:
-    """This environment without what steers srun."""
+    """This environment without what steers Slurm's commands."""
     ours = os.environ.items()
-    return {key: value for key, value in ours if key in KEPT or not key.startswith(("SLURM_", "SRUN_", "SBATCH_"))}
+    return {key: value for key, value in ours if key in KEPT or not key.startswith(STEERING)}
 
 
 def nodes_of(data: str) -> dict[str, dict[str, str]]:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -59,11 +59,13 @@ def quiet(bed: SlurmBed) -> Iterator[None]:
 class Ran:
     """A run of the suite on the controller: its words, its exit code, its results."""
 
-    def __init__(self, bed: SlurmBed, arguments: tuple[str, ...], user: int) -> None:
+    def __init__(
+        self, bed: SlurmBed, arguments: tuple[str, ...], user: int, environment: Mapping[str, str] = {}
+    ) -> None:
         written = f"/tmp/results-{time.monotonic_ns()}.jsonl"
         words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
         done = bed.controller.run(
-            [*words, "--results", written, *arguments], user=user, timeout=300, env={"HOME": "/tmp"}
+            [*words, "--results", written, *arguments], user=user, timeout=300, env={"HOME": "/tmp", **environment}
         )
         self.words = (done.stdout + done.stderr).decode()
         self.code = done.returncode
@@ -77,8 +79,8 @@ class Ran:
         return next(data["message"] for data in self.results if (data["node"], data["check"]) == (node, check))
 
 
-def ran(bed: SlurmBed, *arguments: str, user: int = 0) -> Ran:
-    return Ran(bed, arguments, user)
+def ran(bed: SlurmBed, *arguments: str, user: int = 0, **environment: str) -> Ran:
+    return Ran(bed, arguments, user, environment)
 
 
 def verdicts(found: Iterable[Result]) -> dict[tuple[str, str], Verdict]:
@@ -179,9 +181,11 @@ def test_a_node_that_another_user_has_whole_is_incomplete_and_holds_up_nobody(be
     assert run.code == 6
 
 
-def test_a_node_that_is_ones_own_whole_is_visited_inside_the_job(bed: SlurmBed) -> None:
+@pytest.mark.parametrize("environment", [{}, {"SQUEUE_PARTITION": "other"}], ids=["", "though he lists other jobs"])
+def test_a_node_that_is_ones_own_whole_is_visited_inside_the_job(bed: SlurmBed, environment: dict[str, str]) -> None:
     busy(bed, "gpu001", UBUNTU)
-    run = ran(bed, "--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", user=UBUNTU)
+    words = ("--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", "--slurm-wait", "5")
+    run = ran(bed, *words, user=UBUNTU, **environment)
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value
     assert run.code == 0
 
