@@ -89,6 +89,7 @@ def test_another_root_tells_the_same(p5: Node) -> None:
         "efa_counters",
         "ena_counters",
         "kernel",
+        "kernel_limits",
         "limits",
         "mounts",
         "naming",

@@ -23,7 +23,7 @@ def read(node: Node) -> object:
         "open_files": _number(files, 0, FILES),
         "max_files": _number(files, 2, FILES),
         "threads": _threads(node),
-        "pid_max": _number(_words(node, f"{KERNEL}/pid_max"), 0, f"{KERNEL}/pid_max"),
+        "pid_max": _pid_max(node),
         "threads_max": _number(_words(node, f"{KERNEL}/threads-max"), 0, f"{KERNEL}/threads-max"),
         "groups": _groups(node),
     }
@@ -45,6 +45,14 @@ def _threads(node: Node) -> object:
     """All that the kernel runs, whatever part of it this process sees: the fourth word is `running/all`."""
     words = _words(node, LOAD)
     return _number([word.partition("/")[2] for word in words[3:4]] if isinstance(words, list) else words, 0, LOAD)
+
+
+def _pid_max(node: Node) -> object:
+    """Since Linux 6.14 that of the PID namespace which the reader is in, whatever root it is read under."""
+    path = f"{KERNEL}/pid_max"
+    if node.root and node.linked("/proc/1/ns/pid") != Node().linked("/proc/self/ns/pid"):
+        return {"error": "EPERM", "text": f"{path}: this process is not in the node's PID namespace"}
+    return _number(_words(node, path), 0, path)
 
 
 def _groups(node: Node) -> object:

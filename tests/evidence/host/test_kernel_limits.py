@@ -24,11 +24,15 @@ FILES = {
     "proc/sys/kernel/threads-max": "192730\n",
 }
 NOTHING: Mapping[str, str] = {}
+OWN = str(Path("/proc/self/ns/pid").readlink())
 UNIT = "sys/fs/cgroup/system.slice/slurmd.service"
 
 
-def told(root: Path, changed: Mapping[str, str] = NOTHING) -> dict[str, Any]:
+def told(root: Path, changed: Mapping[str, str] = NOTHING, pid_namespace: str = OWN) -> dict[str, Any]:
     """What is told of a host root with these files, some of which have another text."""
+    own = root / "proc/1/ns/pid"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.symlink_to(pid_namespace)
     for path, text in {**FILES, **changed}.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
@@ -102,7 +106,15 @@ def test_a_file_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> No
     (tmp_path / "proc").mkdir()
     data: Any = kernel_limits.read(Node(str(tmp_path)))
     assert data.pop("groups") == []
-    assert {value["error"] for value in data.values()} == {"ENOENT"}
+    assert {name: value["error"] for name, value in data.items()} == {
+        **dict.fromkeys(("open_files", "max_files", "threads", "threads_max"), "ENOENT"),
+        "pid_max": "EPERM",
+    }
+
+
+def test_what_linux_tells_of_the_readers_own_pid_namespace_is_not_the_nodes(tmp_path: Path) -> None:
+    data = told(tmp_path, pid_namespace="pid:[1]")
+    assert (data["pid_max"]["error"], data["threads"]) == ("EPERM", 4312)
 
 
 @pytest.mark.parametrize(
