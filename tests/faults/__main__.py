@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.needs_of_check import recorded
 from tests.builders.reads import Watch, watched
-from tests.faults import ALL_FAULTS, captured
+from tests.faults import ALL_FAULTS, captured_fault
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault
 from tests.faults.proof import changes, evidence_of, reason_to_skip, said_otherwise, verdicts_of_healthy
@@ -80,7 +80,7 @@ def prove(name: str) -> Proof:
         if skipped:
             found = {}
         elif isinstance(fault, CapturedFault):
-            found = captured.changes(fault)
+            found = captured_fault.changes(fault)
         else:
             evidence = evidence_of(fault)
             found, otherwise = changes(fault, evidence), said_otherwise(fault, evidence)
@@ -113,7 +113,7 @@ def _of_node(base: Callable[[], NodeImage]) -> list[tuple[str, Verdict]]:
 
 
 def _of_files(files: Mapping[str, str]) -> list[tuple[str, Verdict]]:
-    evaluated = captured.evaluated(files)
+    evaluated = captured_fault.evaluated(files)
     return [(name, result.verdict) for name, result in evaluated.items() if result.verdict in FINDINGS]
 
 
