@@ -23,7 +23,8 @@ def begin_in(folder: Path) -> tuple[int, str]:
         what = f"{folder / there[0]} is there already: nothing was written; another folder: clusterproof init DIR"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     try:
-        folder.mkdir(exist_ok=True)
+        if not folder.exists():
+            folder.mkdir()
         for name in TEMPLATES:
             with (folder / name).open("x", encoding="utf-8") as file:
                 file.write(template(name))
