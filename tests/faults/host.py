@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.policy import Policy
-from tests.faults.fault import CONCERN, FAIL, Fault
+from tests.faults.fault import CONCERN, FAIL, NA, Fault
 from tests.testbed.faults import with_spare_port
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import with_frozen, with_full_root, with_service, with_tmpfs, without_driver, without_tmpfs
@@ -122,7 +122,7 @@ FAULTS = (
     Fault(
         "a network adapter without a driver",
         lambda image: without_driver(image, "0000:00:05.0"),
-        {"host.device_drivers": FAIL},
+        {"host.device_drivers": FAIL, "network.ena_allowance": NA},
         "0000:00:05.0: no driver holds a network adapter (1d0f:ec20)",
     ),
     Fault(

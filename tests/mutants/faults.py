@@ -9,8 +9,8 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.state import nodes
 from tests.builders.evaluated import among, asked_of
-from tests.faults import ALL_FAULTS, captured, proof
-from tests.faults.captured_fault import CapturedFault
+from tests.faults import ALL_FAULTS, proof
+from tests.faults.captured_fault import NODE, CapturedFault, read
 from tests.faults.fault import Fault
 from tests.mutants.cases import Case
 from tests.testbed.image import NodeImage
@@ -49,6 +49,6 @@ def _of_fault(fault: Fault, evidence: NodeEvidence) -> Case:
 
 def _of_files(fault: CapturedFault) -> Case:
     files = {name: text for name, text in {**fault.healthy, **fault.files}.items() if text}
-    cluster, data = captured.read(files)
-    node = nodes(cluster, {captured.NODE: data})[captured.NODE]
+    cluster, data = read(files)
+    node = nodes(cluster, {NODE: data})[NODE]
     return Case(fault.name, node, node_checks(), dict.fromkeys(list(fault.expect)[:1], fault.words))
