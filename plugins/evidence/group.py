@@ -53,7 +53,7 @@ class Usual:
     @classmethod
     def of(cls, counter: Counter[str]) -> Usual:
         """Of how many nodes tell each value."""
-        value, alike = max(counter.items(), key=lambda usuals: usuals[1], default=("", 0))
+        value, alike = max(counter.items(), key=lambda item: item[1], default=("", 0))
         others = ", ".join(f"{value} on {count}" for value, count in counter.most_common(4))
         return cls(value, alike, sum(counter.values()), others)
 

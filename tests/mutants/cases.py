@@ -125,7 +125,7 @@ def forget(owner: Any) -> None:
 def forget_groups(owner: Any) -> None:
     """Let what is usual in the groups of an owner's nodes be reckoned anew: checks say how."""
     for group in {id(node.group): node.group for node in _nodes(owner)}.values():
-        for kept in (group.known, group.counted, group.measured, group.owners, group.read, group.told):
+        for kept in (group.known, group.counted, group.measured, group.owners, group.read, group.usuals):
             kept.clear()
 
 

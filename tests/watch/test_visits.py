@@ -133,12 +133,23 @@ def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
     assert kept.evidence.collectors.keys() <= KEPT
 
 
+def judge_of(*names: str) -> Judge:
+    """One that has visited these nodes."""
+    targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)
+    judge = Judge(Cluster("some", "ssh", targets), NO_POLICY)
+    judge.whole({name: replace(evidence(), node=name) for name in names})
+    return judge
+
+
+def test_a_visit_of_one_node_judges_none_but_that() -> None:
+    judge = judge_of("gpu001", "gpu002")
+    assert judge.whole({"gpu001": replace(evidence(), node="gpu001")}).keys() == {"gpu001"}
+
+
 @pytest.mark.long
 def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit() -> None:
     names = ("gpu001", "gpu002", "gpu003")
-    targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)
-    judge = Judge(Cluster("three", "ssh", targets), NO_POLICY)
-    judge.whole({name: replace(evidence(), node=name) for name in names})
+    judge = judge_of(*names)
 
     def visited_anew() -> Mapping[str, int]:
         for name in names:

@@ -60,8 +60,8 @@ class Judge:
     def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:
         """What all checks say of these nodes; what is needed to judge them again is kept."""
         every = {target.name: data.get(target.name) for target in self._cluster.targets}
-        data = {name: one if one else self._of(name) for name, one in every.items()}
-        made = nodes(self._cluster, data, OCCASION, self._policy)
+        known = {name: one if one else self._of(name) for name, one in every.items()}
+        made = nodes(self._cluster, known, OCCASION, self._policy)
         said = {}
         alike = Alike()  # nodes of a kind tell mostly the same, at one visit
         for name in data:
