@@ -26,6 +26,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.suite.watching import controller as module
+from clusterproof.plugins.suite.watching import line as lines
 from clusterproof.plugins.suite.watching.controller import Controller, Settings, give_back_memory
 from clusterproof.plugins.suite.watching.judge import Judge
 from clusterproof.plugins.suite.watching.line import Event, How
@@ -126,11 +127,11 @@ def _visited(names: list[str]) -> dict[str, NodeEvidence]:
 
 def _simulate(ticks: list[bytes]) -> None:
     """Let lines run what only tells ticks."""
-    lines = b"|".join([hello_line().split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
+    text = b"|".join([hello_line().split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
 
     def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool, word: str) -> Program:  # noqa: ARG001
         assert on_stdin
-        return Program(f"python3 -uc '{SIMULATED}' {nonce} {EVERY_S}", lines + b"\n")
+        return Program(f"python3 -uc '{SIMULATED}' {nonce} {EVERY_S}", text + b"\n")
 
     lines.sampler = lambda *_: ""  # type: ignore[attr-defined]
     lines.started_by_shell = started  # type: ignore[attr-defined]
