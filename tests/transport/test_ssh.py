@@ -76,7 +76,7 @@ def test_sixty_four_nodes_answer_at_once(client: Client) -> None:
 
 def test_more_nodes_than_open_files_allow_are_visited_in_turn(client: Client) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    few = len(os.listdir("/proc/self/fd")) + 64
+    few = len(list(Path("/proc/self/fd").iterdir())) + 64
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     try:
         answers = client.visit(*(Target(f"node{number}") for number in range(40)))
