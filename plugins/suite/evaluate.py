@@ -60,7 +60,7 @@ def examine(check: Check, owner: Owner) -> Examined:
     """Call a check for each of its subjects. Where all of them pass that is ALL_PASSED, however many there are."""
     started = time.perf_counter()
     findings = _findings(check, owner)
-    is_well = findings.count(_PASSED) == len(findings)
+    is_well = 0 < len(findings) == findings.count(_PASSED)
     return ALL_PASSED if is_well else findings, time.perf_counter() - started
 
 

@@ -13,7 +13,6 @@ KERNEL = "/proc/sys/kernel"
 DAEMONS = ("slurmd", "kubelet", "containerd", "sshd")
 ABOVE_PODS = ("/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/pids/kubepods.slice",
               "/sys/fs/cgroup/kubepods", "/sys/fs/cgroup/pids/kubepods")  # fmt: skip
-MAX_GROUPS = 64
 
 
 def read(node: Node) -> object:
@@ -65,7 +64,7 @@ def _groups(node: Node) -> object:
             continue  # a kernel without control groups, or it ended meanwhile
         except OSError as problem:
             return error(problem)
-    return _limited(node, paths)[:MAX_GROUPS]
+    return _limited(node, paths)
 
 
 def _limited(node: Node, paths: Iterable[str]) -> list[dict[str, object]]:

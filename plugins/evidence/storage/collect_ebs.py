@@ -12,7 +12,6 @@ from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
 
 CONTROLLERS = "/sys/class/nvme"
 MODEL = "Amazon Elastic Block Store"
-MAX_VOLUMES = 64
 EXCEEDED_US = ("volume_iops_us", "volume_throughput_us", "instance_iops_us", "instance_throughput_us")
 ADMIN_COMMAND = 0xC0484E41  # linux/nvme_ioctl.h, NVME_IOCTL_ADMIN_CMD
 COMMAND = struct.Struct("=BBHIIIQQIIIIIIIIII")  # struct nvme_admin_cmd
@@ -29,8 +28,7 @@ def read(node: Node) -> object:
     names = [name for name in node.names(CONTROLLERS) if node.text(f"{CONTROLLERS}/{name}/model", absent="") == MODEL]
     if not names:
         raise Absent(f"no volume of EBS in {CONTROLLERS}")
-    volumes = [_volume(node, name) for name in names[:MAX_VOLUMES]]
-    return {"volumes": volumes, "left_out": max(0, len(names) - MAX_VOLUMES)}
+    return {"volumes": [_volume(node, name) for name in names]}
 
 
 def _volume(node: Node, name: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ CONTROLLERS = "/sys/class/nvme"
 BLOCKS = "/sys/class/block"
 DISK = re.compile(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}")
 SECTORS_IN_KIB = 2
-MAX_CONTROLLERS = 64
+MAX_CONTROLLERS = 256  # EC2 attaches up to 128 volumes
 MAX_PARTS = 64
 DEEPEST = 4  # partition, RAID, encryption, logical volume
 
