@@ -19,7 +19,7 @@ from tests.faults import BY_NAME
 from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
-from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
+from tests.testbed.slurm import CONTROLLER, START_S, SlurmBed, slurm
 from tests.testbed.slurm_version import VERSIONS
 
 pytestmark = needs_slurm
@@ -99,6 +99,16 @@ def busy(bed: SlurmBed, name: str, user: int) -> subprocess.Popen[bytes]:
     job = bed.controller.start(["srun", "-w", name, "-n4", "--gres=gpu:8", "sleep", "120"], user=user)
     bed.wait_for(name, "ALLOCATED")
     return job
+
+
+def stop(bed: SlurmBed, job: int) -> None:
+    """Stop a job: it is so called once its tasks, which start after it, have taken the signal. Raises TimeoutError."""
+    until = time.monotonic() + START_S
+    while bed.output_of("squeue", "-h", "-j", str(job), "-o", "%T").strip() != "STOPPED":
+        if time.monotonic() > until:
+            raise TimeoutError(bed.output_of("scontrol", "show", "job", str(job)))
+        bed.output_of("scancel", "--signal=STOP", str(job))
+        time.sleep(0.1)
 
 
 def test_a_partition_gives_the_verdicts_of_a_direct_probe_with_one_srun(bed: SlurmBed) -> None:
@@ -193,7 +203,7 @@ def test_a_node_that_is_ones_own_whole_is_visited_inside_the_job(bed: SlurmBed, 
 def test_a_job_of_ones_own_that_is_stopped_takes_steps_as_one_that_runs(bed: SlurmBed) -> None:
     number = next_job(bed)
     busy(bed, "gpu001", UBUNTU)
-    bed.output_of("scancel", "--signal=STOP", str(number))
+    stop(bed, number)
     run = ran(bed, "--cluster", "slurm:gpu[001,003]", "-m", "node and prolog", "--slurm-wait", "5", user=UBUNTU)
     assert bed.output_of("squeue", "-h", "-o", "%T").strip() == "STOPPED"
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value, run.words
