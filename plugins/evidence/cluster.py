@@ -1,4 +1,4 @@
-"""The cluster as a whole: what AWS, Slurm and Kubernetes tell of it, and its nodes."""
+"""The cluster as a whole: what AWS, Slurm and Kubernetes report about it, and its nodes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Member:
 class ClusterFacts:
     """A cluster that AWS, Slurm or Kubernetes knows.
 
-    A fact raises Incomplete where its control plane did not tell it, NotApplicable where it has no meaning.
+    A fact raises Incomplete where its control plane did not report it, NotApplicable where it has no meaning.
     """
 
     cluster: Cluster
@@ -172,7 +172,7 @@ class ClusterFacts:
 
     @collected_by()
     def kubernetes_members(self) -> Mapping[str, MemberNode]:
-        """Each node as Kubernetes has it and as it tells of itself, by its name. Raises Incomplete, NotApplicable."""
+        """Each node as Kubernetes has it and as it reports itself, by its name. Raises Incomplete, NotApplicable."""
         return {member.label: member for member in member_nodes(self.kubernetes_nodes, self.nodes)}
 
     @collected_by()

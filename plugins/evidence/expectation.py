@@ -28,7 +28,7 @@ UNKNOWN_TYPE = "instance type unknown"
 def instance_type(node: Node) -> str:
     """Its EC2 instance type, by the inventory, its metadata service or DMI; elsewhere which machine (`DGX H100`).
 
-    Raises Incomplete where nothing tells.
+    Raises Incomplete where it is unknown.
     """
     if node.target.instance_type:
         return node.target.instance_type.removeprefix("ml.")
@@ -43,7 +43,7 @@ def instance_type(node: Node) -> str:
 
 
 def _gpu_devices(node: Node) -> list[str]:
-    """The PCI device ids of its GPUs, as far as the bus tells them."""
+    """The PCI device ids of its GPUs, as far as the bus shows them."""
     try:
         return [device.device for device in node.gpus_on_bus]
     except (Incomplete, NotApplicable):
@@ -57,7 +57,7 @@ resource_config = collected_as("resource_config", ResourceConfig)
 
 @collected_by()
 def instance_type_by_metadata(node: Node) -> str:
-    """Its instance type as EC2's metadata service tells it; empty where that does not."""
+    """Its instance type as EC2's metadata service reports it; empty where that does not."""
     try:
         return node.metadata.identity.instance_type
     except (Incomplete, NotApplicable):
@@ -99,9 +99,9 @@ def is_build_host(node: Node) -> bool:
 
 
 def expected(node: Node, what: str) -> int:
-    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where nothing tells.
+    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where that is unknown.
 
-    EFA is attached to an instance or is not: what its type can have at most is expected of nobody.
+    EFA may or may not be attached to an instance, so the most that its type can have is not expected.
     """
     if what in node.target.expect:
         return node.target.expect[what]
@@ -112,7 +112,7 @@ def expected(node: Node, what: str) -> int:
 
 @collected_by()
 def nvlinks_due(node: Node) -> int | None:
-    """How many active NVLinks each of its GPUs should have; None where nothing tells."""
+    """How many active NVLinks each of its GPUs should have; None where that is unknown."""
     try:
         return expected(node, "nvlinks")
     except Incomplete:

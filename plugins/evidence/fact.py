@@ -1,4 +1,4 @@
-"""A fact of a node: which collectors tell it, and how it is read from what they told."""
+"""A fact about a node: which collectors it comes from, and how it is decoded from what they returned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.field import Decode, objects, read, table
 
 T = TypeVar("T")
 
-# Collectors that no probe reads, as it never asks the scheduler nor runs jobs: only captures tell them.
+# Collectors that only captures have: the probe neither asks the scheduler nor runs jobs.
 ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
 
 _WHY = {
@@ -33,7 +33,7 @@ NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however ma
 
 @record
 class CollectorData:
-    """What one collector told: a JSON object, whose values are read one by one."""
+    """What one collector returned: a JSON object, whose values are read one by one."""
 
     value: Mapping[str, Any]
     collector: str = ""
@@ -82,7 +82,7 @@ class Fact(Generic[T]):
         self.name = self.key = name
 
     def of(self, node: Telling) -> T:
-        """The fact of a node, where it stands for itself and is no property. Raises Incomplete, NotApplicable."""
+        """The fact of a node, where it stands alone and is not a property. Raises Incomplete, NotApplicable."""
         return self.__get__(node, type(node))
 
     @overload
@@ -109,12 +109,12 @@ class Fact(Generic[T]):
             )
         except (Incomplete, NotApplicable) as unread:
             return copy(unread)  # without the frames that it has passed, and all that they hold
-        except Exception as broke:  # kept as what it is: not told so that it can be understood
+        except Exception as broke:  # a node can send anything: what cannot be decoded is incomplete
             return Incomplete(*_not_understood(self.name, broke))
 
 
 def _not_understood(name: str, broke: Exception) -> tuple[str, str]:
-    """The message and the cause of a fact that what a node told has broken."""
+    """The message and the cause of a fact that could not be decoded."""
     cause = f"{name.replace('_', ' ')} could not be understood: {type(broke).__name__}"
     return f"{cause}: {str(broke)[:200]} ({place_of(broke)})", cause
 
@@ -124,7 +124,7 @@ def _is_captured(collector: Collected | None) -> bool:
 
 
 def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
-    """Make a fact of a method that takes what these collectors told, in this order."""
+    """Make a fact of a method that takes what these collectors returned, in this order."""
 
     def fact(decode: Callable[..., T]) -> Fact[T]:
         return Fact(collectors, decode)
@@ -133,7 +133,7 @@ def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
 
 
 def collected_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
-    """Make a fact of all that one collector told, as a class that reads its values."""
+    """Make a fact of all that one collector returned, as a class that reads its values."""
 
     def decode(_node: Telling, data: CollectorData) -> T:
         return kind(data.value)
@@ -150,7 +150,7 @@ def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: st
 
 
 def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
-    """Make a fact of a list that one collector told, as a class that reads each entry's values."""
+    """Make a fact of a list that one collector returned, as a class that reads each entry's values."""
 
     def decode(_node: Telling, data: CollectorData) -> tuple[T, ...]:
         return tuple(kind(entry) for entry in data.get(key, objects))
@@ -160,7 +160,7 @@ def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any
 
 
 def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
-    """What a collector told; `if_denied` ends the sentence where it was not let. Raises Absent, Incomplete."""
+    """What a collector returned; `if_denied` ends the message where access was denied. Raises Absent, Incomplete."""
     if collector.status is Status.TOLD:
         return CollectorData(read(collector.value, table, name), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""

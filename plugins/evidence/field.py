@@ -1,4 +1,4 @@
-"""Typed reading of what a device told: one descriptor per value, decoded when it is read."""
+"""Typed reading of what a device reported: one descriptor per value, decoded when it is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 T = TypeVar("T")
 Decode: TypeAlias = Callable[[object], T]
 
-MAX_TEXT = 2_000  # characters of one value; what a healthy node tells is far shorter
+MAX_TEXT = 2_000  # characters of one value; what a healthy node reports is far shorter
 TOO_LARGE = 10**24  # for any count, size or time
 _SPACE = re.compile(r"\s")
 MAX_OUTPUT = 100_000  # characters of a tool's output; the probe sends at most 64 KiB
@@ -35,7 +35,7 @@ class Reported:
 
 
 class Field(Generic[T]):
-    """One value of a device. Reading it raises Incomplete or NotApplicable where the node could not tell it."""
+    """One value of a device. Reading it raises Incomplete or NotApplicable where the node could not report it."""
 
     def __init__(self, decode: Callable[[object], T], key: str = "", where: str = "") -> None:
         self.decode = decode
@@ -63,7 +63,7 @@ class Field(Generic[T]):
 def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomplete | NotApplicable]]:
     """Those of a device's values that could be read, and why the others could not.
 
-    For a check that looks at several values: a fault seen in one of them outranks that another could not be read.
+    For a check that looks at several values: a fault in one of them outranks another that could not be read.
     """
     data: dict[str, Any] = {}
     unread: list[Incomplete | NotApplicable] = []
@@ -140,7 +140,7 @@ def output(data: object) -> str:
 
 
 def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:
-    """What `decode` reads, or None where the node told null."""
+    """What `decode` reads, or None where the node reported null."""
 
     def decode_optional(data: object) -> T | None:
         return None if data is None else decode(data)
@@ -156,17 +156,17 @@ def objects(data: object) -> list[dict[str, Any]]:
 
 
 def one(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], T]:
-    """A decoder of a record that is told as a JSON object."""
+    """A decoder of a record that is a JSON object."""
     return lambda data: kind(table(data))
 
 
 def every(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
-    """A decoder of records that are told as a list of JSON objects."""
+    """A decoder of records that are a list of JSON objects."""
     return lambda data: tuple(kind(entry) for entry in objects(data))
 
 
 def at_least_one(data: list[T], what: str) -> list[T]:
-    """A list that cannot be empty where all was told. Raises Incomplete."""
+    """A list that cannot be empty where everything was reported. Raises Incomplete."""
     if not data:
         raise Incomplete(f"no {what} was reported; expected at least one", cause=f"no {what} was reported")
     return data

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
 ABSENT = "none"  # the word for what a node does not have
-Values = Mapping[str, str | None]  # by name; None: this node cannot tell
+Values = Mapping[str, str | None]  # by name; None: unknown of this node
 
 
 @record
@@ -43,16 +43,16 @@ class Difference:
 
 @record
 class Usual:
-    """What most nodes tell that tell a value at all, and on how many of them it is so."""
+    """The most frequent value of the nodes that report one, and how many of them have it."""
 
     value: str
     alike: int
     telling: int
-    others: str  # what they tell, the most frequent first: `A on 2, B on 2`
+    others: str  # their values, the most frequent first: `A on 2, B on 2`
 
     @classmethod
     def of(cls, counter: Counter[str]) -> Usual:
-        """Of how many nodes tell each value."""
+        """From how many nodes report each value."""
         value, alike = max(counter.items(), key=lambda item: item[1], default=("", 0))
         others = ", ".join(f"{value} on {count}" for value, count in counter.most_common(4))
         return cls(value, alike, sum(counter.values()), others)
@@ -83,9 +83,9 @@ class Group:
         self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
 
     def most(self, what: str, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
-        """What more than half of its nodes tell under `what`; nothing in a group too small to have a majority.
+        """What more than half of its nodes report under `what`; nothing in a group too small to have a majority.
 
-        A node that cannot tell counts on neither side.
+        A node that reports none counts on neither side.
         """
         if what not in self.known:
             self.known[what] = self._most(read)
@@ -98,7 +98,7 @@ class Group:
             try:
                 counts.update(set(read(node)))
                 telling += 1
-            except Exception:  # noqa: S112 - what one node told costs no other its verdict
+            except Exception:  # noqa: S112 - what one node reported costs no other its verdict
                 continue
         if telling < self.catalog.threshold("group.minimum_nodes"):
             return frozenset()
@@ -106,9 +106,9 @@ class Group:
         return frozenset(entry for entry, count in counts.items() if count > majority)
 
     def shared(self, what: str, read: Callable[[Node], Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
-        """What more than one of its nodes tell under `what`, each with the names of those that do.
+        """What more than one of its nodes report under `what`, each with the names of those that do.
 
-        A node that cannot tell counts nowhere.
+        A node that reports none does not count.
         """
         if what not in self.owners:
             owners: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ class Group:
         return self.owners[what]
 
     def medians(self, what: str, read: Callable[[Node], Mapping[str, float]]) -> Mapping[str, Median]:
-        """The median of what its nodes measure, by the measurement's name. A node that cannot tell counts nowhere."""
+        """The median of what its nodes measure, by the measurement's name. A node without one does not count."""
         if what not in self.measured:
             data: dict[str, list[float]] = {}
             for node in self.nodes:
@@ -134,22 +134,22 @@ class Group:
         return self.measured[what]
 
     def counts(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Counter[str]]:
-        """How many nodes tell each value, by the value's name. A node that cannot tell counts nowhere."""
+        """How many nodes report each value, by the value's name. A node that reports none does not count."""
         if what not in self.counted:
             self.counted[what] = _counts(self.values(what, read).values())
         return self.counted[what]
 
     def values(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Values]:
-        """What each of its nodes tells under `what`, by the node's name; those that cannot tell are not among them."""
+        """What each of its nodes reports under `what`, by the node's name; those that report nothing are left out."""
         if what not in self.read:
             self.read[what] = {}
             for node in self.nodes:
-                with suppress(Exception):  # what one node told costs no other its verdict
+                with suppress(Exception):  # what one node reported costs no other its verdict
                     self.read[what][node.name] = read(node)
         return self.read[what]
 
     def usual(self, what: str, read: Callable[[Node], Values]) -> Mapping[str, Usual]:
-        """What most of its nodes tell, by the value's name. A node that cannot tell counts nowhere."""
+        """What most of its nodes report, by the value's name. A node that reports none does not count."""
         if what not in self.usuals:
             self.usuals[what] = {name: Usual.of(counter) for name, counter in self.counts(what, read).items()}
         return self.usuals[what]

@@ -1,4 +1,4 @@
-"""A node of the cluster: what it was expected to be, and everything it told, typed."""
+"""A node of the cluster: what it was expected to be, and everything it reported, typed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
 
 @record
 class Node:
-    """One node. A fact raises Incomplete where the node could not tell it, NotApplicable where it has no meaning."""
+    """One node. A fact raises Incomplete where the node could not report it, NotApplicable where it has no meaning."""
 
     target: Target
     evidence: NodeEvidence
@@ -86,7 +86,7 @@ class Node:
         return "" if is_root else "; run as root, or with --sudo"
 
     def answer(self, collector: str) -> Mapping[str, Any]:
-        """The JSON object that a collector of one's own told, as it came. Raises Incomplete."""
+        """The JSON object that a collector of one's own returned, unchanged. Raises Incomplete."""
         return answer_of(collector, self.collector(collector), self.if_denied).value
 
     @property
@@ -215,7 +215,7 @@ class Node:
 
     pairwise = between_nodes.pairwise
 
-    # What only captures tell
+    # Only in captures
 
     nccl_tests = captured.nccl_tests
     slurm_nodes = captured.slurm_nodes
@@ -230,7 +230,7 @@ class Node:
 
     @property
     def type_name(self) -> str:
-        """Its instance type, or empty where nothing tells."""
+        """Its instance type, or empty where it is unknown."""
         if "type_name" not in self.known:
             self.known["type_name"] = self._type_name()
         return self.known["type_name"]  # type: ignore[no-any-return]
@@ -243,7 +243,7 @@ class Node:
 
     @property
     def gpu_uuids(self) -> tuple[str, ...]:
-        """The UUIDs of the GPUs that answer; empty where the driver was not asked or told none."""
+        """The UUIDs of the GPUs that answer; empty where the driver was not asked or gave none."""
         if "gpu_uuids" not in self.known:
             self.known["gpu_uuids"] = tuple(self._uuids())
         return self.known["gpu_uuids"]  # type: ignore[no-any-return]

@@ -66,19 +66,19 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
 
 
 def write_node(folder: Path, evidence: NodeEvidence) -> None:
-    """Write what one node told into `folder/nodes/`, whole or not at all. Raises OSError."""
+    """Write what one node reported into `folder/nodes/`, whole or not at all. Raises OSError."""
     nodes = folder / "nodes"
     nodes.mkdir(parents=True, exist_ok=True)
     write_whole(nodes / recording_file(evidence.node), json.dumps(to_json(evidence), indent=1) + "\n")
 
 
 def write_control_plane(folder: Path, evidence: NodeEvidence) -> None:
-    """Write what the control plane told of the cluster, whole or not at all. Raises OSError."""
+    """Write what the control plane reported about the cluster, whole or not at all. Raises OSError."""
     write_whole(folder / CONTROL_PLANE_FILE, json.dumps(to_json(evidence), indent=1) + "\n")
 
 
 def read_control_plane(folder: Path, cluster: str) -> NodeEvidence:
-    """What the control plane told of a recorded cluster; nothing where the recording has none that can be read."""
+    """What the control plane reported about a recorded cluster; nothing where none can be read."""
     try:
         return load((folder / CONTROL_PLANE_FILE).read_bytes())
     except FileNotFoundError:

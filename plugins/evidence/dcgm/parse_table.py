@@ -23,9 +23,9 @@ BAD = ("fail", "warn")
 
 @dataclass
 class Table:
-    """What the rows so far have told. A row is a test, a further result of the last test, or a note on it.
+    """What the rows so far contain. A row is a test, a further result of the last test, or a note on it.
 
-    Results read `Pass - All`, `Fail - GPU: 3` or, since DCGM 4, `GPU3: Fail`. Notes are broken in the middle of words.
+    Results read `Pass - All`, `Fail - GPU: 3` or, since DCGM 4, `GPU3: Fail`. Notes are wrapped in the middle of words.
     """
 
     version: str = ""

@@ -1,1 +1,1 @@
-"""EC2: an instance's own metadata, and what the API tells of instances and networks."""
+"""EC2: an instance's own metadata, and what the API reports about instances and networks."""

@@ -21,7 +21,7 @@ REGION = re.compile(r"[a-z]{2}(-[a-z]{2,12}){1,3}-\d{1,2}")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the metadata service tells an instance of itself; empty what it does not."""
+    """What the metadata service reports about an instance; a value that it does not have is empty."""
 
     instance_id: str
     instance_type: str
@@ -34,19 +34,19 @@ class Instances:
     """Which nodes of a cluster are EC2 instances."""
 
     identities: dict[str, Identity] = field(default_factory=dict)  # by the node's name
-    nameless: list[str] = field(default_factory=list)  # instances that tell no identity
+    nameless: list[str] = field(default_factory=list)  # instances whose identity is unknown
     elsewhere: int = 0  # nodes that are none
 
     @classmethod
     def of(cls, data: Iterable[NodeEvidence]) -> Instances:
-        """Those among the nodes that told this."""
+        """Those among the nodes that reported this."""
         found = cls()
         for evidence in data:
             found.note(evidence)
         return found
 
     def note(self, evidence: NodeEvidence) -> None:
-        """Take note of what a node told of itself."""
+        """Record what a node reported about itself."""
         identity, vendor = _identity(evidence), _word(_value(evidence, "platform").get("vendor"))
         if identity:
             self.identities[evidence.node] = identity
@@ -63,7 +63,7 @@ class Instances:
 
     @property
     def zones(self) -> Mapping[str, str | None]:
-        """The availability zone of each node that tells it."""
+        """The availability zone of each node with an identity; None where that has no zone."""
         return {name: one.zone or None for name, one in self.identities.items()}
 
     def require(self) -> None:
@@ -105,7 +105,7 @@ def _identity(evidence: NodeEvidence) -> Identity | None:
 
 
 def _value(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
-    """What a collector told; nothing where it did not. A node is not trusted."""
+    """What a collector returned; nothing where it failed. A node is not trusted."""
     collector = evidence.collectors.get(name)
     data = collector.value if collector and collector.status is Status.TOLD else None
     return data if isinstance(data, dict) else {}

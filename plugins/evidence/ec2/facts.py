@@ -1,4 +1,4 @@
-"""EC2 instances and the network of a cluster, as EC2 tells of them."""
+"""EC2 instances and the network of a cluster, as EC2 reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What EC2's instance metadata service tells an instance of itself."""
+"""What EC2's instance metadata service reports about an instance."""
 
 from __future__ import annotations
 

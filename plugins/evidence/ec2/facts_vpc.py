@@ -30,7 +30,7 @@ def subnets_used(cluster: ClusterFacts) -> list[Subnet]:
 
 
 def table_of(subnet: Subnet, tables: Iterable[RouteTable]) -> RouteTable:
-    """The route table of a subnet: its own, else its VPC's main one. Raises Incomplete where neither was told."""
+    """The route table of a subnet: its own, else its VPC's main one. Raises Incomplete where neither was reported."""
     of_vpc = [table for table in tables if table.vpc_id == subnet.vpc_id]
     own = [table for table in of_vpc if subnet.id in table.subnet_ids]
     found = [*own, *(table for table in of_vpc if table.is_main)]
@@ -95,7 +95,7 @@ def _may_have_efa(name: str, catalog: Catalog) -> bool:
 
 
 def _found(ids: set[str], data: Iterable[T], what: str) -> list[T]:
-    """Those that were told of these ids. Raises Incomplete where one was not, or where there is no id."""
+    """Those that AWS reported for these ids. Raises Incomplete where one is missing, or where there is no id."""
     if not ids:
         raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was told")
     by_id = {one.id: one for one in data}

@@ -74,7 +74,7 @@ def require_all_known(found: Iterable[Spread], what: str) -> None:
 
 
 def zones(cluster: ClusterFacts) -> dict[str, str | None]:
-    """The availability zone of each node; None where AWS does not tell it. Raises Incomplete."""
+    """The availability zone of each node; None where AWS does not report it. Raises Incomplete."""
     if cluster.instances:
         return dict(cluster.instances.zones)  # which an instance knows itself, without leave to ask AWS
     data = cluster.node_zones if cluster.is_hyperpod else cluster.ec2_instances
@@ -82,9 +82,9 @@ def zones(cluster: ClusterFacts) -> dict[str, str | None]:
 
 
 def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
-    """The network nodes above each node, the topmost first; without those of which nobody tells any.
+    """The network nodes above each node, the topmost first; without nodes for which none are reported.
 
-    Raises Incomplete, and NotApplicable where nobody tells any of any node.
+    Raises Incomplete, and NotApplicable where none are reported for any node.
     """
     if not cluster.is_hyperpod:
         found = {data.hostname: data.layers for data in cluster.instance_topologies if data.layers}
@@ -130,7 +130,7 @@ def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
 
 
 def instances_of_an_ultraserver(cluster: ClusterFacts, group: JobGroup) -> int | None:
-    """How many nodes an UltraServer of a group's has, None where its type does not tell."""
+    """How many nodes an UltraServer of a group has, None where its type does not say."""
     if not cluster.is_hyperpod:
         return None
     kinds = {node.hostname: (node.ultraserver_kind, node.ec2_type) for node in cluster.hyperpod_nodes}

@@ -57,7 +57,7 @@ class Series(Reported):
 
 @record
 class Metrics(Reported):
-    """What CloudWatch told of all file systems."""
+    """What CloudWatch returned for all file systems."""
 
     begin = Field(number)
     minutes = Field(whole)
@@ -147,7 +147,7 @@ class FileSystem(Reported):
 
     @property
     def throughput_percent(self) -> Points:
-        """Bytes read and written a second by clients, in percent of the baseline; None where either is not told.
+        """Bytes read and written a second by clients, in percent of the baseline; None where either is missing.
 
         Bursts and cache bring it above 100.
         """
@@ -159,7 +159,7 @@ class FileSystem(Reported):
 
     @property
     def used_percent(self) -> float:
-        """How much of its storage is in use, at the last minute that tells."""
+        """How much of its storage is in use, at the last minute with data."""
         if self.kind == "OPENZFS":
             total, used = self._last("StorageCapacity", "Average"), self._last("UsedStorageCapacity", "Average")
             if total <= 0:
@@ -169,9 +169,9 @@ class FileSystem(Reported):
 
     @property
     def fullest_target(self) -> tuple[str, float]:
-        """The fullest object storage target of Lustre and its use in percent, at the last minute that tells.
+        """The fullest object storage target of Lustre and its use in percent, at the last minute with data.
 
-        Where CloudWatch does not tell it of each target, it is reckoned from the least free space of one, as if all
+        Where CloudWatch does not report each target, it is calculated from the least free space of one, as if all
         were of one size.
         """
         data = [
@@ -197,5 +197,5 @@ class FileSystem(Reported):
 
 
 def _last(points: Points) -> float | None:
-    """The last value that is told."""
+    """The last value that is not missing."""
     return next((point for point in reversed(points) if point is not None), None)

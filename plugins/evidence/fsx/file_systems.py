@@ -17,7 +17,7 @@ Paths = Mapping[Source, set[str]]
 
 
 def file_systems(cluster: ClusterFacts) -> tuple[FileSystem, ...]:
-    """Each of them once, those too that FSx does not show. Raises Incomplete where no node tells its mounts."""
+    """Each of them once, including those that FSx does not show. Raises Incomplete where no node reports its mounts."""
     paths = _paths(cluster.nodes.values())
     if not paths:
         return ()

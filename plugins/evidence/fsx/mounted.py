@@ -1,4 +1,4 @@
-"""Which file system of FSx a mount is of: from its source as nodes tell it, and from what DescribeFileSystems shows."""
+"""Which FSx file system a mount is of: from its source as nodes report it, and from what DescribeFileSystems shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_SOURCE = 500  # characters
 class Source:
     """Where a mount is from: `10.1.71.197@tcp:/oyuutbev` of type lustre, `fs-….fsx.REGION.amazonaws.com:/fsx` of nfs4.
 
-    A Lustre mount shows the addresses of its servers, whatever it was mounted by, and only its name tells the file
+    A Lustre mount shows the addresses of its servers, whatever it was mounted by; only its name identifies the file
     system.
     """
 
@@ -71,7 +71,7 @@ def source_of(kind: str, text: str) -> Source | None:
 
 
 def sources_of(evidence: NodeEvidence) -> Iterator[Source]:
-    """What a node mounts that may be of FSx; nothing where it did not tell. It is not trusted."""
+    """What a node mounts that may be of FSx; nothing where it reported no mounts. It is not trusted."""
     collector = evidence.collectors.get("mounts")
     data = collector.value if collector else None
     mounts = data.get("mounts") if isinstance(data, dict) else None

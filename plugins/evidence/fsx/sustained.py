@@ -9,7 +9,7 @@ from itertools import accumulate
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.record import record
 
-Points = Sequence[float | None]  # one a minute, None where nothing is told
+Points = Sequence[float | None]  # one a minute, None where it is missing
 
 
 @record
@@ -27,7 +27,7 @@ class Period:
         return self.last - self.first + 1
 
     def mean_of(self, points: Points) -> float | None:
-        """The mean of other points of the same minutes, None where none is told."""
+        """The mean of other points of the same minutes, None where all are missing."""
         data = [point for point in points[self.first : self.last + 1] if point is not None]
         return sum(data) / len(data) if data else None
 
@@ -35,7 +35,7 @@ class Period:
 def sustained(points: Points, limit: float, catalog: Catalog) -> Period | None:
     """The longest time at or above `limit` in enough minutes of every span of 15, None where there is none.
 
-    A minute that is not told is neither above nor below.
+    A missing minute is neither above nor below.
     """
     hot = [point is not None and point >= limit for point in points]
     periods = [_period(points, hot, first, behind) for first, behind in _joined(_spans(hot, catalog), catalog)]
@@ -43,7 +43,7 @@ def sustained(points: Points, limit: float, catalog: Catalog) -> Period | None:
 
 
 def may_be_sustained(points: Points, limit: float, catalog: Catalog) -> bool:
-    """Whether minutes that are not told could hide a sustained load: points too few for any span count so."""
+    """Whether missing minutes could hide a sustained load, as they do where points are too few for any span."""
     if len(points) < catalog.threshold("fsx.span_minutes"):
         return True
     return bool(_spans([point is None or point >= limit for point in points], catalog))

@@ -1,4 +1,4 @@
-"""The GPUs as the driver tells of them: libnvidia-ml.so.1 through nvidia-ml-py."""
+"""The GPUs as the driver reports them: libnvidia-ml.so.1 through nvidia-ml-py."""
 
 from __future__ import annotations
 

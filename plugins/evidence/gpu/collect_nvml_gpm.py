@@ -1,4 +1,4 @@
-"""What a GPU's own counters tell of an interval (GPM, from Hopper on): how busy SMs, tensor cores and links were."""
+"""What a GPU's own counters show for an interval (GPM, from Hopper on): how busy SMs, tensor cores and links were."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SM, TENSOR, PCIE_OUT, PCIE_IN, NVLINK_IN, NVLINK_OUT = METRICS = (2, 5, 20, 21, 60, 61)  # NVML_GPM_METRIC_…
-MB_A_MIB = 1.048576  # NVML tells MiB a second
+MB_A_MIB = 1.048576  # NVML reports MiB a second
 NONE: list[float | None] = [None, None, None, None]
 
 
@@ -27,7 +27,7 @@ class Gpm:
         self._before: object = None
 
     def values(self) -> list[float | None]:
-        """SMs and tensor cores in percent, NVLink and PCIe in MB/s both ways; None where it does not tell."""
+        """SMs and tensor cores in percent, NVLink and PCIe in MB/s both ways; None where it does not report one."""
         if not self._is_there:
             return NONE
         before, self._before = self._before, self._sample()
@@ -43,7 +43,7 @@ class Gpm:
         ]
 
     def _metrics(self, before: object, now: object) -> dict[int, float]:
-        """Those that it tells of the time between two samples, by number."""
+        """Those that it reports for the time between two samples, by number."""
         asked = pynvml.c_nvmlGpmMetricsGet_t()
         asked.version, asked.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
         asked.sample1, asked.sample2 = before, now

@@ -30,7 +30,7 @@ POD = re.compile(
 
 
 def gpu(node: Node, index: int) -> dict[str, object]:
-    """Everything that one GPU tells; only its index and why, where it does not even give a handle."""
+    """Everything that one GPU reports; only its index and why, where it does not even give a handle."""
     node.at(f"GPU {index}: handle")
     handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
     if isinstance(handle, dict):
@@ -95,7 +95,7 @@ RUNNING = newest(
     call("nvmlDeviceGetComputeRunningProcesses"),
     call("nvmlDeviceGetComputeRunningProcesses_v2"),  # before 510
 )
-# The keys that one call tells, and the call; of several keys, it tells a tuple.
+# The keys that one call reads, and the call; for several keys it returns a tuple.
 ASKED: dict[str, Callable[[object], object]] = {
     "uuid": call("nvmlDeviceGetUUID"),
     "serial": call("nvmlDeviceGetSerial"),

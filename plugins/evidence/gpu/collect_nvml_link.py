@@ -9,9 +9,9 @@ import pynvml
 
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, fields, is_unsupported, newest
 
-# Up to Hopper a link's counters are told one by one; the fields that tell them too are always 0 on Hopper.
+# Up to Hopper a link's counters are read one by one; the fields that also report them are always 0 on Hopper.
 COUNTERS = {"replay": 0, "recovery": 1, "crc_flit": 2, "crc_data": 3}  # nvmlNvLinkErrorCounter_t
-# Since Blackwell only fields tell them, of other kinds: NVML_FI_DEV_NVLINK_COUNT_….
+# Since Blackwell only fields report them, of other kinds: NVML_FI_DEV_NVLINK_COUNT_….
 FIELDS = {
     "malformed": 206,
     "overrun": 207,
@@ -93,7 +93,7 @@ class _FabricInfo(ctypes.Structure):
 
 
 def _fabric(name: str, version: int) -> Callable[[object], object]:
-    """The fabric as that call tells it in that form; version 0 is the form without a version."""
+    """The fabric as this call returns it in this version of the struct; version 0 is the struct without one."""
 
     def ask(handle: object) -> object:
         info = _FabricInfo(version=version)

@@ -25,10 +25,10 @@ COLUMNS = (
 )  # fmt: skip
 SM_CLOCK, UTILIZATION_SAMPLES, UNCORRECTED, CORRECTED, VOLATILE = 1, 1, 0, 1, 0
 ENERGY, POWER_CAP = 83, 74  # fields: mJ since the driver was loaded, ns of the power cap
-THERMAL_POLICY = 75  # ns; of drivers that do not tell the hardware's slowdown apart
+THERMAL_POLICY = 75  # ns; of drivers that do not report the hardware's slowdown by itself
 SLOWDOWNS = (270, 271, 252, 253)  # ns of the hardware's slowdown, as drivers of CUDA 13 and of CUDA 12 number them
 MEMORY = "memory_used_mib memory_total_mib"
-# Facts that the collector `nvml` tells too, under its own words: asked of some GPUs a tick, and of one with new errors.
+# Facts that the collector `nvml` reports too, by the same keys: of some GPUs a tick, and of one with new errors.
 FACTS = (
     "ecc_uncorrected_dram", "ecc_uncorrected_sram", "ecc_uncorrected_total", "ecc_aggregate_uncorrected_sram",
     "sram_threshold_exceeded", "remapped_correctable remapped_uncorrectable remap_pending remap_failed",
@@ -95,7 +95,7 @@ class _Gpu:
         }
 
     def values(self) -> list[float | None]:
-        """What COLUMNS name; None where the GPU does not tell."""
+        """The values of COLUMNS; None where the GPU does not report one."""
         now = time.monotonic()
         if self._gpm is None:
             self._gpm = Gpm(self.handle)
@@ -119,7 +119,7 @@ class _Gpu:
         ]
 
     def changed(self, node: Node, is_its_turn: bool) -> dict[str, object]:
-        """The facts that are no longer what was told of them; all of them where the GPU is lost, or has new errors."""
+        """The facts that differ from what was last sent; all of them where the GPU is lost, or has new errors."""
         if isinstance(self.handle, dict):
             self.handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, self.index)
         if isinstance(self.handle, dict):

@@ -22,7 +22,7 @@ APART_S = 0.5
 
 
 def watch(node: Node, gpus: Iterable[dict[str, Any]]) -> None:
-    """Add to each GPU that is slowed down what it tells at two moments; the others cost nothing."""
+    """Add to each GPU that is slowed down what it reports at two moments; the others cost nothing."""
     slowed = [gpu for gpu in gpus if _is_slowed(gpu.get("clocks_event_reasons"))]
     for gpu in slowed:
         gpu["slowdown"] = [moment(node, gpu["index"])]
@@ -37,7 +37,7 @@ def _is_slowed(reasons: object) -> bool:
 
 
 def moment(node: Node, index: int) -> dict[str, object]:
-    """What its counters of being slowed down tell now."""
+    """What its slowdown counters show now."""
     node.at(f"GPU {index}: slowdown")
     handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
     counters = answer_to(fields, handle, COUNTERS)

@@ -1,4 +1,4 @@
-"""A GPU as NVML tells it."""
+"""A GPU as NVML reports it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clusterproof.plugins.evidence.field import (
 from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors, nvlink_errors
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 
-LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # of any reading: whatever else it told, the GPU does not work
+LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # in any value: whatever else it reported, the GPU does not work
 READINGS_IN_READINGS = 4  # levels: a counter at one of several moments
 
 
@@ -44,7 +44,7 @@ class Fabric(Reported):
 
 @record
 class Moment(Reported):
-    """What a GPU that the hardware slows down told at one moment: how long it has done so, by NVML's fields."""
+    """What a GPU that the hardware slows down reported at one moment: for how long so far, by NVML's fields."""
 
     at_s = Field(number)
     counters_ns = Field(table)
@@ -52,7 +52,7 @@ class Moment(Reported):
 
 @record
 class Gpu:
-    """One GPU. Reading a value that the driver could not tell raises Incomplete or NotApplicable."""
+    """One GPU. Reading a value that the driver could not report raises Incomplete or NotApplicable."""
 
     index: int
     record: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Gpu:
 
     @property
     def label(self) -> str:
-        """What people call it: `GPU 3`; by its address where a capture does not tell its number."""
+        """What people call it: `GPU 3`; by its address where a capture does not give its number."""
         if "index" in self.record:
             return f"GPU {self.index}"
         address = self.record.get("pci")
@@ -69,7 +69,7 @@ class Gpu:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The object as told. Raises Incomplete for a GPU that does not answer."""
+        """The object as reported. Raises Incomplete for a GPU that does not answer."""
         lost = self._lost_by_any_reading
         if lost:
             raise Incomplete(f"does not answer ({lost})", cause=f"{self.label} does not answer")
@@ -77,7 +77,7 @@ class Gpu:
 
     @property
     def lost(self) -> str:
-        """NVML's word where the driver no longer reaches the GPU, by any of its readings, else empty.
+        """NVML's error where the driver no longer reaches the GPU, by any of its values, else empty.
 
         Raises Incomplete where nobody asked.
         """
@@ -138,7 +138,7 @@ class Gpu:
 
     @property
     def nvlink_states(self) -> tuple[bool | None, ...]:
-        """Whether each NVLink is up, by number; None where that could not be told. Raises Incomplete, NotApplicable."""
+        """Whether each NVLink is up, by number; None where that is unknown. Raises Incomplete, NotApplicable."""
         return tuple(state if isinstance(state, bool) else None for state in self.nvlinks)
 
     @property
@@ -169,7 +169,7 @@ class Gpu:
 
 @record
 class Nvml(Reported):
-    """What NVML tells of itself and of its GPUs."""
+    """What NVML reports about itself and its GPUs."""
 
     init_s = Field(number)
     driver = Field(text)
@@ -210,7 +210,7 @@ def error_word(data: object) -> str:
 
 
 def _lost_word(data: object, levels: int) -> str:
-    """The first word of LOST that stands in place of a reading, else empty."""
+    """The first error of LOST that stands in place of a value, else empty."""
     if isinstance(data, dict) and data.get("error") in LOST:
         return str(data["error"])
     if not levels or not isinstance(data, (dict, list)):

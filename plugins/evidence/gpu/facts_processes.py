@@ -14,7 +14,7 @@ MPS = (MPS_CONTROL, "nvidia-cuda-mps-server", "nvidia-cuda-mps")  # serve jobs, 
 
 
 class Daemons(Protocol):
-    """What tells whose the driver's daemons are."""
+    """What knows the users of the driver's daemons."""
 
     @property
     def daemon_users(self) -> Container[int]:
@@ -23,7 +23,7 @@ class Daemons(Protocol):
 
 @record
 class GpuProcess(Reported):
-    """A process that holds a GPU; `cgroup` tells the Slurm job it belongs to. Its name is its own to choose."""
+    """A process that holds a GPU; `cgroup` shows the Slurm job it belongs to. It chooses its name itself."""
 
     pid = Field(whole)
     memory_mib = Field(optional(whole))

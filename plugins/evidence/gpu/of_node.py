@@ -70,12 +70,12 @@ def gpus(node: Node) -> tuple[Gpu, ...]:
 
 @collected_by()
 def idle_gpus(node: Node) -> tuple[Gpu, ...]:
-    """The GPUs of which is told that nobody uses them: no process holds them, and they do not compute."""
+    """The GPUs that are known to be unused: no process holds them, and they do not compute."""
     return tuple(gpu for gpu in node.gpus if not is_busy(gpu, node) and _has_no_process(gpu))
 
 
 def is_busy(gpu: Gpu, node: Node) -> bool:
-    """Whether a GPU computes; of one that does not tell, this is taken to be so."""
+    """Whether a GPU computes; one that does not report it is taken to be busy."""
     data, _ = readings(gpu, "utilization_percent")
     return bool(data.get("utilization_percent", 100) >= node.threshold("gpu.busy_percent"))
 

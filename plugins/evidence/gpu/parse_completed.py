@@ -1,4 +1,4 @@
-"""What a capture tells of GPUs, when every file has told what it has: numbers, and those that nobody described."""
+"""What a capture shows of GPUs once every file is read: their numbers, and those that no file describes."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import error, whole
 
-MAX_PROCESSES = 256  # of one GPU, as the probe tells
+MAX_PROCESSES = 256  # of one GPU, as in the probe
 _KEYS = {
     "process id": "pid",
     "process id/type": "type",
@@ -45,7 +45,7 @@ def processes(pairs: Iterable[tuple[str, str]]) -> object:
 
 
 def process(pid: str, name: str, memory: str) -> dict[str, object]:
-    """A process as the probe tells it: by its program's name; of its control group nvidia-smi knows nothing."""
+    """A process as the probe reports it: by its program's name; nvidia-smi does not know its control group."""
     program = re.split(r"\s", name.strip(), maxsplit=1)[0].rstrip("/").rpartition("/")[2]
     is_known = error(name) is None
     return {

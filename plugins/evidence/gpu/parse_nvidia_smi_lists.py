@@ -31,7 +31,7 @@ _KINDS = {  # the words of nvlink -e, and the collector's
     "link recovery successful events": "recovery",
     "link recovery failed events": "recovery_failed",
 }
-_NOT_IN_MIG = {"mig_mode": False}  # of a GPU in MIG mode the driver tells no states
+_NOT_IN_MIG = {"mig_mode": False}  # of a GPU in MIG mode the driver reports no states
 _ALL_DOWN = "all links are inactive"
 _IN_MIG = "not supported for devices in mig mode"
 _NO_NVLINK = "does not have or support nvlink"

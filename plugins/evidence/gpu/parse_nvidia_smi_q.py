@@ -51,7 +51,7 @@ def collector_of(head: Mapping[str, str], gpus: Iterable[Block]) -> dict[str, ob
 
 
 def _gpu(block: Block, place: int, is_complete: bool) -> dict[str, object]:
-    """One GPU. Its number is its place where all are there, else the number of its device file, if that is told."""
+    """One GPU. Its number is its place where all are listed, else the number of its device file, if known."""
     words = block.words
     data: dict[str, object] = gpu_of(words)
     pci = address(block.pci)

@@ -206,7 +206,7 @@ GPU: dict[str, Reader] = {
 
 
 def gpu_of(words: Words) -> dict[str, object]:
-    """What these words tell of a GPU; where one of them says that it is lost, only who it is and that."""
+    """What these words say of a GPU; where one of them says that it is lost, only its identity and that."""
     data = {key: found for key, read in GPU.items() if (found := read(words)) is not None}
     lost = lost_in(words)
     if lost:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 Words = Mapping[str, str]  # what nvidia-smi printed of one GPU: by its path in the output, in small letters
-Reader = Callable[[Words], object]  # a value, an error object, or None where nothing is told
+Reader = Callable[[Words], object]  # a value, an error object, or None where there is none
 
 # nvidia-smi's words for a value that NVML did not give it, and NVML's own name for the reason.
 ERRORS = {
@@ -97,7 +97,7 @@ def total(*readers: Reader) -> Reader:
 
 
 def first(*readers: Reader) -> Reader:
-    """The first value that is told; else the first error; else nothing."""
+    """The first value that is there; else the first error; else None."""
 
     def read(words: Words) -> object:
         data = [found for reader in readers if (found := reader(words)) is not None]

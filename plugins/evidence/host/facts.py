@@ -1,4 +1,4 @@
-"""The host as /proc and systemd tell it."""
+"""The host as /proc and systemd show it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Platform(Reported):
 
 @record
 class BlockedProcess(Reported):
-    """A process seen in uninterruptible sleep (D) at both looks; `blocked_s` is None where the kernel does not tell."""
+    """A process in uninterruptible sleep (D) at both looks; `blocked_s` is None where the kernel does not report it."""
 
     pid = Field(whole)
     name = Field(word)

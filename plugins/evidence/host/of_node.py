@@ -49,7 +49,7 @@ def process_limits(node: Node, limits: CollectorData) -> Mapping[str, ProcessLim
 
 
 def inherited(limits: CollectorData) -> Mapping[str, Any]:
-    """What was told of the limits that jobs inherit, by whose they are. Raises Incomplete where nobody starts any."""
+    """The limits that jobs inherit, by whose they are. Raises Incomplete where nothing starts jobs."""
     login, daemons = limits.get("login", optional(table)), limits.get("daemons", table)
     if login is None and not daemons:
         nobody = "nothing that starts jobs runs on the node"

@@ -53,7 +53,7 @@ def is_list(text: str) -> bool:
 
 
 def read_list(text: str) -> Mapping[str, object]:
-    """The failed units of the collector `services`, and what is told of those that matter."""
+    """The failed units of the collector `services`, and the states of those that matter."""
     rows = _LISTED.findall(text)
     failed = [f"{name}.service" for name, _, active, _ in rows if active == "failed"]
     services = {
@@ -98,7 +98,7 @@ def is_proc_limits(text: str) -> bool:
 
 
 def read_proc_limits(text: str) -> Mapping[str, object]:
-    """The limits of a process that the file does not name: told as those of a login."""
+    """The limits of a process that the file does not name, taken as those of a login."""
     login: dict[str, object] = {}
     for name, (words, _) in LIMITS.items():
         found = re.search(rf"^{words}\s{{1,40}}(unlimited|\d{{1,20}})\b", text, re.MULTILINE)
@@ -184,7 +184,7 @@ def is_sysctl(text: str) -> bool:
 
 
 def read_sysctl(text: str) -> Mapping[str, object]:
-    """What collectors tell of the kernel's settings."""
+    """The kernel's settings, as collectors report them."""
     return dict(_of_sysctl(dict(_SYSCTL.findall(text))))
 
 

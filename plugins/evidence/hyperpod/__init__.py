@@ -1,1 +1,1 @@
-"""HyperPod: what a node is told of its cluster, and what SageMaker tells of it."""
+"""HyperPod: what a node knows about its cluster, and what SageMaker reports about it."""

@@ -1,4 +1,4 @@
-"""A HyperPod cluster as SageMaker tells of it."""
+"""A HyperPod cluster as SageMaker reports it."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class HyperpodNode(Reported):
 
 @record
 class NodeZone(Reported):
-    """The availability zone of a HyperPod node, None where its subnets do not tell."""
+    """The availability zone of a HyperPod node, None where its subnets do not show it."""
 
     hostname = Field(text)
     zone = Field(optional(text))
@@ -156,7 +156,7 @@ class ResourceConfig(Reported):
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The network nodes above it, the topmost first. Raises NotApplicable where HyperPod does not tell them."""
+        """The network nodes above it, the topmost first. Raises NotApplicable where HyperPod does not report them."""
         if not self.is_there:
             raise NotApplicable("HyperPod wrote no resource_config.json here, and reports network layers nowhere else")
         data = read(self.data.get("layers"), texts, "layers")

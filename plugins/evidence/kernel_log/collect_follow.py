@@ -23,7 +23,7 @@ class Follower:
 
     def __init__(self, node: Node, cursor: tuple[str, int, float]) -> None:
         self.why_not = ""  # nothing is followed
-        self.is_device = False  # so that poll() tells when there is more; else somebody has to look
+        self.is_device = False  # whether poll() signals that there is more; a file has to be read again
         self.file = -1
         self.boot_id = str(node.text(BOOT_ID, absent=""))
         self._sequence = cursor[1] if cursor[0] == self.boot_id else -1

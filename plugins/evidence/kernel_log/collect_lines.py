@@ -46,7 +46,7 @@ XID = re.compile(r"NVRM: Xid \([^()]{1,60}\): \d{1,6}|nvidia-nvswitch\d{1,4}: SX
 
 
 class Kept:
-    """The lines that are told, and how many were read and left out."""
+    """The lines that are sent, and how many were read and left out."""
 
     def __init__(self, sequence: int = -1, seconds: float = -1.0) -> None:
         self.has_cursor = seconds >= 0  # what came until then was looked at before

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver tells the kernel log of GPUs and NVSwitches."""
+"""What the NVIDIA driver writes to the kernel log about GPUs and NVSwitches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class XidEvent:
     """One Xid line.
 
     `pci` is the GPU as sysfs writes it (`0000:c5:00.0`): lines leave out the function, which is 0 on every
-    NVIDIA GPU. `time` is in seconds on the log's own clock: since boot where the probe told it. `severity` is
+    NVIDIA GPU. `time` is in seconds on the log's own clock: since boot where the probe read it. `severity` is
     the line's own word: `fatal`, `nonfatal` or empty. `lines` is how many lines of the log it stands for.
     """
 
@@ -110,7 +110,7 @@ class Cleared:
 
 @record
 class GpuNamed:
-    """The driver told the UUID of the GPU at `pci`, as it does before the first Xid of a GPU."""
+    """The driver logged the UUID of the GPU at `pci`, as it does before the first Xid of a GPU."""
 
     pci: str
     uuid: str
@@ -164,7 +164,7 @@ class Driver:
         self._removed: set[str] = set()  # GPUs taken from the bus: when they are back they were reset
 
     def event(self, message: str, time: float | None) -> GpuEvent | None:
-        """The event that the kernel's own words tell, if any."""
+        """The event in the kernel's message, if any."""
         lost, self._lost = self._lost, ""
         if not message[:LONGEST_BEGINNING].lower().startswith(_BEGINNINGS):
             return None  # as most lines are of other things

@@ -1,4 +1,4 @@
-"""What the kernel log can tell of the host: memory, hardware, crashes, lockups, disks, networks, file servers."""
+"""What the kernel log can show of the host: memory, hardware, crashes, lockups, disks, networks, file servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOUND = "the NUMA nodes that it is bound to"
 
 @record
 class OomKill:
-    """A process killed for want of memory; `group` is whose limit it was, `?` where that is untold.
+    """A process killed for want of memory; `group` is whose limit it was, `?` where that is unknown.
 
     That is a control group, or BOUND: the process may use some NUMA nodes only, and they are full.
     Empty: it was the whole node's memory.
@@ -41,7 +41,7 @@ class AllocationFailure:
 
 @record
 class HardwareError:
-    """An error that memory, CPU or firmware reported; one error may be told by each `source` (edac, mce, apei)."""
+    """An error that memory, CPU or firmware reported; each `source` (edac, mce, apei) may log the same one."""
 
     source: str
     is_corrected: bool
@@ -54,9 +54,9 @@ class HardwareError:
 
 @record
 class PcieError:
-    """An error that PCIe's advanced error reporting told of `device`; `severity`: fatal, nonfatal, corrected.
+    """An error that PCIe's advanced error reporting logged for `device`; `severity`: fatal, nonfatal, corrected.
 
-    `layer` is empty where it is the port above that announces it.
+    `layer` is empty where the port above reports it.
     """
 
     device: str
@@ -68,9 +68,9 @@ class PcieError:
 
 @record
 class EfaMessage:
-    """A line of the EFA driver that tells of an error of `device`, by its name where it has one.
+    """A line of the EFA driver about an error of `device`, by its name where it has one.
 
-    `address` is the device's on the PCI bus; empty where the line does not tell it.
+    `address` is the device's on the PCI bus; empty where the line does not have it.
     """
 
     device: str
@@ -175,7 +175,7 @@ class DiskEvent:
 
 @record
 class EnaMessage:
-    """A line of the ENA driver that tells of an error."""
+    """A line of the ENA driver about an error."""
 
     device: str
     words: str

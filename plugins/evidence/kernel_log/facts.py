@@ -57,7 +57,7 @@ Message: TypeAlias = tuple[float | None, str, int]
 
 
 def lines(data: object) -> list[Line]:
-    """The lines as the probe tells them, for `parse`."""
+    """The lines as the probe sends them, for `parse`."""
     return [_line(values(entry)) for entry in values(data)]
 
 
@@ -113,7 +113,7 @@ def _events(messages: Iterable[Message]) -> Iterator[Event]:
 
 
 def _messages(lines: Iterable[Line]) -> Iterator[Message]:
-    """The kernel's own words of each line, with the time given, else the one that the line itself tells."""
+    """The kernel's own words of each line, with the time given, else the one in the line itself."""
     for time, line, *more in lines:
         head, *others = line[:LONGEST_LINE].splitlines() or [""]
         data, message = unwrap(head)

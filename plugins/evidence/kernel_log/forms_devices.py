@@ -1,4 +1,4 @@
-"""The forms of the lines that tell of the kernel itself, of disks and of networks, and what is made of each."""
+"""The forms of lines about the kernel itself, disks and networks, and the event made of each."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from clusterproof.plugins.evidence.kernel_log.line import ADDRESS, pci_address
 
 
 class Disks:
-    """Which file systems the kernel has stopped writing to: that one is mounted is told of those alone."""
+    """Which file systems the kernel has stopped writing to: only of these is a mount an event."""
 
     def __init__(self) -> None:
         self._stopped: set[str] = set()
 
     def followed(self, event: HostEvent | None) -> HostEvent | None:
-        """The event, unless it is a mount of a file system that was never in trouble."""
+        """The event, unless it is a mount of a file system that had not failed."""
         if not isinstance(event, DiskEvent):
             return event
         if event.stops_writes:

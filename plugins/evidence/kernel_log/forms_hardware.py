@@ -1,4 +1,4 @@
-"""The forms of the lines that tell of errors of memory, CPUs and PCIe, and what is made of each."""
+"""The forms of lines about errors of memory, CPUs and PCIe, and the event made of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.evidence.kernel_log.line import ADDRESS, IGNORING_CASE
 from clusterproof.plugins.evidence.pattern import Pattern
 
 LONGEST_WORDS = 120  # characters of a line that a finding repeats
-UNCORRECTED = 1 << 61  # of the status that a machine check bank tells
+UNCORRECTED = 1 << 61  # of the status of a machine check bank
 
 Make: TypeAlias = Callable[[re.Match[str], float | None], HostEvent | None]
 Form: TypeAlias = tuple[str, Pattern, Make]  # small words that the line must hold, its form, what is made of it

@@ -1,4 +1,4 @@
-"""The forms of the lines that tell of the host, and what is made of each."""
+"""The forms of lines about the host, and the event made of each."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from clusterproof.plugins.evidence.kernel_log.line import ADDRESS, IGNORING_CASE
 
 
 def host_event(message: str, time: float | None) -> HostEvent | None:
-    """The event that the kernel's own words tell, if any."""
+    """The event in the kernel's message, if any."""
     return _made(_told_by_kernel(message), time)
 
 
 def process_event(message: str, time: float | None) -> HostEvent | None:
-    """The event of a record that begins with a process's name, if any; what that name says is not the kernel's word."""
+    """The event of a record that begins with a process's name, if any; the name is not the kernel's own text."""
     return _made(_told_of_process(message), time)
 
 
@@ -64,13 +64,13 @@ _EFA_STARTED = "IB device registered"  # efa_main.c of Linux and of amzn-drivers
 
 
 class MemoryGroups:
-    """Names whose limit it was that a process was killed for: the kernel tells that in the line before."""
+    """Names the group whose limit a process was killed for: the kernel logs it in the line before."""
 
     def __init__(self) -> None:
         self._limit = _NO_LIMIT
 
     def named(self, message: str, event: HostEvent | None) -> HostEvent | None:
-        """The event, with whose limit it was where it is a kill and that was told of the same process."""
+        """The event; a kill with the group whose limit it was, where that was logged of the same process."""
         if isinstance(event, OomKill):
             constraint, group, pid = self._limit
             self._limit = _NO_LIMIT

@@ -11,7 +11,7 @@ from clusterproof.plugins.evidence.pattern import Pattern
 BOOTED = r"Linux version \d{1,3}\.\d|-- (?:Re)?boot(?: [0-9a-f]{32})? --\s*\Z"
 IGNORING_CASE = re.IGNORECASE | re.ASCII  # ASCII: a digit of another script is not a number of the kernel's
 
-ADDRESSES = 4_096  # that are remembered, of those that nodes tell: mostly they tell the same
+ADDRESSES = 4_096  # that are cached, of those that nodes report: most are the same on all
 MESSAGES = 2_048  # likewise of the kernel's words, which most nodes' logs have in common: those of the start
 ADDRESS = r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?"
 
@@ -47,7 +47,7 @@ _HOST_KERNEL = Pattern(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CAS
 
 @lru_cache(MESSAGES)
 def unwrap(line: str) -> tuple[float | None, str]:
-    """The time that a line tells, in seconds on its log's own clock, and the words of the kernel in it."""
+    """The time of a line, in seconds on its log's own clock, and the kernel's message in it."""
     time: float | None = None
     at = 0
     stamped = False
@@ -90,7 +90,7 @@ def _time(found: re.Match[str], before: float | None) -> float | None:
 
 
 def _epoch(data: str, zone: str) -> float | None:
-    """Seconds since 1970; what tells no zone is taken as UTC, which nodes keep."""
+    """Seconds since 1970; a time without a zone is taken as UTC, which nodes use."""
     from datetime import datetime
 
     words, _, fraction = data.replace(",", ".").partition(".")

@@ -1,4 +1,4 @@
-"""What a node's kernel log tells, as far as it counts."""
+"""What a node's kernel log shows, as far as it counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kernel_log_is_cut(node: Node, log: CollectorData) -> bool:
 
 @collected_by("kernel_log")
 def kernel_lines_cut(node: Node, log: CollectorData) -> Mapping[str, int]:
-    """How many lines that may count were cut from what the node told, by their class: `file_servers`, `others`, …"""
+    """How many lines that may count were cut from the node's log, by their class: `file_servers`, `others`, …"""
     cut = {name: read(data, values, name) for name, data in (log.get("cut", optional(table)) or {}).items()}
     begins = -math.inf if node.since.is_boot else node.window_begins
     return {

@@ -16,7 +16,7 @@ LONGEST_LINE = 2048
 LOOKED_AT = 400  # lines in which the form is recognised
 MAX_BOOT_LINES = 200  # in which the kernel names the machine
 SHARE = 0.5  # of these that have the form
-UNKNOWN = math.nan  # a time that the line does not tell
+UNKNOWN = math.nan  # a time that the line does not have
 
 _STAMPED = re.compile(
     r"(?:<\d{1,3}>)?\[\s{0,12}\d{1,12}\.\d{3,9}\]"  # dmesg
@@ -76,7 +76,7 @@ def _machine(lines: list[tuple[float, str]]) -> dict[str, object]:
 
 
 def _of_last_boot(text: str) -> list[tuple[float, str]]:
-    """The lines behind the last boot that the log shows, each with the time that it tells, of whatever clock."""
+    """The lines since the last boot that the log shows, each with its own time, of whatever clock."""
     lines = list(_records(text))
     boots = [number for number, (_, message) in enumerate(lines) if _BOOTED.match(message)]
     return [(UNKNOWN if time is None else time, message) for time, message in lines[boots[-1] if boots else 0 :]]

@@ -113,7 +113,7 @@ def in_list(words: Iterable[str]) -> str:
 
 
 def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
-    """The GPUs that can tell their PCI address, by it."""
+    """The GPUs whose PCI address is known, by it."""
     try:
         gpus = node.gpus
     except (Incomplete, NotApplicable):

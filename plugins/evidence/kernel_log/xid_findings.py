@@ -1,4 +1,4 @@
-"""Judges the Xids and SXids of a kernel log by the catalogue; a check turns the findings into a verdict."""
+"""Evaluates the Xids and SXids of a kernel log by the catalogue; a check turns the findings into a verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Line = TypeVar("_Line", XidEvent, SXidEvent)
 
 @record
 class Finding:
-    """All lines of one code on one GPU or NVSwitch, judged.
+    """All lines of one code on one GPU or NVSwitch, evaluated.
 
     Where some were cleared and some came after, the finding is of those after. `cleared_by` is empty unless
     all were cleared, and then the severity is none. `count` is of lines, `occurrences` of bursts of them.
@@ -67,12 +67,12 @@ def evaluate(
     remap_due: Collection[str] = (),
     uuids: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
-    """Judge the Xids of one boot, worst first, those that mean nothing included.
+    """Evaluate the Xids of one boot, worst first, those that mean nothing included.
 
     `remap_due` holds the PCI addresses of GPUs whose row remapping is pending or has failed; `uuids` gives
-    GPU UUIDs by PCI address (the log tells those of GPUs that are not in it). A GPU that fell off the bus, or did
-    not start, without an Xid is judged as the Xid for that; so is an Xid of which the log keeps no more than the Xid 45
-    that followed from it.
+    GPU UUIDs by PCI address (the log has those of GPUs that are not in it). A GPU that fell off the bus, or did
+    not start, without an Xid is evaluated as the Xid for that; so is an Xid of which the log has only the Xid 45 that
+    followed from it.
     """
     events = [*_with_causes([_as_xid(event) for event in events])]
     due = {pci_address(data) for data in remap_due}
@@ -85,7 +85,7 @@ def evaluate(
 
 
 def evaluate_switches(events: Iterable[Event], catalog: Catalog) -> tuple[Finding, ...]:
-    """Judge the SXids of one boot, worst first: fatal ones fail, all others are a concern."""
+    """Evaluate the SXids of one boot, worst first: fatal ones fail, all others are a concern."""
     groups = _grouped(list(events), SXidEvent)
     return _worst_first(_of_switch(code, pci, lines, catalog) for (pci, code), lines in groups.items())
 

@@ -1,4 +1,4 @@
-"""How the lines of one Xid on one GPU are judged: the rules that the catalogue names."""
+"""How the lines of one Xid on one GPU are evaluated: the rules that the catalogue names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What Kubernetes tells of a cluster's nodes, pods, resource slices and queues."""
+"""What Kubernetes reports about a cluster's nodes, pods, resource slices and queues."""

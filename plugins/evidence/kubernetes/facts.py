@@ -34,11 +34,11 @@ class Condition(Reported):
 
     kind = Field(text)
     status = Field(text)
-    bad = Field(text)  # the status in which it tells of a fault
+    bad = Field(text)  # the status that means a fault
     reason = Field(text)
     message = Field(text)
     since = Field(text)
-    heard = Field(text)  # empty where its writer tells no heartbeat
+    heard = Field(text)  # empty where its writer reports no heartbeat
 
 
 @record

@@ -99,4 +99,4 @@ class ResourceSlice(Reported):
     pool = Field(text)
     generation = Field(whole)
     devices = Field(whole)
-    gpus = Field(optional(whole))  # of the type `gpu`, where its driver tells types
+    gpus = Field(optional(whole))  # of the type `gpu`, where its driver reports types

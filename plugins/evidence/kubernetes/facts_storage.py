@@ -90,7 +90,7 @@ class KubernetesStorage:
 
 
 def storage_of(data: CollectorData) -> KubernetesStorage:
-    """What the collector told. Raises Incomplete."""
+    """What the collector returned. Raises Incomplete."""
     if data.get("is_cut", flag):
         raise Incomplete("there are more volumes than were read", cause="there are more volumes than were read")
     return KubernetesStorage(

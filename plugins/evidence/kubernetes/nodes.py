@@ -1,4 +1,4 @@
-"""The nodes that are validated, each as Kubernetes has it and as it tells of itself."""
+"""The nodes that are validated, each as Kubernetes has it and as it reports itself."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def member_nodes(known: Iterable[KubernetesNode], nodes: Mapping[str, Node]) -> 
 
 
 def _instance(node: Node) -> str:
-    """EC2's id of a node that HyperPod's other inventories call by its host; empty where its address tells none."""
+    """EC2's id of a node that HyperPod's other inventories call by its host; empty where its address has none."""
     address = node.target.address
     return f"i-{address.rpartition('i-')[2]}" if "i-" in address else ""

@@ -1,4 +1,4 @@
-"""What Kubernetes tells of a node, for who holds its cluster: its pods, the devices that are offered on it."""
+"""What Kubernetes reports about a node, for whoever holds its cluster: its pods, the devices that are offered on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clusterproof.plugins.evidence.node import Node
 
 @record
 class NodeOfCluster:
-    """A node, and the cluster whose control plane tells of it."""
+    """A node, and the cluster whose control plane reports on it."""
 
     node: Node
     cluster: ClusterFacts

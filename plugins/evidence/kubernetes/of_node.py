@@ -1,4 +1,4 @@
-"""What a node of Kubernetes tells of its kubelet."""
+"""What a Kubernetes node reports about its kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where nodes stand, as their labels tell it."""
+"""Where nodes are placed, by their labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def zones(cluster: ClusterFacts) -> dict[str, str | None]:
-    """The availability zone of each node. Raises Incomplete, and NotApplicable where no label tells any."""
+    """The availability zone of each node. Raises Incomplete, and NotApplicable where no label shows any."""
     found = {name: node.zone or None for name, node in _listed(cluster).items()}
     return _some(found, "no node has a label of its zone")
 

@@ -124,7 +124,7 @@ LONGEST_LINE = 2048
 
 
 def parse_lfs_df(text: str) -> list[dict[str, Any]]:
-    """The targets of `lfs df`, with or without -h or -i, in the form in which the probe tells them."""
+    """The targets of `lfs df`, with or without -h or -i, in the form in which the probe reports them."""
     data: dict[str, dict[str, Any]] = {}
     counts_inodes = False
     for line in text.splitlines():

@@ -87,7 +87,7 @@ def _memory_of(node: Node, name: str) -> object:
 
 
 def _nccl_shm(node: Node) -> object:
-    """NCCL's segments in /dev/shm: a job that ends well leaves none."""
+    """NCCL's segments in /dev/shm: a job that exits cleanly leaves none."""
     try:
         names = [name for name in unmounted(node, "/dev/shm") if name.startswith("nccl-")]
     except OSError as problem:

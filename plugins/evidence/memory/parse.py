@@ -38,7 +38,7 @@ def is_free(text: str) -> bool:
 
 
 def read_free(text: str) -> Mapping[str, object]:
-    """The collector `memory`, and the memory of `boot`. Raises CaptureError where the unit cannot be told."""
+    """The collector `memory`, and the memory of `boot`. Raises CaptureError where the unit is unknown."""
     header = _HEADER.search(text)
     columns = header[0].split() if header else []
     rows = {name: dict(zip(columns, words.split(), strict=False)) for name, words in _ROW.findall(text)}

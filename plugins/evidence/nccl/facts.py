@@ -70,14 +70,14 @@ class Network(Reported):
 
     @property
     def nics(self) -> tuple[int, ...]:
-        """`(found N nics)`: every number that a rank told. Raises Incomplete."""
+        """`(found N nics)`: every number that a rank logged. Raises Incomplete."""
         found = read(self.data.get("nics"), values, "nccl_tests: nics")
         return tuple(read(each, whole, "nccl_tests: nics") for each in found)
 
 
 @record
 class NcclLog(Reported):
-    """One log. Where nccl-tests did not write it, only `network` is told."""
+    """One log. Where nccl-tests did not write it, only `network` is known."""
 
     version = Field(text)
     collective = Field(text)

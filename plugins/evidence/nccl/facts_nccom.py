@@ -25,7 +25,7 @@ class NccomLog(Reported):
     command = Field(text)
     ranks = Field(optional(whole))
     is_checked = Field(optional(flag), "checked")
-    unit = Field(text)  # what it meant by GB/s: GiB/s or GB/s, empty where the numbers do not tell
+    unit = Field(text)  # what it meant by GB/s: GiB/s or GB/s, empty where the numbers do not show it
     avg_busbw_gb_per_s = Field(optional(number))
     problems = Field(texts)
     exit = Field(optional(whole))

@@ -93,7 +93,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _take(data: dict[str, Any], words: str) -> None:
-    """One line that is no row: what it tells of the run. Of several runs in one log the worst check holds."""
+    """One line that is no row: what it says of the run. Of several runs in one log the worst check counts."""
     if found := _OPTIONS.match(words):
         data["validation"] = int(found[1])
     elif found := _BANNER.match(words):

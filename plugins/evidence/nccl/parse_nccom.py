@@ -117,7 +117,7 @@ def _number(data: object) -> float | None:
 
 
 def _unit(rows: list[dict[str, Any]]) -> tuple[float, str]:
-    """GB per printed unit, from the row with the largest bandwidth: size over time tells what the version means.
+    """GB per printed unit, from the row with the largest bandwidth: size over time shows what the version means.
 
     Versions that print `time(us)` mean GiB/s where they say GB/s; later ones mean GB/s (the Neuron SDK's own examples).
     """

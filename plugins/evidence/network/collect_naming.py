@@ -1,4 +1,4 @@
-"""What the node is called and which addresses it has, and whether those answer that tell it names."""
+"""What the node is called, which addresses it has, and whether its name servers answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RDMA devices as sysfs tells them: EFA, InfiniBand, RoCE."""
+"""RDMA devices as sysfs reports them: EFA, InfiniBand, RoCE."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RdmaDevice(Reported):
     name = Field(text)
     vendor = Field(text)  # empty where it is made of software, as soft RoCE and soft iWARP are
     device = Field(text)
-    firmware = Field(text)  # empty where its driver does not tell, as EFA's
+    firmware = Field(text)  # empty where its driver does not report it, as EFA's
     p2p = Field(optional(text))  # EFA: who lends it GPU memory; None where its driver has no such file
     gdr = Field(optional(text))  # EFA's older drivers: `1` where somebody does
     ports = Field(every(Port))

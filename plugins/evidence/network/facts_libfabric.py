@@ -17,7 +17,7 @@ _ERROR = Pattern(r"fi_getinfo(?:\(\))?:?.{0,200}|fi_info: .{0,200}")
 
 @lru_cache(DIFFERENT)
 def domains(output: str) -> tuple[str, ...]:
-    """The EFA domains that offer FI_EP_RDM, each once, in the order told, as told (`rdmap79s0-rdm`).
+    """The EFA domains that offer FI_EP_RDM, each once, in the order and form printed (`rdmap79s0-rdm`).
 
     Newer libfabric lists a device twice, as fabric `efa` and `efa-direct`; old libfabric layered providers
     over it (`efa;ofi_rxr`, and `efa;ofi_rxd` over its datagram domain, `-dgrm`). All these are one domain.
@@ -28,7 +28,7 @@ def domains(output: str) -> tuple[str, ...]:
 
 @lru_cache(DIFFERENT)
 def error(output: str) -> str:
-    """libfabric's own line of failure, as told (`fi_getinfo: -61`: no provider answers), else empty."""
+    """libfabric's own error line, as printed (`fi_getinfo: -61`: no provider answers), else empty."""
     for line in output.splitlines():
         found = _ERROR.match(_without_rank(line)[1].strip())
         if found:

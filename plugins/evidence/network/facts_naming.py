@@ -1,4 +1,4 @@
-"""What a node is called, which addresses it has, and who tells it names."""
+"""What a node is called, which addresses it has, and its name servers."""
 
 from __future__ import annotations
 

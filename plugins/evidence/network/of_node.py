@@ -36,7 +36,7 @@ def efa_devices(node: Node) -> tuple[RdmaDevice, ...]:
 
 @collected_by("rdma")
 def efa_driver(_node: Node, rdma: CollectorData) -> str:
-    """The version of EFA's driver; empty where it tells none, as that of Linux itself, or nobody asked."""
+    """The version of EFA's driver; empty where it reports none, as that of Linux itself, or nobody asked."""
     return rdma.get("efa_version", optional(text)) or ""
 
 
@@ -69,7 +69,7 @@ def efa_usual(node: Node) -> int | None:
 def efa_attached(node: Node) -> int:
     """How many EFA devices are attached: as AWS says; else those it shows, or as many as most of its group have.
 
-    Raises Incomplete where nothing tells.
+    Raises Incomplete where that is unknown.
     """
     if node.target.efa_attached is not None:
         return node.target.efa_attached
@@ -112,7 +112,7 @@ efa_counters = list_collected_as("efa_counters", "devices", Counters)
 
 @collected_by()
 def efa_counters_by_name(node: Node) -> Mapping[str, Counters]:
-    """The same by the device's name, of those that tell one. Raises Incomplete."""
+    """The same by the device's name, of those that report one. Raises Incomplete."""
     return {data["name"]: one for one in reversed(node.efa_counters) if (data := readings(one, "name")[0])}
 
 

@@ -29,7 +29,7 @@ _NAME = r"([\w.-]{1,64})"
 
 
 def _word(table: Mapping[str, str], data: str) -> str:
-    """The kernel's wording of a state: `Active`, `LINK_UP` and `4: ACTIVE` are told as sysfs tells them."""
+    """The kernel's wording of a state: `Active`, `LINK_UP` and `4: ACTIVE` become what sysfs has."""
     plain = data.strip().lower()
     return table.get(plain) or table.get(plain.replace("_", "").replace(" ", "")) or short(data.strip())
 
@@ -164,7 +164,7 @@ def is_rdma_tool(text: str) -> bool:
 
 
 def read_rdma_tool(text: str) -> Mapping[str, object]:
-    """The devices of the collector `rdma`; the tool tells neither vendor nor rate."""
+    """The devices of the collector `rdma`; the tool shows neither vendor nor rate."""
     devices: dict[str, dict[str, Any]] = {}
     for name, rest in _DEV.findall(text)[:MAX_DEVICES]:
         firmware = re.search(r"\bfw (\S{1,40})", rest)

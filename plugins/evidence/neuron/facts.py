@@ -1,4 +1,4 @@
-"""Neuron devices: as the driver tells of them, as neuron-ls lists them, and what the kernel logged of them."""
+"""Neuron devices: as the driver reports them, as neuron-ls lists them, and what the kernel logged about them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Listed:
 
 @record
 class HardwareError:
-    """A hardware error that the Neuron runtime made the kernel log; `device` and `action` are empty where untold."""
+    """A hardware error that the Neuron runtime made the kernel log; `device` and `action` are empty where unknown."""
 
     kind: str
     device: str

@@ -1,1 +1,1 @@
-"""What is measured between nodes: readings of pairs, and what they come to."""
+"""What is measured between nodes: runs of pairs, and what follows from them."""

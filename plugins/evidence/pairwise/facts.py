@@ -30,7 +30,7 @@ class PairsOfNode:
     unclear: str  # why the nodes that were measured cannot be told apart; empty where they can
     is_one_of_two: bool  # whether there is but one other node to measure it with
     meter: str  # the program that measured
-    by_hand: str  # how a person measures it with a good one; empty where nothing tells
+    by_hand: str  # how a person measures it with a good one; empty where that is unknown
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:

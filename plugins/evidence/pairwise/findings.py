@@ -10,7 +10,7 @@ from clusterproof.plugins.evidence.pairwise.model import Pair
 
 
 class Kind(str, Enum):
-    """What is to blame."""
+    """What is at fault."""
 
     SLOW_NODE = "slow node"
     FAILING_NODE = "failing node"
@@ -46,7 +46,7 @@ def estimated(middle: float, error: float, count: int, partners: int = 0, surely
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to blame. `nodes` are those it is about; `pairs` the measured pairs that it explains."""
+    """One fault. `nodes` are those it is about; `pairs` the measured pairs that it explains."""
 
     kind: Kind
     nodes: tuple[str, ...] = ()

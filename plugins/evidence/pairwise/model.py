@@ -39,7 +39,7 @@ def pair(one: str, other: str) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One reading of one pair; `at_once` pairs were measured at the same time, in this round."""
+    """One measurement of one pair; `at_once` pairs were measured at the same time, in this round."""
 
     pair: Pair
     round: int

@@ -15,7 +15,7 @@ class Reading:
 
     `size_bytes` is the message's; `is_correct` is None where results were not compared with the right ones. `network`
     is what the run itself proves of the network that it used ("efa, 32 devices", "Socket", "eth0"), empty where it
-    proves nothing. `culprit` is the node that is to blame for a failure, where the run says so.
+    proves nothing. `culprit` is the node responsible for a failure, where the run says so.
     """
 
     busbw_gb_per_s: float | None = None
@@ -27,10 +27,10 @@ class Reading:
     problem: str = ""
     culprit: str = ""
     seconds: float = 0.0  # that the run took, its start included
-    ranks: int = 0  # that took part, 0 where the run does not tell
+    ranks: int = 0  # that took part, 0 where the run does not say
     hosts: tuple[
         str, ...
-    ] = ()  # the names by which the run calls the nodes that took part; empty where it does not tell
+    ] = ()  # the names by which the run calls the nodes that took part; empty where it does not say
 
     @property
     def is_without_program(self) -> bool:

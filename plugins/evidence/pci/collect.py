@@ -7,7 +7,7 @@ from clusterproof.plugins.agent.reading import Node
 FOLDER = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX = "0x10de", "0x15b3"
 CLASSES = ("0x0108", "0x02")  # of NVMe controllers and of network adapters, whoever made them
-TOTALS = {  # of PCIe's advanced error reporting, by the file that tells it
+TOTALS = {  # of PCIe's advanced error reporting, by the file that has it
     "correctable": "TOTAL_ERR_COR",
     "nonfatal": "TOTAL_ERR_NONFATAL",
     "fatal": "TOTAL_ERR_FATAL",

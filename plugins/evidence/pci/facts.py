@@ -1,4 +1,4 @@
-"""Devices on the PCI bus as sysfs tells them, whatever their drivers say."""
+"""Devices on the PCI bus as sysfs reports them, whatever their drivers say."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
 
 NO_ANSWER_LANES = 63  # six bits of ones, as all of a device reads that is no longer there (PCIe link status register)
 # How Linux calls a device that may be in D3cold: without power it reads all ones too (commits 448bd857d48e and
-# 48991e493507, since which kernels wake it to read its link). `power_state` does not tell: Linux sets it to D3cold as
-# well where a device no longer answers (pci_update_current_state).
+# 48991e493507, since which kernels wake it to read its link). `power_state` does not show it: Linux sets it to D3cold
+# as well where a device no longer answers (pci_update_current_state).
 SUSPENDED = frozenset({"suspended", "suspending", "resuming"})
 _SPEED = re.compile(r"(\d{1,3}(?:\.\d{1,2})?) GT/s")
 
@@ -54,7 +54,7 @@ class PciDevice(Reported):
     pci_class = Field(text, "class")
     driver = Field(text)
     numa = Field(whole)  # -1: the firmware names none
-    width = Field(optional(whole))  # lanes, None where the kernel does not tell
+    width = Field(optional(whole))  # lanes, None where the kernel does not report it
     width_max = Field(optional(whole))
     port_width_max = Field(optional(whole))
     speed = Field(text)
@@ -119,18 +119,18 @@ class PciDevice(Reported):
     def answers(self) -> bool:
         """Whether its configuration can be read, or is not to be as it is suspended. Raises Incomplete.
 
-        True where the kernel does not tell its link.
+        True where the kernel does not report its link.
         """
         return self.width != NO_ANSWER_LANES or self.power in SUSPENDED
 
     @property
     def link(self) -> PciLink | None:
-        """The link that it has; None where the kernel does not tell, as of a virtual function. Raises Incomplete."""
+        """The link that it has; None where the kernel reports none, as of a virtual function. Raises Incomplete."""
         return _link(self.width, self.speed)
 
     @property
     def link_of_both_ends(self) -> PciLink | None:
-        """The best link that it and the port that it hangs on can have; None where one is not told."""
+        """The best link that it and the port that it hangs on can have; None where one is unknown."""
         own, port = _link(self.width_max, self.speed_max), _link(self.port_width_max, self.port_speed_max or "")
         return PciLink(min(own.lanes, port.lanes), min(own.gts, port.gts)) if own and port else None
 

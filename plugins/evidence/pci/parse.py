@@ -70,7 +70,7 @@ def _by_name(words: str) -> str:
 
 
 def _device(address: str, kind: str, vendor: str, device: str) -> dict[str, Any]:
-    """What is not told is left out."""
+    """What is unknown is left out."""
     data = {"class": kind, "vendor": vendor, "device": device}
     full = address if address.count(":") == 2 else f"0000:{address}"
     is_neuron = vendor == AMAZON and bool(_NEURON.fullmatch(device))
@@ -128,7 +128,7 @@ def is_tree(text: str) -> bool:
 
 
 def read_tree(text: str) -> Mapping[str, object]:
-    """The collector `pci`; the tree tells no class, so not which of NVIDIA's devices are GPUs. Raises CaptureError."""
+    """The collector `pci`; the tree shows no class, so not which of NVIDIA's devices are GPUs. Raises CaptureError."""
     devices = []
     domain, bus = "0000", "00"
     for line in _lines(text):
@@ -142,7 +142,7 @@ def read_tree(text: str) -> Mapping[str, object]:
 
 
 def _collector(devices: list[dict[str, Any]]) -> dict[str, object]:
-    """The devices that the probe tells of too. Raises CaptureError where there is none at all."""
+    """The devices that the probe reports too. Raises CaptureError where there is none at all."""
     if not devices:
         raise CaptureError("lspci lists no device")
     wanted = [device for device in devices if _matters(device)]

@@ -1,4 +1,4 @@
-"""What a node tells of its load. Logs of the same programs that people collected are read by the same rules."""
+"""What a node reports about its load. Logs of the same programs that people collected are read by the same rules."""
 
 from __future__ import annotations
 

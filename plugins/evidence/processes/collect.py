@@ -79,7 +79,7 @@ def _blocked(node: Node, uptime_s: float, fields: list[str], uid: int | None) ->
 
 
 def _blocked_s(node: Node, pid: str, processor: int) -> float | None:
-    """How long ago a process last ran, where the kernel tells.
+    """How long ago a process last ran, where the kernel reports it.
 
     Each processor has its own clock for that, behind by what interrupts and the hypervisor took: we go to the
     processor where the process last ran, and compare with ourselves.

@@ -14,7 +14,7 @@ AGENT = ("amazon-ssm-agen", "ssm-")  # SSM's, whose own limits no job inherits; 
 SETTING = ("sshd", "sshd-session", "login", "su", "sudo", "runuser", "slurmstepd")  # what sets those of a login
 CONFIGURED = "/etc/security/limits.conf"
 FURTHER = "/etc/security/limits.d"
-NO_LIMIT = 2**62  # cgroup v1 tells none as a number just under 2^63
+NO_LIMIT = 2**62  # cgroup v1 shows no limit as a number just under 2^63
 LIMITS = {
     "memlock": ("Max locked memory", resource.RLIMIT_MEMLOCK),
     "nofile": ("Max open files", resource.RLIMIT_NOFILE),

@@ -1,4 +1,4 @@
-"""The processors as the kernel tells them."""
+"""The processors as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Processors(Reported):
 
     @property
     def threads_per_core(self) -> int:
-        """How many CPUs a core has that has all its own online; 0 where the kernel does not tell."""
+        """How many CPUs a core has that has all its own online; 0 where the kernel does not report it."""
         return ceil(len(self.online) / self.info.cores) if self.info.cores else 0
 
     @property

@@ -66,7 +66,7 @@ def is_cpuinfo(text: str) -> bool:
 
 
 def read_cpuinfo(text: str) -> Mapping[str, object]:
-    """What the collector `cpus` tells of the processors."""
+    """What the collector `cpus` reports about the processors."""
     blocks = [_block(block) for block in text.split("\n\n")[:8192]]
     blocks = [block for block in blocks if "processor" in block]
     microcode = sorted({block["microcode"] for block in blocks if block.get("microcode")})

@@ -56,9 +56,9 @@ def _systemctl(node: Node, *arguments: str) -> str:
 
 
 def _states(shown: str, now_s: float) -> dict[str, object]:
-    """The wanted services: `systemctl show` tells a block of KEY=value lines for each, in the order asked.
+    """The wanted services: `systemctl show` prints a block of KEY=value lines for each, in the order asked.
 
-    Raises Broke where it told of more or fewer.
+    Raises Broke where it prints more or fewer.
     """
     units = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in shown.split("\n\n")]
     if len(units) != len(WANTED):

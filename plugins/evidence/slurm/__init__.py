@@ -1,1 +1,1 @@
-"""Slurm: its nodes and jobs, as its own commands tell of them."""
+"""Slurm: its nodes and jobs, as its own commands report them."""

@@ -35,7 +35,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]{1,100})?:(\d{1,4})(?=[,(]|$)")
 
 @record
 class SlurmNode(Reported):
-    """One node as `scontrol show node` or `sinfo` tells of it."""
+    """One node as `scontrol show node` or `sinfo` shows it."""
 
     name = Field(text)
     state = Field(text)
@@ -111,7 +111,7 @@ class Partition(Reported):
 
 @record
 class SlurmCluster(Reported):
-    """A cluster as Slurm's commands tell of it."""
+    """A cluster as Slurm's commands show it."""
 
     config = Field(table)
 
@@ -141,7 +141,7 @@ class SlurmCluster(Reported):
         return self.setting(f"{name}[0]" if f"{name}[0]" in self.config else name)
 
     def limit_of(self, name: str) -> str:
-        """The seconds that `Prolog` or `Epilog` may take, as Slurm tells them. Raises Incomplete.
+        """The seconds that `Prolog` or `Epilog` may take, as Slurm reports them. Raises Incomplete.
 
         Newer versions have a limit for each; PrologEpilogTimeout is 65534 where it is not set.
         """
@@ -168,7 +168,7 @@ class SlurmCluster(Reported):
 
 @record
 class SlurmJobs(Reported):
-    """The jobs that have nodes, as `squeue` tells of them."""
+    """The jobs that have nodes, as `squeue` shows them."""
 
     @property
     def job(self) -> str:

@@ -1,4 +1,4 @@
-"""What was collected by hand and no probe tells."""
+"""What is collected by hand and not by the probe."""
 
 from __future__ import annotations
 

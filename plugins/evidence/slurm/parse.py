@@ -62,7 +62,7 @@ def is_sinfo(text: str) -> bool:
 
 
 def read_sinfo(text: str) -> Mapping[str, object]:
-    """The states of the collector `slurm_node`; sinfo tells neither reason nor GRES. Raises CaptureError."""
+    """The states of the collector `slurm_node`; sinfo shows neither reason nor GRES. Raises CaptureError."""
     found = _SINFO.search(text)
     nodes = list(_of_sinfo(text[found.end() :])) if found else []
     if not nodes:

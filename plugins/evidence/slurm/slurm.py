@@ -1,4 +1,4 @@
-"""The collector `slurm`: the cluster as Slurm's own commands tell of it, on a host where they are."""
+"""The collector `slurm`: the cluster as Slurm's own commands show it, on a host that has them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ CUDA = "/usr/local/cuda"
 WORD = r"\s*(\S+)"
 CUDNN = r"CUDNN_MAJOR +(\d+)\s[^(]{0,200}?CUDNN_MINOR +(\d+)\s[^(]{0,200}?CUDNN_PATCHLEVEL +(\d+)"
 SLURM = r"SLURM_VERSION_NUMBER +0x([\da-f]{2})([\da-f]{2})([\da-f]{2})\b"
-FILES = (  # component, file, pattern; the first that tells a version counts
+FILES = (  # component, file, pattern; the first that has a version counts
     ("kernel", "/proc/sys/kernel/osrelease", WORD),
     ("driver", "/proc/driver/nvidia/version", r"Kernel Module.{0,40}? (\d+\.[\d.]+)"),
     ("driver", "/sys/module/nvidia/version", WORD),
@@ -151,7 +151,7 @@ def _names(node: Node, folder: str) -> list[str]:
 
 
 def _from_names(folder: str, names: list[str], prefix: str) -> dict[str, str] | None:
-    """The newest version that the names of a library's files tell: `libnccl.so.2.27.5`."""
+    """The newest version in the names of a library's files: `libnccl.so.2.27.5`."""
     found = (name[len(prefix) + 1 :] for name in names if name.startswith(prefix + "."))
     versions = [version for version in found if re.fullmatch(r"\d{1,9}(\.\d{1,9})+", version)]
     if not versions:

@@ -24,7 +24,7 @@ MAX_COMPONENTS = 64
 
 
 def _versions(data: object) -> Mapping[str, object]:
-    """What was told of each component: an object with its version and where that is from, or an error object."""
+    """What was reported for each component: an object with its version and where that is from, or an error object."""
     known = table(data)
     return known if len(known) <= MAX_COMPONENTS else dict(list(known.items())[:MAX_COMPONENTS])
 
@@ -80,14 +80,14 @@ class Software(Reported):
         return read(self.components[component], _version, component)
 
     def names_no_version(self, component: str) -> str:
-        """What was read where the file that should tell a component's version does not; else empty."""
+        """What was read where the file that should have a component's version does not; else empty."""
         data = self.components.get(component)
         if not isinstance(data, dict) or data.get("error") != "EINVAL":
             return ""
         return read(data.get("text", ""), text, component)
 
     def source(self, component: str) -> str:
-        """Which file told the version; empty where none did."""
+        """Which file the version is from; empty where none had it."""
         data = self.components.get(component)
         return read(data.get("from", ""), text, component) if isinstance(data, dict) else ""
 

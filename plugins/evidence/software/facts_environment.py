@@ -18,7 +18,7 @@ class Variable(Reported):
     value = Field(text)
     file = Field(text)
     line = Field(whole)
-    conditional = Field(flag)  # it is set in some cases only, which reading cannot tell
+    conditional = Field(flag)  # it is set in some cases only, which the file alone does not show
 
     @property
     def where(self) -> str:

@@ -41,7 +41,7 @@ def is_packages(text: str) -> bool:
 
 
 def read_packages(text: str) -> Mapping[str, object]:
-    """The components that packages of their own tell. Raises CaptureError where none of them is listed."""
+    """The components that have packages of their own. Raises CaptureError where none of them is listed."""
     dpkg = dict(_DPKG.findall(text))
     installed = dpkg or dict(_RPM.findall(text))
     found = {

@@ -32,7 +32,7 @@ def read(node: Node) -> object:
 
 
 def _volume(node: Node, name: str) -> dict[str, object]:
-    """The volume; an error in the place of each value where it does not tell. Raises Denied."""
+    """The volume; an error in the place of each value that it does not report. Raises Denied."""
     path = f"/dev/{name}"
     node.at(f"log page {STATISTICS:#x} of {path}")
     known = {"name": name, "serial": node.text(f"{CONTROLLERS}/{name}/serial", absent="")}

@@ -109,7 +109,7 @@ def _of_units(node: Node) -> list[str]:
 
 
 def _wanted(mounts: list[dict[str, str]], due: Collection[str]) -> list[dict[str, str]]:
-    """The mounts that are told, those that are due first: local devices once, network file systems always."""
+    """The mounts that are reported, those that are due first: local devices once, network file systems always."""
     devices: set[str] = set()
     wanted = []
     for mount in sorted(mounts, key=_rank):

@@ -17,7 +17,7 @@ DEEPEST = 4  # partition, RAID, encryption, logical volume
 
 
 def read(node: Node) -> object:
-    """Every NVMe controller with its disks; a disk tells what is built of it and where any of that is mounted."""
+    """Every NVMe controller with its disks; a disk shows what is built on it and where any of that is mounted."""
     names = [name for name in node.names(CONTROLLERS) if name.startswith("nvme")]
     places: dict[str, list[str]] = {}
     for mount in mounted(node):

@@ -42,7 +42,7 @@ def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, o
 
 
 def _start(node: Node, mounts: Sequence[tuple[str, str]], numbers: Sequence[int]) -> tuple[int, int]:
-    """Fork a process that touches these mounts in turn: its number, and the pipe over which it tells each by a line."""
+    """Fork a process that touches these mounts in turn: its pid, and the pipe to which it writes a line for each."""
     pipe, writing = os.pipe()
     pid = os.fork()
     if not pid:

@@ -65,7 +65,7 @@ lustre_targets = list_collected_as("lustre_space", "targets", LustreTarget)
 
 @collected_by("lustre_space")
 def lustre_targets_left_out(node: Node, space: CollectorData) -> int:
-    """How many OSTs and MDTs were too many to tell."""
+    """How many OSTs and MDTs were left out, as there were too many."""
     return space.get("left_out", whole)
 
 

@@ -45,7 +45,7 @@ def is_edac(text: str) -> bool:
 
 
 def read_edac(text: str) -> Mapping[str, object]:
-    """The memory controllers of the collector `edac`; the modules it does not tell."""
+    """The memory controllers of the collector `edac`, without their modules."""
     controllers: dict[str, dict[str, Any]] = {}
     for name, file, value in _EDAC.findall(text)[: MAX_CONTROLLERS * 4]:
         data = controllers.setdefault(name, {"name": name, "modules": []})

@@ -20,7 +20,7 @@ _INFO = re.compile(
 
 
 def mount_of(line: str) -> dict[str, Any]:
-    """The mount that a line tells, nothing where it has another form."""
+    """The mount that a line describes, nothing where it has another form."""
     if found := _OF_MOUNT.match(line):
         return mount(found[2], found[3], found[1], found[4])
     if found := _PROC.match(line):

@@ -18,7 +18,7 @@ PSEUDO_SOURCES = re.compile(r"(?:udev|none|shm|rootfs|cgmfs|efivarfs|cgroup.{0,2
 
 
 def _collector(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
-    """The mounts that the probe tells of too, the root first; a path that is mounted twice as it was last.
+    """The mounts that the probe reports too, the root first; a path that is mounted twice as it was last.
 
     Of a list that is not of all mounts (`df -h /fsx`) what is not in it is unknown, not absent. Raises CaptureError.
     """
