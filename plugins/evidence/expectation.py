@@ -39,7 +39,7 @@ def instance_type(node: Node) -> str:
     machine = machine_type(node.platform.vendor, node.platform.product, _gpu_devices(node))
     if machine:
         return machine
-    raise Incomplete("nothing tells the instance type; give --instance-type or --expect", cause=UNKNOWN_TYPE)
+    raise Incomplete("the instance type is unknown; give --instance-type or --expect", cause=UNKNOWN_TYPE)
 
 
 def _gpu_devices(node: Node) -> list[str]:

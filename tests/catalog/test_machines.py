@@ -73,5 +73,5 @@ def test_what_the_inventory_says_stands_first() -> None:
 
 
 def test_a_machine_that_nobody_knows_is_of_no_type() -> None:
-    with pytest.raises(Incomplete, match="nothing tells the instance type"):
+    with pytest.raises(Incomplete, match="the instance type is unknown"):
         assert node(["2684"]).instance_type

@@ -35,7 +35,7 @@ def table_of(subnet: Subnet, tables: Iterable[RouteTable]) -> RouteTable:
     own = [table for table in of_vpc if subnet.id in table.subnet_ids]
     found = [*own, *(table for table in of_vpc if table.is_main)]
     if not found:
-        raise Incomplete(f"AWS reports no route table of {subnet.id}", cause="no route table told")
+        raise Incomplete(f"AWS reports no route table of {subnet.id}", cause="no route table reported")
     return found[0]
 
 
@@ -97,7 +97,7 @@ def _may_have_efa(name: str, catalog: Catalog) -> bool:
 def _found(ids: set[str], data: Iterable[T], what: str) -> list[T]:
     """Those that AWS reported for these ids. Raises Incomplete where one is missing, or where there is no id."""
     if not ids:
-        raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was told")
+        raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was reported")
     by_id = {one.id: one for one in data}
     lost = sorted(ids - by_id.keys())
     if lost:

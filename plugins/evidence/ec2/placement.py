@@ -70,7 +70,7 @@ def require_all_known(found: Iterable[Spread], what: str) -> None:
     """Raise Incomplete where the place of a node is not known."""
     lost = [node for spread in found for node in spread.unknown]
     if lost:
-        raise Incomplete(f"AWS reports no {what} for {fold(lost)}", cause=f"no {what} told")
+        raise Incomplete(f"AWS reports no {what} for {fold(lost)}", cause=f"no {what} reported")
 
 
 def zones(cluster: ClusterFacts) -> dict[str, str | None]:

@@ -97,7 +97,7 @@ class FileSystem(Reported):
         """`LUSTRE` or `OPENZFS`. Raises NotApplicable for the others."""
         kind = read(self.described.get("FileSystemType"), text, "FileSystemType")
         if kind not in TYPES:
-            raise NotApplicable(f"a file system of type {kind} is not judged; FSx for Lustre and OpenZFS are")
+            raise NotApplicable(f"a file system of type {kind} is not evaluated; FSx for Lustre and OpenZFS are")
         return kind
 
     @property

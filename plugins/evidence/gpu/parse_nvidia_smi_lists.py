@@ -117,7 +117,7 @@ def _instead(line: str) -> dict[str, object]:
     if _ALL_DOWN in line:
         return {**_NOT_IN_MIG, "nvlinks": []}  # how many there are it does not say
     if _IN_MIG in line:
-        return {"mig_mode": True, "nvlinks": unsupported("not told while MIG is on")}
+        return {"mig_mode": True, "nvlinks": unsupported("not reported while MIG is on")}
     if _NO_NVLINK in line:
         return {"nvlinks": unsupported("no NVLink"), "nvlink_errors": unsupported("no NVLink")}
     return {"nvlinks": {"error": "UNKNOWN", "text": line[:200]}}

@@ -82,7 +82,7 @@ def read_dmidecode(text: str) -> Mapping[str, object]:
     system = _SYSTEM.search(text)
     rows = {_DMI_KEYS[key]: value for key, value in _SYSTEM_ROW.findall(system[1])} if system else {}
     if not rows:
-        raise CaptureError("dmidecode tells nothing of the system")
+        raise CaptureError("dmidecode shows nothing of the system")
     return {"platform": rows}
 
 

@@ -152,7 +152,7 @@ def _printed(tool: Tool, form: re.Pattern[bytes], timeout_s: float | None = None
         else:
             other = line.strip() or other
     if not data:
-        raise Denied(f"{tool.line}: {other[:200].decode('utf-8', 'replace') or 'nothing told'}")
+        raise Denied(f"{tool.line}: {other[:200].decode('utf-8', 'replace') or 'no output'}")
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -62,7 +62,7 @@ def _states(shown: str, now_s: float) -> dict[str, object]:
     """
     units = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in shown.split("\n\n")]
     if len(units) != len(WANTED):
-        raise Broke(f"systemctl show told of {len(units)} units; expected {len(WANTED)}")
+        raise Broke(f"systemctl show printed {len(units)} units; expected {len(WANTED)}")
     return {name: _state(unit, now_s) for name, unit in zip(WANTED, units)}
 
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.evidence.form import CaptureError, Form
 from clusterproof.plugins.evidence.software.collect_versions import FILES, LIBRARIES, PACKAGES
 from clusterproof.plugins.evidence.values import short
 
-UNKNOWN = {"error": "UNCOLLECTED", "text": "no file that was captured tells this version"}
+UNKNOWN = {"error": "UNCOLLECTED", "text": "no file that was captured shows this version"}
 COMPONENTS = frozenset({*(name for name, *_ in FILES), *LIBRARIES.values(), *PACKAGES, "cuda_compat"})
 MODULES = {"nvidia": "driver", "efa": "efa", "gdrdrv": "gdrcopy", "lustre": "lustre", "mlx5_core": "ofed"}
 MODULES["neuron"] = "neuron_driver"
