@@ -47,7 +47,7 @@ class Absent(Incomplete):
     """What a collector reads does not exist on the node. Incomplete, unless the fact knows better."""
 
 
-class Telling(Protocol):
+class EvidenceSource(Protocol):
     """A node: where collectors are found and facts are kept."""
 
     def collector(self, name: str) -> Collected:
@@ -81,15 +81,15 @@ class Fact(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = self.key = name
 
-    def of(self, node: Telling) -> T:
+    def of(self, node: EvidenceSource) -> T:
         """The fact of a node, where it stands alone and is not a property. Raises Incomplete, NotApplicable."""
         return self.__get__(node, type(node))
 
     @overload
     def __get__(self, node: None, owner: type) -> Fact[T]: ...
     @overload
-    def __get__(self, node: Telling, owner: type) -> T: ...
-    def __get__(self, node: Telling | None, owner: type) -> Fact[T] | T:
+    def __get__(self, node: EvidenceSource, owner: type) -> T: ...
+    def __get__(self, node: EvidenceSource | None, owner: type) -> Fact[T] | T:
         if node is None:
             return self
         try:
@@ -100,7 +100,7 @@ class Fact(Generic[T]):
             raise copy(known)
         return known  # type: ignore[no-any-return]
 
-    def _read(self, node: Telling) -> T | Incomplete | NotApplicable:
+    def _read(self, node: EvidenceSource) -> T | Incomplete | NotApplicable:
         try:
             if self.uncaptured and not all(_is_captured(node.collectors.get(name)) for name in self.collectors):
                 return NotApplicable(self.uncaptured)
@@ -135,7 +135,7 @@ def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
 def collected_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
     """Make a fact of all that one collector returned, as a class that reads its values."""
 
-    def decode(_node: Telling, data: CollectorData) -> T:
+    def decode(_node: EvidenceSource, data: CollectorData) -> T:
         return kind(data.value)
 
     decode.__doc__ = kind.__doc__
@@ -152,7 +152,7 @@ def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: st
 def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
     """Make a fact of a list that one collector returned, as a class that reads each entry's values."""
 
-    def decode(_node: Telling, data: CollectorData) -> tuple[T, ...]:
+    def decode(_node: EvidenceSource, data: CollectorData) -> tuple[T, ...]:
         return tuple(kind(entry) for entry in data.get(key, objects))
 
     decode.__doc__ = kind.__doc__

@@ -27,7 +27,7 @@ class Difference:
     own: str
     usual: str
     alike: int
-    telling: int
+    reporting: int
     others: str = ""  # where there is no majority: `A on 2, B on 2`
 
     @property
@@ -38,7 +38,7 @@ class Difference:
     @property
     def expected(self) -> str:
         """`6.8.0-1021-aws as on 15 of 16 nodes`."""
-        return f"{self.usual} as on {self.alike} of {self.telling} nodes" if self.usual else "one for all nodes"
+        return f"{self.usual} as on {self.alike} of {self.reporting} nodes" if self.usual else "one for all nodes"
 
 
 @record
@@ -47,7 +47,7 @@ class Usual:
 
     value: str
     alike: int
-    telling: int
+    reporting: int
     others: str  # their values, the most frequent first: `A on 2, B on 2`
 
     @classmethod
@@ -93,16 +93,16 @@ class Group:
 
     def _most(self, read: Callable[[Node], Iterable[str]]) -> frozenset[str]:
         counts: Counter[str] = Counter()
-        telling = 0
+        reporting = 0
         for node in self.nodes:
             try:
                 counts.update(set(read(node)))
-                telling += 1
+                reporting += 1
             except Exception:  # noqa: S112 - what one node reported costs no other its verdict
                 continue
-        if telling < self.catalog.threshold("group.minimum_nodes"):
+        if reporting < self.catalog.threshold("group.minimum_nodes"):
             return frozenset()
-        majority = telling * self.catalog.threshold("group.majority")
+        majority = reporting * self.catalog.threshold("group.majority")
         return frozenset(entry for entry, count in counts.items() if count > majority)
 
     def shared(self, what: str, read: Callable[[Node], Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
@@ -165,12 +165,12 @@ def differences(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[
     own = read(node) if own is None else own
     usual = node.group.usual(what, read)
     least = int(node.threshold("group.minimum_nodes"))
-    telling = max((one.telling for one in usual.values()), default=0)
-    if telling < least:
-        raise NotApplicable(f"{telling or 'none'} of its kind; {least} are needed to compare")
+    reporting = max((one.reporting for one in usual.values()), default=0)
+    if reporting < least:
+        raise NotApplicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
     majority = node.threshold("group.majority")
     found = (_difference(name, own.get(name, ABSENT), one, majority) for name, one in usual.items())
-    return tuple(difference for difference in found if difference and difference.telling >= least)
+    return tuple(difference for difference in found if difference and difference.reporting >= least)
 
 
 def in_words(found: Iterable[Difference]) -> str:
@@ -190,6 +190,6 @@ def _counts(data: Collection[Values]) -> dict[str, Counter[str]]:
 def _difference(name: str, own: str | None, most: Usual, majority: float) -> Difference | None:
     if own is None:
         return None
-    if most.alike > most.telling * majority:
-        return None if own == most.value else Difference(name, own, most.value, most.alike, most.telling)
-    return Difference(name, own, "", most.alike, most.telling, most.others)
+    if most.alike > most.reporting * majority:
+        return None if own == most.value else Difference(name, own, most.value, most.alike, most.reporting)
+    return Difference(name, own, "", most.alike, most.reporting, most.others)

@@ -27,7 +27,7 @@ from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors, nvlink_
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 
 LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # in any value: whatever else it reported, the GPU does not work
-READINGS_IN_READINGS = 4  # levels: a counter at one of several moments
+MAX_NESTING = 4  # levels: a counter at one of several moments
 
 
 @record
@@ -70,7 +70,7 @@ class Gpu:
     @property
     def data(self) -> Mapping[str, Any]:
         """The object as reported. Raises Incomplete for a GPU that does not answer."""
-        lost = self._lost_by_any_reading
+        lost = self._lost_by_any_value
         if lost:
             raise Incomplete(f"does not answer ({lost})", cause=f"{self.label} does not answer")
         return self.record
@@ -81,16 +81,16 @@ class Gpu:
 
         Raises Incomplete where nobody asked.
         """
-        lost = self._lost_by_any_reading
+        lost = self._lost_by_any_value
         if not lost and "lost" not in self.record:
             raise Incomplete("whether it answers was not reported", cause="not reported by the node")
         return lost
 
     @property
-    def _lost_by_any_reading(self) -> str:
+    def _lost_by_any_value(self) -> str:
         if "lost" not in self.known:  # it is asked for with every value
             data = error_word(self.record.get("lost"))
-            self.known["lost"] = data or _lost_word(self.record, READINGS_IN_READINGS)
+            self.known["lost"] = data or _lost_word(self.record, MAX_NESTING)
         return self.known["lost"]
 
     uuid = Field(text)

@@ -53,7 +53,7 @@ class Follower:
             small = text.lower()
             if HINT.search(small) and MATTERS.search(small):
                 words = text.decode("utf-8", "replace")[:MAX_CHARACTERS]
-                data += self._calm.told([self._sequence, int(found[3]) / 1e6, words])
+                data += self._calm.add([self._sequence, int(found[3]) / 1e6, words])
         return data + self._calm.due()
 
     def _records(self) -> list[bytes]:
@@ -84,7 +84,7 @@ class _Calm:
         self._last: dict[str, list[object]] = {}
         self._began = time.monotonic()
 
-    def told(self, line: list[object]) -> list[list[object]]:
+    def add(self, line: list[object]) -> list[list[object]]:
         text = str(line[2])
         xid = XID.match(text)
         kind = xid[0] if xid else without_numbers(text[:MAX_KIND])

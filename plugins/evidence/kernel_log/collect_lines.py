@@ -36,7 +36,7 @@ MAX_KINDS = 1000
 MAX_KIND = 120  # characters in which lines alike are alike
 MAX_COARSE_KIND = 60  # and in a log of ever different lines
 MAX_CHARACTERS = 1000  # of one line
-MAX_TOLD = 1_500_000  # characters of all lines
+MAX_TOTAL_CHARACTERS = 1_500_000  # of all lines
 # What is not alike: PCI and IP addresses, targets of Lustre, devices. All other numbers are.
 NAMES = r"\b(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\d+\.\d+\.\d+\.\d+|(?:OST|MDT)[0-9a-f]{4}|rdmap\d+s\d+"
 NAMES_OR_NUMBERS = re.compile(rf"({NAMES})|0x[0-9a-f]+|\d+")
@@ -111,7 +111,7 @@ class Kept:
         each = EACH
         while True:
             data = [(*line, left_out) for kind in self._first for line, left_out in self._of_kind(kind, each)]
-            if each == 1 or sum(len(text) for _, _, text, _ in data) <= MAX_TOLD:
+            if each == 1 or sum(len(text) for _, _, text, _ in data) <= MAX_TOTAL_CHARACTERS:
                 break
             each //= 2
         return [[seconds, text, *([left_out] if left_out else [])] for _, seconds, text, left_out in sorted(data)]

@@ -27,12 +27,12 @@ from clusterproof.plugins.evidence.kernel_log.line import ADDRESS, IGNORING_CASE
 
 def host_event(message: str, time: float | None) -> HostEvent | None:
     """The event in the kernel's message, if any."""
-    return _made(_told_by_kernel(message), time)
+    return _made(_kernel_fitting(message), time)
 
 
 def process_event(message: str, time: float | None) -> HostEvent | None:
     """The event of a record that begins with a process's name, if any; the name is not the kernel's own text."""
-    return _made(_told_of_process(message), time)
+    return _made(_process_fitting(message), time)
 
 
 Fitting: TypeAlias = tuple[Make, re.Match[str]]  # what is made of the first form that a message fits
@@ -43,12 +43,12 @@ def _made(fitting: Fitting | None, time: float | None) -> HostEvent | None:
 
 
 @lru_cache(MESSAGES)
-def _told_by_kernel(message: str) -> Fitting | None:
+def _kernel_fitting(message: str) -> Fitting | None:
     return _first(_FORMS, message)
 
 
 @lru_cache(MESSAGES)
-def _told_of_process(message: str) -> Fitting | None:
+def _process_fitting(message: str) -> Fitting | None:
     return _first(_OF_PROCESSES, message)
 
 
@@ -78,8 +78,8 @@ class MemoryGroups:
                 return replace(event, group=group) if group and pid == str(event.pid) else event
             return replace(event, group=BOUND) if constraint in _BOUND and pid in ("", str(event.pid)) else event
         if found := _CONSTRAINT.match(message):
-            group_told, pid_told = _OOM_GROUP.match(message), _OOM_PID.search(message)
-            self._limit = (found[1], group_told[1] if group_told else "", pid_told[1] if pid_told else "")
+            group_found, pid_found = _OOM_GROUP.match(message), _OOM_PID.search(message)
+            self._limit = (found[1], group_found[1] if group_found else "", pid_found[1] if pid_found else "")
         return event
 
 

@@ -14,7 +14,7 @@ MAX_ROWS = 4096
 MAX_PROBLEMS = 16
 LONGEST_LINE = 500
 GIB, GB = 2**30, 10**9
-TELLING = 1.0  # of a bandwidth as printed: below it two decimals do not tell the one unit from the other
+MIN_PRINTED = 1.0  # of a bandwidth: below it two decimals do not distinguish the two units
 
 _HEADER = re.compile(r"\s{0,40}size\(B\)\s{1,40}count\(elems\)\s{1,40}\S")
 _AVERAGE = re.compile(r"\s*Avg bus bandwidth:\s{0,40}(\d{1,9}(?:\.\d{1,9})?)\s?GB/s")
@@ -121,10 +121,10 @@ def _unit(rows: list[dict[str, Any]]) -> tuple[float, str]:
 
     Versions that print `time(us)` mean GiB/s where they say GB/s; later ones mean GB/s (the Neuron SDK's own examples).
     """
-    telling = [row for row in rows if row["time_us"] and row["size_bytes"] and (row["algbw"] or 0) >= TELLING]
-    if not telling:
+    usable = [row for row in rows if row["time_us"] and row["size_bytes"] and (row["algbw"] or 0) >= MIN_PRINTED]
+    if not usable:
         return 1.0, ""
-    best = max(telling, key=lambda row: float(row["algbw"]))
+    best = max(usable, key=lambda row: float(row["algbw"]))
     bytes_per_s = best["size_bytes"] / best["time_us"] * 1e6
     printed = best["algbw"]
     is_gib = abs(bytes_per_s / GIB - printed) < abs(bytes_per_s / GB - printed)

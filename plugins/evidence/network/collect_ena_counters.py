@@ -48,8 +48,8 @@ def read(node: Node) -> object:
 def statistics(interface: str) -> dict[str, int]:
     """What the driver of an interface counts, as `ethtool -S` shows it. Raises OSError."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        told = _ask(asking, interface, struct.pack("=IIQI", SET_INFO, 0, 1 << SET_OF_STATISTICS, 0))
-        _, _, sets, count = struct.unpack_from("=IIQI", told)
+        answer = _ask(asking, interface, struct.pack("=IIQI", SET_INFO, 0, 1 << SET_OF_STATISTICS, 0))
+        _, _, sets, count = struct.unpack_from("=IIQI", answer)
         if not sets or not count:
             return {}
         if count > MAX_STATISTICS:
@@ -81,10 +81,10 @@ def _allowances(node: Node, name: str) -> dict[str, object]:
     """The counters that this driver has, or an error in the place of each."""
     node.at(f"ethtool -S {name}")
     try:
-        told = statistics(name)
+        counters = statistics(name)
     except OSError as problem:
         return dict.fromkeys(ALLOWANCES, error(OSError(problem.errno, "", f"ethtool -S {name}")))
-    return {counter: told[counter] for counter in ALLOWANCES if counter in told}
+    return {counter: counters[counter] for counter in ALLOWANCES if counter in counters}
 
 
 def _pairs(first: dict[str, object], second: dict[str, object]) -> dict[str, object]:

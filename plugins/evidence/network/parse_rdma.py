@@ -63,11 +63,11 @@ def _ca(name: str, text: str) -> dict[str, object]:
         if port:
             device["ports"].append({"port": int(port[1])})
         elif row:
-            _tell_ca(device, row[1].strip().lower(), row[2].strip())
+            _add_ca_row(device, row[1].strip().lower(), row[2].strip())
     return device
 
 
-def _tell_ca(device: dict[str, Any], key: str, value: str) -> None:
+def _add_ca_row(device: dict[str, Any], key: str, value: str) -> None:
     port = device["ports"][-1] if device["ports"] else {}
     if key == "ca type" and re.fullmatch(r"MT\d{4,5}", value):
         device |= {"vendor": MELLANOX, "device": f"{int(value[2:]):x}"}
@@ -107,7 +107,7 @@ def _hca(name: str, text: str) -> dict[str, object]:
         if separated and key == "port" and whole(value) is not None:
             device["ports"].append({"port": int(value)})
         elif separated:
-            _tell_hca(device, key, value)
+            _add_hca_row(device, key, value)
     for port in device["ports"]:
         width, speed = _LANES.match(port.pop("width", "")), _GBPS.match(port.pop("speed", ""))
         if width and speed:
@@ -115,7 +115,7 @@ def _hca(name: str, text: str) -> dict[str, object]:
     return device
 
 
-def _tell_hca(device: dict[str, Any], key: str, value: str) -> None:
+def _add_hca_row(device: dict[str, Any], key: str, value: str) -> None:
     port = device["ports"][-1] if device["ports"] else {}
     number = re.match(r"(?:PORT_)?([A-Za-z_]{2,30}) \((\d)\)", value)
     if key == "vendor_id":

@@ -76,20 +76,20 @@ def read(node: Node) -> object:
     data: dict[str, dict[str, str]] = {}
     for component, path, pattern in FILES:
         node.at(path)
-        _tell(data, component, _from_file(node, path, pattern))
+        _keep(data, component, _from_file(node, path, pattern))
     libraries: dict[str, list[object]] = {name: [] for name in LOADED}
     for folder in _folders(node):
         names = _names(node, folder)
         for prefix, component in LIBRARIES.items():
-            _tell(data, component, _from_names(folder, names, prefix))
+            _keep(data, component, _from_names(folder, names, prefix))
         for name in libraries.keys() & set(names):
             libraries[name].append(_library(node, f"{folder}/{name}"))
     compat = f"{CUDA}/compat"
-    _tell(data, "cuda_compat", _from_names(compat, _names(node, compat), "libcuda.so"))
+    _keep(data, "cuda_compat", _from_names(compat, _names(node, compat), "libcuda.so"))
     installed = packages(node, {name for names in PACKAGES.values() for name in names.split()})
     for component, wanted in PACKAGES.items():
-        _tell(data, component, next((installed[name] for name in wanted.split() if name in installed), None))
-    _tell(data, "packages", installed.get("error"))
+        _keep(data, component, next((installed[name] for name in wanted.split() if name in installed), None))
+    _keep(data, "packages", installed.get("error"))
     return {
         "container": _container(node),
         "components": data,
@@ -98,7 +98,7 @@ def read(node: Node) -> object:
     }
 
 
-def _tell(data: dict[str, dict[str, str]], component: str, found: dict[str, str] | None) -> None:
+def _keep(data: dict[str, dict[str, str]], component: str, found: dict[str, str] | None) -> None:
     """Keep what was found, unless the component has its version already."""
     if found and "version" not in data.get(component, {}):
         data[component] = found

@@ -62,16 +62,16 @@ def _answers(started: Sequence[tuple[int, int]], count: int, until: float) -> di
     for _, pipe in started:
         poll.register(pipe, select.POLLIN)
     answers: dict[int, dict[str, object]] = {}
-    speaking = len(started)
-    while len(answers) < count and speaking:
-        spoke = poll.poll(1000 * max(0.0, until - time.monotonic()))
-        for pipe, _ in spoke:
-            heard = os.read(pipe, 65536)
-            answers.update(json.loads(line) for line in heard.splitlines())
-            if not heard:
+    open_pipes = len(started)
+    while len(answers) < count and open_pipes:
+        ready = poll.poll(1000 * max(0.0, until - time.monotonic()))
+        for pipe, _ in ready:
+            received = os.read(pipe, 65536)
+            answers.update(json.loads(line) for line in received.splitlines())
+            if not received:
                 poll.unregister(pipe)
-                speaking -= 1
-        if not spoke:
+                open_pipes -= 1
+        if not ready:
             break
     return answers
 

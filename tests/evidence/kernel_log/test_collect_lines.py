@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence.kernel_log.collect_lines import EACH, MAX_CHARACTERS, MAX_TOLD, Kept
+from clusterproof.plugins.evidence.kernel_log.collect_lines import EACH, MAX_CHARACTERS, MAX_TOTAL_CHARACTERS, Kept
 from clusterproof.plugins.evidence.kernel_log.facts import Cleared, parse
 from tests.builders.samples import Sample, of_topic
 
@@ -123,7 +123,7 @@ def test_a_log_of_ever_different_lines_is_bounded() -> None:
     data = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode()) for at, word in enumerate(letters))
     lines = data["lines"]
     assert isinstance(lines, list)
-    assert sum(len(line[1]) for line in lines) <= 2 * MAX_TOLD
+    assert sum(len(line[1]) for line in lines) <= 2 * MAX_TOTAL_CHARACTERS
     assert data["dropped"] == 20_000 - len(lines) > 0
 
 
