@@ -27,12 +27,12 @@ def output_of(root: Path, **files: str | bytes) -> list[dict[str, Any]]:
     return value["controllers"]  # type: ignore[no-any-return]
 
 
-def test_a_machine_without_memory_controllers_tells_none(tmp_path: Path) -> None:
+def test_a_machine_without_memory_controllers_has_none(tmp_path: Path) -> None:
     assert output_of(tmp_path) == []
     assert output_of(tmp_path, **{"/sys/devices/system/edac/mc/uevent": ""}) == []
 
 
-def test_a_controller_is_told_with_the_modules_that_counted_errors(tmp_path: Path) -> None:
+def test_a_controller_is_reported_with_the_modules_that_counted_errors(tmp_path: Path) -> None:
     (controller,) = output_of(tmp_path, **edac_controller(corrected=7))
     assert controller == {
         "name": "mc0",
@@ -45,7 +45,7 @@ def test_a_controller_is_told_with_the_modules_that_counted_errors(tmp_path: Pat
     assert MemoryController(controller).label == f"mc0: {MODULE}"
 
 
-def test_the_rows_of_older_kernels_are_told(tmp_path: Path) -> None:
+def test_the_rows_of_older_kernels_are_reported(tmp_path: Path) -> None:
     at = "/sys/devices/system/edac/mc/mc0/csrow2"
     (controller,) = output_of(tmp_path, **edac_controller(), **{f"{at}/ce_count": "0\n", f"{at}/ue_count": "3\n"})
     assert controller["modules"] == [{"name": "csrow2", "corrected": 0, "uncorrected": 3}]

@@ -150,7 +150,7 @@ def test_a_number_that_no_count_or_size_can_be_is_not_understood(value: float) -
         assert Gpu(0, {"power_limit_w": value}).power_limit_w
 
 
-def test_a_fact_that_breaks_on_what_was_told_is_incomplete_every_time() -> None:
+def test_a_fact_that_cannot_be_decoded_is_incomplete_every_time() -> None:
     class Telling(Node):
         @collected_by("boot")
         def broken(self, data: CollectorData) -> str:

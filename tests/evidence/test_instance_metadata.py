@@ -80,7 +80,7 @@ def output_of(node: Node) -> Any:
     return imds.read(node)
 
 
-def test_a_healthy_service_tells_who_the_instance_is_but_not_whose(service: Service, ec2: Node) -> None:
+def test_a_healthy_service_shows_which_instance_it_is_but_not_whose(service: Service, ec2: Node) -> None:
     answer = output_of(ec2)
     assert answer == {
         "token": 200,
@@ -139,7 +139,7 @@ def test_no_document_of_events_means_that_none_is_scheduled(service: Service, ec
     assert output_of(ec2)["events"] == []
 
 
-def test_of_very_many_events_the_first_are_told_each_of_them_short(service: Service, ec2: Node) -> None:
+def test_of_very_many_events_the_first_are_reported_each_of_them_short(service: Service, ec2: Node) -> None:
     events = [{"Code": "system-reboot", "State": "active", "Description": "x" * 500}] * 60
     service.answers = HEALTHY | {EVENTS: (200, json.dumps(events).encode())}
     answer = output_of(ec2)["events"]
@@ -183,7 +183,7 @@ def test_the_instance_type_is_the_inventorys_then_the_metadata_services_then_dmi
     assert node({"imds": Collected(Status.ABSENT), "platform": metadata()["platform"]}).instance_type == "p5.48xlarge"
 
 
-def test_an_instance_id_that_was_not_told_is_incomplete() -> None:
+def test_an_instance_id_that_was_not_reported_is_incomplete() -> None:
     with pytest.raises(Incomplete):
         assert node(metadata()).instance_id
     assert node(metadata(identity={"instance_id": "i-1"})).instance_id == "i-1"

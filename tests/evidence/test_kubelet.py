@@ -65,7 +65,7 @@ def test_a_file_that_is_no_kubelets_configuration_is_not_taken_for_defaults(tmp_
         told(put(tmp_path, {**process(70, f"--config={CONFIG}"), CONFIG: text}))
 
 
-def test_a_file_that_is_not_there_is_told_in_its_place(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> None:
     found = told(put(tmp_path, {**process(70, f"--config={CONFIG}", "--cpu-manager-policy=static"), STATE: "{}"}))
     assert found["configured"]["error"] == "ENOENT"
 

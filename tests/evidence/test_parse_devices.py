@@ -44,7 +44,7 @@ def device(data: Any) -> dict[str, Any]:
     return dict(found)
 
 
-def test_ibv_devinfo_tells_an_efa_device_as_sysfs_does() -> None:
+def test_ibv_devinfo_shows_an_efa_device_as_sysfs_does() -> None:
     assert device(rdma.read_ibv_devinfo(IBV)) == {
         "name": "rdmap79s0",
         "vendor": "1d0f",
@@ -62,7 +62,7 @@ def test_ibv_devinfo_tells_an_efa_device_as_sysfs_does() -> None:
     }
 
 
-def test_ibstat_tells_a_port_in_the_words_of_sysfs() -> None:
+def test_a_port_of_ibstat_is_read_in_the_words_of_sysfs() -> None:
     data = device(rdma.read_ibstat(IBSTAT))
     assert (data["vendor"], data["device"]) == ("15b3", "1021")
     port = {"port": 1, "state": "1: DOWN", "physical_state": "2: Polling", "rate": "40 Gb/sec"}
@@ -81,7 +81,7 @@ def test_a_device_at_which_ibstat_stopped_has_ports_that_could_not_be_read() -> 
         "0/1: rdmap0s6/1: state ACTIVE physical_state LINK_UP",
     ],
 )
-def test_rdma_link_tells_states(line: str) -> None:
+def test_rdma_link_shows_states(line: str) -> None:
     port = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp"}
     assert device(rdma.read_rdma_tool(line)) == {"name": "rdmap0s6", "ports": [port]}
 
@@ -93,7 +93,7 @@ def test_a_counter_that_a_port_does_not_have_is_null() -> None:
     assert port == {"port": 1, "state": "4: ACTIVE", "link_downed": None, "symbol_errors": 7}
 
 
-def test_lsmod_and_ls_tell_what_rdma_needs() -> None:
+def test_lsmod_and_ls_show_what_rdma_needs() -> None:
     lsmod: Any = modules.read_lsmod(
         "Module                  Size  Used by\nefa  118784  0\nib_core 434176 2 efa,x\nsnd 1 0\n"
     )
@@ -117,7 +117,7 @@ def test_a_gpu_is_the_same_in_every_form_of_lspci(line: str) -> None:
     assert data["pci"]["devices"] == [gpu]
 
 
-def test_lspci_with_v_tells_the_link_and_the_driver() -> None:
+def test_lspci_with_v_shows_the_link_and_the_driver() -> None:
     text = (
         "53:00.0 3D controller: NVIDIA Corporation Device 2330 (rev a1)\n"
         "\tNUMA node: 1\n"
@@ -143,7 +143,7 @@ def test_neuron_devices_on_the_bus_are_counted() -> None:
     assert data["pci"] == {"devices": []}
 
 
-def test_the_table_of_neuron_ls_tells_devices() -> None:
+def test_the_table_of_neuron_ls_lists_devices() -> None:
     text = (
         "+--------+--------+--------+---------+\n| NEURON | NEURON | NEURON |   PCI   |\n"
         "| DEVICE | CORES  | MEMORY |   BDF   |\n+--------+--------+--------+---------+\n"

@@ -20,7 +20,7 @@ from tests.builders.samples import sample
 # Memory, processors, Lustre
 
 
-def test_free_and_meminfo_tell_the_same() -> None:
+def test_free_and_meminfo_show_the_same() -> None:
     free: Any = memory.read_free(
         "               total        used        free      shared  buff/cache   available\n"
         "Mem:      2113123908    10485760  2000000000        1024      512000  2050000000\n"
@@ -41,7 +41,7 @@ def test_free_in_a_unit_that_it_does_not_name_is_an_error() -> None:
         )
 
 
-def test_lscpu_tells_what_cpuinfo_does() -> None:
+def test_lscpu_shows_what_cpuinfo_does() -> None:
     data: Any = cpus.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
     assert data["cpus"]["info"] == {"model": "AMD EPYC 7R13 Processor", "sockets": 2, "cores": 96}
     assert (data["cpus"]["machine"], data["cpus"]["online"], data["boot"]) == ("x86_64", "0-95", {"cpus": 96})
@@ -53,7 +53,7 @@ def test_offline_cpus_are_not_counted() -> None:
     assert "present" not in data["cpus"]
 
 
-def test_cpupower_and_sysfs_tell_policies() -> None:
+def test_cpupower_and_sysfs_show_policies() -> None:
     data: Any = cpus.read_cpupower(sample("lscpu/insights-cpupower_frequency_info-L36.txt").text)
     first = data["cpus"]["policies"][0]
     assert (first["driver"], first["governor"], first["max_khz"]) == ("intel_pstate", "performance", 3_000_000)
@@ -63,12 +63,12 @@ def test_cpupower_and_sysfs_tell_policies() -> None:
     assert sysfs["cpus"]["policies"] == [{"first": "policy0", "governor": "performance", "count": 4}]
 
 
-def test_lfs_df_tells_every_target() -> None:
+def test_lfs_df_lists_every_target() -> None:
     data: Any = lustre.read_lfs_df(sample("lustre/fsx-guide-performance-lfs-df.txt").text)
     assert [target["kind"] for target in data["lustre_space"]["targets"]] == ["mdt", "ost", "ost"]
 
 
-def test_lctl_tells_imports_and_health() -> None:
+def test_lctl_shows_imports_and_health() -> None:
     data = lustre.read_parameters(
         "health_check=healthy\nosc.abcde-OST0000-osc-ffff8e2d.import=\nimport:\n"
         "    name: abcde-OST0000-osc-ffff8e2d\n    target: abcde-OST0000_UUID\n    state: DISCONN\n"
@@ -93,13 +93,13 @@ def test_uptime_in_its_forms(text: str, seconds: float) -> None:
     assert host.read_uptime(text) == {"boot": {"uptime_s": seconds}}
 
 
-def test_dmidecode_tells_the_instance_type() -> None:
+def test_dmidecode_shows_the_instance_type() -> None:
     system_rows = "System Information\n\tManufacturer: Amazon EC2\n\tProduct Name: p5.48xlarge\n"
     text = f"{system_rows}\nBase Board Information\n\tProduct Name: another\n"
     assert host.read_dmidecode(text) == {"platform": {"vendor": "Amazon EC2", "product": "p5.48xlarge"}}
 
 
-def test_systemctl_status_tells_the_services_that_matter() -> None:
+def test_systemctl_status_shows_the_services_that_matter() -> None:
     text = (
         "● slurmd.service - Slurm node daemon\n"
         "     Loaded: loaded (/lib/systemd/system/slurmd.service; enabled; vendor preset: enabled)\n"
@@ -119,20 +119,20 @@ def test_systemctl_status_tells_the_services_that_matter() -> None:
         ("  UNIT LOAD ACTIVE SUB DESCRIPTION\n\n0 loaded units listed.\n", 0),
     ],
 )
-def test_systemctl_failed_tells_what_failed(text: str, failed: int) -> None:
+def test_systemctl_failed_lists_what_failed(text: str, failed: int) -> None:
     data: Any = system.read_list(text)
     assert system.is_list(text)
     assert data["services"]["failed"] == ["foo.service"] * failed
 
 
-def test_ulimit_and_proc_limits_tell_a_login_in_bytes() -> None:
+def test_ulimit_and_proc_limits_show_the_limits_of_a_login_in_bytes() -> None:
     ulimit: Any = system.read_ulimit("max locked memory           (kbytes, -l) 65536\nopen files  (-n) 1024\n")
     limits: Any = system.read_proc_limits(sample("host/insights-proc_limits-L11.txt").text)
     assert ulimit["limits"]["login"] == {"memlock": 65536 * 1024, "nofile": 1024}
     assert limits["limits"]["login"]["memlock"] == 65536
 
 
-def test_a_part_of_the_processes_tells_nothing_of_zombies() -> None:
+def test_a_part_of_the_processes_shows_nothing_about_zombies() -> None:
     whole = "  PID STAT COMMAND\n    1 Ss   systemd\n   77 Z    python3 <defunct>\n"
     assert system.read_ps(whole) == {"processes": {"total": 2, "zombies": 1}}
     assert not system.is_ps(whole.replace("    1 Ss   systemd\n", ""))
@@ -180,7 +180,7 @@ def test_a_version_that_nobody_captured_is_unknown_and_not_absent() -> None:
     assert data["versions"]["components"]["driver"] == versions.UNKNOWN
 
 
-def test_the_identity_document_tells_the_type_and_not_the_account() -> None:
+def test_the_identity_document_gives_the_type_and_not_the_account() -> None:
     text = '{"accountId": "1", "instanceType": "p5.48xlarge", "availabilityZone": "us-west-2b", "pendingTime": "x"}'
     assert ec2.is_identity(text)
     assert ec2.read_identity(text) == {
@@ -189,7 +189,7 @@ def test_the_identity_document_tells_the_type_and_not_the_account() -> None:
     }
 
 
-def test_nvme_list_tells_disks_and_edac_errors() -> None:
+def test_nvme_list_shows_disks_and_edac_errors() -> None:
     row = (
         "/dev/nvme1n1     AWS1234     Amazon EC2 NVMe Instance Storage   1   3.84  TB /   3.84  TB    512   B +  0 B\n"
     )

@@ -33,7 +33,7 @@ def results(text: str) -> dict[str, list[tuple[str, str]]]:
     return {test["name"]: [(result["gpu"], result["status"]) for result in test["results"]] for test in tests}
 
 
-def test_a_table_tells_the_results_of_single_gpus() -> None:
+def test_a_table_has_the_results_of_single_gpus() -> None:
     data = results(dcgm_table(memory=("Pass - GPUs: 0, 1, 2, 4, 5, 6, 7", "Fail - GPU: 3")))
     assert data["GPU Memory"] == [("0, 1, 2, 4, 5, 6, 7", "pass"), ("3", "fail")]
     assert data["PCIe"] == [("", "pass")]
@@ -65,7 +65,7 @@ def test_an_info_is_no_warning() -> None:
 
 
 @pytest.mark.parametrize("dcgm", [3, 4])
-def test_json_tells_who_failed_why_and_how_badly(dcgm: int) -> None:
+def test_json_says_which_gpu_failed_why_and_how_badly(dcgm: int) -> None:
     log = only_log(dcgmi.read_json(dcgm_json("Fail", severity=2, warning="bad", dcgm=dcgm)))
     found = [one for test in log["tests"] for one in test["results"] if one["status"] == "fail"]
     assert found == [{"gpu": "3", "status": "fail", "messages": [{"text": "bad", "severity": 2}]}]
@@ -104,7 +104,7 @@ def test_an_exit_status_that_somebody_wrote_down_is_read(end: str, status: int |
 # nccl-tests
 
 
-def test_a_row_tells_both_halves() -> None:
+def test_a_row_has_both_halves() -> None:
     row = only_log(nccl_tests.read(nccl_log()))["rows"][0]
     half = {"time_us": 43.48, "algbw_gb_per_s": 24.11, "busbw_gb_per_s": 45.21, "wrong": 0, "deviation": None}
     assert row["out_of_place"] == half
@@ -149,7 +149,7 @@ def test_the_network_is_what_the_ranks_name() -> None:
     assert (set(data["networks"]), set(data["providers"]), data["nics"]) == ({"AWS Libfabric"}, {"efa"}, [1])
 
 
-def test_a_log_of_another_program_tells_the_network_alone() -> None:
+def test_a_log_of_another_program_shows_the_network_alone() -> None:
     text = "gpu001:7:7 [0] NCCL INFO Using network Socket\nstep 1\n"
     (form,) = [form for form in nccl_tests.FORMS if form.recognises(text)]
     assert set(only_log(form.read(text))) == {"network"}
@@ -179,13 +179,13 @@ def test_what_a_version_means_by_gb_is_seen_in_its_sizes_and_times(file: str, un
     assert (log["unit"], round(log["rows"][-1]["algbw_gb_per_s"], 2)) == (unit, algbw)
 
 
-def test_numbers_too_small_to_tell_the_unit_stay_as_they_are() -> None:
+def test_numbers_too_small_to_show_the_unit_stay_as_they_are() -> None:
     text = "size(B) count(elems) type time(us) algbw(GB/s) busbw(GB/s)\n 8 2 fp32 520 0.01 0.02\n"
     log = only_log(nccom.read_table(text))
     assert (log["unit"], log["rows"][0]["busbw_gb_per_s"]) == ("", 0.02)
 
 
-def test_the_json_report_tells_the_same_rows() -> None:
+def test_the_json_report_has_the_same_rows() -> None:
     row = {"size(B)": 524288, "count(elems)": 131072, "type": "fp32", "time:avg(us)": 23.11}
     text = json.dumps({"results": [{**row, "algbw(GB/s)": 22.6888, "busbw(GB/s)": 21.9798}]})
     log = only_log(nccom.read_json(text))
@@ -213,7 +213,7 @@ def nodes(text: str) -> list[dict[str, str]]:
     return list(data["slurm_node"]["nodes"])
 
 
-def test_scontrol_tells_a_node_in_lines_and_in_one() -> None:
+def test_scontrol_shows_a_node_in_lines_and_in_one() -> None:
     in_one = " ".join(SCONTROL.split("\n   "))
     assert nodes(SCONTROL) == nodes(in_one)
     assert nodes(SCONTROL)[0]["gres"] == "gpu:h100:8(S:0-1)"
@@ -225,7 +225,7 @@ def test_a_reason_has_its_user_and_its_time() -> None:
     assert node["reason_time"] == "2026-07-22T23:31:17"
 
 
-def test_sinfo_tells_each_node_once_with_its_state() -> None:
+def test_sinfo_nodes_are_listed_once_with_their_state() -> None:
     text = (
         "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
         "gpu*  up  infinite  2  drain* gpu[001-002]\nall  up  infinite  3  idle~ gpu[001-003]\n"

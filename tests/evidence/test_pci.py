@@ -29,7 +29,7 @@ def output_of(root: Path, **files: str | bytes) -> dict[str, Any]:
     return dict(device)
 
 
-def test_the_totals_of_advanced_error_reporting_are_told(tmp_path: Path) -> None:
+def test_the_totals_of_advanced_error_reporting_are_reported(tmp_path: Path) -> None:
     assert output_of(tmp_path, **aer(correctable=481, nonfatal=3, fatal=1))["errors"] == {
         "correctable": 481,
         "nonfatal": 3,
@@ -37,7 +37,7 @@ def test_the_totals_of_advanced_error_reporting_are_told(tmp_path: Path) -> None
     }
 
 
-def test_a_kernel_that_does_not_report_errors_tells_none(tmp_path: Path) -> None:
+def test_a_kernel_that_does_not_report_errors_has_no_totals(tmp_path: Path) -> None:
     assert output_of(tmp_path)["errors"] == {"correctable": None, "nonfatal": None, "fatal": None}
 
 
@@ -60,7 +60,7 @@ def test_a_file_without_its_total_is_an_error_in_its_place(tmp_path: Path, conte
     assert errors["correctable"] is None
 
 
-def test_a_device_tells_whether_it_is_suspended(tmp_path: Path) -> None:
+def test_a_device_shows_whether_it_is_suspended(tmp_path: Path) -> None:
     folder = tmp_path / "sys/bus/pci/devices/0000:53:00.0/power"
     folder.mkdir(parents=True)
     (folder / "runtime_status").write_text("suspended\n")

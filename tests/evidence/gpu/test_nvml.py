@@ -75,7 +75,7 @@ HEALTHY: dict[str, Any] = {
 
 
 @needs_nodes
-def test_a_healthy_node_is_told_in_full() -> None:
+def test_a_healthy_node_is_reported_in_full() -> None:
     data = value(healthy_p5())
     assert data["init"] is None
     assert (data["driver"], data["cuda"], data["count"]) == ("580.126.09", 13000, 8)
@@ -115,7 +115,7 @@ def test_a_healthy_node_is_told_in_full() -> None:
     ids=lambda case: " ".join(case),
 )
 @needs_nodes
-def test_a_fault_is_told_of_its_gpu_alone(values: dict[str, object], differs: dict[str, object]) -> None:
+def test_a_fault_is_reported_for_its_gpu_alone(values: dict[str, object], differs: dict[str, object]) -> None:
     assert changed(**values) == differs
 
 
@@ -148,7 +148,7 @@ def test_a_lost_gpu_costs_the_others_nothing() -> None:
 
 @pytest.mark.parametrize("word", ["DRIVER_NOT_LOADED", "LIB_RM_VERSION_MISMATCH", "UNKNOWN"])
 @needs_nodes
-def test_a_driver_that_does_not_start_is_told(word: str) -> None:
+def test_a_driver_that_does_not_start_is_reported(word: str) -> None:
     data = value(with_nvml(healthy_p5(), init=f"error {word}"))
     assert data["init"]["error"] == word
     assert set(data) == {"init", "init_s"}
@@ -198,7 +198,7 @@ def test_a_call_that_hangs_names_its_gpu_and_value() -> None:
 
 
 @needs_nodes
-def test_processes_are_told_with_their_names_and_slurm_jobs() -> None:
+def test_processes_are_reported_with_their_names_and_slurm_jobs() -> None:
     image = with_nvml(healthy_p5(), 3, processes="1:900,4000000:12")
     image = with_file(image, "/proc/1/cgroup", "9:cpuset:/\n4:memory:/slurm/uid_1000/job_123/step_0\n0::/\n")
     whose = {"uid": 0, "program": Path("/bin/sh").resolve().name, "parent": {}}  # it has none in this /proc
@@ -209,7 +209,7 @@ def test_processes_are_told_with_their_names_and_slurm_jobs() -> None:
 
 
 @needs_nodes
-def test_a_node_without_the_library_has_no_gpus_to_tell_of() -> None:
+def test_a_node_without_the_library_has_no_gpus_to_report() -> None:
     assert tell(healthy_cpu()).status is Status.ABSENT
 
 
@@ -222,7 +222,7 @@ def test_a_library_that_does_not_load_is_no_absence() -> None:
 
 
 @needs_nodes
-def test_the_part_of_pynvml_that_travels_tells_what_the_whole_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_part_of_pynvml_that_travels_reads_what_the_whole_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     image = with_nvml(healthy_p5(), 2, remap_pending="error GPU_IS_LOST", processes="1:5", nvlinks=4)
     image = with_nvml(image, 6, handle="error RESET_REQUIRED")
     part = value(image)

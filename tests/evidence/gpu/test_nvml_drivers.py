@@ -68,7 +68,7 @@ def test_functions_that_a_driver_lacks_are_errors_in_their_places_and_nothing_mo
 
 
 @needs_nodes
-def test_a_library_with_nothing_but_the_oldest_calls_still_tells_the_gpus() -> None:
+def test_a_library_with_nothing_but_the_oldest_calls_still_lists_the_gpus() -> None:
     asked = re.findall(r"\b(nvmlDeviceGet\w+)", fake_source())
     oldest = {"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName"}
     kept = {"nvmlDeviceGetTemperature", "nvmlDeviceGetMemoryInfo"}  # the fake's newer calls are made of these
@@ -83,7 +83,7 @@ def fake_source() -> str:
 
 
 @needs_nodes
-def test_a_driver_before_510_tells_its_processes_the_older_way() -> None:
+def test_a_driver_before_510_reports_its_processes_the_older_way() -> None:
     image = with_nvml(healthy_p5(), 3, processes="1:900")
     data = value(with_library(image, "nvmlDeviceGetComputeRunningProcesses_v3"))
     assert [len(gpu["processes"]) for gpu in data["gpus"]] == [0, 0, 0, 1, 0, 0, 0, 0]
@@ -119,7 +119,7 @@ def test_nvidia_ml_py_s_own_idea_of_a_fabric_does_not_matter(monkeypatch: pytest
 
 @needs_nodes
 @pytest.mark.parametrize("newest", [1, 2])
-def test_the_fabric_of_an_older_driver_is_told_in_its_form(newest: int) -> None:
+def test_the_fabric_of_an_older_driver_is_read_in_its_form(newest: int) -> None:
     image = with_nvml(with_nvml(healthy_gpu_node("GB300"), 3, fabric_health_mask=1), 3, fabric_version=newest)
     if newest == 1:
         image = with_nvml(image, without="nvmlDeviceGetGpuFabricInfoV")
@@ -148,7 +148,7 @@ def test_a_nvidia_ml_py_without_the_fields_of_nvlink_5_asks_for_them_by_number(m
     ],
 )
 @needs_nodes
-def test_nvlink_errors_are_told_by_kind_and_link(values: dict[str, object], differs: dict[str, object]) -> None:
+def test_nvlink_errors_are_reported_by_kind_and_link(values: dict[str, object], differs: dict[str, object]) -> None:
     none: dict[str, dict[str, int]] = {"replay": {}, "recovery": {}, "crc_flit": {}, "crc_data": {}}
     assert changed(**values) == {"nvlink_errors": none | differs}
 
@@ -171,7 +171,7 @@ def test_nvlink_errors_of_blackwell_are_read_from_fields() -> None:
 
 
 @needs_nodes
-def test_a_driver_that_tells_no_nvlink_error_at_all_says_so_once() -> None:
+def test_a_driver_that_reports_no_nvlink_error_at_all_says_so_once() -> None:
     image = with_nvml(healthy_gpu_node("B200"), without="nvmlDeviceGetFieldValues")
     gpu = value(image)["gpus"][0]
     assert gpu["nvlinks"] == [True] * 18
@@ -185,7 +185,7 @@ def test_gpus_without_nvlink_have_no_nvlink_errors_either() -> None:
 
 
 @needs_nodes
-def test_all_of_sixteen_gpus_are_told() -> None:
+def test_all_of_sixteen_gpus_are_reported() -> None:
     data = value(healthy_gpu_node("V100", gpus=16))
     assert data["count"] == 16
     assert [gpu["index"] for gpu in data["gpus"]] == list(range(16))

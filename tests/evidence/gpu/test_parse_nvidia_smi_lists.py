@@ -9,7 +9,7 @@ import pytest
 from tests.captures.captured import first_gpu, gpus_in, output_of
 
 
-def test_csv_tells_by_its_column_names_whatever_their_order() -> None:
+def test_csv_is_read_by_its_column_names_whatever_their_order() -> None:
     text = """\
         $ nvidia-smi --query-gpu=index,pci.bus_id,ecc.errors.uncorrected.volatile.dram,temperature.gpu --format=csv
         index, pci.bus_id, ecc.errors.uncorrected.volatile.dram, temperature.gpu, power.limit [W], pcie.link.width.max
@@ -29,7 +29,7 @@ def test_csv_tells_by_its_column_names_whatever_their_order() -> None:
     assert lost["lost"]["error"] == "RESET_REQUIRED"
 
 
-def test_a_csv_line_that_is_cut_short_does_not_tell_its_last_word() -> None:
+def test_the_last_value_of_a_csv_line_that_is_cut_short_is_ignored() -> None:
     gpu = first_gpu("index, uuid, pcie.link.width.current, pcie.link.width.max\n0, GPU-a, 1")
     assert gpu == {"index": 0, "lost": None, "uuid": "GPU-a"}
 
@@ -67,7 +67,7 @@ PROCESSES = """
 """
 
 
-def test_the_table_tells_three_lines_of_each_gpu() -> None:
+def test_the_table_has_three_lines_for_each_gpu() -> None:
     collector = output_of(textwrap.dedent(TABLE) + textwrap.dedent(PROCESSES))["nvml"]
     assert (collector["driver"], collector["count"]) == ("550.90.07", 2)
     assert collector["gpus"][0] == {
@@ -132,7 +132,7 @@ def test_the_old_table_is_read_as_the_new_one() -> None:
     }
 
 
-def test_nvlink_s_tells_each_links_state_and_says_what_it_leaves_out() -> None:
+def test_nvlink_s_shows_each_links_state_and_says_what_it_leaves_out() -> None:
     text = """\
         GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-xxx)
         \t Link 0: 26.562 GB/s
@@ -144,7 +144,7 @@ def test_nvlink_s_tells_each_links_state_and_says_what_it_leaves_out() -> None:
     assert [link["error"] for link in links[2:]] == ["UNKNOWN", "NOT_SUPPORTED"]
 
 
-def test_nvlink_e_tells_the_counters_that_are_not_zero() -> None:
+def test_nvlink_e_shows_the_counters_that_are_not_zero() -> None:
     text = """\
         GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-xxx)
         \t Link 0: Replay Errors: 0

@@ -11,7 +11,7 @@ from tests.captures.captured import first_gpu, gpus_in, output_of
 from tests.evidence.gpu.nvidia_smi_q import FULL
 
 
-def test_nvidia_smi_q_tells_every_value() -> None:
+def test_nvidia_smi_q_shows_every_value() -> None:
     collector = output_of(FULL.format(reset="No", dram=5))["nvml"]
     assert {key: collector[key] for key in ("init", "driver", "cuda", "count")} == {
         "init": None,
@@ -110,7 +110,7 @@ def test_the_words_of_a_recovery_action(word: str, number: int) -> None:
     assert first_gpu(text)["recovery_action"] == number
 
 
-def test_a_section_that_is_chosen_with_d_tells_only_itself() -> None:
+def test_a_section_that_is_chosen_with_d_shows_only_itself() -> None:
     text = """\
         ==============NVSMI LOG==============
         Attached GPUs                             : 8
@@ -149,7 +149,7 @@ def test_pascal_counts_errors_by_their_bits() -> None:
     assert gpu["ecc_corrected_total"] == 3
 
 
-def test_xml_that_ends_early_tells_the_gpus_that_are_whole() -> None:
+def test_xml_that_ends_early_has_the_gpus_that_are_whole() -> None:
     text = """\
         <?xml version="1.0" ?>
         <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
@@ -179,7 +179,7 @@ def test_xml_that_ends_early_tells_the_gpus_that_are_whole() -> None:
         "index, uuid, name\n",
     ],
 )
-def test_what_cannot_be_understood_is_said_and_tells_nothing(text: str) -> None:
+def test_text_that_cannot_be_understood_is_a_problem_and_no_value(text: str) -> None:
     values, problems = read_text(text)
     assert values == {}
     assert len(problems) == 1

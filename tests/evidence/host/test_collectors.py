@@ -26,7 +26,7 @@ DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permit
 
 
 @needs_nodes
-def test_mounts_tell_their_sizes_and_what_fstab_asks_for() -> None:
+def test_mounts_have_their_sizes_and_what_fstab_asks_for() -> None:
     path = "/data/with space\\and#"
     fstab = (
         "# comment\nnone swap swap sw 0 0\n10.1.2.3@tcp:/abcde /fsx/ lustre noatime,flock 0 0\ntmpfs /dev/shm tmpfs\n"
@@ -77,7 +77,7 @@ def test_a_mount_that_another_root_does_not_show_is_hidden_and_not_alive(tmp_pat
     assert mount["total_kib"] is None
 
 
-def test_what_fstab_names_is_told_however_many_others_are_mounted(tmp_path: Path) -> None:
+def test_what_fstab_names_is_reported_however_many_others_are_mounted(tmp_path: Path) -> None:
     for folder in ("proc/1", "etc"):
         (tmp_path / folder).mkdir(parents=True)
     others = [f"{100 + n} 1 0:{100 + n} / /a/{n:02} rw - fuse.sshfs me@there rw,user_id=0" for n in range(70)]

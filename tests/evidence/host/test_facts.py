@@ -108,7 +108,7 @@ def test_time_is_shared_out_between_two_looks() -> None:
         None,
     ],
 )
-def test_time_that_was_not_told_twice_is_incomplete(times: object) -> None:
+def test_time_that_was_not_sampled_twice_is_incomplete(times: object) -> None:
     with pytest.raises(Incomplete):
         assert Processors({"times": times}).time_percent
 
@@ -121,7 +121,7 @@ def test_the_mode_of_transparent_huge_pages_is_the_word_in_brackets(data: str, m
     assert MainMemory({"transparent": data}).transparent_mode == mode
 
 
-def test_a_limit_that_was_not_told_is_not_unlimited() -> None:
+def test_a_limit_that_was_not_reported_is_not_unlimited() -> None:
     limits = ProcessLimits({"memlock": None})
     assert limits.soft("memlock") is None
     with pytest.raises(Incomplete, match="nofile was not reported"):

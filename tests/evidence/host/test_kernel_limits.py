@@ -79,7 +79,7 @@ def test_what_the_kernel_has_and_may_have(tmp_path: Path) -> None:
     }
 
 
-def test_this_machine_tells_all_of_it() -> None:
+def test_this_machine_reports_all_of_it() -> None:
     data: Any = kernel_limits.read(Node())
     assert 0 < data["open_files"] < data["max_files"]
     assert 0 < data["threads"] < min(data["pid_max"], data["threads_max"])
@@ -112,7 +112,7 @@ def test_a_file_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> No
     }
 
 
-def test_what_linux_tells_of_the_readers_own_pid_namespace_is_not_the_nodes(tmp_path: Path) -> None:
+def test_what_linux_shows_of_the_readers_own_pid_namespace_is_not_the_nodes(tmp_path: Path) -> None:
     data = told(tmp_path, pid_namespace="pid:[1]")
     assert (data["pid_max"]["error"], data["threads"]) == ("EPERM", 4312)
 
@@ -124,7 +124,7 @@ def test_what_linux_tells_of_the_readers_own_pid_namespace_is_not_the_nodes(tmp_
         ("5:memory:/other\n4:pids:/system.slice/slurmd.service\n0::/\n", "sys/fs/cgroup/pids"),
     ],
 )
-def test_a_daemons_control_group_and_those_above_tell_their_limits(tmp_path: Path, groups: str, top: str) -> None:
+def test_a_daemons_control_group_and_those_above_have_their_limits(tmp_path: Path, groups: str, top: str) -> None:
     run_slurmd(tmp_path, groups)
     unit, above = f"{top}/system.slice/slurmd.service", f"{top}/system.slice"
     data = told(tmp_path, {
@@ -138,7 +138,7 @@ def test_a_daemons_control_group_and_those_above_tell_their_limits(tmp_path: Pat
     ]
 
 
-def test_what_a_control_group_does_not_tell_is_an_error_in_its_place(tmp_path: Path) -> None:
+def test_what_a_control_group_does_not_have_is_an_error_in_its_place(tmp_path: Path) -> None:
     run_slurmd(tmp_path, "0::/system.slice/slurmd.service\n")
     (group,) = told(tmp_path, {f"{UNIT}/pids.max": "512\n"})["groups"]
     assert (group["pids"]["error"], group["max"]) == ("ENOENT", 512)

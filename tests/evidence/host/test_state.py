@@ -21,7 +21,7 @@ def test_a_limit_that_the_kernel_does_not_name_is_an_error_in_its_place(tmp_path
 
 
 @needs_nodes
-def test_processors_tell_their_number_their_kind_and_what_they_did() -> None:
+def test_processors_are_reported_with_their_number_kind_and_times() -> None:
     data = value(healthy_p5(), "cpus")
     assert (data["online"], data["present"], data["smt"]) == ("0-191", "0-191", "on")
     assert data["info"] == {
@@ -38,7 +38,7 @@ def test_processors_tell_their_number_their_kind_and_what_they_did() -> None:
 
 
 @needs_nodes
-def test_frequency_policies_that_are_alike_are_told_once() -> None:
+def test_frequency_policies_that_are_alike_are_reported_once() -> None:
     image = with_policy(with_frequency_policies(healthy_p5()), 2, governor="powersave")
     alike = {"driver": "acpi-cpufreq", "max_khz": 3500000, "limit_khz": 3500000}
     assert value(image, "cpus")["policies"] == [
@@ -64,7 +64,7 @@ def test_processors_of_arm_are_named_by_their_numbers(tmp_path: Path) -> None:
         ({"proc/cpuinfo": b"\xff" * 5000}, "info", {"model": "", "microcode": [], "sockets": 0, "cores": 0}),
     ],
 )
-def test_what_the_processors_do_not_tell_is_an_error_in_its_place(
+def test_what_the_processors_do_not_report_is_an_error_in_its_place(
     tmp_path: Path, files: dict[str, str | bytes], key: str, data: object
 ) -> None:
     seen = read_under(host_root(tmp_path, files), "cpus")[key]
@@ -72,13 +72,13 @@ def test_what_the_processors_do_not_tell_is_an_error_in_its_place(
     assert (seen["error"] if isinstance(data, str) else seen) == data
 
 
-def test_many_kinds_of_frequency_policies_are_told_up_to_a_bound(tmp_path: Path) -> None:
+def test_many_kinds_of_frequency_policies_are_reported_up_to_a_bound(tmp_path: Path) -> None:
     files = {f"sys/devices/system/cpu/cpufreq/policy{n}/scaling_max_freq": str(n) for n in range(100)}
     assert len(read_under(host_root(tmp_path, files), "cpus")["policies"]) == 16
 
 
 @needs_nodes
-def test_memory_tells_its_pages_and_its_places() -> None:
+def test_memory_is_reported_with_its_huge_pages_and_numa_nodes() -> None:
     data = value(healthy_p5(), "memory")
     assert (data["total_kib"], data["swap_total_kib"]) == (2113123909, 0)
     assert {"size_kib": 2048, "pages": 5128, "free": 5128} in data["huge_pages"]
@@ -86,7 +86,7 @@ def test_memory_tells_its_pages_and_its_places() -> None:
     assert data["nccl_shm"] == {"count": 0, "kib": 0, "oldest_s": 0.0}
 
 
-def test_memory_that_is_not_told_is_an_error_in_its_place(tmp_path: Path) -> None:
+def test_memory_that_is_not_reported_is_an_error_in_its_place(tmp_path: Path) -> None:
     data = read_under(host_root(tmp_path, {"proc/meminfo": "MemTotal: much kB\nSwapTotal: 0 kB\n"}), "memory")
     assert data["total_kib"]["error"] == data["available_kib"]["error"] == "EINVAL"
     assert data["swap_total_kib"] == 0
@@ -125,6 +125,6 @@ def test_a_container_has_no_kernel_installed(tmp_path: Path) -> None:
 
 
 @needs_nodes
-def test_the_clock_tells_how_far_it_may_be_off() -> None:
+def test_the_clock_is_reported_with_how_far_it_may_be_off() -> None:
     image = with_clock(healthy_cpu(), 16.0, is_synchronised=False)
     assert value(image, "kernel")["clock"] == {"max_error_s": 16.0, "synchronised": False}

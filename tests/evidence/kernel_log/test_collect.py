@@ -25,7 +25,7 @@ DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permit
 
 
 @needs_nodes
-def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> None:
+def test_the_kernels_own_records_are_kept_and_those_of_programs_are_not() -> None:
     log = (
         "6,0,100,-;Linux version 6.8.0\n"
         "3,1,2000000,-;NVRM: Xid (PCI:0000:c5:00): 48, pid=12, name=a\\x20b\\x5c, caf\\xc3\\xa9 \\xff\n"
@@ -65,7 +65,7 @@ def test_the_kernels_own_records_are_told_and_those_of_programs_are_not() -> Non
     ],
     ids=["some are new", "none is new", "all are new", "records between are lost", "of another boot"],
 )
-def test_behind_a_cursor_only_what_is_new_is_told(
+def test_after_a_cursor_only_new_lines_are_read(
     boot_id: str, sequence: int, seconds: float, lines: list[str], is_lost: bool
 ) -> None:
     log = "".join(
@@ -82,7 +82,7 @@ def test_behind_a_cursor_only_what_is_new_is_told(
 @pytest.mark.parametrize(
     ("seconds", "lines", "is_lost"), [(7100.0, ["NVRM: late"], False), (7050.0, ["NVRM: early", "NVRM: late"], True)]
 )
-def test_a_log_without_sequence_numbers_is_told_from_the_cursors_time_on(
+def test_a_log_without_sequence_numbers_is_read_from_the_cursors_time_on(
     seconds: float, lines: list[str], is_lost: bool
 ) -> None:
     image = with_tool(with_file(healthy_cpu(), "/dev/kmsg", ABSENT), "journalctl", DENIED)
@@ -93,7 +93,7 @@ def test_a_log_without_sequence_numbers_is_told_from_the_cursors_time_on(
 
 
 @needs_nodes
-def test_a_flood_of_lines_is_told_in_bounds_and_hides_no_other_line() -> None:
+def test_a_flood_of_lines_stays_in_bounds_and_hides_no_other_line() -> None:
     xid = "3,{0},{0}000000,-;NVRM: Xid (PCI:0000:{1:02x}:00): 31, pid={0}, name=train\n"
     other = "6,{0},{0}000000,-;NVRM: number {0} {0:x}z\n"
     log = "".join(xid.format(n, n % 8) if n % 2 else other.format(n) for n in range(200_000))
@@ -122,7 +122,7 @@ HIDDEN = {
 
 
 @needs_nodes
-def test_in_a_storm_every_fault_is_told_and_judged() -> None:
+def test_in_a_storm_every_fault_is_kept_and_evaluated() -> None:
     storm = (HIDDEN.get(n, f"NVRM: Xid (PCI:0000:{n % 16:02x}:00): 31, pid={n}, name=train") for n in range(STORM))
     log = "".join(f"3,{n},{n + 1}000000,-;{text}\n" for n, text in enumerate(storm))
     evidence = tell(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
@@ -159,7 +159,7 @@ def test_two_boots_of_one_journal_are_told_apart() -> None:
     ids=["driver", "switches", "drm"],
 )
 @needs_nodes
-def test_a_reset_that_the_log_tells_of_clears_the_xid_before_it(reset: list[str]) -> None:
+def test_a_reset_in_the_log_clears_the_xid_before_it(reset: list[str]) -> None:
     log = "".join(f"3,{at},{at * 1000},-;{text}\n" for at, text in enumerate([HIDDEN[1], *reset]))
     data = value(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
     (found,) = evaluate(kernel_log.parse(kernel_log.lines(data["lines"])))

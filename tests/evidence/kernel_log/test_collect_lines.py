@@ -128,7 +128,7 @@ def test_a_log_of_ever_different_lines_is_bounded() -> None:
 
 
 @given(lines=st.lists(st.tuples(st.floats(0, 1e6), st.binary(max_size=60) | st.just(b"NVRM: x")), max_size=80))
-def test_any_log_is_told_in_order_and_counted(lines: list[tuple[float, bytes]]) -> None:
+def test_any_log_is_kept_in_order_and_counted(lines: list[tuple[float, bytes]]) -> None:
     data = Kept().of(lines)
     assert data["read"] == len(lines)
     assert isinstance(data["lines"], list)

@@ -95,7 +95,7 @@ def printing(lines: str) -> NodeImage:
 
 @pytest.mark.parametrize("tool", ["journalctl", "dmesg"])
 @needs_nodes
-def test_without_kmsg_a_tool_tells_the_same_lines(tool: str) -> None:
+def test_without_kmsg_a_tool_prints_the_same_lines(tool: str) -> None:
     host = " gpu001 kernel:" if tool == "journalctl" else ""
     script = f"""#!/bin/sh
 [ "$LC_ALL" = C ] || exit 1

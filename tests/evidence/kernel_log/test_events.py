@@ -110,7 +110,7 @@ def test_a_text_that_has_no_end_is_cut() -> None:
     assert parsed(line_of(79, "x" * 100_000)).text == "x" * kernel_log.LONGEST_TEXT
 
 
-def test_the_time_that_the_probe_told_outranks_the_lines_own() -> None:
+def test_the_time_that_the_probe_read_outranks_the_lines_own() -> None:
     (event,) = kernel_log.parse([(7.5, "[   12.500000] " + line_of(79))])
     assert event == replace(parsed(line_of(79)), time=7.5)
 
@@ -170,7 +170,7 @@ def test_an_address_is_written_as_sysfs_writes_it(data: str, address: str) -> No
 # Other events
 
 
-def test_an_sxid_is_told_by_its_head_line_not_by_its_data() -> None:
+def test_an_sxid_is_known_by_its_head_line_not_by_its_data() -> None:
     head = "nvidia-nvswitch3: SXid (PCI:0000:c8:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"
     events = parse(
         head,
@@ -214,7 +214,7 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], a
         ("3,1204,99500000,-;NVRM: rm_init_adapter failed, device minor number 0", ""),
     ],
 )
-def test_a_gpu_that_the_driver_could_not_start_is_judged_as_the_xid_for_that(line: str, address: str) -> None:
+def test_a_gpu_that_the_driver_could_not_start_is_evaluated_as_the_xid_for_that(line: str, address: str) -> None:
     assert [(found.code, found.severity, found.pci) for found in evaluate(parse(line))] == [(143, "fail", address)]
 
 
@@ -239,7 +239,7 @@ def test_a_gpu_that_started_after_a_reset_of_the_driver_is_well() -> None:
     assert (found.severity, found.cleared_by) == ("none", "a reload of the driver")
 
 
-def test_the_driver_tells_the_uuid_of_a_gpu_before_its_first_xid() -> None:
+def test_the_driver_logs_the_uuid_of_a_gpu_before_its_first_xid() -> None:
     events = parse("NVRM: GPU at PCI:0000:c5:00: GPU-455d8f70-2051-db6c-0430-ffc457bff834", line_of(79))
     assert events[0] == GpuNamed("0000:c5:00.0", "GPU-455d8f70-2051-db6c-0430-ffc457bff834")
     assert [found.uuid for found in evaluate(events)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]

@@ -99,7 +99,7 @@ def test_what_only_looks_like_it_is_no_event(line: str) -> None:
     assert parse(line) == ()
 
 
-def test_a_kill_at_a_limit_names_its_control_group_if_that_was_told_of_the_same_process() -> None:
+def test_a_kill_at_a_limit_names_its_control_group_if_that_was_logged_of_the_same_process() -> None:
     killed = "Memory cgroup out of memory: Killed process {} (python3) total-vm:1kB"
     assert parse(MEMCG, killed.format(39)) == (OomKill("python3", 39, "/slurm/job_7", 1.0),)
     assert parse(MEMCG, killed.format(40)) == (OomKill("python3", 40, "?", 1.0),)
@@ -129,7 +129,7 @@ def test_the_captured_crashes_in_nccl_are_read() -> None:
 
 
 @pytest.mark.parametrize("one", of_topic("kernel-log", lambda one: one.is_healthy))
-def test_a_healthy_capture_tells_nothing_of_the_host(one: Sample) -> None:
+def test_a_healthy_capture_has_no_event_of_the_host(one: Sample) -> None:
     events = kernel_log.parse((None, line) for line in one.lines)
     assert {type(event) for event in events} <= {Cleared, EfaStarted}
 
@@ -150,7 +150,7 @@ def test_an_unmounted_file_system_is_not_missed(server: str, is_back: bool) -> N
         ("XFS ({}): xfs_do_force_shutdown(0x2) called from line 7", "XFS ({}): Unmounting Filesystem 0b6f4b1c"),
     ],
 )
-def test_a_mount_is_told_of_a_file_system_that_had_stopped(stopped: str, mounted: str) -> None:
+def test_a_mount_is_an_event_only_of_a_file_system_that_had_stopped(stopped: str, mounted: str) -> None:
     assert parse(mounted.format("sda1")) == ()
     events = parse(stopped.format("sda1"), mounted.format("sdb1"), mounted.format("sda1"), mounted.format("sda1"))
     assert [event.kind for event in events if isinstance(event, DiskEvent)][1:] == ["fresh"]

@@ -34,7 +34,7 @@ def log(text: str) -> dict[str, Any]:
         (f"{XID}\n", None),
     ],
 )
-def test_a_line_is_told_with_the_time_that_it_has(text: str, seconds: float | None) -> None:
+def test_a_line_is_read_with_the_time_that_it_has(text: str, seconds: float | None) -> None:
     assert kernel_log.is_kernel_log(text)
     assert log(text)["lines"] == [[seconds, XID]]
 

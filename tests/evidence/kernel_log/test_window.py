@@ -60,7 +60,7 @@ def test_what_is_no_window_is_one_clear_line(data: str) -> None:
         ("24h", NOW - 23 * HOUR, True),
     ],
 )
-def test_only_what_the_log_told_within_the_window_counts(since: str, at_s: float | None, is_found: bool) -> None:
+def test_only_lines_within_the_window_count(since: str, at_s: float | None, is_found: bool) -> None:
     found = node((at_s, OOM), since=since)
     assert verdict("host.no_oom_kill", found) is (Verdict.FAIL if is_found else Verdict.PASS)
 
@@ -115,7 +115,7 @@ def test_a_log_that_lost_only_what_is_before_the_window_is_whole_enough(
     assert verdict("host.no_oom_kill", cut) is expected
 
 
-def test_a_window_on_a_node_that_does_not_tell_its_uptime_is_incomplete() -> None:
+def test_a_window_on_a_node_of_unknown_uptime_is_incomplete() -> None:
     of = node((10.0, OOM), since="24h")
     silent = Node(of.target, NodeEvidence("gpu001", {"kernel_log": of.collector("kernel_log")}), since=of.since)
     with pytest.raises(Incomplete, match="boot"):

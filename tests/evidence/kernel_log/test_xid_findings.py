@@ -108,7 +108,7 @@ def test_a_recovery_action_that_is_due_clears_nothing(now: str) -> None:
         (["Ch 1", "Ch 2"], ("", None)),
     ],
 )
-def test_a_finding_names_the_last_process_that_a_line_tells(texts: list[str], data: tuple[str, int | None]) -> None:
+def test_a_finding_names_the_last_process_that_a_line_names(texts: list[str], data: tuple[str, int | None]) -> None:
     finding = only(evaluate(parse(*(line_of(13, text) for text in texts))))
     assert (finding.process, finding.pid) == data
 
@@ -159,13 +159,13 @@ def test_45_after_another_xid_adds_nothing() -> None:
 
 
 @pytest.mark.parametrize(("cause", "severity"), [(79, "fail"), (149, "concern"), (43, "none"), (999, "concern")])
-def test_an_xid_of_which_only_the_45_after_it_is_left_in_the_log_is_judged(cause: int, severity: str) -> None:
+def test_an_xid_of_which_only_the_45_after_it_is_left_in_the_log_is_evaluated(cause: int, severity: str) -> None:
     left = line_of(45, f"pid=77, name=python3, Ch 0000000c caused by previous Xid {cause}")
     findings = evaluate(parse(left, left))
     assert {found.code: found.severity for found in findings} == {cause: severity, 45: "none"}
 
 
-def test_an_xid_that_the_log_has_is_not_judged_again_by_the_45_after_it() -> None:
+def test_an_xid_that_the_log_has_is_not_evaluated_again_by_the_45_after_it() -> None:
     left = line_of(45, "pid=77, name=python3, Ch 0000000c caused by previous Xid 145")
     nonfatal = line_of(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2)")
     assert {found.severity for found in evaluate(parse(nonfatal, left))} == {"none"}
@@ -193,7 +193,7 @@ def test_a_process_cannot_name_a_cause() -> None:
         (11111, "something new", "concern"),
     ],
 )
-def test_an_sxid_is_judged_by_its_word_and_else_by_the_list(code: int, text: str, severity: str) -> None:
+def test_an_sxid_is_evaluated_by_its_word_and_else_by_the_list(code: int, text: str, severity: str) -> None:
     line = f"[131453.740743] nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): {code}, {text}"
     finding = only(evaluate_switches(parse(line)))
     assert (finding.family, finding.severity, finding.pci) == ("SXid", severity, "0000:a9:00.0")

@@ -76,7 +76,7 @@ def test_a_row_remapping_fails_while_it_is_pending_or_has_failed(due: str) -> No
     ("word", "severity"),
     [("Fatal ", "fail"), ("Nonfatal ", "none"), ("Non-fatal ", "none"), ("", "concern")],
 )
-def test_nvlink_codes_are_judged_by_the_lines_own_word(code: int, word: str, severity: str) -> None:
+def test_nvlink_codes_are_evaluated_by_the_lines_own_word(code: int, word: str, severity: str) -> None:
     assert only(log((1.0, line_of(code, f"RLW_REMAP {word}XC1 i0 Link 10 (0x4)")))).severity == severity
 
 
@@ -104,7 +104,7 @@ def test_one_fatal_line_among_nonfatal_ones_fails() -> None:
         ("", "concern", "do what its text says"),
     ],
 )
-def test_xid_154_is_judged_by_its_text(now: str, severity: str, action: str) -> None:
+def test_xid_154_is_evaluated_by_its_text(now: str, severity: str, action: str) -> None:
     finding = only(evaluate(parse(line_of(154, f"GPU recovery action changed from 0x4 (Drain and Reset) to {now}"))))
     assert (finding.severity, finding.action) == (severity, action)
 

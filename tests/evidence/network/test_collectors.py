@@ -47,7 +47,7 @@ def rdma_devices(node: Node) -> dict[str, Any]:
     return {device["name"]: device for device in data["devices"]}
 
 
-def test_a_capture_of_many_kinds_of_rdma_devices_is_told_whole(tmp_path: Path) -> None:
+def test_a_capture_of_many_kinds_of_rdma_devices_is_read_whole(tmp_path: Path) -> None:
     capture = sample("rdma/sysfs-infiniband-node_exporter.txt")
     files = dict(line.split(":", 1) for line in capture.lines if line.startswith("/sys/"))
     data = rdma_devices(written(tmp_path, dict(files)))
@@ -78,7 +78,7 @@ def test_a_ports_counter_is_a_number_or_none_or_an_error(tmp_path: Path, text: s
     assert port["symbol_errors"] is None
 
 
-def test_efa_counters_are_told_at_both_looks_and_others_are_not(tmp_path: Path) -> None:
+def test_efa_counters_are_read_at_both_looks_and_others_are_not(tmp_path: Path) -> None:
     node = written(tmp_path, efa("rdmap79s0", rx_drops="7\n", tx_bytes="9\n") | {
         "/sys/class/infiniband/mlx5_0/device/vendor": "0x15b3\n",
         "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/rx_drops": "1\n",
@@ -152,7 +152,7 @@ def test_a_node_without_network_has_no_interface(tmp_path: Path) -> None:
 
 
 @needs_nodes
-def test_a_node_of_32_devices_with_dots_in_its_name_is_told_whole() -> None:
+def test_a_node_of_32_devices_with_dots_in_its_name_is_reported_whole() -> None:
     name = "ip-10-1-2-3.us-west-2.compute.internal"
     with entered(healthy_p5(), name) as node:
         collectors = probe_node(node, ["boot", "rdma", "efa_counters"], PATIENT).collectors

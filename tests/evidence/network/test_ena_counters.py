@@ -60,7 +60,7 @@ def ena(root: Path, *names: str) -> Node:
 
 
 @needs_ethtool
-def test_an_unprivileged_user_is_told_what_the_real_ethtool_shows_root() -> None:
+def test_an_unprivileged_user_reads_what_the_real_ethtool_shows_root() -> None:
     out = in_namespace(f'{PAIR}; "$1" -c "$2" end1; ethtool -S end1', sys.executable, ASKED)
     told, _, ethtool = out.partition("\n")
     assert json.loads(told) == shown(ethtool)
@@ -68,7 +68,7 @@ def test_an_unprivileged_user_is_told_what_the_real_ethtool_shows_root() -> None
 
 
 @needs_ethtool
-def test_an_interface_without_statistics_tells_none() -> None:
+def test_an_interface_without_statistics_has_none() -> None:
     assert in_namespace('"$1" -c "$2" lo', sys.executable, ASKED) == "{}\n"
 
 
@@ -79,7 +79,7 @@ def test_an_interface_that_is_not_there_raises_what_the_kernel_says() -> None:
 
 @needs_ethtool
 @needs_nodes
-def test_the_real_ethtool_sees_on_a_fake_node_what_the_collector_tells() -> None:
+def test_the_real_ethtool_sees_on_a_fake_node_what_the_collector_reports() -> None:
     with entered(
         with_file(healthy_p5(), f"{ioctls.COUNTERS}/ens32/pps_allowance_exceeded", "18446744073709551615\n")
     ) as node:
@@ -112,7 +112,7 @@ def test_a_node_without_ena_has_no_counters(tmp_path: Path) -> None:
         ena_counters.read(Node(str(tmp_path)))
 
 
-def test_counters_of_another_network_namespace_are_not_told(tmp_path: Path) -> None:
+def test_counters_of_another_network_namespace_are_not_reported(tmp_path: Path) -> None:
     node = ena(tmp_path, "ens32")
     (tmp_path / "proc/1/ns/net").unlink()
     (tmp_path / "proc/1/ns/net").symlink_to("net:[1]")

@@ -108,7 +108,7 @@ def test_an_entry_that_is_cut_before_its_domain_is_no_domain() -> None:
         ("", ""),
     ],
 )
-def test_a_failure_is_told_in_libfabrics_words(output: str, data: str) -> None:
+def test_a_failure_is_reported_in_libfabrics_words(output: str, data: str) -> None:
     assert error(output) == data
 
 
@@ -124,6 +124,6 @@ pieces = st.sampled_from(
 
 
 @given(st.lists(pieces | st.text(max_size=8), max_size=60).map("".join))
-def test_every_domain_that_is_read_was_told_as_a_domain(output: str) -> None:
+def test_every_domain_that_is_read_was_printed_as_a_domain(output: str) -> None:
     assert all(re.search(rf"domain:\s*{re.escape(domain)}", output) for domain in domains(output))
     assert len(set(domains(output))) == len(domains(output))

@@ -99,7 +99,7 @@ def test_whom_a_node_asks_for_names(tmp_path: Path, files: dict[str, str], serve
     assert naming._nameservers(Node(str(tmp_path))) == servers
 
 
-def test_an_address_that_another_host_was_found_to_have_is_told(tmp_path: Path) -> None:
+def test_an_address_that_another_host_was_found_to_have_is_reported(tmp_path: Path) -> None:
     (tmp_path / "proc/1/net").mkdir(parents=True)
     (tmp_path / "proc/1/net/if_inet6").write_text(
         "fe800000000000000c4b1cfffe2d3e4f 02 40 20 80     eth0\n20010db8000000000000000000000007 02 40 00 88     eth0\n"
@@ -141,7 +141,7 @@ def test_an_address_that_the_kernel_calls_duplicate_is_a_concern_without_any_oth
     assert said(["10.0.0.1"], ["2001:db8::7 on eth0"], []).verdict is Verdict.CONCERN
 
 
-def test_another_network_namespace_is_told_with_what_helps(tmp_path: Path) -> None:
+def test_another_network_namespace_is_reported_with_what_helps(tmp_path: Path) -> None:
     folder = tmp_path / "proc/1/ns"
     folder.mkdir(parents=True)
     (folder / "net").symlink_to("net:[1]")

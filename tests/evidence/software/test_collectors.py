@@ -81,7 +81,7 @@ def component(folder: Path, name: str, path: str, content: str | bytes) -> Any:
         ("ofed", "/sys/module/mlx5_core/version", "24.10-1.1.4\n", "24.10-1.1.4"),
     ],
 )  # fmt: skip
-def test_a_component_tells_its_version_and_where_it_is_from(
+def test_a_component_has_its_version_and_where_it_is_from(
     tmp_path: Path, name: str, path: str, content: str, version: str
 ) -> None:
     assert component(tmp_path, name, path, content) == {"version": version, "from": path}
@@ -143,7 +143,7 @@ def test_a_large_package_database_is_read_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"\xff\xfe\n\n\x00", b"Package: libnccl2", b"Package: libnccl2\nStatus: install ok"]
 )
-def test_a_package_database_of_garbage_tells_of_no_package(tmp_path: Path, content: bytes) -> None:
+def test_a_package_database_of_garbage_has_no_package(tmp_path: Path, content: bytes) -> None:
     assert packages.packages(root(tmp_path, {DPKG: content}), {"libnccl2"}) == {}
 
 
@@ -157,7 +157,7 @@ def test_where_there_is_no_dpkg_rpm_is_asked_once() -> None:
 
 
 @needs_nodes
-def test_a_database_that_may_not_be_read_is_told_as_such() -> None:
+def test_a_database_that_may_not_be_read_is_reported_as_such() -> None:
     data = value(with_file(healthy_cpu(), DPKG, File(dpkg({"rdma-core": "60"}), 0o600)), "versions", user=NOBODY)
     assert data["components"]["packages"]["error"] == "EACCES"
 
@@ -173,11 +173,11 @@ def test_a_database_that_may_not_be_read_is_told_as_such() -> None:
         ({"/proc/1/cgroup": "12:pids:/kubepods/besteffort/pod1\n"}, "kubepods"),
     ],
 )
-def test_a_container_is_told_from_a_host(tmp_path: Path, files: dict[str, str | bytes], kind: str) -> None:
+def test_a_container_is_distinguished_from_a_host(tmp_path: Path, files: dict[str, str | bytes], kind: str) -> None:
     assert evidence_of(tmp_path, files)["container"] == kind
 
 
-def test_an_empty_root_tells_nothing_and_no_error(tmp_path: Path) -> None:
+def test_an_empty_root_has_no_component_and_no_error(tmp_path: Path) -> None:
     data = probe(["versions", "image"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors
     assert data["versions"].status is data["image"].status is Status.TOLD
     assert data["versions"].value["components"] == {}
@@ -185,7 +185,7 @@ def test_an_empty_root_tells_nothing_and_no_error(tmp_path: Path) -> None:
     assert data["image"].value["left"] == []
 
 
-def test_what_was_left_behind_is_told_by_name_and_size_and_never_by_content(tmp_path: Path) -> None:
+def test_what_was_left_behind_is_reported_by_name_and_size_and_never_by_content(tmp_path: Path) -> None:
     secret = "aws_secret_access_key = wJalr"
     files = dict.fromkeys(("/root/.aws/credentials", "/home/ubuntu/.bash_history", "/var/crash/a.crash"), secret)
     data: Any = image.read(root(tmp_path, {**files, "/root/.bash_history": ""}))
@@ -194,7 +194,7 @@ def test_what_was_left_behind_is_told_by_name_and_size_and_never_by_content(tmp_
 
 
 @needs_nodes
-def test_a_home_that_may_not_be_looked_into_is_told_as_such() -> None:
+def test_a_home_that_may_not_be_looked_into_is_reported_as_such() -> None:
     data = value(with_file(healthy_cpu(), "/root", Folder(0o700)), "image", user=NOBODY)
     assert {entry["path"]: entry["bytes"]["error"] for entry in data["left"]} == {
         f"/root/{name}": "EACCES" for name in image.LEFT
@@ -202,7 +202,7 @@ def test_a_home_that_may_not_be_looked_into_is_told_as_such() -> None:
     assert data["keys"]["root"]["error"] == "EACCES"
 
 
-def test_keys_are_counted_by_account_and_never_told(tmp_path: Path) -> None:
+def test_keys_are_counted_by_account_and_never_sent(tmp_path: Path) -> None:
     keys = "# launch\nssh-ed25519 AAAAsecret me\n\nssh-rsa AAAB you\n"
     forced = 'no-pty,command="echo no" ssh-ed25519 AAAAsecret me\n'
     data: Any = image.read(root(tmp_path, {KEYS: keys, "/root/.ssh/authorized_keys": forced}))
@@ -227,7 +227,7 @@ def test_plug_ins_are_those_that_plugstack_names(tmp_path: Path) -> None:
 
 
 @needs_nodes
-def test_a_healthy_node_tells_every_component_that_it_has() -> None:
+def test_a_healthy_node_reports_every_component_that_it_has() -> None:
     data = tell(healthy_p5(), "versions").value["components"]
     assert all("version" in found for found in data.values()), data
     assert data.keys() >= {

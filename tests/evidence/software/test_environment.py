@@ -132,14 +132,14 @@ def evidence_of(root: Path, files: dict[str, str]) -> Any:
     return environment.read(Node(str(root)))
 
 
-def test_only_variables_of_the_transport_are_told(tmp_path: Path) -> None:
+def test_only_variables_of_the_transport_are_reported(tmp_path: Path) -> None:
     files = {"/etc/environment": "AWS_SECRET_ACCESS_KEY=x\nNCCL_DEBUG=WARN\nMY_NCCL_KEY=y\nLD_PRELOAD=/x.so\n"}
     data = evidence_of(tmp_path, files)
     assert [variable["name"] for variable in data["variables"]] == ["NCCL_DEBUG", "LD_PRELOAD"]
     assert data["unread"] == {}
 
 
-def test_each_variable_is_told_with_its_file_and_line(tmp_path: Path) -> None:
+def test_each_variable_is_reported_with_its_file_and_line(tmp_path: Path) -> None:
     data = evidence_of(
         tmp_path,
         {
@@ -167,7 +167,7 @@ def test_a_prolog_that_does_not_exist_and_a_file_that_is_none_are_unread(tmp_pat
     }
 
 
-def test_a_file_of_very_many_variables_is_told_in_part(tmp_path: Path) -> None:
+def test_a_file_of_very_many_variables_is_reported_in_part(tmp_path: Path) -> None:
     text = "".join(f"NCCL_X{number}={'y' * 1000}\n" for number in range(1000))
     data = evidence_of(tmp_path, {"/etc/environment": text})
     assert len(data["variables"]) == environment.MAX_VARIABLES

@@ -103,6 +103,6 @@ def test_a_version_always_keeps_the_rule_of_its_own_numbers(numbers: list[int], 
 
 
 @given(st.text(), st.sampled_from(OPERATORS))
-def test_whatever_text_a_node_tells_is_a_version_or_a_value_error(text: str, operator: str) -> None:
+def test_whatever_text_a_node_reports_is_a_version_or_a_value_error(text: str, operator: str) -> None:
     with contextlib.suppress(ValueError):
         assert broken(text, f"{operator} 1.2") in ("", f"{operator} 1.2")

@@ -58,7 +58,7 @@ def test_of_too_many_clients_some_are_left_out_and_counted(tmp_path: Path) -> No
     assert (len(data["targets"]), data["left_out"]) == (1024, 6)
 
 
-def test_an_inactive_target_has_no_numbers_and_an_older_client_tells_them_in_proc(tmp_path: Path) -> None:
+def test_an_inactive_target_has_no_numbers_and_an_older_client_has_them_in_proc(tmp_path: Path) -> None:
     numbers = {"kbytestotal": "100", "kbytesfree": "40", "kbytesavail": "30", "filestotal": "10", "filesfree": "9"}
     files = {f"proc/fs/lustre/osc/{OST0}/{name}": text for name, text in numbers.items()}
     files["sys/fs/lustre/osc/fs-OST0001-osc-ffff/active"] = "0\n"
@@ -159,7 +159,7 @@ def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
     assert evaluate(node_checks()["host.device_drivers"], node).verdict is Verdict.INCOMPLETE
 
 
-def test_neuron_devices_are_told_by_index_whatever_else_is_there(tmp_path: Path) -> None:
+def test_neuron_devices_are_reported_by_index_whatever_else_is_there(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         f"{NEURON}/neuron10/core_count": "8\n",
         f"{NEURON}/neuron10/connected_devices": "2\n",

@@ -44,7 +44,7 @@ def controller(root: Path, *names: str, model: str = "Amazon Elastic Block Store
     return Node(str(root))
 
 
-def test_a_volume_tells_how_long_each_limit_held_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_volume_reports_how_long_each_limit_held_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ebs, "log_page", lambda _path, _page: ioctls.ebs_page(1, 2, 3, 4))
     assert ebs.read(controller(tmp_path, "nvme0")) == {
         "volumes": [
@@ -84,7 +84,7 @@ def test_a_command_is_laid_out_as_linux_has_it(tmp_path: Path) -> None:
 
 
 @needs_nodes
-def test_only_root_is_told() -> None:
+def test_only_root_may_read_the_log_page() -> None:
     with entered(healthy_p5()) as node:
         collector = probe_node(node, ["ebs"], PATIENT, user=NOBODY).collectors["ebs"]
     assert (collector.status, collector.detail) == (Status.DENIED, "/dev/nvme0: Permission denied")

@@ -16,7 +16,7 @@ def mounted(data: Any) -> dict[str, dict[str, Any]]:
     return {mount["path"]: mount for mount in data["mounts"]["mounts"]}
 
 
-def test_df_tells_sizes_without_what_is_reserved_for_root() -> None:
+def test_df_shows_sizes_without_what_is_reserved_for_root() -> None:
     root = mounted(mounts.read_df(DF))["/"]
     assert (root["total_kib"], root["free_kib"]) == (59000000 + 144056560, 144056560)
     assert (root["type"], root["source"], root["alive"]) == ("ext4", "/dev/root", "yes")
