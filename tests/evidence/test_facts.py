@@ -1,4 +1,4 @@
-"""What a node told is read strictly: a value of the wrong kind is incomplete, never a number."""
+"""What a node reported is read strictly: a value of the wrong kind is incomplete, never a number."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def ec2(tmp_path: Path) -> Node:
 
 
 def output_of(node: Node) -> Any:
-    """What the collector tells."""
+    """What the collector reports."""
     return imds.read(node)
 
 
@@ -165,7 +165,7 @@ def test_the_nodes_own_environment_file_names_the_service_too(
 
 
 def node(collectors: Mapping[str, Collected], **target: Any) -> FactsNode:
-    """A node that told these collectors."""
+    """A node with these collectors."""
     return FactsNode(Target("gpu001", **target), NodeEvidence("gpu001", dict(collectors)))
 
 

@@ -1,4 +1,4 @@
-"""What the collector tells of a kubelet, by files that are not a kubelet's own."""
+"""What the collector reports about a kubelet, by files that are not a kubelet's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PCIe errors are told as the kernel totals them, and as unknown where it does not."""
+"""PCIe errors are reported as the kernel totals them, and as unknown where it does not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GPU = {"vendor": "0x10de\n", "device": "0x2330\n", "class": "0x030200\n"}
 
 
 def output_of(root: Path, **files: str | bytes) -> dict[str, Any]:
-    """What the collector tells of a GPU with these files."""
+    """What the collector reports about a GPU with these files."""
     folder = root / "sys/bus/pci/devices/0000:53:00.0"
     folder.mkdir(parents=True)
     for name, content in {**GPU, **files}.items():

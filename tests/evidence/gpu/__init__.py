@@ -1,1 +1,1 @@
-"""GPUs as NVML and nvidia-smi tell them."""
+"""GPUs as NVML and nvidia-smi report them."""

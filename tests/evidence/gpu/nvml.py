@@ -1,4 +1,4 @@
-"""What the collector `nvml` tells of a node, and what differs from health."""
+"""What the collector `nvml` reports about a node, and how that differs from a healthy one."""
 
 from __future__ import annotations
 

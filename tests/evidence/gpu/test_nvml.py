@@ -1,4 +1,4 @@
-"""The GPUs are told as NVML tells them: every value or its error by itself, whatever one GPU does."""
+"""The GPUs are reported as NVML has them: every value or its error by itself, whatever one GPU does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drivers and GPUs old and new: what one does not have is told as such, and costs nothing else."""
+"""Drivers and GPUs old and new: what one does not have is reported as such, and costs nothing else."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def without_functions(*names: str) -> Callable[[str], str]:
 
 
 def words(gpu: dict[str, Any]) -> dict[str, str]:
-    """NVML's words for what a GPU did not tell, by key."""
+    """NVML's errors for what a GPU did not report, by key."""
     return {key: data["error"] for key, data in gpu.items() if isinstance(data, dict) and "error" in data}
 
 

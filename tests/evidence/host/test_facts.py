@@ -1,4 +1,4 @@
-"""What is worked out from what the host tells: lists of CPUs, shares of time, kernels, limits."""
+"""What is worked out from what the host reports: lists of CPUs, shares of time, kernels, limits."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ UNIT = "sys/fs/cgroup/system.slice/slurmd.service"
 
 
 def told(root: Path, changed: Mapping[str, str] = NOTHING, pid_namespace: str = OWN) -> dict[str, Any]:
-    """What is told of a host root with these files, some of which have another text."""
+    """What the collector reports about a host root with these files, some of which have another text."""
     own = root / "proc/1/ns/pid"
     own.parent.mkdir(parents=True, exist_ok=True)
     own.symlink_to(pid_namespace)

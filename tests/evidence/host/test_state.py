@@ -1,4 +1,4 @@
-"""What the collectors of processors, memory and kernel tell, also of odd files and of none."""
+"""What the collectors of processors, memory and kernel report, also for odd files and for none."""
 
 from __future__ import annotations
 

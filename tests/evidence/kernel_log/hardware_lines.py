@@ -1,4 +1,4 @@
-"""Lines of the kernel log that tell of memory, processors and the PCI bus, each with the event that it is."""
+"""Lines of the kernel log about memory, processors and the PCI bus, each with the event that it is."""
 
 from __future__ import annotations
 

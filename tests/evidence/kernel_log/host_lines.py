@@ -1,4 +1,4 @@
-"""Lines of the kernel log that tell of the host, as kernels write them, each with the event that it is."""
+"""Lines of the kernel log about the host, as kernels write them, each with the event that it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's log of this boot is told whole, or says that it is not."""
+"""The kernel's log of this boot is read whole, or says that it is not."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_flood_of_lines_stays_in_bounds_and_hides_no_other_line() -> None:
 
 
 STORM = 200_000
-# One of each at the beginning, in the middle and at the end of a storm, and what is told of them.
+# One of each at the beginning, in the middle and at the end of a storm, all of which are kept.
 HIDDEN = {
     1: "NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus.",
     2: "Out of memory: Killed process 39 (python3) total-vm:1kB",

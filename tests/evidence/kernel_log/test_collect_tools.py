@@ -1,4 +1,4 @@
-"""The kernel's log where /dev/kmsg does not tell it: what dmesg and the journal add, and what is no evidence."""
+"""The kernel's log where /dev/kmsg does not have it: what dmesg and the journal add, and what is no evidence."""
 
 from __future__ import annotations
 

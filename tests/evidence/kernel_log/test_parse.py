@@ -94,7 +94,7 @@ ON_EACH_LINE = {
 
 
 def codes(text: str) -> list[int]:
-    """The Xids that a capture tells."""
+    """The Xids in a capture."""
     try:
         data = log(text)["lines"]
     except CaptureError:

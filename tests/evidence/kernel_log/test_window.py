@@ -1,4 +1,4 @@
-"""`--since`: only what the kernel log told within the window counts, by the node's own clocks."""
+"""`--since`: only lines of the kernel log within the window count, by the node's own clocks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_no_window_is_one_clear_line(data: str) -> None:
         ("200h", 0.0, True),
         ("2025-11-20T10:20:00Z", UPTIME_S - 11 * HOUR, False),
         ("2025-11-20T10:20:00Z", UPTIME_S - 9 * HOUR, True),
-        ("24h", NOW - 25 * HOUR, False),  # a log that tells dates
+        ("24h", NOW - 25 * HOUR, False),  # a log with dates
         ("24h", NOW - 23 * HOUR, True),
     ],
 )
@@ -105,7 +105,7 @@ def test_what_another_boot_logged_before_this_one_does_not_count() -> None:
         ("boot", UPTIME_S - 30 * HOUR, Verdict.INCOMPLETE),
         ("24h", UPTIME_S - 30 * HOUR, Verdict.PASS),
         ("24h", UPTIME_S - 20 * HOUR, Verdict.INCOMPLETE),
-        ("24h", None, Verdict.INCOMPLETE),  # recorded before the probe told it
+        ("24h", None, Verdict.INCOMPLETE),  # recorded before the probe reported it
     ],
 )
 def test_a_log_that_lost_only_what_is_before_the_window_is_whole_enough(

@@ -1,4 +1,4 @@
-"""Xids and SXids, judged by the catalogue."""
+"""Xids and SXids, evaluated by the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the collectors of the network tell: devices, counters, interfaces; from real files in odd states."""
+"""What the collectors of the network report: devices, counters, interfaces; from real files in odd states."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def efa(name: str, **counters: str | bytes) -> dict[str, str | bytes]:
 
 
 def rdma_devices(node: Node) -> dict[str, Any]:
-    """The devices that the collector tells, by name."""
+    """The devices that the collector reports, by name."""
     data: Any = rdma.read(node)
     return {device["name"]: device for device in data["devices"]}
 

@@ -1,4 +1,4 @@
-"""What the collectors `versions` and `image` tell: from the files of a folder, whatever is in them."""
+"""What the collectors `versions` and `image` report: from the files of a folder, whatever is in them."""
 
 from __future__ import annotations
 

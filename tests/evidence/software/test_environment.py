@@ -124,7 +124,7 @@ def test_of_a_huge_file_only_the_beginning_is_read(kind: Callable[[str], Iterabl
 
 
 def evidence_of(root: Path, files: dict[str, str]) -> Any:
-    """What the collector tells of a host root with these files."""
+    """What the collector reports about a host root with these files."""
     for path, text in files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

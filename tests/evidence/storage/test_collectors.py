@@ -1,4 +1,4 @@
-"""What the collectors of Lustre, NVMe disks and Neuron devices tell of real files, odd ones among them."""
+"""What the collectors of Lustre, NVMe disks and Neuron devices read from real files, odd ones among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Lustre and the mounts tell is read as it is, and nonsense is nothing."""
+"""What Lustre and the mounts report is read as it is, and nonsense is nothing."""
 
 from __future__ import annotations
 
