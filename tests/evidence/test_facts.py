@@ -151,12 +151,12 @@ def test_a_number_that_no_count_or_size_can_be_is_not_understood(value: float) -
 
 
 def test_a_fact_that_cannot_be_decoded_is_incomplete_every_time() -> None:
-    class Telling(Node):
+    class WithBrokenFact(Node):
         @collected_by("boot")
         def broken(self, data: CollectorData) -> str:
             return str(data.value["no such key"])
 
-    node = Telling(Target("gpu001"), NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})}))
+    node = WithBrokenFact(Target("gpu001"), NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})}))
     for _ in range(2):
         with pytest.raises(Incomplete, match=r"broken could not be understood: KeyError: 'no such key' \(test_facts"):
             assert node.broken

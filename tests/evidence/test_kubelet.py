@@ -32,11 +32,11 @@ def process(pid: int, *words: str, name: str = "kubelet") -> dict[str, str]:
     stat = f"{pid} ({name}) S {' '.join(['0'] * 18)} 5000"
     status = f"Name:\t{name}\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nNStgid:\t{pid}\nNSpid:\t{pid}\nNSpgid:\t{pid}\n"
     cmdline = "\0".join([f"/usr/bin/{name}", *words, ""])
-    told = {"comm": name, "status": status, "cmdline": cmdline, "stat": stat}
-    return {f"/proc/{pid}/{file}": text for file, text in told.items()}
+    files = {"comm": name, "status": status, "cmdline": cmdline, "stat": stat}
+    return {f"/proc/{pid}/{file}": text for file, text in files.items()}
 
 
-def told(node: Node) -> Any:
+def reported(node: Node) -> Any:
     return collect_kubelet.read(node)
 
 
@@ -52,7 +52,7 @@ def told(node: Node) -> Any:
 )
 def test_policies_are_read_out_of_json_and_yaml(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
     node = put(tmp_path, {**process(70, *words), CONFIG: text, STATE: '{"policyName":"static","checksum":1}'})
-    assert told(node) == {
+    assert reported(node) == {
         "configured": {"cpuManagerPolicy": "static"},
         "changed": [],
         "in_force": {"cpuManagerPolicy": "static", "memoryManagerPolicy": None},
@@ -62,28 +62,28 @@ def test_policies_are_read_out_of_json_and_yaml(tmp_path: Path, text: str, words
 @pytest.mark.parametrize("text", ["{cpuManagerPolicy: static}", "", "[]", '{"cpuManagerPolicy": "static"}'])
 def test_a_file_that_is_no_kubelets_configuration_is_not_taken_for_defaults(tmp_path: Path, text: str) -> None:
     with pytest.raises(Broke, match=r"config\.json is not understood; expected kind: KubeletConfiguration"):
-        told(put(tmp_path, {**process(70, f"--config={CONFIG}"), CONFIG: text}))
+        reported(put(tmp_path, {**process(70, f"--config={CONFIG}"), CONFIG: text}))
 
 
 def test_a_file_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> None:
-    found = told(put(tmp_path, {**process(70, f"--config={CONFIG}", "--cpu-manager-policy=static"), STATE: "{}"}))
+    found = reported(put(tmp_path, {**process(70, f"--config={CONFIG}", "--cpu-manager-policy=static"), STATE: "{}"}))
     assert found["configured"]["error"] == "ENOENT"
 
 
 def test_the_state_lies_in_the_kubelets_own_folder(tmp_path: Path) -> None:
     files = {**process(70, "--root-dir=/data/kubelet"), "/data/kubelet/memory_manager_state": '{"policyName":"Static"}'}
-    assert told(put(tmp_path, files))["in_force"] == {"cpuManagerPolicy": None, "memoryManagerPolicy": "Static"}
+    assert reported(put(tmp_path, files))["in_force"] == {"cpuManagerPolicy": None, "memoryManagerPolicy": "Static"}
 
 
 def test_a_file_that_is_newer_than_the_process_is_named(tmp_path: Path) -> None:
     node = put(tmp_path, {**process(70, f"--config={CONFIG}"), CONFIG: f"{{{KIND}}}"})
     os.utime(tmp_path / CONFIG.lstrip("/"))
-    assert told(node)["changed"] == [CONFIG]
+    assert reported(node)["changed"] == [CONFIG]
 
 
 def test_a_node_without_a_kubelet_has_none(tmp_path: Path) -> None:
     with pytest.raises(Absent, match="no kubelet runs here"):
-        told(put(tmp_path, process(70, name="containerd")))
+        reported(put(tmp_path, process(70, name="containerd")))
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_a_node_without_a_kubelet_has_none(tmp_path: Path) -> None:
 def test_what_a_user_calls_kubelet_is_none(tmp_path: Path, status: str) -> None:
     of_user = {**process(60, "--cpu-manager-policy=none"), "/proc/60/status": status}
     with pytest.raises(Absent):
-        told(put(tmp_path, of_user))
+        reported(put(tmp_path, of_user))
     node = put(tmp_path, {**of_user, **process(70, "--cpu-manager-policy=static")})
-    assert told(node)["configured"] == {"cpuManagerPolicy": "static"}
+    assert reported(node)["configured"] == {"cpuManagerPolicy": "static"}

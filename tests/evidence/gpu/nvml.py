@@ -13,7 +13,7 @@ from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5, with_nvml
 
 
-def tell(image: NodeImage, options: ProbeOptions = PATIENT) -> Collected:
+def collected(image: NodeImage, options: ProbeOptions = PATIENT) -> Collected:
     return probed.tell(image, "nvml", options)
 
 

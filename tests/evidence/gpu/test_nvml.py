@@ -12,7 +12,7 @@ from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.evidence import Status
 from tests.builders.probed import PATIENT, probe_node
-from tests.evidence.gpu.nvml import changed, healthy, tell, value
+from tests.evidence.gpu.nvml import changed, collected, healthy, value
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_cpu, healthy_p5, with_file, with_nvml, with_tool
 
@@ -192,7 +192,7 @@ def test_nothing_asks_nvidia_smi() -> None:
 
 @needs_nodes
 def test_a_call_that_hangs_names_its_gpu_and_value() -> None:
-    collector = tell(with_nvml(healthy_p5(), 5, hang="memory_info"), SHORT)
+    collector = collected(with_nvml(healthy_p5(), 5, hang="memory_info"), SHORT)
     assert collector.status is Status.TIMED_OUT
     assert collector.detail == "GPU 5: memory_used_mib memory_total_mib: no answer within 2.1 s"
 
@@ -210,13 +210,13 @@ def test_processes_are_reported_with_their_names_and_slurm_jobs() -> None:
 
 @needs_nodes
 def test_a_node_without_the_library_has_no_gpus_to_report() -> None:
-    assert tell(healthy_cpu()).status is Status.ABSENT
+    assert collected(healthy_cpu()).status is Status.ABSENT
 
 
 @needs_nodes
 def test_a_library_that_does_not_load_is_no_absence() -> None:
     image = with_file(healthy_cpu(), "/usr/lib64/libnvidia-ml.so.1", "no library" * 1000)
-    collector = tell(image)
+    collector = collected(image)
     assert collector.status is Status.BROKE
     assert "invalid ELF header" in collector.detail
 

@@ -199,8 +199,8 @@ def test_text_that_cannot_be_understood_is_a_problem_and_no_value(text: str) -> 
 )
 def test_the_words_of_the_fabrics_health(health: str, mask: object) -> None:
     text = "GPU 00000000:53:00.0\n    Fabric\n        State : Completed\n        Health\n            " + health + "\n"
-    told_mask = first_gpu(text)["fabric"]["health_mask"]
-    assert (told_mask["error"] if isinstance(told_mask, dict) else told_mask) == mask
+    found = first_gpu(text)["fabric"]["health_mask"]
+    assert (found["error"] if isinstance(found, dict) else found) == mask
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.builders.probed import host_root, read_under
 from tests.builders.samples import Sample, sample
 
 CPU = "sys/devices/system/cpu"
-UNTOLD = {"error": "EINVAL", "text": "/proc/meminfo: not there, or no number"}
+NOT_REPORTED = {"error": "EINVAL", "text": "/proc/meminfo: not there, or no number"}
 
 
 @given(st.frozensets(st.integers(0, MAX_CPUS - 1), max_size=60))
@@ -168,7 +168,7 @@ def files_of(capture: Sample, folder: str) -> dict[str, str | bytes]:
         (
             "host/meminfo-procfs.txt",
             "available_kib",
-            UNTOLD,
+            NOT_REPORTED,
         ),
     ],
 )

@@ -28,7 +28,7 @@ OWN = str(Path("/proc/self/ns/pid").readlink())
 UNIT = "sys/fs/cgroup/system.slice/slurmd.service"
 
 
-def told(root: Path, changed: Mapping[str, str] = NOTHING, pid_namespace: str = OWN) -> dict[str, Any]:
+def reported(root: Path, changed: Mapping[str, str] = NOTHING, pid_namespace: str = OWN) -> dict[str, Any]:
     """What the collector reports about a host root with these files, some of which have another text."""
     own = root / "proc/1/ns/pid"
     own.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def control_group(limit: str) -> Iterator[Path]:
 
 
 def test_what_the_kernel_has_and_may_have(tmp_path: Path) -> None:
-    assert told(tmp_path) == {
+    assert reported(tmp_path) == {
         "open_files": 9728,
         "max_files": 98304,
         "threads": 4312,
@@ -97,7 +97,7 @@ def test_this_machine_reports_all_of_it() -> None:
     ],
 )
 def test_what_is_no_number_is_an_error_in_its_place(tmp_path: Path, path: str, text: str, key: str) -> None:
-    data = told(tmp_path, {path: text})
+    data = reported(tmp_path, {path: text})
     assert data[key]["error"] == "EINVAL"
     assert data["groups"] == []
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> No
 
 
 def test_what_linux_shows_of_the_readers_own_pid_namespace_is_not_the_nodes(tmp_path: Path) -> None:
-    data = told(tmp_path, pid_namespace="pid:[1]")
+    data = reported(tmp_path, pid_namespace="pid:[1]")
     assert (data["pid_max"]["error"], data["threads"]) == ("EPERM", 4312)
 
 
@@ -127,7 +127,7 @@ def test_what_linux_shows_of_the_readers_own_pid_namespace_is_not_the_nodes(tmp_
 def test_a_daemons_control_group_and_those_above_have_their_limits(tmp_path: Path, groups: str, top: str) -> None:
     run_slurmd(tmp_path, groups)
     unit, above = f"{top}/system.slice/slurmd.service", f"{top}/system.slice"
-    data = told(tmp_path, {
+    data = reported(tmp_path, {
         f"{unit}/pids.current": "41\n", f"{unit}/pids.max": "512\n",
         f"{above}/pids.current": "207\n", f"{above}/pids.max": "max\n",
         f"{top}/kubepods.slice/pids.current": "9000\n", f"{top}/kubepods.slice/pids.max": "10000\n",
@@ -140,7 +140,7 @@ def test_a_daemons_control_group_and_those_above_have_their_limits(tmp_path: Pat
 
 def test_what_a_control_group_does_not_have_is_an_error_in_its_place(tmp_path: Path) -> None:
     run_slurmd(tmp_path, "0::/system.slice/slurmd.service\n")
-    (group,) = told(tmp_path, {f"{UNIT}/pids.max": "512\n"})["groups"]
+    (group,) = reported(tmp_path, {f"{UNIT}/pids.max": "512\n"})["groups"]
     assert (group["pids"]["error"], group["max"]) == ("ENOENT", 512)
 
 

@@ -35,10 +35,10 @@ def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_namespace(script: str, *argv: str) -> str:
     """What a shell script prints that has a network namespace of its own."""
-    told = subprocess.run(
+    ran = subprocess.run(
         ["unshare", "--net", "sh", "-ec", script, "sh", *argv], capture_output=True, text=True, check=True
     )
-    return told.stdout
+    return ran.stdout
 
 
 def shown(output: str) -> dict[str, int]:
@@ -62,9 +62,9 @@ def ena(root: Path, *names: str) -> Node:
 @needs_ethtool
 def test_an_unprivileged_user_reads_what_the_real_ethtool_shows_root() -> None:
     out = in_namespace(f'{PAIR}; "$1" -c "$2" end1; ethtool -S end1', sys.executable, ASKED)
-    told, _, ethtool = out.partition("\n")
-    assert json.loads(told) == shown(ethtool)
-    assert json.loads(told)["peer_ifindex"] > 0
+    counters, _, ethtool = out.partition("\n")
+    assert json.loads(counters) == shown(ethtool)
+    assert json.loads(counters)["peer_ifindex"] > 0
 
 
 @needs_ethtool
@@ -84,9 +84,9 @@ def test_the_real_ethtool_sees_on_a_fake_node_what_the_collector_reports() -> No
         with_file(healthy_p5(), f"{ioctls.COUNTERS}/ens32/pps_allowance_exceeded", "18446744073709551615\n")
     ) as node:
         ethtool = shown(node.run(["ethtool", "-S", "ens32"]).stdout.decode())
-        told = probe_node(node, ["ena_counters"], PATIENT).collectors["ena_counters"].value
+        reported = probe_node(node, ["ena_counters"], PATIENT).collectors["ena_counters"].value
     assert ethtool["pps_allowance_exceeded"] == 2**64 - 1
-    assert told["interfaces"] == [
+    assert reported["interfaces"] == [
         {"name": "ens32", "counters": {name: [ethtool[name]] * 2 for name in ena_counters.ALLOWANCES}}
     ]
 

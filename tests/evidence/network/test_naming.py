@@ -145,11 +145,11 @@ def test_another_network_namespace_is_reported_with_what_helps(tmp_path: Path) -
     folder = tmp_path / "proc/1/ns"
     folder.mkdir(parents=True)
     (folder / "net").symlink_to("net:[1]")
-    told = tell_under(tmp_path, "naming")
-    assert told.status is Status.DENIED
-    assert told.detail == "this process is in another network namespace; expected the node's own (hostNetwork: true)"
+    answer = tell_under(tmp_path, "naming")
+    assert answer.status is Status.DENIED
+    assert answer.detail == "this process is in another network namespace; expected the node's own (hostNetwork: true)"
 
 
 def test_a_network_namespace_that_may_not_be_looked_at_is_not_called_another(tmp_path: Path) -> None:
-    told = tell_under(tmp_path, "naming")
-    assert (told.status, told.detail) == (Status.DENIED, "/proc/1/ns/net may not be looked at")
+    answer = tell_under(tmp_path, "naming")
+    assert (answer.status, answer.detail) == (Status.DENIED, "/proc/1/ns/net may not be looked at")

@@ -76,8 +76,8 @@ def test_the_real_nvme_cli_is_answered_with_the_same_page() -> None:
 def test_a_command_is_laid_out_as_linux_has_it(tmp_path: Path) -> None:
     (tmp_path / "header.c").write_text(HEADER)
     subprocess.run(["gcc", "-o", tmp_path / "header", tmp_path / "header.c"], check=True)
-    told = subprocess.run([tmp_path / "header"], capture_output=True, text=True, check=True).stdout
-    request, size, nsid, addr, data_len, cdw10 = map(int, told.split())
+    output = subprocess.run([tmp_path / "header"], capture_output=True, text=True, check=True).stdout
+    request, size, nsid, addr, data_len, cdw10 = map(int, output.split())
     marked = ebs.COMMAND.pack(0, 0, 0, 0xA1, 0, 0, 0, 0xA2, 0, 0xA3, 0xA4, *[0] * 7)
     assert (ebs.ADMIN_COMMAND, ebs.COMMAND.size) == (request, size)
     assert [marked[place] for place in (nsid, addr, data_len, cdw10)] == [0xA1, 0xA2, 0xA3, 0xA4]
