@@ -1,1 +1,1 @@
-"""What a node said, typed; reading what it could not say raises Incomplete."""
+"""What a node reported, typed; reading what it could not report raises Incomplete."""

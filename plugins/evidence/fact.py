@@ -59,7 +59,7 @@ class EvidenceSource(Protocol):
 
     @property
     def if_denied(self) -> str:
-        """What to do where a collector was not let, as the end of a sentence; empty where its own words say it."""
+        """What to do where a collector was denied, as the end of a sentence; empty where its own message says it."""
 
     @property
     def known(self) -> dict[Any, Any]:

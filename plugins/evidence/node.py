@@ -80,7 +80,7 @@ class Node:
 
     @property
     def if_denied(self) -> str:
-        """What to do where a collector was not let, mostly as only root may read it; nothing where it was root."""
+        """What to do where a collector was denied, mostly as only root may read it; nothing where it was root."""
         boot = self.evidence.collectors.get("boot")  # which is always asked
         is_root = boot and isinstance(boot.value, dict) and boot.value.get("uid") == 0
         return "" if is_root else "; run as root, or with --sudo"

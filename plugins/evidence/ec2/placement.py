@@ -29,7 +29,7 @@ class Spread:
 
     group: str
     places: Mapping[str, tuple[str, ...]]
-    unknown: tuple[str, ...]  # nodes of which nobody knows
+    unknown: tuple[str, ...]  # nodes whose place is unknown
 
     @property
     def in_words(self) -> str:

@@ -65,7 +65,7 @@ def _spans(hot: Sequence[bool], catalog: Catalog) -> list[int]:
 
 
 def _joined(spans: Sequence[int], catalog: Catalog) -> list[tuple[int, int]]:
-    """Spans that meet or overlap as one: first minute, and the one behind the last."""
+    """Spans that meet or overlap as one: first minute, and the one after the last."""
     length = int(catalog.threshold("fsx.span_minutes"))
     joined: list[tuple[int, int]] = []
     for first in spans:

@@ -79,7 +79,7 @@ class Gpu:
     def lost(self) -> str:
         """NVML's error where the driver no longer reaches the GPU, by any of its values, else empty.
 
-        Raises Incomplete where nobody asked.
+        Raises Incomplete where that was not asked.
         """
         lost = self._lost_by_any_value
         if not lost and "lost" not in self.record:
@@ -177,7 +177,7 @@ class Nvml(Reported):
 
     @property
     def error(self) -> str:
-        """NVML's word where the driver does not start, else empty. Raises Incomplete where nobody asked."""
+        """NVML's error where the driver does not start, else empty. Raises Incomplete where it was not asked."""
         if "init" not in self.data:
             raise Incomplete("whether the driver starts was not reported", cause="not reported by the node")
         return error_word(self.data["init"])

@@ -24,7 +24,7 @@ _KEYS = {
 
 
 def processes(pairs: Iterable[tuple[str, str]]) -> object:
-    """The compute processes of a GPU, an error, or None where its output does not speak of processes."""
+    """The compute processes of a GPU, an error, or None where its output does not mention processes."""
     data: list[dict[str, str]] = []
     is_listed = False
     for path, word in pairs:

@@ -76,7 +76,7 @@ def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
 
 
 def _of_kernel(node: Node, kept: Kept) -> Iterator[Line]:
-    """The kernel's own records; what programs wrote into its log is not its word, and is left out."""
+    """The kernel's own records; what programs wrote into its log is left out."""
     for line in _lines(_records(node, kept)):
         record = RECORD.match(line)
         if not record:

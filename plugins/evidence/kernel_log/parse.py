@@ -86,7 +86,7 @@ def _records(text: str) -> Iterator[tuple[float | None, str]]:
     """Each record's time and words. Only its head speaks for the kernel, as any user can have a newline logged.
 
     Where lines have stamps a record begins with one; and not with that of the line before it, where each line has one.
-    Without stamps nobody knows where one begins: only what is the driver's from the first line to the last is read.
+    Without stamps it is unknown where one begins: only what is the driver's from the first line to the last is read.
     Raises CaptureError.
     """
     lines = [line[:LONGEST_LINE] for line in text.split("\n") if line.strip() and not _is_of_program(line)]

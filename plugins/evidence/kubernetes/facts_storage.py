@@ -60,7 +60,7 @@ class KubernetesStorage:
     classes: Mapping[str, StorageClass]
 
     def age_s(self, name: str, now: float) -> float:
-        """How long a claim has been there; for ever, where nobody knows it. Raises Incomplete."""
+        """How long a claim has existed; infinite where that is unknown. Raises Incomplete."""
         claim = self.claims.get(name)
         return age_s(claim.created, now) if claim else inf
 

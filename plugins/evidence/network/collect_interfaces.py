@@ -44,7 +44,7 @@ def _number(data: object, base: int = 10) -> object:
 
 
 def _carrier(data: object) -> object:
-    """Whether there is a link; null for an interface that is down, of which the kernel does not report it."""
+    """Whether there is a link; null while the interface is administratively down, when the kernel reports none."""
     if isinstance(data, dict):
         return None if data["error"] == "EINVAL" else data
     return {"0": False, "1": True}.get(str(data), {"error": "EINVAL", "text": f"carrier: {str(data)[:40]!r}"})

@@ -48,8 +48,8 @@ class RdmaDevice(Reported):
     vendor = Field(text)  # empty where it is made of software, as soft RoCE and soft iWARP are
     device = Field(text)
     firmware = Field(text)  # empty where its driver does not report it, as EFA's
-    p2p = Field(optional(text))  # EFA: who lends it GPU memory; None where its driver has no such file
-    gdr = Field(optional(text))  # EFA's older drivers: `1` where somebody does
+    p2p = Field(optional(text))  # EFA: the provider of GPU memory; None where its driver has no such file
+    gdr = Field(optional(text))  # EFA's older drivers: `1` where there is one
     ports = Field(every(Port))
 
     @property
@@ -82,16 +82,16 @@ class Interface(Reported):
     mtu = Field(whole)
     state = Field(text)
     flags = Field(whole)
-    carrier = Field(optional(flag))  # None while it is switched off
+    carrier = Field(optional(flag))  # None while it is administratively down
 
     @property
     def is_on(self) -> bool:
-        """Whether somebody has switched it on, with or without a link. Raises Incomplete."""
+        """Whether it is administratively up, with or without a link. Raises Incomplete."""
         return bool(self.flags & IFF_UP)
 
     @property
     def is_up(self) -> bool:
-        """Whether it is switched on and has a link. Raises Incomplete."""
+        """Whether it is administratively up and has a link. Raises Incomplete."""
         return self.is_on and bool(self.carrier)
 
 

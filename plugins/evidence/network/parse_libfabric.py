@@ -16,7 +16,7 @@ _PROVIDER = re.compile(
 
 
 def is_fi_info(text: str) -> bool:
-    """Whether it lists providers as fi_info does, or has its word that there is none."""
+    """Whether it lists providers as fi_info does, or says that there is none."""
     return (bool(_PROVIDER.search(text)) and "fabric" in text) or bool(error(text[:MAX_OUTPUT]))
 
 

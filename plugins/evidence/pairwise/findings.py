@@ -10,7 +10,7 @@ from clusterproof.plugins.evidence.pairwise.model import Pair
 
 
 class Kind(str, Enum):
-    """What is at fault."""
+    """The kind of fault."""
 
     SLOW_NODE = "slow node"
     FAILING_NODE = "failing node"

@@ -18,7 +18,7 @@ KEYS = {
 }
 REASON = re.compile(r" Reason=(.{0,600}?)(?: \[([^\[\]@]{1,64})@([^\[\]]{1,40})\])?\s*(?:$| [A-Z][A-Za-z]{2,30}=)")
 SETTING = re.compile(r"^(\S{1,60})\s*=\s?(.*)$")
-# Of the settings those that checks look at: the rest is nobody's business, and names hosts and people.
+# Of the settings those that checks look at: the rest is not needed, and names hosts and people.
 SETTINGS = re.compile(
     r"(Prolog|Epilog)(\[\d+\]|Timeout)?|Prolog(EpilogTimeout|Flags)|HealthCheck.*|Topology.*|SLURM_VERSION"
 )
