@@ -16,7 +16,6 @@ KEYS = {
 }
 HUGE = "/sys/kernel/mm/hugepages"
 NUMA = "/sys/devices/system/node"
-MAX_NODES = 128
 MAX_SEGMENTS = 1024  # whose age is looked at
 
 
@@ -75,7 +74,7 @@ def _numa(node: Node) -> list[dict[str, object]]:
     names = [name for name in node.names(NUMA) if name[:4] == "node" and name[4:].isdigit()]
     return [
         {"node": int(name[4:]), "memory_kib": _memory_of(node, name), "cpus": node.text(f"{NUMA}/{name}/cpulist")}
-        for name in sorted(names, key=lambda name: int(name[4:]))[:MAX_NODES]
+        for name in sorted(names, key=lambda name: int(name[4:]))
     ]
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from clusterproof.plugins.agent.reading import Node
 
 FOLDER = "/sys/devices/system/edac/mc"
-MAX_CONTROLLERS = 64
-MAX_MODULES = 64  # of one controller
 MODULES = ("dimm", "rank", "csrow")  # how kernels name memory modules; a controller may show two of these
 
 
 def read(node: Node) -> object:
     """Every memory controller; none on a machine without such counters, as most virtual ones are."""
     names = [name for name in node.names(FOLDER) if _is(name, "mc")]
-    return {"controllers": [_controller(node, name) for name in names[:MAX_CONTROLLERS]]}
+    return {"controllers": [_controller(node, name) for name in names]}
 
 
 def _controller(node: Node, name: str) -> dict[str, object]:
@@ -32,7 +30,7 @@ def _controller(node: Node, name: str) -> dict[str, object]:
 def _modules(node: Node, at: str) -> list[dict[str, object]]:
     """The memory modules that have counted errors."""
     names = [name for name in node.names(at) if any(_is(name, kind) for kind in MODULES)]
-    modules = (_module(node, f"{at}/{name}", name) for name in names[:MAX_MODULES])
+    modules = (_module(node, f"{at}/{name}", name) for name in names)
     return [module for module in modules if module["corrected"] != 0 or module["uncorrected"] != 0]
 
 

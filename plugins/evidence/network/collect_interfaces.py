@@ -5,19 +5,13 @@ from __future__ import annotations
 from clusterproof.plugins.agent.reading import Node
 
 FOLDER = "/sys/class/net"
-MAX_NAMES = 512  # a node of Kubernetes has one for each pod
-MAX_PHYSICAL = 128
 
 
 def read(node: Node) -> object:
     """The names of all interfaces, and what those are like that have a device of their own."""
     names = [name for name in node.names(FOLDER) if node.exists(f"{FOLDER}/{name}/mtu")]
     physical = [name for name in names if node.exists(f"{FOLDER}/{name}/device")]
-    return {
-        "names": names[:MAX_NAMES],
-        "physical": [_interface(node, name) for name in physical[:MAX_PHYSICAL]],
-        "passed_over": max(0, len(names) - MAX_NAMES),
-    }
+    return {"names": names, "physical": [_interface(node, name) for name in physical]}
 
 
 def _interface(node: Node, name: str) -> dict[str, object]:

@@ -12,7 +12,7 @@ BUS = "/sys/bus/pci/devices"
 AMAZON, ON_BUS = "0x1d0f", re.compile(r"0x7[0-9]6[0-9]")  # Inferentia 7064, Trainium 7164, Inferentia2 7264, …
 NAME = re.compile(r"neuron(\d{1,4})")
 COUNTERS = ("mem_ecc_uncorrected", "mem_ecc_repairable_uncorrected", "sram_ecc_uncorrected")
-MAX_DEVICES = 128
+MAX_CONNECTED = 128
 
 
 def read(node: Node) -> object:
@@ -24,7 +24,7 @@ def read(node: Node) -> object:
     return {
         "driver": node.text(f"{MODULE}/version", absent=""),
         "on_bus": on_bus,
-        "devices": [_device(node, index, found[index]) for index in sorted(found)[:MAX_DEVICES]],
+        "devices": [_device(node, index, found[index]) for index in sorted(found)],
     }
 
 
@@ -65,4 +65,4 @@ def _numbers(node: Node, path: str) -> object:
     if not isinstance(data, str):
         return data
     words = [word for word in re.split(r"[\s,]+", data) if word]
-    return [int(word) for word in words[:MAX_DEVICES] if word.isdigit() and len(word) < 6]
+    return [int(word) for word in words[:MAX_CONNECTED] if word.isdigit() and len(word) < 6]

@@ -11,7 +11,6 @@ CONTROLLERS = "/sys/class/nvme"
 BLOCKS = "/sys/class/block"
 DISK = re.compile(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}")
 SECTORS_IN_KIB = 2
-MAX_CONTROLLERS = 256  # EC2 attaches up to 128 volumes
 MAX_PARTS = 64
 DEEPEST = 4  # partition, RAID, encryption, logical volume
 
@@ -23,10 +22,7 @@ def read(node: Node) -> object:
     for mount in mounted(node):
         for key in (mount["device"], mount["source"]):
             places.setdefault(key, []).append(mount["path"])
-    return {
-        "controllers": [_controller(node, name, places) for name in names[:MAX_CONTROLLERS]],
-        "left_out": max(0, len(names) - MAX_CONTROLLERS),
-    }
+    return {"controllers": [_controller(node, name, places) for name in names]}
 
 
 def _controller(node: Node, name: str, places: dict[str, list[str]]) -> dict[str, object]:
@@ -40,7 +36,7 @@ def _controller(node: Node, name: str, places: dict[str, list[str]]) -> dict[str
         "firmware": node.text(f"{here}/firmware_rev", absent=""),
         "transport": node.text(f"{here}/transport", absent=""),
         "state": node.text(f"{here}/state"),
-        "disks": [_disk(node, re.sub(r"c\d+n", "n", disk), places) for disk in disks[:MAX_PARTS]],
+        "disks": [_disk(node, re.sub(r"c\d+n", "n", disk), places) for disk in disks],
     }
 
 

@@ -31,7 +31,18 @@ def test_what_a_host_has_nothing_of_is_absent(tmp_path: Path, collector: str) ->
 
 def test_a_host_without_nvme_has_no_controller(tmp_path: Path) -> None:
     data = read_under(host_root(tmp_path, {"proc/1/mountinfo": ""}), "nvme")
-    assert data == {"controllers": [], "left_out": 0}
+    assert data == {"controllers": []}
+
+
+def test_every_one_of_very_many_controllers_is_reported_with_all_its_disks(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"proc/1/mountinfo": ""}
+    for number in range(300):
+        files |= controller(f"nvme{number}", f"nvme{number}n1")
+    for number in range(100):
+        files[f"sys/class/nvme/nvme0/nvme0n{number + 1}/x"] = ""
+    data = read_under(host_root(tmp_path, files), "nvme")["controllers"]
+    assert len(data) == 300
+    assert [len(one["disks"]) for one in data if one["name"] == "nvme0"] == [100]
 
 
 @pytest.mark.parametrize("root", ["proc/fs/lustre", "sys/kernel/debug/lustre", "sys/fs/lustre"])
