@@ -11,7 +11,7 @@ NOT_STARTED = (126, 127)  # of a shell
 
 
 def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended: bool = False) -> Reading:
-    """The reading with its culprit by the name of a node of the pair; `called` are the names that each goes by there.
+    """The measurement with its culprit under the name of a node of the pair; `called` are the names each goes by there.
 
     What programs say of each other once they are ended from outside (`was_ended`) names nobody.
     """
@@ -34,7 +34,7 @@ def at_fault(unreached: Mapping[str, str]) -> str:
 
 
 def silenced(reading: Reading, silent: Mapping[str, str]) -> Reading:
-    """A failure with the nodes that are silent since, and why: one alone is to blame, whatever programs say."""
+    """A failure with the nodes that are silent since, and why: one alone is at fault, whatever programs say."""
     if reading.busbw_gb_per_s is not None or not silent:
         return reading
     words = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())

@@ -61,7 +61,7 @@ class Command:
             os.killpg(self.process.pid, number)
 
     def to_json(self) -> dict[str, Any]:
-        """What there is to tell of it; without an exit status where it was ended."""
+        """Its output and how it ended; without an exit status where it was killed."""
         return {
             "text": self._heard.kept().decode("utf-8", "replace"),
             "exit": self.exit,

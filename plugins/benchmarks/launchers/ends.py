@@ -1,4 +1,4 @@
-"""Meters of two ends: what each end is asked to do, and what is made of what both told."""
+"""Meters of two ends: what each end is asked to do, and what is made of both answers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def is_worth_another_port(server: NodeAnswer) -> bool:
 
 
 def reading_of(campaign: Campaign, pair: Pair, server: NodeAnswer, client: NodeAnswer) -> Reading:
-    """What both ends told, as a reading; where an end is to blame, it is named."""
+    """The answers of both ends as one measurement; where an end is at fault, it is named."""
     a, b = pair
     silent = {node: data.unreached for node, data in ((a, server), (b, client)) if data.unreached}
     if silent:

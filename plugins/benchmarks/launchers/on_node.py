@@ -1,7 +1,7 @@
-"""The program that runs on a node: starts commands at once, ends them in time, and tells how they ended.
+"""The program that runs on a node: starts commands at once, ends them in time, and reports how they ended.
 
 It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. What
-it has started does not outlive it, nor its deadline, nor the connection by which it tells.
+it has started does not outlive it, nor its deadline, nor the connection over which it reports.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Run:
         return {"outputs": outputs, "unmet": self.unmet, "lost": self.is_lost}
 
     def meet_and_run(self) -> None:
-        """As the one that serves, the one that comes, or alone. Raises Unmet, Unheard."""
+        """As the server, as the client, or alone. Raises Unmet, Disconnected."""
         rendezvous = self.request.get("rendezvous") or {}
         meet_until = min(self.until, time.monotonic() + rendezvous.get("timeout_s", 0.0))
         if "addresses" in rendezvous:
@@ -153,7 +153,7 @@ class Run:
             self.run_on(until)
 
     def run_on(self, until: float) -> None:
-        """Take what comes within a tick. Raises Unheard."""
+        """Take what comes within a tick. Raises Disconnected."""
         pipes = {command.pipe: command for command in self.commands if command.pipe >= 0}
         other = [self.other.fileno()] if self.other and not self.is_done else []
         for ready in wait(min(TICK_S, until - time.monotonic()), *pipes, *other):
@@ -173,7 +173,7 @@ class Run:
         self.is_done, self.is_lost = bool(read), not read
 
     def say(self, word: bytes) -> None:
-        """Tell the other node; whether it hears is found when listening."""
+        """Send to the other node; whether it receives is found when reading."""
         assert self.other
         try:
             self.other.sendall(word)

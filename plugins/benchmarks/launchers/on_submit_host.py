@@ -1,7 +1,7 @@
 """The program that runs where Slurm's commands are: reserves nodes, runs steps on them, gives them back.
 
 It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. The
-steps of one request do not outlive it, nor the connection by which it tells; nor does a reservation of ours, then.
+steps of one request do not outlive it, nor the connection over which it reports; nor does a reservation of ours, then.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
 
 
 def stop(_number: int, _frame: object) -> None:
-    """End as when nobody listens any more."""
+    """End as when the connection is gone."""
     raise Unheard
 
 
@@ -125,7 +125,7 @@ class Step:
         self.seconds = self.seconds or time.monotonic() - self.began
 
     def to_json(self) -> dict[str, Any]:
-        """What there is to tell of it."""
+        """Its output, srun's own lines, and how it ended."""
         said = NOISE.sub(b"", self.heard.kept())
         own = [line.decode("utf-8", "replace") for line in said.split(b"\n") if line.startswith(b"srun: ")]
         text = LABEL.sub(b"", said).decode("utf-8", "replace")
@@ -150,7 +150,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Run these steps side by side, each to its deadline. Raises Unheard."""
+    """Run these steps side by side, each to its deadline. Raises Disconnected."""
     running = []
     try:
         running = [Step(one, request) for one in asked]

@@ -21,7 +21,7 @@ from clusterproof.plugins.transport import Unusable
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One pair's: `run` marks what is started for it, and `where` has what both nodes told of themselves."""
+    """One pair's: `run` marks what is started for it, and `where` has both nodes' names and addresses."""
 
     campaign: Campaign
     visitor: Visitor
@@ -97,7 +97,7 @@ class OverNodes:
         self._running[turn.run] = turn.pair
         try:
             outcome = self.take(turn)
-        except Exception as problem:  # a fault of ours, or of a meter's, costs one reading
+        except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
             outcome = Outcome(Reading(problem=f"{type(problem).__name__}: {problem}"), tuple(turn.pair))
         seconds = round(time.monotonic() - started, 3)
         reading = replace(outcome.reading, seconds=outcome.reading.seconds or seconds)
@@ -128,7 +128,7 @@ def _with(reading: Reading, cleaned: Mapping[str, NodeAnswer]) -> Reading:
 
 
 def not_reached(why: Mapping[str, str]) -> Reading:
-    """The reading of a pair of which these nodes were not reached; one alone is to blame."""
+    """The measurement of a pair of which these nodes were not reached; one alone is at fault."""
     problem = ", ".join(f"{node} was not reached: {words}" for node, words in why.items())
     return Reading(problem=problem, culprit=at_fault(why))
 

@@ -1,6 +1,6 @@
 """Starts a command on the other node of a pair, by a connection of our own: what mpirun has where there is no ssh.
 
-Both ends know the word of their run, which never travels: the node that serves asks something new each time, and runs
+Both ends know the secret of their run, which never travels: the node that serves asks something new each time, and runs
 the one command that comes with the right answer. Travels; standard library only, for Python 3.8.
 """
 
@@ -20,7 +20,7 @@ from clusterproof.plugins.benchmarks.launchers.rendezvous import listen
 WORD, WHERE = "CLUSTERPROOF_PEER_WORD", "CLUSTERPROOF_PEER"  # in the environment; the second only where mpirun is
 ASKED_BYTES = ANSWER_BYTES = 32
 MAX_COMMAND_BYTES = 64 * 1024
-PEER_S = 10.0  # for whoever connects to say all that he wants
+PEER_S = 10.0  # for a peer that connects to send its whole request
 ENDED = struct.Struct("!4si")  # behind the output: how the command ended
 MARK = b"\0cp\0"
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def serve(port: int, word: bytes) -> None:
-    """Run the first command of a peer who knows the word, and tell him what it prints and how it ends."""
+    """Run the first command of a peer that knows the secret, and send it the output and the exit status."""
     with listen(port) as listener:
         while True:
             peer, _ = listener.accept()
@@ -49,7 +49,7 @@ def serve(port: int, word: bytes) -> None:
 
 
 def asked(peer: socket.socket, word: bytes) -> bytes:
-    """The command that a peer asks for; empty where he does not know the word."""
+    """The command that a peer asks for; empty where it does not know the secret."""
     question, until = os.urandom(ASKED_BYTES), time.monotonic() + PEER_S
     peer.settimeout(PEER_S)
     try:
@@ -82,7 +82,7 @@ def start(where: str, word: bytes, command: bytes) -> int:
 
 
 def answer_to(question: bytes, word: bytes, command: bytes) -> bytes:
-    """What only who knows the word can say to a question."""
+    """What only one that knows the secret can answer to a question."""
     return hmac.new(word, question + command, hashlib.sha256).digest()
 
 

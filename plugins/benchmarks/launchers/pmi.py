@@ -1,4 +1,4 @@
-"""How Slurm tells the ranks of a step of each other (PMI): chosen from what it has, unless somebody says it."""
+"""How the ranks of a Slurm step find each other (PMI): chosen from what Slurm has, unless it is given."""
 
 from __future__ import annotations
 

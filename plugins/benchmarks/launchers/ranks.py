@@ -1,4 +1,4 @@
-"""The shell command of one rank, which also tells what its node has sent meanwhile; and what is made of all of them."""
+"""The shell command of one rank, which also prints what its node has sent meanwhile; and how their outputs merge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.pairwise.reading import Reading
 
 FOLDERS = "/usr/local/bin:/usr/bin:/bin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/aws/neuron/bin"
 
-# For any POSIX shell. One rank of each node tells the counters, before and after: in one write, so that no other's
+# For any POSIX shell. One rank of each node prints the counters, before and after: in one write, so that no other's
 # output comes between.
 RANK = """PATH=${{PATH:+$PATH:}}{folders}
 HOME=${{HOME:-$(getent passwd "$(id -u)" 2>/dev/null|cut -d: -f6)}}

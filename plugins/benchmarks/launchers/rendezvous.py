@@ -26,7 +26,7 @@ NO_NETWORK = ("lo", "docker", "virbr", "veth", "cni", "flannel", "kube", "br-")
 SILENT = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3), (socket.TCP_USER_TIMEOUT, 8000))
 
 
-class Unmet(Exception):  # noqa: N818 - it is told, as what was observed
+class Unmet(Exception):  # noqa: N818 - its message is what was observed
     """The other end was not met; the message says what was seen of it."""
 
 
@@ -48,7 +48,7 @@ def listen(port: int) -> socket.socket:
 
 
 def accept_client(listener: socket.socket, word: bytes, until: float) -> socket.socket:
-    """Whoever knows the word. Raises Unmet, Unheard."""
+    """Whoever knows the secret. Raises Unmet, Disconnected."""
     while time.monotonic() < until:
         if not wait(until - time.monotonic(), listener.fileno()):
             continue
@@ -62,7 +62,7 @@ def accept_client(listener: socket.socket, word: bytes, until: float) -> socket.
 
 
 def find_server(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
-    """The way in, and the address that led there: the first of those that do. Raises Unmet, Unheard."""
+    """The connection, and the first address by which it was reached. Raises Unmet, Disconnected."""
     seen: dict[str, str] = {}
     began_again = False
     while time.monotonic() < until:

@@ -47,7 +47,7 @@ _NOT_LAUNCHED = re.compile(r"Task launch for \S+ failed on node (\S+): (.*)")
 class Reserved:
     """The job with the nodes; `addresses` are by which names or addresses a node is reached from others.
 
-    `mpi` is how its steps tell ranks of each other, of what Slurm has for that.
+    `mpi` is how the ranks of its steps find each other, of what Slurm has for that.
     """
 
     job: str
@@ -88,7 +88,7 @@ class BySrun:
         for key, (pair, run) in turns.items():
             try:
                 reading = self._reading(key, pair, run, data, node_nonce)
-            except Exception as problem:  # a fault of ours, or of a meter's, costs one reading
+            except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
                 reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
             measured(pair, reading)
 
@@ -179,7 +179,7 @@ class BySrun:
         ]
 
     def _reading(self, key: str, pair: Pair, run: str, data: Mapping[str, Any], nonce: str) -> Reading:
-        """What the steps of one pair brought; a node on which nothing can be started any more is to blame."""
+        """What the steps of one pair brought; a node on which nothing can be started any more is at fault."""
         cleaned = {node: _answer(data["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
         if self.campaign.meter.is_collective:
             output = output_of(data["steps"][key])
@@ -225,7 +225,7 @@ def _step(key: str, nodes: list[str], tasks: int = 1, **more: object) -> dict[st
 
 
 def _answer(step: Mapping[str, Any] | None, nonce: str) -> NodeAnswer | None:
-    """What the program on a node told in a step; or srun's word on why it did not."""
+    """What the program on a node returned in a step; or srun's reason why it did not."""
     if step is None:
         return None
     data = read(Answer(str(step["text"]).encode()), nonce)

@@ -13,7 +13,7 @@ from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, NodeAnswer
 from clusterproof.plugins.transport import Unusable
 
 ATTEMPTS = 3  # at ports that nobody else uses
-GRACE_S = 5.0  # for the second end, once the first has told that the run has failed
+GRACE_S = 5.0  # for the second end, once the first has reported that the run failed
 
 
 def ssh(campaign: Campaign) -> OverNodes:
@@ -36,7 +36,7 @@ def two_ends(turn: Turn) -> Outcome:
 
 
 def _visited(turn: Turn, ends: Ends) -> Mapping[str, NodeAnswer]:
-    """What both nodes told. An end that is silent after the other has told of a failure is not waited for."""
+    """The answers of both nodes. An end that is silent after the other has reported a failure is not waited for."""
     answers: SimpleQueue[tuple[str, NodeAnswer]] = SimpleQueue()
     requests = {turn.pair.a: ends.server, turn.pair.b: ends.client}
     timeout_s = turn.campaign.run_s + ENDS_S

@@ -1,4 +1,4 @@
-"""One node visited for a launcher: `on_node` is sent there, and what it tells is read strictly."""
+"""One node visited for a launcher: `on_node` is sent there, and its answer is read strictly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.evidence.pairwise.reading import NOT_AT_FAULT
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
-ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to tell
+ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to report
 CLEANUP_S = 10.0
 CLEANUP_CONNECT_S = 5.0
 MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
@@ -30,7 +30,7 @@ TRAVELS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What a node told; `unreached` says why it told nothing.
+    """What a node answered; `unreached` says why it did not.
 
     `unmet` is what it saw of the other node where they did not meet, and `is_lost` that the other fell silent.
     """

@@ -28,7 +28,7 @@ def load(
     answered: Mapping[str, NodeEvidence],
     on_answer: OnAnswer,
 ) -> None:
-    """Load every node that has answered; `on_answer` is called with all it has told since, once for each round.
+    """Load every node that has answered; `on_answer` is called with all it has returned since, once for each round.
 
     All nodes are loaded at once, but for what they share: there they take turns, each time as many as ever. Where the
     devices of nodes are given out, they are asked for; file systems are the nodes' own.
@@ -67,7 +67,7 @@ def rounds(collectors: frozenset[str], targets: Sequence[T], at_once: int) -> It
 
 
 def merged(before: NodeEvidence, evidence: NodeEvidence, collectors: Iterable[str]) -> NodeEvidence:
-    """What a node told before, and what it tells of its load; one that is lost meanwhile leaves that to be said."""
+    """What a node returned before, and the results of its load; for a node lost meanwhile, that it was."""
     if not evidence.unreached:
         return replace(before, collectors={**before.collectors, **evidence.collectors})
     reason = evidence.unreached.value.replace("_", " ")
@@ -78,7 +78,7 @@ def merged(before: NodeEvidence, evidence: NodeEvidence, collectors: Iterable[st
 
 
 def without(before: NodeEvidence, collectors: Iterable[str], why: Collected) -> NodeEvidence:
-    """What a node told before, and why it has told nothing of its load."""
+    """What a node returned before, and why there are no results of its load."""
     return replace(before, collectors={**before.collectors, **dict.fromkeys(collectors, why)})
 
 

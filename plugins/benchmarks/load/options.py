@@ -52,7 +52,7 @@ class LoadOptions:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the collectors are told."""
+        """The settings that are passed to the collectors."""
         data = {
             "dcgm_level": str(self.dcgm_level),
             "folders": self.folders,

@@ -1,4 +1,4 @@
-"""A program that measures: run to its end, or to the end of its collector's time; what it printed is told as it is."""
+"""A program that measures: run to its end, or to its collector's deadline; its output is returned as it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clusterproof.plugins.agent.tools import Tool, find
 
 MAX_OUTPUT_BYTES = 256 * 1024
 ASK_S = 5.0  # from SIGINT to SIGKILL: dcgmi stops what it has started elsewhere
-END_S = 10.0  # of a collector's time, for ending what runs too long and for telling so
+END_S = 10.0  # of a collector's time, for ending what runs too long and for reporting it
 FOLDERS = (  # where images for training put what the search path does not name, newest version first
     "/opt/nccl-tests/build",
     "/usr/local/cuda*/efa/test-cuda-*",

@@ -33,7 +33,7 @@ def main() -> None:
             os.sched_setaffinity(0, (local & everywhere) or everywhere)
 
     def speeds(to: object, of: object, gpu: int) -> list[float]:
-        """GB/s of one copy, round by round; the first round is not told."""
+        """GB/s of one copy, round by round, without the first round."""
         found = []
         with torch.cuda.device(gpu):
             for _ in range(ROUNDS + 1):

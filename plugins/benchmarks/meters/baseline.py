@@ -28,7 +28,7 @@ class BaselineError(ClusterproofError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The software under a bandwidth, as each part writes its version; empty where nobody told."""
+    """The software under a bandwidth, as each part writes its version; empty where it is unknown."""
 
     driver: str = ""
     nccl: str = ""
@@ -47,7 +47,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The median of the readings with one key on one stack, in 10^9 bytes a second."""
+    """The median of the measurements with one key on one stack, in 10^9 bytes a second."""
 
     key: BusbwKey
     stack: Stack
@@ -64,7 +64,7 @@ class Expectation:
 
 
 def figures_of(readings: Iterable[tuple[BusbwKey, Stack, Reading]]) -> tuple[Figure, ...]:
-    """The medians of a run, by key and stack; failed readings and wrong results are left out."""
+    """The medians of a run, by key and stack; failed measurements and wrong results are left out."""
     found: dict[tuple[BusbwKey, Stack], list[float]] = {}
     for key, stack, reading in readings:
         busbw = reading.busbw_gb_per_s

@@ -1,4 +1,4 @@
-"""Which meter a node gets, and what its readings can be compared with."""
+"""Which meter a node gets, and what its measurements can be compared with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def meter_for(gpus: int, neuron_devices: int) -> Meter:
 def key_of(
     meter: Meter, settings: MeterSettings, size_bytes: int, instance_type: str, efa: int, ranks_per_node: int
 ) -> BusbwKey:
-    """What a reading can be compared with: a meter of two ends stands for itself, with one rank on each node."""
+    """What a bandwidth can be compared with: a meter of two ends stands for itself, with one rank on each node."""
     return BusbwKey(
         instance_type=instance_type.removeprefix("ml."),
         efa=efa,

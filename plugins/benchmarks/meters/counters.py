@@ -15,7 +15,7 @@ def efa_devices(count: int | str) -> str:
 def proven_network(sent_bytes: Mapping[str, int], carried_bytes: int) -> str:
     """The network whose devices sent at least what the run carried; empty where the counters do not account for it.
 
-    The device that sent most tells which: one Ethernet device by its name, EFA's by their number.
+    The device that sent most decides which: one Ethernet device by its name, EFA's by their number.
     """
     if carried_bytes <= 0 or not sent_bytes:
         return ""

@@ -27,7 +27,7 @@ SIZE_BYTES = 2**30
 ITERATIONS, WARM_UP = 20, 5
 NETWORK_IN_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}  # the line that names the provider
 
-# One rank of each node tells with which MPI the program is linked; of a script nobody knows.
+# One rank of each node prints with which MPI the program is linked; for a script that is unknown.
 _MPI_LIBRARY = """\
 case ${SLURM_LOCALID:-${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}} in 0)
   libraries=$(ldd "$program" 2>/dev/null) && printf '# MPI library: %s\\n' "$(printf '%s\\n' "$libraries" \

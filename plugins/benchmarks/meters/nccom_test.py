@@ -25,7 +25,7 @@ PORT = 45654
 _FIRST_RANK_ONLY = """\
 case ${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}} in 0) ;; *) exit 0 ;; esac
 """
-# CLUSTERPROOF_HOSTS, of the environment: the nodes with a space between, where Slurm does not tell
+# CLUSTERPROOF_HOSTS in the environment: the nodes with a space between, where Slurm does not list them
 _BOTH_NODES = """\
 [ -n "$CLUSTERPROOF_HOSTS" ] || CLUSTERPROOF_HOSTS=$(scontrol show hostnames "$SLURM_STEP_NODELIST" 2>/dev/null)
 set -- $CLUSTERPROOF_HOSTS

@@ -26,7 +26,7 @@ RETESTS = 3  # without which no node is named
 FEWEST_GOOD_PAIRS = 2  # that say what is normal: of three nodes it may be the two others' link that is fast
 MAX_ALLOWED = 0.2  # of the minimum effect: by so little a node may miss it, where that is within the error
 BUT_FOR_ONE = 0.75  # of the minimum effect: so slow a node must be without its worst partner, too
-TOO_FEW = 3  # nodes: of two, nobody can tell which
+TOO_FEW = 3  # nodes: of two, nobody can say which
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _nothing(measurements: Sequence[Measurement]) -> Finding:
 
 
 def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Settings) -> tuple[Finding, ...]:
-    """That so few cannot be told apart: two have nobody to be compared with, and each of three is in most pairs."""
+    """That so few cannot be distinguished: two have no third to compare with, and each of three is in most pairs."""
     nodes = tuple(sorted(screened.of_node))
     if len(nodes) < TOO_FEW and floor_gb_per_s is None:
         words = "two nodes have nobody to be compared with: measure them with a third, or give --baseline"
@@ -133,7 +133,7 @@ def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
 
 
 def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate], settings: Settings) -> Finding | None:
-    """The accusation of a suspect: slow enough, sure enough, and slow again when asked again."""
+    """The finding against a suspect: slow enough, sure enough, and slow again when measured again."""
     assert screened.usual is not None
     own = screened.own_values(node)
     again = [value.x for value in own if value.is_retest]

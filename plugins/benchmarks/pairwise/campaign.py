@@ -91,7 +91,7 @@ def disjoint(pairs: Iterable[Pair]) -> list[Round]:
 
 
 def next_round(plan: Plan, measurements: Sequence[Measurement]) -> tuple[int, Round]:
-    """The number of the next round and its pairs that are not measured yet, the most telling first; none at the end."""
+    """The number of the next round and its unmeasured pairs, the most informative first; none at the end."""
     first = plan.first
     last = len(first) + (0 if plan.asked else RETEST_ROUNDS)
     for number in range(last):

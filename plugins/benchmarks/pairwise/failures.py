@@ -40,7 +40,7 @@ def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
 
 
 def each_once(slow: Iterable[Finding], failing: Iterable[Finding]) -> list[Finding]:
-    """One finding of each node: where it is surely slow, what failed of it is told with that."""
+    """One finding for each node: where it is surely slow, its failures are reported with that."""
     of_node = {one.nodes: one for one in failing}
     for one in slow:
         other = of_node.get(one.nodes)

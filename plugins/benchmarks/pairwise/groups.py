@@ -1,4 +1,4 @@
-"""Places (racks, UltraServers, zones) whose pairs are slow together, so that no node of theirs is to blame."""
+"""Places (racks, UltraServers, zones) whose pairs are slow together, so that none of their nodes is at fault."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from clusterproof.plugins.benchmarks.pairwise.screen import Screened
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
 from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind
 
-SURE = 0.99  # from which on that is said, which accuses nobody
+SURE = 0.99  # from which on it is reported; it faults no node
 
 
 def slow_now_and_then(

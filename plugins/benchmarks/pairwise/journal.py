@@ -41,7 +41,7 @@ def file_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that such a file tells. `about` are words of the meter: its name, size and what it is compared with."""
+    """All that such a file holds. `about` describes the meter: its name, size and what it is compared with."""
 
     plan: Plan
     about: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How sure an accusation is: what a node's values weigh for "slow by so much" against "healthy, and unlucky"."""
+"""How sure a finding is: what a node's values weigh for "slow by so much" against "healthy, and unlucky"."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def surely(
     """One less a bound on the chance that any of so many healthy nodes has values that speak so much for slowness.
 
     A likelihood ratio above A is had by chance at most once in A times (Ville's inequality); there are as many tries as
-    nodes. What slowness looks like each of the values may tell, and their location. Besides, a node's own noise may be
-    larger than that of the others, and all of its values on one side by chance. `noise` is what other values tell of it
-    beforehand (see `own_noise`), `own_tries` how many such sets of values it has.
+    nodes. Each of the values, and their location, may be what slowness looks like. Besides, a node's own noise may be
+    larger than that of the others, and all of its values on one side by chance. `noise` is what other values say about
+    it beforehand (see `own_noise`), `own_tries` how many such sets of values it has.
     """
     effects = [effect for effect in {*values, location(values)} if effect < 0.0]
     if not effects:
@@ -128,7 +128,7 @@ def _log(likely: float) -> float:
 
 
 def _beside(values: Sequence[float], usual: Normal) -> float:
-    """The logarithm of how likely these values are; where few others tell what is normal, these are among them."""
+    """The logarithm of how likely these values are; where few others show what is normal, these are among them."""
     if not usual.sample:
         return _likelihood(values, 0.0, usual.sigma + usual.error, usual.tails)  # it is no better known than that
     together = [*usual.sample, *values]

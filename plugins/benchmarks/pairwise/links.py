@@ -16,7 +16,7 @@ from clusterproof.plugins.core.robust import location, location_error
 from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind, estimated
 from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
-FEWEST_NODES = 3  # of two, nobody can tell a link from a node
+FEWEST_NODES = 3  # with two, a slow link cannot be distinguished from a slow node
 RETESTS = 2  # beside other pairs than before
 OTHER_PARTNERS = 2  # with whom each end of a slow link is well
 LIKELY = 0.5  # that an end has the usual noise: below it that is what leaves a slow link open
@@ -98,7 +98,7 @@ def _slow_link(
 
 
 def _more_of_a_link(retests: Collection[int], is_known: bool, together: Mapping[Pair, Collection[int]]) -> str:
-    """What it takes to accuse a slow pair; empty where nothing is missing."""
+    """What is missing to report a link as slow; empty where nothing is."""
     if len(retests) < RETESTS:
         return f"slow again {len(retests)} time; expected {RETESTS} times beside other pairs: measure it again"
     if not is_known:

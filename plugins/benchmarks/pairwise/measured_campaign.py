@@ -95,7 +95,7 @@ class Campaign:
 
     @property
     def unclear(self) -> str:
-        """Why its nodes cannot be told apart; empty where they can."""
+        """Why its nodes cannot be distinguished; empty where they can."""
         data = (one for one in self.analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs)
         return next((one.words for one in data if len(one.nodes) > 1), "")
 
@@ -105,5 +105,5 @@ class Campaign:
         return exp(usual.of(is_inside(pair, self.journal.plan.places))) if usual else None
 
     def of_wire(self, busbw_gb_per_s: float) -> OfWire | None:
-        """What a reading is of the node's network."""
+        """A bandwidth as a share of the node's network."""
         return of_wire(busbw_gb_per_s, self.key, self.catalog) if self.key else None

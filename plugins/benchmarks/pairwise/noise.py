@@ -42,7 +42,7 @@ def left_open(
 
 
 def _may_be_slow(xs: Sequence[float], usual: Normal | None, settings: Settings) -> bool:
-    """Whether a node, some value of which is slow, may be far slower than matters, for all that its values tell."""
+    """Whether a node, some value of which is slow, may be far slower than matters, for all that its values show."""
     if usual is None or len(xs) < FEWEST or min(xs) > -settings.min_effect:
         return False
     return at_least(-log(1 - TO_BE_NAMED), xs, usual) > 1 - SURE_ENOUGH

@@ -1,4 +1,4 @@
-"""Where each node stands, as near as anybody tells: what lies between two nodes of one place is short."""
+"""Where each node stands, as precisely as is known: the path between two nodes of one place is short."""
 
 from __future__ import annotations
 

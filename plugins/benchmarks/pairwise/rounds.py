@@ -8,7 +8,7 @@ from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.likelihood import normal_part
 
-FEWEST = 2  # values, for a round to tell what it has in common
+FEWEST = 2  # values, for a round to show what it has in common
 BEST_OF = {2: 0.56, 3: 0.85}  # standard deviations by which the best of so many values is above their middle
 NEAR = 3.0  # standard deviations from it,
 MAJORITY = 0.6  # of the values are
@@ -19,7 +19,7 @@ SURELY = 2.3  # standard errors: 99 times in 100 rounds that are alike do not lo
 def centre(xs: Sequence[float], sigma: float) -> float:
     """What most of a round's values have in common, 0.0 where there is no such thing.
 
-    Of a few values the best tells it, as noise rarely makes a pair faster.
+    Of a few values it is the best, as noise rarely makes a pair faster.
     """
     if len(xs) < FEWEST:
         return 0.0
@@ -49,7 +49,7 @@ def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: fl
 
 
 def in_common(of_rounds: Mapping[int, Sequence[float]], sigma: float, differ: float) -> dict[int, float]:
-    """What each round has in common, the less the fewer values tell it; nothing where rounds do not differ."""
+    """What each round has in common, the less the fewer values show it; nothing where rounds do not differ."""
     if not differ:
         return {}
     found = {number: centre(xs, sigma) for number, xs in of_rounds.items()}

@@ -23,7 +23,7 @@ ENOUGH_PARTNERS = 3  # to leave the worst one out
 EXPLAINS = 0.5  # of the minimum effect: from there on a suspect node is reason enough for its slow pairs,
 EXPLAINED_TIMES = 3  # up to so many times as slow; and from the minimum effect on for all of them
 STANDING_OUT = 2.0  # standard errors
-FEWEST_OWN = 2  # values with partners that are not slow, to judge a node by those alone
+FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by those alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ def normal(
 ) -> Normal | None:
     """What is normal among nodes that are not suspected; None where nothing succeeded.
 
-    Of those without, and of what is untypical, it takes only what room brings, where too few others tell that: a slow
-    one can but hide it. `placed` are nodes of slow places, whose pairs do not tell what a round has in common.
+    Of those without, and of what is untypical, it takes only what room brings, where too few others show that: a slow
+    one can but hide it. `placed` are nodes of slow places, whose pairs do not show what a round has in common.
     """
     data = succeeded(measurements)
     if not data:
