@@ -1,4 +1,4 @@
-"""The life of one collector: a forked process, in a session of its own, that tells its record over a pipe."""
+"""The life of one collector: a forked process, in a session of its own, that sends its record over a pipe."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ALARM_GRACE_S = 2  # a collector whose runner is gone ends by itself
 
 
 def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> None:
-    """Become the collector of that module: read, tell, end. Never returns.
+    """Become the collector of that module: read, send, end. Never returns.
 
-    With `parts`, modules by the names of their collectors, be each of those, and tell their records as a value by name.
+    With `parts`, modules by the names of their collectors, be each of those, and send their records as a value by name.
     """
     try:
         detach((pipe,), signal.SIGALRM)
@@ -39,7 +39,7 @@ def _timed(module: str, node: Node) -> dict[str, object]:
 
 
 def _record(module: str, node: Node) -> dict[str, object]:
-    """What the collector's file tells, or how it failed."""
+    """What the collector's file returns, or how it failed."""
     try:
         collector = importlib.import_module(module)
         return {"status": "told", "value": collector.read(node)}

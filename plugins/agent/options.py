@@ -24,7 +24,7 @@ class ProbeOptions:
     collector_s: float = 5.0  # for one collector; DEADLINE_FACTORS multiplies it
     mount_s: float = 2.0  # for one mounted file system, within its collector
     sudo: bool = False  # run as root through `sudo -n` where that is permitted
-    checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe tells how their files are striped
+    checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe reports how their files are striped
     mounts: tuple[str, ...] = ()  # mount points that the policy expects: they are looked at before others
     room: int = 0  # characters of an answer that its connection carries; 0: all
     log_cursor: tuple[str, int, float] = NO_CURSOR  # boot id, sequence, seconds: the kernel log is read from there on

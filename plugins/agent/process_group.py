@@ -1,4 +1,4 @@
-"""The processes of one group, as /proc tells of them; reads nothing that can block."""
+"""The processes of one group, from /proc; reads nothing that can block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_starved(pid: int, elapsed_s: float) -> bool:
     """Whether a process has waited for a processor, rather than for anything else, for most of this time."""
     data, fields = _read(f"/proc/{pid}/schedstat").split(), stat_fields(_read(f"/proc/{pid}/stat"))
     if len(data) < 2 or len(fields) < 3:
-        return False  # the kernel does not tell, or it has ended
+        return False  # the kernel does not report it, or it has ended
     ran_s, waited_s = (int(number) / 1e9 for number in data[:2])  # without the time since it last waited
     return waited_s > elapsed_s / 2 or (fields[2] == "R" and ran_s < elapsed_s / 2)
 

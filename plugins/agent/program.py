@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import record
 
-MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node tells about 20 kB
+MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node sends about 20 kB
 
 
 @record

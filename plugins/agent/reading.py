@@ -20,7 +20,7 @@ class Denied(Exception):  # noqa: N818
 
 
 class Broke(Exception):  # noqa: N818
-    """It exists, and told nothing that can be understood; the message says why."""
+    """It exists, and returned nothing that can be understood; the message says why."""
 
 
 class TimedOut(Exception):  # noqa: N818

@@ -1,4 +1,4 @@
-"""The runner: starts the collectors side by side, takes what they tell, ends what hangs, and sends the frame."""
+"""The runner: starts the collectors side by side, takes their records, ends what hangs, and sends the frame."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 0.01  # between looks at a process that is being ended
-REAP_S = 0.02  # for a collector that has told to be gone too, so that its CPU time is known
+REAP_S = 0.02  # for a collector that has answered to be gone too, so that its CPU time is known
 OUTPUT = 1
 # Collectors that read small files of the kernel's own, and wait for no program, device, server or user's process.
 QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci", "nvme", "neuron", "rdma")
 # Collectors that a full log, a server, a daemon or a user's process may keep waiting, and on nearly every node do not.
 MOSTLY_QUICK = ("lustre", "kernel_log", "lustre_space", "jobs", "processes", "fabric_manager", "services", "kubelet")
-TOGETHER_S = 0.5  # for all of these; what has not told then is started once more, alone and with its own deadline
+TOGETHER_S = 0.5  # for all of these; what has not answered then is started once more, alone and with its own deadline
 
 
 def main(request: Request, nonce: str, sudo: str) -> None:
@@ -70,7 +70,7 @@ def main(request: Request, nonce: str, sudo: str) -> None:
 def answer(
     read: Callable[[list[Running]], None], whole_s: float, root: str, nonce: str, sudo: str, room: int = 0
 ) -> None:
-    """Send what the collectors tell that `read` starts, and end this process; what cannot be ended is left behind.
+    """Send the records of the collectors that `read` starts, and end this process; what cannot be ended is left behind.
 
     In at most so many characters as there is `room` for; 0: in as many as it takes.
     """

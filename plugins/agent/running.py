@@ -47,7 +47,7 @@ class Running:
         os.close(writing)
 
     def parts(self) -> list[Running]:
-        """The collectors that it stands for, once it has told or is being ended; only Together has any."""
+        """The collectors that it stands for, once it has answered or is being ended; only Together has any."""
         return []
 
     def reading(self) -> str:
@@ -149,7 +149,7 @@ class Together(Running):
         super().__init__("", node, "")
 
     def parts(self) -> list[Running]:
-        """The collectors with the records that it told, or begun anew."""
+        """The collectors with the records that it sent, or started again."""
         data = self.record.get("value")
         return [
             Known(name, data[name]) if isinstance(data, dict) else Running(name, node, module)

@@ -1,8 +1,8 @@
 """The program that stays on a node while a job runs: samples at each tick, follows the kernel log, and ends by itself.
 
 Each line that it prints is the nonce and one JSON object, with its number as `n`. It ends when its standard input does,
-or when nothing has come over that for a while: a wire that is cut tells a node nothing. Where it is not heard, as in a
-pod, whoever began it sees to its end.
+or when nothing has come over that for a while: a node does not notice a wire that is cut. Where nothing comes over its
+input, as in a pod, whoever started it sees to its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Log(Protocol):
-        """What follows the kernel log: `why_not` it cannot, `is_device` where poll() tells that there is more."""
+        """What follows the kernel log: `why_not` it cannot, `is_device` where poll() reports that there is more."""
 
         why_not: str
         is_device: bool
@@ -51,7 +51,7 @@ def main(
     nonce: str,
     sudo: str,
 ) -> None:
-    """Sample until nobody listens any more, and end this process. A source comes with its module, so does the log.
+    """Sample until nobody reads any more, and end this process. A source comes with its module, so does the log.
 
     The last argument of the command line says from where on the log is followed.
     """
@@ -68,7 +68,7 @@ def main(
         teller.tell(_hello(log, sudo))
         _Loop(running, log, every_s, is_heard, teller).go()
     except (BrokenPipeError, ConnectionError):
-        pass  # nobody listens any more
+        pass  # nobody reads any more
     except Exception:  # a fault of ours: its words stand in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
@@ -110,7 +110,7 @@ class _Loop:
             self.poll.register(log.file, select.POLLIN)
 
     def go(self) -> None:
-        """Until the input ends, the output breaks, or nobody has been heard of for long."""
+        """Until the input ends, the output breaks, or nothing has come over the input for long."""
         due = time.monotonic()
         look = due
         while not self.is_heard or time.monotonic() - self.heard < ALONE_S:

@@ -111,7 +111,7 @@ class Source:
 
 
 def live(module: str, node: Node, bidden: int, answers: int) -> None:
-    """Be the process of that module: for each byte that comes sample once, and tell it as a line. Never returns."""
+    """Be the process of that module: for each byte that comes sample once, and print it as a line. Never returns."""
     try:
         detach((bidden, answers), signal.SIGPIPE)
         sampler = None

@@ -39,7 +39,7 @@ def room_bytes(characters: int) -> int:
 
 
 def tell(answer: bytes, nonce: str, output: int = 1, chunk_bytes: int = CHUNK_BYTES) -> None:
-    """Write the frame, in pieces that a pipe takes as one. Raises OSError where nobody listens any more."""
+    """Write the frame, in pieces that a pipe takes as one. Raises OSError where nobody reads any more."""
     block = b"\n"  # what was printed before need not have ended its line
     for line in lines(zlib.compress(answer, 6), nonce, chunk_bytes):
         text = line.encode() + b"\n"

@@ -1,4 +1,4 @@
-"""What many nodes tell alike, kept once: most of 10,000 nodes of one kind differ in little."""
+"""Values that many nodes have in common, kept once: most of 10,000 nodes of one kind differ in little."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 
-MAX_VALUES = 200_000  # that are remembered; what nodes tell of themselves alone fills this, and is forgotten then
+MAX_VALUES = 200_000  # that are remembered; values of one node alone fill this, and all are forgotten then
 DEEPEST = 12  # levels below which a value is kept as it came
 
 
 class Alike:
-    """What was told so far. Evidence is never changed, so that nodes can hold the same objects."""
+    """The values so far. Evidence is never changed, so that nodes can hold the same objects."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, Any] = {}
         self._texts: dict[str, str] = {}
 
     def once(self, evidence: NodeEvidence) -> NodeEvidence:
-        """The same evidence, made of values that nodes before it told where they are the same."""
+        """The same evidence, made of the values of earlier nodes where they are the same."""
         collectors = {self._text(name): self._collector(collector) for name, collector in evidence.collectors.items()}
         return replace(evidence, collectors=collectors)
 
@@ -33,7 +33,7 @@ class Alike:
             return self._text(data)
         if not isinstance(data, (dict, list)) or level > DEEPEST:
             return data
-        try:  # the second version's bytes are one for one value; they tell 1 from 1.0 and true, as == does not
+        try:  # the second version's bytes are one for one value; they distinguish 1 from 1.0 and true, as == does not
             key = blake2b(marshal.dumps(data, 2), digest_size=16).digest()
         except ValueError:  # nested more deeply than marshal goes, or half of a surrogate pair
             return data

@@ -23,7 +23,7 @@ class Target:
     group: str = ""
     instance_type: str = ""
     expect: Mapping[str, int] = field(default_factory=dict)
-    efa_attached: int | None = None  # None: nobody asked AWS, or it does not tell
+    efa_attached: int | None = None  # None: nobody asked AWS, or it does not say
 
 
 @record

@@ -1,4 +1,4 @@
-"""What a node told: the answers of the probe's collectors, as they came, and their form on disk."""
+"""What a node answered: the results of the probe's collectors, as they came, and their form on disk."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Status(str, Enum):
     TOLD = "told"
     ABSENT = "absent"  # what the collector reads does not exist on this node: a library, a tool
     DENIED = "denied"  # it exists, and this user may not read it
-    BROKE = "broke"  # the collector crashed, or the tool failed in a way that tells nothing
+    BROKE = "broke"  # the collector crashed, or the tool failed in a way that shows nothing
     TIMED_OUT = "timed_out"  # killed at its deadline
     STUCK = "stuck"  # not even killed: in uninterruptible sleep (D), abandoned
     NOT_ASKED = "not_asked"  # the run, or the older one that was recorded, did not ask for it
-    CUT = "cut"  # it told more than its connection carries; or what it told lay behind where the answer was cut
-    UNCOLLECTED = "uncollected"  # a capture by hand that has no file which tells it; the detail says what to collect
+    CUT = "cut"  # it sent more than its connection carries; or its answer lay behind where the whole was cut
+    UNCOLLECTED = "uncollected"  # a capture by hand that has no file with it; the detail says what to collect
 
 
 class Unreached(str, Enum):
@@ -61,7 +61,7 @@ class EvidenceError(ClusterproofError, ValueError):
 
 @record
 class Collected:
-    """One collector's answer. `value` is JSON as told by the node, and is trusted by nobody."""
+    """One collector's answer. `value` is JSON as sent by the node, and is trusted by nobody."""
 
     status: Status
     value: Any = None
@@ -73,7 +73,7 @@ class Collected:
 
 @record
 class NodeEvidence:
-    """Everything that one node told in one run, or why it told nothing."""
+    """Everything that one node returned in one run, or why it returned nothing."""
 
     node: str
     collectors: Mapping[str, Collected] = field(default_factory=dict)

@@ -30,7 +30,7 @@ OF_A_PAIR = "pair"  # subject of checks that run for each pair of nodes that was
 ALL_PAIRS = "pairs"  # stands in the place of their names where none was measured
 OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run` names
 OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
-OF_A_MEMBER = "k8s_node"  # of those that run on each node, by what the control plane tells of it
+OF_A_MEMBER = "k8s_node"  # of those that run on each node, by what the control plane reports of it
 OF_NO_NODE = frozenset({OF_A_PAIR, *OF_A_RUN, *OF_THE_CLUSTER})
 
 
@@ -50,7 +50,7 @@ class Result:
 
     `subject` is what the check looks at one by one (node, gpu, efa_device, …), `devices` those of them that the verdict
     speaks of ("GPU 3", "rdmap79s0", "/fsx"); `observed` and `expected` are the two halves of `message`; `cause` is the
-    same text wherever one thing is to blame for many results ("unreachable: refused"), so that reports can fold them;
+    same text wherever many results have one cause ("unreachable: refused"), so that reports can fold them;
     `team` is whose a finding is, for people;
     `action` is the remedy in a word or two ("replace"), of failures only;
     `since_last` is new, still or gone, against the last run of a history; empty where it was fine and is.

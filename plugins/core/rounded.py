@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-MAX_FURTHER = 12  # digits: more than a float tells
+MAX_FURTHER = 12  # digits: more than a float has
 WHOLE, SIGNIFICANT = "f", "g"
 
 
 def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:
-    """Both in as few digits as tell them apart: `23.5` and `24`, where in whole numbers both are 24.
+    """Both in as few digits as distinguish them: `23.5` and `24`, where in whole numbers both are 24.
 
     `digits` are those that are shown anyway: decimals, or with SIGNIFICANT all that count.
     """
@@ -21,7 +21,7 @@ def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tup
 
 
 MBIT_OF_GB = 8_000
-LEAST_IN_GB_PER_S = 0.1  # of a speed; what is slower is told as the speed of such a network is
+LEAST_IN_GB_PER_S = 0.1  # of a speed; what is slower is shown in Mbit/s, as such networks are
 
 
 def speed(gb_per_s: float, shown: str = "") -> str:

@@ -60,7 +60,7 @@ class Concern(Exception):  # noqa: N818 - an outcome, not an error
 class Incomplete(Exception):  # noqa: N818
     """It could not be measured. Never a pass, and never by itself a reason to drain.
 
-    `cause` is the same text wherever one thing is to blame for many checks, so that reports fold them into one line.
+    `cause` is the same text wherever many checks have one cause, so that reports fold them into one line.
     """
 
     def __init__(self, message: str, cause: str = "") -> None:

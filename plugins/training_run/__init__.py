@@ -1,1 +1,1 @@
-"""What a training run told of itself: its operations and steps, read from files, and what they come to."""
+"""What a training run recorded of itself: its operations and steps, read from files, and what they come to."""

@@ -44,7 +44,7 @@ class Last:
 
 @dataclass(slots=True)
 class _Seen:
-    """Of one collective: how many ranks told of it, and the two shortest."""
+    """Of one collective: how many ranks recorded it, and the two shortest."""
 
     ranks: int
     count: int = 0
@@ -78,7 +78,7 @@ class Arrivals:
 
     @property
     def complete(self) -> int:
-        """The collectives of which every rank told."""
+        """The collectives that every rank recorded."""
         return sum(one.count == one.ranks for one in self.seen.values())
 
     def last(self) -> Iterator[Last]:

@@ -11,7 +11,7 @@ from clusterproof.plugins.training_run.run_data import RunData, Seconds
 from clusterproof.plugins.training_run.steps import Timed
 
 MAX_VALUES = 101  # of a part, that say what is usual
-LEAST = 0.1  # of what a step is longer than usual, from which on a part is to blame
+LEAST = 0.1  # of what a step is longer than usual, from which on a part is the cause
 
 
 @record

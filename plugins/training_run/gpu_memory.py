@@ -30,7 +30,7 @@ class Growth:
 
 
 def peak(samples: Samples) -> float | None:
-    """The most that any GPU uses of its memory, in percent; None where nothing tells."""
+    """The most that any GPU uses of its memory, in percent; None where it is unknown."""
     every = [stretch.mean for series in samples.of(MEMORY).values() for stretch in series.values()]
     return max(every, default=None)
 
@@ -42,7 +42,7 @@ def observed_s(samples: Samples) -> float | None:
 
 
 def growing(samples: Samples) -> list[Growth]:
-    """The GPUs whose memory grows, as far as can be told beyond its scatter, the soonest full first."""
+    """The GPUs whose memory grows by more than its scatter, the soonest full first."""
     found = (_growth(name, points) for name, points in _settled(samples))
     return sorted((one for one in found if one), key=lambda one: one.hours_left)
 

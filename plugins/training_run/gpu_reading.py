@@ -1,4 +1,4 @@
-"""What a tool told of one GPU at one time, and the samples that it comes to."""
+"""What a tool printed of one GPU at one time, and the samples that it comes to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GpuReading:
     values: Mapping[str, float]
 
     def samples(self, where: str) -> Iterator[Sample]:
-        """What it tells. Raises RunError."""
+        """Its samples. Raises RunError."""
         values = self.values
         of_all = values.get(TOTAL) or (values[USED] + values[FREE] if {USED, FREE} <= values.keys() else 0.0)
         for metric, percent in (
@@ -45,5 +45,5 @@ class GpuReading:
 
 
 def node_of(path: Path) -> str:
-    """The node of which a file tells by its name: `gpu001.csv`, `gpu001.dmon.txt`."""
+    """The node that a file's name says: `gpu001.csv`, `gpu001.dmon.txt`."""
     return (path.name.partition(".")[0] or path.name)[:MAX_NAME]

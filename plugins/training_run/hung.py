@@ -32,7 +32,7 @@ class Bounds:
 
 
 class Look:
-    """All samples that tell of hanging, by metric."""
+    """All samples that show hanging, by metric."""
 
     def __init__(self, samples: Samples) -> None:
         self.bin_s = samples.bin_s
@@ -42,7 +42,7 @@ class Look:
 
     @property
     def lacks(self) -> str:
-        """What is missing to tell, in words; empty where nothing is."""
+        """What is missing to decide, in words; empty where nothing is."""
         nodes = {node for node, _ in self.use}
         if not (self.use.keys() <= self.tensor.keys() or self.use.keys() <= self.power.keys()):
             return "how much the GPUs compute (GPM), or draw of their power limit"

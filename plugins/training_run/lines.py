@@ -16,7 +16,7 @@ class Lines:
 
     def __init__(self, path: Path, errors: str = "strict") -> None:
         self.path = path
-        self.errors = errors  # as codecs have it: of a log anything may be in lines that tell nothing
+        self.errors = errors  # as codecs have it: lines of a log that do not matter may hold anything
         self.number = 0
         self.is_cut = False  # in the line that was last read, as far as can be seen
 

@@ -40,7 +40,7 @@ class Missing:
 def missing(dumps: Mapping[int, Dump]) -> Missing:
     """Who is missing; nobody where no rank waits in a collective to which another has not come.
 
-    A rank that waits is late elsewhere: only who waits for nobody is to blame. Where all wait for each other, all are.
+    A rank that waits is late elsewhere: only one that waits for none is at fault. Where all wait for each other, all are.
     Sends and receives between two ranks are asked only where no collective waits.
     """
     named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
@@ -83,7 +83,7 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
 
 
 def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
-    """The ranks of each group. A dump before 2.0 tells of none: then all are of the first, and of others nothing."""
+    """The ranks of each group. A dump before 2.0 lists none: then all are of the first, and of others nothing."""
     members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
     of_all = DEFAULT in {group for dump in dumps.values() for group in dump.enqueued}
     return members or ({DEFAULT: tuple(sorted(dumps))} if of_all else {})
@@ -94,7 +94,7 @@ NOWHERE = Status(-1, -1)
 
 
 def _reached(dump: Dump | None, group: str) -> Status | None:
-    """How far a rank has come in a group; None where nothing tells.
+    """How far a rank has come in a group; None where it is unknown.
 
     What it has enqueued has ended where its ring keeps none that waits.
     """

@@ -42,7 +42,7 @@ class Pace:
     mates: float | None = None
 
     def slower(self, uneven: float) -> float:
-        """The figure that is judged: where work swings from step to step, what holds in nine of ten."""
+        """The figure that is evaluated: where work swings from step to step, what holds in nine of ten."""
         return self.low if self.usual_swing >= uneven else self.ratio
 
     def is_certain(self, errors: float) -> bool:
@@ -71,7 +71,7 @@ def steady(steps: Iterable[int]) -> list[int]:
 
 
 def paces(computed: Mapping[Place, Computed]) -> tuple[Pace, ...]:
-    """Each rank beside the others of its stage; none of a rank that is alone there, or that told of no steady step."""
+    """Each rank beside the others of its stage; none of a rank that is alone there, or that recorded no steady step."""
     stages: dict[int, dict[Place, Computed]] = {}
     for place, seconds in computed.items():
         stages.setdefault(place.stage, {})[place] = seconds

@@ -46,5 +46,5 @@ def phases(data: RunData) -> list[Phase]:
 
 
 def seconds_in(cells: Seconds | Mapping[int, tuple[float, int]]) -> float:
-    """The sum of all that was told of them."""
+    """The sum of all their seconds."""
     return sum(mean * count for mean, count in cells.values())

@@ -52,7 +52,7 @@ class Exchange:
 
 @record
 class Dump:
-    """What one rank tells: its process groups by name, and how far it has come in each."""
+    """What one rank recorded: its process groups by name, and how far it has come in each."""
 
     rank: int
     members: Mapping[str, tuple[int, ...]]  # of each group: its ranks
@@ -155,7 +155,7 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
 
 
 def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
-    """Of each group the last that has ended: all before it have too, also those of which a coalesced call tells."""
+    """Of each group the last that has ended: all before it have too, also those in a coalesced call."""
     ended: dict[str, int] = {}
     for entry in calls:
         if entry.has_ended:
@@ -164,7 +164,7 @@ def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
 
 
 def _exchanges(rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple[int, ...]]) -> tuple[Exchange, ...]:
-    """Whom it waits for in sends and receives. Of a batch only the call that coalesces it tells when it has ended."""
+    """Whom it waits for in sends and receives. Of a batch only the call that coalesces it records when it ended."""
     exchanges = [entry for entry in entries if entry.is_p2p]
     batches = _ended(entry for entry in exchanges if not _PAIR.match(entry.name))
     waiting: dict[tuple[str, int], Exchange] = {}

@@ -59,7 +59,7 @@ def comes_to_iterate(path: Path) -> bool:
 
 
 def read_log(path: Path) -> Iterator[Step]:
-    """The iterations that it tells of. Raises RunError."""
+    """The iterations that it records. Raises RunError."""
     lines, log = Lines(path, "replace"), _Log()
     for line in lines:
         try:
@@ -74,7 +74,7 @@ def read_log(path: Path) -> Iterator[Step]:
 
 @dataclass
 class _Log:
-    """What the lines have told so far."""
+    """What the lines have said so far."""
 
     step: Step | None = None  # of Megatron: its timers come behind it
     parts: dict[str, float] = field(default_factory=dict)

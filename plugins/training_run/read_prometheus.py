@@ -35,7 +35,7 @@ METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
     "DCGM_FI_DEV_POWER_USAGE": (DRAW, 1),
     "DCGM_FI_DEV_POWER_MGMT_LIMIT": (LIMIT, 1),
 }
-RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,)}  # shares: of what is told once for a whole series
+RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,)}  # shares: of what is given once for a whole series
 NODES = ("Hostname", "hostname", "node", "exported_instance", "instance", "host")  # labels, the best first
 DEVICES = ("gpu", "device", "UUID")
 MAX_POINTS = 20_000_000  # that wait for their whole
@@ -81,7 +81,7 @@ def read_answer(path: Path) -> Iterator[Sample | Cut]:
 
 
 def _metric(one: Any, where: str) -> tuple[Gpu, str, float]:
-    """The GPU, what is told of it, and times what; nothing where it is another metric."""
+    """The GPU, what the metric means, and the factor; nothing where it is another metric."""
     if not isinstance(one, dict) or not isinstance(one.get("metric"), dict):
         raise RunError(f"{where}: {str(one)!r:.60} is no series; {EXPECTED}")
     labels = one["metric"]

@@ -59,7 +59,7 @@ _FORMS = ", ".join(form.words for form in FORMS)
 
 
 def read_run(paths: Sequence[str]) -> TrainingRun:
-    """The run that these files and folders tell of together. Raises RunError."""
+    """The run that these files and folders describe together. Raises RunError."""
     data = RunData()
     unknown: list[str] = []
     is_known = False
@@ -88,7 +88,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
 
 
 def _is_of_recording(path: Path) -> bool:
-    """Whether `clusterproof watch --record` has put it beside its samples: it tells of nodes, and not of a run."""
+    """Whether `clusterproof watch --record` has put it beside its samples: it is about nodes, and not about a run."""
     return path.name in ("cluster.json", "changes.jsonl") or path.parts[0] == "nodes"
 
 

@@ -1,4 +1,4 @@
-"""One thing that a training run told of itself: an operation of a rank, or a step."""
+"""One thing that a training run recorded: an operation of a rank, or a step."""
 
 from __future__ import annotations
 

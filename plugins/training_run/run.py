@@ -49,7 +49,7 @@ MAX_REPLICAS = 5  # that are named
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One run: everything that its files tell. What they do not tell raises Incomplete, with what to collect."""
+    """One run: everything in its files. What they do not hold raises Incomplete, with what to collect."""
 
     name: str
     data: RunData
@@ -73,7 +73,7 @@ class TrainingRun:
         return seats(known, self.data.hostfile, self.nodes, ranks)
 
     def seat(self, rank: int) -> str:
-        """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where nothing tells."""
+        """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where it is unknown."""
         found = self.seats.get(rank)
         if not found:
             return ""

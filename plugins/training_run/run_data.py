@@ -1,4 +1,4 @@
-"""What the files of a run tell, as it is read: seconds by rank, name and step."""
+"""The contents of a run's files, as they are read: seconds by rank, name and step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunData:
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)  # files that end in the middle of something
-    empty: list[str] = field(default_factory=list)  # files that tell nothing
+    empty: list[str] = field(default_factory=list)  # files with nothing in them
     places: dict[int, Place] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
@@ -46,7 +46,7 @@ class RunData:
     cells: int = 0
 
     def add(self, data: Iterable[Fact], where: str) -> None:
-        """Take in what a file tells. Raises RunError."""
+        """Take in the contents of a file. Raises RunError."""
         self.files.append(where)
         take: Mapping[type, Callable[[Any, str], None]] = {
             Operation: self._operation,

@@ -53,7 +53,7 @@ HOST_COLUMNS: Mapping[str, str] = {
 
 @record
 class SampledGpu:
-    """A GPU that is sampled: what does not change while it is, as far as the driver told it."""
+    """A GPU that is sampled: what does not change while it is, as far as the driver reported it."""
 
     uuid: str = ""
     memory_mib: float | None = None

@@ -33,7 +33,7 @@ NO_SAMPLES = (
 
 @dataclass(frozen=True)
 class SampledGpus:
-    """What the samples of a run tell of its GPUs. What they do not tell raises Incomplete, with what to collect."""
+    """What the samples of a run show of its GPUs. What they do not show raises Incomplete, with what to collect."""
 
     samples: Samples
 
@@ -108,7 +108,7 @@ class SampledGpus:
 
     @property
     def look_for_hanging(self) -> Look:
-        """What tells whether it hangs. Raises as `gpus`."""
+        """The samples that show whether it hangs. Raises as `gpus`."""
         _ = self.gpus
         if len(self.gpus) < 2:
             raise NotApplicable("one GPU: it waits for no other")

@@ -27,7 +27,7 @@ LEAST_SAMPLES, LEAST_S = 30, 300
 
 @record
 class Sample:
-    """One reading: percent, or in the metric's unit, at a time in seconds; `device` is a GPU, empty for the node."""
+    """One sample: percent, or in the metric's unit, at a time in seconds; `device` is a GPU, empty for the node."""
 
     node: str
     metric: str
@@ -38,7 +38,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Stretch:
-    """The readings of a few seconds."""
+    """The samples of a few seconds."""
 
     total: float = 0.0
     count: int = 0
@@ -62,7 +62,7 @@ class Samples:
     bin_s: int = BIN_S
 
     def add(self, one: Sample) -> None:
-        """Take in a reading."""
+        """Take in a sample."""
         series = self.series.setdefault((one.metric, one.node, one.device), {})
         at = int(one.time_s // self.bin_s)
         stretch = series.get(at)

@@ -12,7 +12,7 @@ HOSTFILE = "by the hostfile"
 
 @record
 class Seat:
-    """Where a rank runs; `gpu` is the number among the node's, None where nothing tells; `by` whence it is known."""
+    """Where a rank runs; `gpu` is the number among the node's, None where it is unknown; `by` says how it is known."""
 
     rank: int
     node: str
@@ -55,7 +55,7 @@ def seats(
 
 
 def on_nodes(known: Mapping[int, Seat], pods: Mapping[str, str]) -> Mapping[int, Seat]:
-    """The same with the nodes of pods, where ranks are told to be in these."""
+    """The same with the nodes of pods, where ranks are known to be in these."""
     return {rank: Seat(rank, pods.get(seat.node) or seat.node, seat.gpu, seat.by) for rank, seat in known.items()}
 
 

@@ -1,4 +1,4 @@
-"""The bytes of a file, piece by piece, unpacked where it is packed: what was cut tells all up to the cut."""
+"""The bytes of a file, piece by piece, unpacked where it is packed: of one that was cut, all up to the cut."""
 
 from __future__ import annotations
 
