@@ -83,7 +83,7 @@ def an_hour() -> Iterator[Figure]:
 
 
 def _memory(mib: list[float]) -> Figure:
-    """From the second quarter on: before it each node is not yet known by all that it has told."""
+    """From the second quarter on: before it not all facts of each node are known yet."""
     quarters = [mean(mib[at * len(mib) // 4 : (at + 1) * len(mib) // 4]) for at in range(4)]
     detail = f"{', '.join(f'{one:.1f}' for one in quarters)} MiB in its quarters: the second to the last"
     return Figure("chaos_memory_growth_percent", round(100 * (quarters[3] / quarters[1] - 1), 1), "≤ 5", detail)
@@ -148,7 +148,7 @@ def _xid(watch: Watched, tally: Tally, name: str, bus: int, code: int) -> None:
 
 
 def _is_said(watch: Watched, name: str, bus: int, code: int) -> bool:
-    names = f"GPU {list(GPU_BUSES).index(bus)},", f"0000:{bus:02x}:00.0,"  # that where its driver has told nothing yet
+    names = f"GPU {list(GPU_BUSES).index(bus)},", f"0000:{bus:02x}:00.0,"  # the latter until its driver reports
     return any(
         one.key.device.startswith(names) and one.key.device.endswith(f" {code}") for one in watch.of("gpu.no_xid", name)
     )

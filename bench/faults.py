@@ -15,7 +15,7 @@ SLOWER = (0.03, 0.05, 0.07, 0.10, 0.20, 0.50)
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of trouble. `put` is given the pairs of the first rounds, and says whether the cluster can have it."""
+    """One kind of fault. `put` is given the pairs of the first rounds, and says whether the cluster can have it."""
 
     name: str
     put: Callable[[Simulated, Random, list[Pair]], bool]

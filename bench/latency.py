@@ -1,4 +1,4 @@
-"""How soon a watch says what happens: seconds for lines of the kernel log, ticks for what GPUs tell."""
+"""How soon a watch says what happens: seconds for lines of the kernel log, ticks for the state of GPUs."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _heavy_tails(_nodes: Sequence[str], random: Random) -> Shares:
 
 
 def _untold_racks(nodes: Sequence[str], random: Random) -> Shares:
-    """Racks that no inventory tells of, in no order of the names."""
+    """Racks that no inventory lists, in no order of the names."""
     size = min(RACK, max(2, len(nodes) // 4))
     rack = {node: number // size for number, node in enumerate(random.sample(nodes, len(nodes)))}
     return lambda pairs, _number: {one: 1.0 if rack[one.a] == rack[one.b] else ACROSS_UNTOLD_RACKS for one in pairs}

@@ -1,4 +1,4 @@
-"""The pairwise test under noise that is nobody's fault: whom it names, whom it accuses, and what it leaves open."""
+"""The pairwise test under noise that is nobody's fault: what it names, what it flags wrongly, what it leaves open."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NoisyCell:
 
 @dataclass(frozen=True)
 class Borne:
-    """What was said of clusters without a slow link: of their nodes, and of how many clusters a link was accused."""
+    """The findings in clusters without a slow link: of their nodes, and in how many clusters a link was flagged."""
 
     slow: int = 0
     named: int = 0
@@ -87,7 +87,7 @@ def borne(cell: NoisyCell) -> Borne:
 
 
 def disturbed(noise: Noise, size: int, random: Random) -> Simulated:
-    """A healthy cluster under this noise, of which no inventory tells a rack."""
+    """A healthy cluster under this noise, of which no inventory lists the racks."""
     nodes = names(size)
     return Simulated(nodes, random, noise.plain, disturbed=noise.of(nodes, random))
 

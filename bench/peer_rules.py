@@ -1,6 +1,6 @@
 """Four peers' ways to find a slow node, made anew from their description (reference/peers.md, section 3).
 
-Each measures through the same simulated cluster, and says whom it accuses and how many rounds that took.
+Each measures through the same simulated cluster, and returns the nodes that it flags and how many rounds that took.
 """
 
 from __future__ import annotations

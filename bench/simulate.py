@@ -1,4 +1,4 @@
-"""`make simulate`: how often the pairwise test names what is wrong, and how often it accuses the innocent.
+"""`make simulate`: how often the pairwise test names what is wrong, and how often it flags what is healthy.
 
 Clusters of 8 to 2048 nodes whose faults are known, beside four peers' rules on the same clusters, and clusters under
 noise that is nobody's fault. The last line is one JSON object. An argument of 0.1 takes a tenth of the clusters, 3
@@ -83,7 +83,7 @@ def ours(cluster: Simulated, made: Plan, floor: float | None = None) -> tuple[An
 
 
 def accused_of(analysis: Analysis) -> set[str]:
-    """The nodes that the analysis blames by themselves."""
+    """The nodes that the analysis flags as slow or failing."""
     return {node for one in analysis.findings if one.kind in (Kind.SLOW_NODE, Kind.FAILING_NODE) for node in one.nodes}
 
 

@@ -20,7 +20,7 @@ from tests.testbed.node import entered, healthy_p5, with_file
 RUNS = 30
 BIN = "/opt/clusterproof/bin"
 BASH_CHECKS = "/opt/bash_checks.sh"
-# Runs each command `runs` times, one after the other by turns, with its settings, and tells what each took: wall
+# Runs each command `runs` times, one after the other by turns, with its settings, and prints what each took: wall
 # seconds, CPU seconds of it and of all that it waited for, and the KiB of the largest process among them.
 MEASURE = """
 import json, os, subprocess, sys, time

@@ -210,7 +210,7 @@ class SoakedNode:
         return set(self.slurm.processes(self.name, *(f"main() {script}" for script in SCRIPTS)).split())
 
     def _is_checked(self) -> None:
-        """Run the health check, again where it neither found a fault nor could tell that there is none."""
+        """Run the health check, again until it either finds a fault or knows that there is none."""
         is_told = False
         while not is_told:
             before = len(self.slurm.logged(self.name))

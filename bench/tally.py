@@ -10,7 +10,7 @@ from bench.clusters import Simulated
 
 @dataclass
 class Tally:
-    """Slow nodes found, healthy ones accused, troubles called by their name."""
+    """Slow nodes found, healthy ones flagged, faults named for what they are."""
 
     slow: int = 0
     found: int = 0
@@ -22,7 +22,7 @@ class Tally:
     wrong: Counter[str] = field(default_factory=Counter)
 
     def nodes(self, cluster: Simulated, accused: set[str], rounds: int) -> None:
-        """Count whom it accuses in one cluster."""
+        """Count the nodes that it flags in one cluster."""
         slow, dead = set(cluster.slow_nodes), set(cluster.dead)
         self.slow += len(slow)
         self.found += len(accused & slow)
@@ -31,7 +31,7 @@ class Tally:
         self.rounds = max(self.rounds, rounds)
 
     def kind(self, is_right: bool, said: str) -> None:
-        """Count what it calls the trouble of one cluster."""
+        """Count what it calls the fault of one cluster."""
         self.kinds += 1
         self.kinds_right += is_right
         if not is_right:
@@ -57,10 +57,10 @@ class Tally:
 
     @property
     def false_accusation(self) -> float:
-        """The share of healthy nodes that were accused."""
+        """The share of healthy nodes that were flagged."""
         return self.accused / self.healthy if self.healthy else 0.0
 
     @property
     def kind_right(self) -> float:
-        """The share of clusters whose trouble is called by its name, and nothing else is."""
+        """The share of clusters whose fault is named for what it is, and nothing else is."""
         return self.kinds_right / self.kinds if self.kinds else 0.0

@@ -1,7 +1,7 @@
 """A thousand nodes as who watches sees them: 64 over real connections to a real sshd, 936 whose streams are replayed.
 
-What runs at the other end of a connection tells what a sampler tells at its ticks, and samples nothing. Who watches is
-a process of its own, so that its CPU time and its memory are those of a watch.
+What runs at the other end of a connection replays the ticks of a sampler, and samples nothing. The watcher is a process
+of its own, so that its CPU time and its memory are those of a watch.
 """
 
 from __future__ import annotations
@@ -119,14 +119,14 @@ def watch(address: str) -> dict[str, float]:
 
 
 def _visited(names: list[str]) -> dict[str, NodeEvidence]:
-    """What all nodes tell at the first visit: what one has told, under names of their own."""
+    """The answers of all nodes at the first visit: that of one, under names of their own."""
     text = (ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8")
     once = Alike().once
     return {name: once(load(text.replace("gpu001", name).replace("GPU-", f"GPU-{name}"))) for name in names}
 
 
 def _simulate(ticks: list[bytes]) -> None:
-    """Let lines run what only tells ticks."""
+    """Let lines run a program that only replays ticks."""
     text = b"|".join([hello_line().split(b" ", 1)[1].strip(), *(one.split(b" ", 1)[1].strip() for one in ticks)])
 
     def started(_text: str, nonce: str, _sudo: bool, *, on_stdin: bool, word: str) -> Program:  # noqa: ARG001

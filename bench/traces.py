@@ -18,7 +18,7 @@ TIMES = 5
 PART = 1_000  # events that are written at once
 JSON_LOAD = ("import json", "json.load(open(sys.argv[1]))")
 OURS = ("from clusterproof.plugins.training_run.reading import read_run", "read_run(sys.argv[1:])")
-# The peak of a process by its own word: what wait4 tells is at least what the process that started it had.
+# The peak of a process by its own account: what wait4 reports is at least what the process that started it had.
 MEASURED = """
 import re, sys, time
 {imported}

@@ -32,7 +32,7 @@ _SAMPLES = re.compile(r'^clusterproof_watch_node_samples_total\{.*node="(.+?)".*
 
 @dataclass
 class WatchProcess(Watched):
-    """It, what it has said, and how many samples each node has told."""
+    """It, what it has said, and how many samples each node has sent."""
 
     pid: int = field(kw_only=True)
     ticks: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a sampler tells of a node that trains, as lines of its stream under the nonce `cp`."""
+"""What a sampler sends from a node that trains, as lines of its stream under the nonce `cp`."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def on_the_node() -> Iterator[Figure]:
         assert process.stdout
         process.stdin.write(program.stdin)
         process.stdin.flush()
-        for _ in range(12):  # until all GPUs have told their facts
+        for _ in range(12):  # until the facts of all GPUs have come
             process.stdout.readline()
         pids = [pid for pid in _below(process.pid) if "python" in _command(pid)]
         before = sum(map(_ran_s, pids))
@@ -62,7 +62,7 @@ def on_the_node() -> Iterator[Figure]:
 
 
 def who_watches() -> Iterator[Figure]:
-    """Streams of so many nodes: decoded, judged and recorded, without their connections."""
+    """Streams of so many nodes: decoded, evaluated and recorded, without their connections."""
     evidence = load((DEMO / "nodes" / "gpu001.json").read_bytes())
     names = [f"gpu{number:04d}" for number in range(NODES)]
     cluster = Cluster("bench", "ssh", tuple(Target(name, instance_type="p5.48xlarge") for name in names))

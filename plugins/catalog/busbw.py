@@ -1,4 +1,4 @@
-"""The bandwidth that a collective reached elsewhere, by the exact key, and what a reading is of the wire."""
+"""The bandwidth that a collective reached elsewhere, by the exact key, and a bandwidth as a share of the wire."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def size_bytes_for(name: str, efa: int, ranks_per_node: int, catalog: Catalog, c
 
 
 def of_wire(busbw_gb_per_s: float, key: BusbwKey, catalog: Catalog) -> OfWire | None:
-    """What a reading is of the node's network; None where nobody knows the wire, or where there is none."""
+    """A bandwidth as a share of the node's network; None where nobody knows the wire, or where there is none."""
     row = catalog.instance_type(key.instance_type)
     if row is None or key.nodes < 2 or not row.network_gbps or row.efa is None:
         return None
@@ -130,7 +130,7 @@ def of_wire(busbw_gb_per_s: float, key: BusbwKey, catalog: Catalog) -> OfWire | 
             return None
         gbps = min(row.network_gbps, key.efa * row.efa_gbps)
     elif key.efa == 0 and row.efa > 1:
-        return None  # Ethernet has a part of the cards, and the catalogue does not tell which
+        return None  # Ethernet has a part of the cards, and the catalogue does not say which
     else:
         gbps = row.network_gbps
     wire = gbps / 8

@@ -50,14 +50,14 @@ class Catalog:
         return self.instance_types.get(name) or instance_types().get(name) or machine_row(name)
 
     def accelerators(self, name: str) -> int | None:
-        """How many GPUs or Neuron devices an instance of a type has; None where no row tells."""
+        """How many GPUs or Neuron devices an instance of a type has; None where no row has it."""
         row = self.instance_type(name)
         if row is None:
             return None if _ACCELERATED.match(name) else 0
         return row.gpus or row.neuron_devices or (0 if row.gpus == 0 else None)
 
     def efa_devices(self, name: str) -> int | None:
-        """How many EFA devices an instance of a type has at most; None where no row tells."""
+        """How many EFA devices an instance of a type has at most; None where no row has it."""
         row = self.instance_type(name)
         return row.efa if row else None
 

@@ -26,7 +26,7 @@ def severities() -> Mapping[int, Severity]:
 
 
 def severity_in_words(value: int | None) -> str:
-    """`isolate: take the GPU out of use, and replace the node`; empty where none was told."""
+    """`isolate: take the GPU out of use, and replace the node`; empty where none was reported."""
     if value is None:
         return ""
     known = severities().get(value)

@@ -16,7 +16,7 @@ GOOD_NAMES = ("Ready", "Healthy", "Available")  # how conditions end that are Tr
 
 @record
 class NodeCondition:
-    """A condition that others than the kubelet write, and the status in which it tells of a fault."""
+    """A condition that others than the kubelet write, and the status that means a fault."""
 
     bad: str
     source: str
@@ -65,7 +65,7 @@ class Request:
 
 
 def bad_status(kind: str) -> str:
-    """The status in which a node's condition tells of a fault; of a kind that nobody knows, its name decides."""
+    """The status of a node's condition that means a fault; of an unknown kind, its name decides."""
     row = _conditions().get(kind)
     return row.bad if row else "False" if kind.endswith(GOOD_NAMES) else "True"
 

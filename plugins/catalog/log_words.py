@@ -13,7 +13,7 @@ VERDICTS = ("fail", "concern")
 
 @record
 class EfaError:
-    """One kind of line of the EFA or ENA driver: what it contains, what that means and how it is judged."""
+    """One kind of line of the EFA or ENA driver: what it contains, what that means and its verdict."""
 
     words: str
     verdict: str
@@ -31,12 +31,12 @@ class Crashes:
 
 
 def efa_error(line: str) -> EfaError | None:
-    """The row that a line of the EFA driver fits, if it tells of an error."""
+    """The row that a line of the EFA driver fits, if it reports an error."""
     return _first(_by_words("efa_error"), line)
 
 
 def ena_error(line: str) -> EfaError | None:
-    """The row that a line of the ENA driver fits, if it tells of an error."""
+    """The row that a line of the ENA driver fits, if it reports an error."""
     return _first(_by_words("ena_error"), line)
 
 

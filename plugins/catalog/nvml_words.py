@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from clusterproof.plugins.catalog.rows import table
 from clusterproof.plugins.core.record import record
 
-MASKS = 256  # that are remembered, of those that nodes tell
+MASKS = 256  # that are remembered, of those that nodes report
 
 
 @record
@@ -122,7 +122,7 @@ def fabric_summary(value: int) -> FabricSummary:
 
 
 def fabric_faults(health_mask: int) -> tuple[str, ...]:
-    """The faults that a fabric health mask tells, in words."""
+    """The faults that a fabric health mask has, in words."""
     return tuple(
         field.words
         for field in _health().values()

@@ -1,4 +1,4 @@
-"""What each Xid and SXid code means, and how it is judged."""
+"""What each Xid and SXid code means, and how it is evaluated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERDICTS = (
 
 @record
 class Xid:
-    """One Xid code. `clears` are codes that it ends; `disagreement` says which sources judge otherwise."""
+    """One Xid code. `clears` are codes that it ends; `disagreement` says which sources evaluate it otherwise."""
 
     code: int
     name: str
@@ -42,7 +42,7 @@ class _Row:
 
 @record
 class SXids:
-    """How SXids are judged; `fatal` are the codes that are fatal where their line has no word for it.
+    """How SXids are evaluated; `fatal` are the codes that are fatal where their line does not say so.
 
     `thermal_end` says that `thermal_start` is over on its switch, and is no finding itself.
     """
@@ -79,7 +79,7 @@ def xid(code: int) -> Xid:
 
 @cache
 def sxids() -> SXids:
-    """How SXids are judged. Raises CatalogError."""
+    """How SXids are evaluated. Raises CatalogError."""
     data = document(FILE)
     return build(SXids, data["sxid"], f"{FILE}: sxid", data["sources"])
 
