@@ -25,9 +25,9 @@ def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> N
         signal.alarm(int(node.collector_s) + ALARM_GRACE_S)
         if parts:
             data = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
-            _tell({"status": "told", "value": data}, pipe)
+            _send({"status": "told", "value": data}, pipe)
         else:
-            _tell(_record(module, node), pipe)
+            _send(_record(module, node), pipe)
     finally:
         os._exit(0)
 
@@ -63,7 +63,7 @@ def _broke(crash: BaseException) -> dict[str, object]:
     return {"status": "broke", "detail": f"{type(crash).__name__}: {crash}{where}"[:1000]}
 
 
-def _tell(record: dict[str, object], pipe: int) -> None:
+def _send(record: dict[str, object], pipe: int) -> None:
     """Write the record as one line of JSON."""
     try:
         line = json.dumps(record, allow_nan=False)

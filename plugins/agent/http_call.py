@@ -56,12 +56,12 @@ def _connected(host: str, port: int, timeout_s: float) -> socket:
 def _answer(connection: socket) -> tuple[int, bytes]:
     data = b""
     while True:
-        heard = connection.recv(MAX_BYTES)
-        data += heard
+        piece = connection.recv(MAX_BYTES)
+        data += piece
         head, end, body = data.partition(b"\r\n\r\n")
         length = LENGTH.search(head)
         whole = min(int(length[1]), MAX_BYTES) if length else MAX_BYTES
-        if not heard or (len(body) >= whole if end else len(data) > MAX_BYTES):
+        if not piece or (len(body) >= whole if end else len(data) > MAX_BYTES):
             break
     status = STATUS.match(head)
     if not (status and end):

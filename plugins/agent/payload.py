@@ -107,14 +107,14 @@ FOLLOWS = "follow"  # what follows the kernel log
 
 
 @cache
-def sampler(every_s: float, host_root: str, is_heard: bool = True) -> str:
+def sampler(every_s: float, host_root: str, is_kept_alive: bool = True) -> str:
     """The text of the program that stays on a node and samples it, packed.
 
-    Where it `is_heard` by whoever watches, it is told so over its input, and ends without that.
+    Where it `is_kept_alive`, whoever watches sends bytes over its input, and it ends without them.
     """
     modules = modules_for({f"{PACKAGE}.sampler", *map(module_of, (*SAMPLED.values(), FOLLOWS))})
     sources = {source: _short(module_of(module)) for source, module in SAMPLED.items()}
-    request = (sources, _short(module_of(FOLLOWS)), every_s, host_root, is_heard)
+    request = (sources, _short(module_of(FOLLOWS)), every_s, host_root, is_kept_alive)
     return started(f"{PACKAGE}.sampler", {**modules, "pynvml": pynvml_for(modules.values())}, request)
 
 

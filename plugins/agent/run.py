@@ -111,13 +111,13 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
 
     With `beat_s` an empty line is printed so often: a connection over which nothing comes is taken for a dead one.
     """
-    heard: dict[int, Running] = {}
+    polled: dict[int, Running] = {}
     ending: list[Running] = []
     poll = select.poll()
     poll.register(OUTPUT, 0)
-    _listen(running, heard, poll)
-    while heard or ending:
-        next_deadline = min((collector.deadline for collector in heard.values()), default=0.0)
+    _listen(running, polled, poll)
+    while polled or ending:
+        next_deadline = min((collector.deadline for collector in polled.values()), default=0.0)
         pause_s = LOOK_S if ending else max(0.0, next_deadline - time.monotonic())
         if beat_s and pause_s > beat_s:
             os.write(OUTPUT, b"\n")
@@ -125,25 +125,25 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
         spoke = {pipe for pipe, _ in poll.poll(1000 * pause_s + 1)}
         if OUTPUT in spoke:
             raise BrokenPipeError
-        for pipe, collector in list(heard.items()):
+        for pipe, collector in list(polled.items()):
             if pipe in spoke:
-                collector.hear()
+                collector.receive()
             elif time.monotonic() > collector.deadline:
                 collector.end("timed_out", f"{collector.reading()}: no answer within {collector.collector_s:g} s")
             if collector.record or collector.is_ending:
                 poll.unregister(pipe)
-                del heard[pipe]
+                del polled[pipe]
                 ending += [collector] if collector.is_ending else []
                 parts = collector.parts()
                 running += parts
-                _listen(parts, heard, poll)
+                _listen(parts, polled, poll)
         ending = [collector for collector in ending if not collector.has_ended()]
 
 
-def _listen(collectors: list[Running], heard: dict[int, Running], poll: select.poll) -> None:
+def _listen(collectors: list[Running], polled: dict[int, Running], poll: select.poll) -> None:
     for collector in collectors:
         if not collector.record:
-            heard[collector.pipe] = collector
+            polled[collector.pipe] = collector
             poll.register(collector.pipe, select.POLLIN)
 
 

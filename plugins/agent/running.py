@@ -54,16 +54,16 @@ class Running:
         """What it last said it was reading."""
         return self._note[:].split(b"\0", 1)[0].decode("utf-8", "replace") or "its start"
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Take what came over its pipe: more of its record, the end of it, or the end of the process."""
-        heard = os.read(self.pipe, 65536)
-        self._record += heard
-        if heard.endswith(b"\n"):
+        piece = os.read(self.pipe, 65536)
+        self._record += piece
+        if piece.endswith(b"\n"):
             self._settle_answered()
-        elif not heard:
+        elif not piece:
             self.end("broke", "")
         elif len(self._record) > MAX_RECORD_BYTES:
-            self.end("broke", f"told more than {MAX_RECORD_BYTES} bytes")
+            self.end("broke", f"sent more than {MAX_RECORD_BYTES} bytes")
 
     def end(self, status: str, detail: str) -> None:
         """Kill it and all that it started; `has_ended` says when that is over, and makes the record."""
@@ -117,7 +117,7 @@ class Running:
             record = json.loads(self._record)
             self._settle(record["status"], record.get("detail", ""), record.get("value"))
         except (ValueError, KeyError):
-            self._settle("broke", "told no record")
+            self._settle("broke", "sent no record")
         self.kill()  # with what it may have left behind
 
     def _settle(self, status: str, detail: str, value: object = None) -> None:

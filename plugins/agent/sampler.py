@@ -47,7 +47,7 @@ def main(
     of_log: str,
     every_s: float,
     root: str,
-    is_heard: bool,
+    is_kept_alive: bool,
     nonce: str,
     sudo: str,
 ) -> None:
@@ -64,9 +64,9 @@ def main(
         node = Node(root)
         log: Log = importlib.import_module(of_log).Follower(node, tuple(json.loads(a2b_base64(sys.argv[-1]))))
         running += [Source(name, module, Node(root), max(FIRST_S, every_s)) for name, module in sources.items()]
-        teller = _Teller(nonce)
-        teller.tell(_hello(log, sudo))
-        _Loop(running, log, every_s, is_heard, teller).go()
+        stream = _Stream(nonce)
+        stream.send(_hello(log, sudo))
+        _Loop(running, log, every_s, is_kept_alive, stream).go()
     except (BrokenPipeError, ConnectionError):
         pass  # nobody reads any more
     except Exception:  # a fault of ours: its words stand in place of the answer's end
@@ -97,13 +97,14 @@ def _moment() -> dict[str, object]:
 class _Loop:
     """The sampler's one loop."""
 
-    def __init__(self, sources: list[Source], log: Log, every_s: float, is_heard: bool, teller: _Teller) -> None:
-        self.sources, self.log, self.every_s, self.is_heard, self.teller = sources, log, every_s, is_heard, teller
+    def __init__(self, sources: list[Source], log: Log, every_s: float, is_kept_alive: bool, stream: _Stream) -> None:
+        self.sources, self.log, self.every_s, self.stream = sources, log, every_s, stream
+        self.is_kept_alive = is_kept_alive
         self.tick_timeout_s = min(5.0, 0.8 * every_s)
-        self.heard = time.monotonic()
+        self.kept_alive_at = time.monotonic()
         self.poll = select.poll()
         self.polled: dict[int, Source] = {}
-        if is_heard:
+        if is_kept_alive:
             self.poll.register(INPUT, select.POLLIN)
         self.poll.register(OUTPUT, 0)
         if log.is_device:
@@ -113,7 +114,7 @@ class _Loop:
         """Until the input ends, the output breaks, or nothing has come over the input for long."""
         due = time.monotonic()
         look = due
-        while not self.is_heard or time.monotonic() - self.heard < ALONE_S:
+        while not self.is_kept_alive or time.monotonic() - self.kept_alive_at < ALONE_S:
             now = time.monotonic()
             if now >= due:
                 due = max(due + self.every_s, now + self.every_s / 2)  # a node that slept makes up for nothing
@@ -122,7 +123,7 @@ class _Loop:
                 return
             if time.monotonic() >= look:
                 look = time.monotonic() + LOOK_S
-                self._tell_log()
+                self._send_log()
 
     def _tick(self) -> None:
         moment = _moment()
@@ -133,8 +134,8 @@ class _Loop:
             source.tick()
             self._listen(source)
         self._await_answers()
-        self.teller.tell({**moment, **_answers(self.sources)})
-        self._tell_log()
+        self.stream.send({**moment, **_answers(self.sources)})
+        self._send_log()
 
     def _await_answers(self) -> None:
         """Until all have answered that are not late already, or are late now. Raises BrokenPipeError."""
@@ -149,13 +150,13 @@ class _Loop:
             if file == INPUT:
                 if not os.read(INPUT, 4096):
                     return False
-                self.heard = time.monotonic()
+                self.kept_alive_at = time.monotonic()
             elif file == OUTPUT:
                 return False
             elif file == self.log.file:
-                self._tell_log()
+                self._send_log()
             elif file in self.polled:
-                self.polled[file].hear()
+                self.polled[file].receive()
                 self._listen(self.polled[file])
         return True
 
@@ -169,10 +170,10 @@ class _Loop:
             self.poll.register(source.pipe, select.POLLIN)
             self.polled[source.pipe] = source
 
-    def _tell_log(self) -> None:
+    def _send_log(self) -> None:
         lines = self.log.lines()
         if lines:
-            self.teller.tell({**_moment(), "log": lines})
+            self.stream.send({**_moment(), "log": lines})
 
 
 def _answers(sources: list[Source]) -> dict[str, object]:
@@ -191,13 +192,13 @@ def _answers(sources: list[Source]) -> dict[str, object]:
     return {**data, **({"facts": facts} if facts else {}), **({"late": late} if late else {})}
 
 
-class _Teller:
+class _Stream:
     """What it prints: by its numbers a line is known that comes twice, or not at all."""
 
     def __init__(self, nonce: str) -> None:
         self.nonce, self.number = nonce, 0
 
-    def tell(self, data: dict[str, object]) -> None:
+    def send(self, data: dict[str, object]) -> None:
         line = f"{self.nonce} {json.dumps({'n': self.number, **data}, separators=(',', ':'))}\n".encode()
         self.number += 1
         while line:

@@ -30,7 +30,7 @@ class Source:
         self.grace_s = first_s
         self._module, self._node, self._first_s = module, node, first_s
         self._bid, self._pid = -1, 0
-        self._heard = b""
+        self._line = b""
 
     def tick(self) -> None:
         """Bid it sample, unless it owes an answer."""
@@ -44,19 +44,19 @@ class Source:
         except OSError:
             self._over("it ended")
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Take what came over its pipe."""
         try:
-            heard = os.read(self.pipe, 65536)
+            piece = os.read(self.pipe, 65536)
         except OSError:
-            heard = b""
-        self._heard += heard
-        if not heard or len(self._heard) > MAX_LINE_BYTES:
+            piece = b""
+        self._line += piece
+        if not piece or len(self._line) > MAX_LINE_BYTES:
             self.kill()
-            self._over("it ended" if not heard else "it told too much")
-        elif heard.endswith(b"\n"):
-            data = json.loads(self._heard)
-            self._heard, self.asked, self.grace_s = b"", 0.0, 0.0
+            self._over("it ended" if not piece else "it sent too much")
+        elif piece.endswith(b"\n"):
+            data = json.loads(self._line)
+            self._line, self.asked, self.grace_s = b"", 0.0, 0.0
             self.is_absent = bool(data.get("absent"))
             self.words = str(data.get("absent") or data.get("broke") or "")
             self.answer = data
@@ -97,7 +97,7 @@ class Source:
                 os.close(end)
         self._is_gone()
         self.pipe = self._bid = -1
-        self._pid, self.asked, self.words, self._heard = 0, 0.0, words, b""
+        self._pid, self.asked, self.words, self._line = 0, 0.0, words, b""
         self.grace_s = self._first_s
 
     def _start(self) -> None:

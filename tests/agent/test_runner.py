@@ -115,7 +115,7 @@ def test_a_collector_with_a_mistake_in_its_text_is_its_own_evidence(tmp_path: Pa
 def test_a_collector_that_tells_without_end_is_stopped(tmp_path: Path) -> None:
     collector = odd(tmp_path, "return 'x' * 100_000_000")
     assert collector.status is Status.BROKE
-    assert collector.detail == f"told more than {MAX_RECORD_BYTES} bytes"
+    assert collector.detail == f"sent more than {MAX_RECORD_BYTES} bytes"
 
 
 def test_a_collector_may_tell_much(tmp_path: Path) -> None:
