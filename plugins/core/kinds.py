@@ -40,4 +40,4 @@ def forms() -> str:
     return f"{', '.join(every[:-1])}, or {every[-1]}"
 
 
-NO_CLUSTER = f"no cluster to validate; say which: --cluster {forms()}; or which training run to judge: --run PATH"
+NO_CLUSTER = f"no cluster to validate; say which: --cluster {forms()}; or which training run to evaluate: --run PATH"

@@ -35,14 +35,14 @@ def computed(data: RunData) -> dict[Place, Computed]:
 def _names_of_stages(data: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
     """The operations that most of the ranks of a stage have, which have any."""
     stages: dict[int, Counter[str]] = defaultdict(Counter)
-    telling: dict[int, set[int]] = defaultdict(set)
+    members: dict[int, set[int]] = defaultdict(set)
     for name, ranks in ranks_of.items():
         for rank in ranks:
             stage = data.places[rank].stage
             stages[stage][name] += 1
-            telling[stage].add(rank)
+            members[stage].add(rank)
     return {
-        stage: sorted(name for name, count in counts.items() if 2 * count > len(telling[stage]))
+        stage: sorted(name for name, count in counts.items() if 2 * count > len(members[stage]))
         for stage, counts in stages.items()
     }
 

@@ -40,16 +40,16 @@ class Missing:
 def missing(dumps: Mapping[int, Dump]) -> Missing:
     """Who is missing; nobody where no rank waits in a collective to which another has not come.
 
-    A rank that waits is late elsewhere: only one that waits for none is at fault. Where all wait for each other, all are.
+    A rank that waits is late elsewhere: only one that waits for none is at fault. Where all wait for others, all are.
     Sends and receives between two ranks are asked only where no collective waits.
     """
     named = {rank for dump in dumps.values() for ranks in dump.members.values() for rank in ranks}
     waits = tuple(_waits(dumps)) or tuple(_waits_of_pairs(dumps))
     waited_for = {rank for wait in waits for rank in wait.missing}
-    to_blame = waited_for - {rank for wait in waits for rank in wait.waiting} or waited_for
+    at_fault = waited_for - {rank for wait in waits for rank in wait.waiting} or waited_for
     return Missing(
-        tuple(sorted(to_blame)),
-        tuple(wait for wait in waits if to_blame.intersection(wait.missing)),
+        tuple(sorted(at_fault)),
+        tuple(wait for wait in waits if at_fault.intersection(wait.missing)),
         tuple(sorted(named - dumps.keys())),
         any(dump.pending or dump.exchanges for dump in dumps.values()),
     )

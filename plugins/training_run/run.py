@@ -25,22 +25,22 @@ from clusterproof.plugins.training_run.shares import Share, shares
 from clusterproof.plugins.training_run.steps import Timed, steady
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
-NO_COMPUTE = f"no file tells how long each rank computes in a step; {COLLECT}"
+NO_COMPUTE = f"no file records how long each rank computes in a step; {COLLECT}"
 ONE_RANK = "one rank: there is no other to compare it with"
 NO_DUMPS = (
-    "no file tells where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
+    "no file records where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
 )
 STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
-NO_STEPS = f"no file tells how long steps take; {STEPS}"
+NO_STEPS = f"no file records how long steps take; {STEPS}"
 NO_PARTS = {
-    EXPOSED: "no file tells how long collectives run alone; give traces of PyTorch's profiler",
-    DATA: f"no file tells how long steps wait for data; {STEPS} (a part called data)",
-    CHECKPOINT: f"no file tells how long checkpoints take; {STEPS} (a part called checkpoint)",
-    INIT: f"no file tells how long the job took to begin; {STEPS} (a part of the first step called init)",
+    EXPOSED: "no file records how long collectives run alone; give traces of PyTorch's profiler",
+    DATA: f"no file records how long steps wait for data; {STEPS} (a part called data)",
+    CHECKPOINT: f"no file records how long checkpoints take; {STEPS} (a part called checkpoint)",
+    INIT: f"no file records how long the job took to begin; {STEPS} (a part of the first step called init)",
 }
 NO_CALLS = (
-    "no file tells how long collectives of three ranks or more take; run with NCCL's Inspector "
+    "no file records how long collectives of three ranks or more take; run with NCCL's Inspector "
     "(NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
 )
 LEAST_CALLS = 100
@@ -155,7 +155,7 @@ class TrainingRun:
         calls = self.data.arrivals.complete
         if calls < LEAST_CALLS:
             few = (
-                f"{calls} collectives of which every rank told; expected at least {LEAST_CALLS}: "
+                f"{calls} collectives that every rank recorded; expected at least {LEAST_CALLS}: "
                 "give the files of all ranks"
             )
             raise Incomplete(few, cause=few)

@@ -60,11 +60,11 @@ class RunData:
             Dump: self._dump,
             Cut: lambda _, where: self.cut.append(where),
         }
-        tells = False
+        has_facts = False
         for one in data:
             take[type(one)](one, where)
-            tells = True
-        if not tells:
+            has_facts = True
+        if not has_facts:
             self.empty.append(where)
 
     def _operation(self, one: Operation, where: str) -> None:

@@ -26,7 +26,7 @@ from clusterproof.plugins.training_run.slow_clocks import LEAST_PEERS as LEAST_C
 from clusterproof.plugins.training_run.slow_clocks import most_peers
 
 NO_SAMPLES = (
-    "no file tells how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
+    "no file records how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
     "nvidia-smi, dcgmi, Prometheus or SageMaker's profiler recorded"
 )
 
@@ -58,7 +58,7 @@ class SampledGpus:
         _ = self.gpus
         share = share_bound(self.samples, waits, gpu_below)
         if share is None:
-            missing = f"no file tells {next(iter(waits))} beside the GPUs; expected samples of both at the same time"
+            missing = f"no file records {next(iter(waits))} beside the GPUs; expected samples of both at the same time"
             raise Incomplete(missing, cause=missing)
         return share
 
@@ -119,5 +119,5 @@ class SampledGpus:
 
 
 def _not_sampled(what: str, where: str) -> Incomplete:
-    missing = f"no file tells {what}; record the run with clusterproof watch --record, which samples {where}"
+    missing = f"no file records {what}; record the run with clusterproof watch --record, which samples {where}"
     return Incomplete(missing, cause=missing)

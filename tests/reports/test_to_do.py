@@ -129,7 +129,7 @@ def test_what_is_incomplete_on_a_node_that_fails_is_no_task_of_its_own() -> None
 @pytest.mark.parametrize(
     ("cause", "reason"),
     [
-        ("no file tells how long steps take; give a log of steps", "no file tells how long steps take"),
+        ("no file records how long steps take; give a log of steps", "no file records how long steps take"),
         (f"nothing tells how {'busy ' * 20}GPUs are", f"nothing tells how {'busy ' * 8}".rstrip() + "…"),
     ],
 )

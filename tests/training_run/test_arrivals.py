@@ -54,7 +54,7 @@ def test_a_rank_without_a_file_leaves_it_open(tmp_path: Path) -> None:
         (tmp_path / f"{rank}.log").write_text(text, encoding="utf-8")
     result = said("run.last_to_come", read_run([str(tmp_path)]))
     assert result.verdict.value == "incomplete"
-    assert result.message.startswith("0 collectives of which every rank told; expected at least 100")
+    assert result.message.startswith("0 collectives that every rank recorded; expected at least 100")
 
 
 def test_of_a_long_run_every_second_collective_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Every check of training runs finds its faults, is silent on a healthy run, and passes none that told nothing."""
+"""Every check of training runs finds its faults, is silent on a healthy run, and passes none without evidence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_fault_changes_the_verdicts_that_it_is_to_change_and_no_other(fault: R
         if name in fault.expect:
             assert result.verdict is fault.expect[name], result.message
         else:
-            assert result.verdict in of_others or "no file tells" in result.message, result.message
+            assert result.verdict in of_others or "no file records" in result.message, result.message
     assert fault.words in found[next(iter(fault.expect))].message
 
 
@@ -44,7 +44,7 @@ def test_a_run_of_which_nothing_is_known_is_incomplete_with_what_to_collect(chec
     assert "; " in result.message
 
 
-def test_a_run_without_a_finding_says_what_it_did_not_tell() -> None:
+def test_a_run_without_a_finding_says_what_its_files_lack() -> None:
     assert Verdict.INCOMPLETE.value in verdicts(TrainingRun("silent", RunData())).values()
 
 

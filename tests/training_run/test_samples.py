@@ -76,7 +76,7 @@ def test_without_samples_of_cpus_it_is_not_known_what_gpus_wait_for() -> None:
     run = sampled(lambda *_: 40.0)
     for key in [key for key in run.data.samples.series if key[0] == CPU]:
         del run.data.samples.series[key]
-    assert said("run.cpu_bound", run).message.startswith("no file tells cpu beside the GPUs")
+    assert said("run.cpu_bound", run).message.startswith("no file records cpu beside the GPUs")
 
 
 @pytest.mark.parametrize(
