@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.pairwise.model import Pair
 
 ROUND_SIGMA = 0.05
 STUDENT_FREEDOM, STUDENT_SCALE = 3, 0.015
-ACROSS_UNTOLD_RACKS = 0.95
+ACROSS_UNLISTED_RACKS = 0.95
 NODE_SIGMA = 0.01
 BURSTS = 0.5  # of all rounds have one,
 IN_A_BURST = 0.2  # that slows so many of the pairs,
@@ -47,11 +47,11 @@ def _heavy_tails(_nodes: Sequence[str], random: Random) -> Shares:
     return lambda pairs, _number: {one: exp(STUDENT_SCALE * student()) for one in pairs}
 
 
-def _untold_racks(nodes: Sequence[str], random: Random) -> Shares:
+def _unlisted_racks(nodes: Sequence[str], random: Random) -> Shares:
     """Racks that no inventory lists, in no order of the names."""
     size = min(RACK, max(2, len(nodes) // 4))
     rack = {node: number // size for number, node in enumerate(random.sample(nodes, len(nodes)))}
-    return lambda pairs, _number: {one: 1.0 if rack[one.a] == rack[one.b] else ACROSS_UNTOLD_RACKS for one in pairs}
+    return lambda pairs, _number: {one: 1.0 if rack[one.a] == rack[one.b] else ACROSS_UNLISTED_RACKS for one in pairs}
 
 
 def _nodes_that_differ(nodes: Sequence[str], random: Random) -> Shares:
@@ -105,7 +105,7 @@ def _jittery_nodes(nodes: Sequence[str], random: Random) -> Shares:
 NOISES = (
     Noise("nothing else", _none),
     Noise("heavy tails", _heavy_tails, plain=0.0),
-    Noise("racks nobody told of", _untold_racks),
+    Noise("racks nobody told of", _unlisted_racks),
     Noise("nodes that differ", _nodes_that_differ),
     Noise("rounds that drift", _drift),
     Noise("one-sided bursts", _bursts),

@@ -43,7 +43,7 @@ class Borne:
     named: int = 0
     unsaid: int = 0  # slow nodes that are neither named nor left open
     healthy: int = 0
-    accused: int = 0
+    flagged: int = 0
     left_open: int = 0  # of the healthy ones
     clusters: int = 0
     with_link: int = 0
@@ -105,16 +105,16 @@ def concluded(cluster: Simulated, seed: int) -> Analysis:
 
 def _borne(cluster: Simulated, analysis: Analysis) -> Borne:
     slow = set(cluster.slow_nodes)
-    accused = {node for one in analysis.findings if one.kind in OF_NODES for node in one.nodes}
+    flagged = {node for one in analysis.findings if one.kind in OF_NODES for node in one.nodes}
     of_all = {one.nodes for one in analysis.findings if one.kind is Kind.INCONCLUSIVE and not one.pairs}
     by_itself = {one.nodes for one in analysis.findings if one.kind in LEAVES_OPEN and len(one.nodes) == 1}
-    left_open = {node for nodes in (*of_all, *by_itself) for node in nodes} - accused
+    left_open = {node for nodes in (*of_all, *by_itself) for node in nodes} - flagged
     return Borne(
         slow=len(slow),
-        named=len(accused & slow),
-        unsaid=len(slow - accused - left_open),
+        named=len(flagged & slow),
+        unsaid=len(slow - flagged - left_open),
         healthy=len(cluster.nodes) - len(slow),
-        accused=len(accused - slow),
+        flagged=len(flagged - slow),
         left_open=len(left_open - slow),
         clusters=1,
         with_link=any(one.kind in OF_LINKS for one in analysis.findings),
@@ -144,7 +144,7 @@ def _figures(found: dict[NoisyCell, Borne]) -> Figures:
         named_7pct=_share(of(0.07).named, of(0.07).slow),
         named_10pct=_share(of(0.10).named, of(0.10).slow),
         unsaid_10pct=_share(of(0.10).unsaid, of(0.10).slow),
-        false_accusation=_share(whole.accused, whole.healthy),
+        false_accusation=_share(whole.flagged, whole.healthy),
         link_accused=_share(whole.with_link, whole.clusters),
         left_open=_share(whole.left_open, whole.healthy),
     )

@@ -17,10 +17,10 @@ FLOOR = 0.8 * NOMINAL_GB_PER_S  # CHS: 150 GB/s where about 190 is usual
 TIMES_THE_MEDIAN = 2.0  # dlrover
 UNDER_THE_MEAN = 0.95
 
-Accused = tuple[set[str], int]
+Flagged = tuple[set[str], int]
 
 
-def two_passes_with_a_floor(cluster: Simulated) -> Accused:
+def two_passes_with_a_floor(cluster: Simulated) -> Flagged:
     """Random pairs; those under a fixed floor again, each with a node that passed, good nodes taken in turn."""
     nodes = cluster.random.sample(cluster.nodes, len(cluster.nodes))
     first = _measure(cluster, _neighbours(nodes), 0)
@@ -34,7 +34,7 @@ def two_passes_with_a_floor(cluster: Simulated) -> Accused:
     return {node for node, one in zip(suspects, again, strict=True) if second[one] < FLOOR}, 2
 
 
-def neighbours_and_best_of(cluster: Simulated) -> Accused:
+def neighbours_and_best_of(cluster: Simulated) -> Flagged:
     """Neighbours; the bad ones one after another with good nodes in turn; a node's best measurement counts."""
     best: dict[str, float] = defaultdict(float)
     first = _measure(cluster, _neighbours(cluster.nodes), 0)
@@ -48,7 +48,7 @@ def neighbours_and_best_of(cluster: Simulated) -> Accused:
     return {node for node in cluster.nodes if best[node] < FLOOR}, 1 + len(bad)
 
 
-def twice_the_median(cluster: Simulated) -> Accused:
+def twice_the_median(cluster: Simulated) -> Flagged:
     """Neighbours, then the fastest with the slowest; slow is whose better time is over twice the median."""
     first = _measure(cluster, _neighbours(cluster.nodes), 0)
     best: dict[str, float] = defaultdict(float)
@@ -62,7 +62,7 @@ def twice_the_median(cluster: Simulated) -> Accused:
     return {node for node in cluster.nodes if times[node] > TIMES_THE_MEDIAN * usual}, 2
 
 
-def sweep_and_mean(cluster: Simulated) -> Accused:
+def sweep_and_mean(cluster: Simulated) -> Flagged:
     """All pairs; slow is whose mean is 5 % under the mean of all."""
     data: dict[str, list[float]] = defaultdict(list)
     rounds = circle(cluster.nodes)
@@ -75,7 +75,7 @@ def sweep_and_mean(cluster: Simulated) -> Accused:
     return {node for node, mean in means.items() if mean < UNDER_THE_MEAN * usual}, len(rounds)
 
 
-RULES: Mapping[str, Callable[[Simulated], Accused]] = {
+RULES: Mapping[str, Callable[[Simulated], Flagged]] = {
     "two passes, fixed floor": two_passes_with_a_floor,
     "neighbours, best of": neighbours_and_best_of,
     "twice the median": twice_the_median,

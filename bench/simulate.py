@@ -82,7 +82,7 @@ def ours(cluster: Simulated, made: Plan, floor: float | None = None) -> tuple[An
         data += cluster.measure(pairs, number)
 
 
-def accused_of(analysis: Analysis) -> set[str]:
+def flagged_in(analysis: Analysis) -> set[str]:
     """The nodes that the analysis flags as slow or failing."""
     return {node for one in analysis.findings if one.kind in (Kind.SLOW_NODE, Kind.FAILING_NODE) for node in one.nodes}
 
@@ -103,7 +103,7 @@ def _slow_nodes(cell: Cell, slower: float) -> dict[str, Tally]:
     for cluster, made in clusters(cell):
         slow_nodes(cluster, slower)
         analysis, rounds = ours(cluster, made)
-        tallies[OURS].nodes(cluster, accused_of(analysis), rounds)
+        tallies[OURS].nodes(cluster, flagged_in(analysis), rounds)
         if cell.noise == GOAL_NOISE:
             for name in _rules(cell):
                 tallies[name].nodes(cluster, *RULES[name](cluster))
@@ -112,19 +112,19 @@ def _slow_nodes(cell: Cell, slower: float) -> dict[str, Tally]:
 
 def _kinds(cell: Cell, fault: Fault) -> dict[str, Tally]:
     tallies: dict[str, Tally] = defaultdict(Tally)
-    no_accusation = {Kind.INTERMITTENT, Kind.INCONCLUSIVE}  # says what it does not know
+    undecided = {Kind.INTERMITTENT, Kind.INCONCLUSIVE}  # says what it does not know
     for cluster, made in clusters(cell):
         if not fault.put(cluster, cluster.random, [one for pairs in made.first for one in pairs]):
             continue
         analysis, rounds = ours(cluster, made, FLOOR)
-        said = {one.kind for one in analysis.findings} - no_accusation
-        tallies[OURS].nodes(cluster, accused_of(analysis), rounds)
+        said = {one.kind for one in analysis.findings} - undecided
+        tallies[OURS].nodes(cluster, flagged_in(analysis), rounds)
         tallies[OURS].kind(said == fault.right, ", ".join(sorted(one.value for one in said)))
         for name in _rules(cell):
-            accused, rounds = RULES[name](cluster)
-            tallies[name].nodes(cluster, accused, rounds)
-            is_right = accused == set(cluster.dead) and fault.right <= {Kind.FAILING_NODE}  # they know nothing else
-            tallies[name].kind(is_right, "slow nodes" if accused else "nothing")
+            flagged, rounds = RULES[name](cluster)
+            tallies[name].nodes(cluster, flagged, rounds)
+            is_right = flagged == set(cluster.dead) and fault.right <= {Kind.FAILING_NODE}  # they know nothing else
+            tallies[name].kind(is_right, "slow nodes" if flagged else "nothing")
     return tallies
 
 

@@ -35,10 +35,10 @@ for _ in range(runs + 1):
             process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said)
             status, used = os.wait4(process.pid, 0)[1:]
             said.seek(0)
-            told = said.read()
+            output = said.read()
         took[name].append((time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss))
-        if status or "no verdict" in told:
-            sys.exit(f"{name} ended with {status}: {told}")
+        if status or "no verdict" in output:
+            sys.exit(f"{name} ended with {status}: {output}")
 print(json.dumps({name: times[1:] for name, times in took.items()}))
 """
 COMMANDS = {

@@ -25,7 +25,7 @@ from tests.integrations.slurm.scripts import Scripted, lines, scripted
 from tests.testbed.node import healthy_p5
 from tests.testbed.slurm_version import OWN, TRIXIE, SlurmVersion
 
-WITHIN_S = 480.0  # for the jobs; what is under way then comes to its end
+TIMEOUT_S = 480.0  # for the jobs; what is under way then comes to its end
 AT_ONCE = 8  # jobs in the queue for each node
 MAX_IN_AN_ARRAY = 8
 LOOK_S = 1.0
@@ -49,7 +49,7 @@ class Soak:
     version: SlurmVersion = OWN
 
 
-def soak(wanted: Soak, timeout_s: float = WITHIN_S) -> Tally:
+def soak(wanted: Soak, timeout_s: float = TIMEOUT_S) -> Tally:
     """Do it; what ends it is beyond `timeout_s` seconds.
 
     The health checks run as slurmd runs them, but when something has happened rather than at an interval.

@@ -24,7 +24,7 @@ STANDING = (
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
 WORDS = ("RMA 4711: the fan is loud", "clusterproof: looked at by hand", "firmware, ask Kim", "Prolog of mine")
 SCRIPTS = ("prolog", "epilog", "health-check")
-NOT_TOLD = re.compile(" incomplete: | no verdict")
+INCONCLUSIVE = re.compile(" incomplete: | no verdict")
 TIMEOUT_S = 300.0
 
 
@@ -98,7 +98,7 @@ class SoakedNode:
         try:
             eventually(lambda: self._completes(job), TIMEOUT_S)
         except TimeoutError:
-            self._tell(f"job {job} does not end: {self.slurm.bed.output_of('scontrol', 'show', 'job', job)}")
+            self._report(f"job {job} does not end: {self.slurm.bed.output_of('scontrol', 'show', 'job', job)}")
             raise
         self.tally.faults += 1
         self.is_to_be_drained()
@@ -156,7 +156,7 @@ class SoakedNode:
         self._is_checked()
         if not self._is_drained or not self._reason.startswith(f"{self._words} [root@"):
             self.tally.admin_touched += 1
-            self._tell(f"an administrator drained it for {self._words!r}")
+            self._report(f"an administrator drained it for {self._words!r}")
         self._resume()
 
     def is_to_be_drained(self) -> None:
@@ -164,7 +164,7 @@ class SoakedNode:
         self._is_checked()
         if not self._is_drained:
             self.tally.sick_missed += 1
-            self._tell("it is sick")
+            self._report("it is sick")
 
     def is_to_be_free(self) -> None:
         """By the end of the first health check after the last drain; what began before it was well may drain it yet."""
@@ -174,7 +174,7 @@ class SoakedNode:
             self._is_checked()
             if self._is_drained and self._reason == before:
                 self.tally.healthy_left_drained += 1
-                self._tell("it is well")
+                self._report("it is well")
                 self._resume()
 
     def _completes(self, job: str) -> str:
@@ -211,14 +211,14 @@ class SoakedNode:
 
     def _is_checked(self) -> None:
         """Run the health check, again until it either finds a fault or knows that there is none."""
-        is_told = False
-        while not is_told:
+        is_clear = False
+        while not is_clear:
             before = len(self.slurm.logged(self.name))
             logged = self.slurm.once_more(self.name)[before:]
             said = [line for line in logged.splitlines() if ": health-check: " in line]
-            is_told = any(" fail: " in line for line in said) or bool(said and not any(map(NOT_TOLD.search, said)))
+            is_clear = any(" fail: " in line for line in said) or bool(said and not any(map(INCONCLUSIVE.search, said)))
 
-    def _tell(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         logged = "\n    ".join(self.slurm.logged(self.name).splitlines()[-30:])
         files = sorted((self.node.root / STATE).rglob("*.json"))
         kept = "\n    ".join(f"{file.stem}: {file.read_text()[:800]}" for file in files if file.parent.name != "jobs")

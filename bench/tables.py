@@ -72,12 +72,12 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
             by_effect(lambda tally: f"{tally.detection:.2%}", GOAL_NOISE),
         ),
         _table(
-            "Healthy nodes that were accused beside them",
+            "Healthy nodes that were flagged beside them",
             ["", *rules],
-            [*by_effect(_accused, GOAL_NOISE), ["most rounds", *(str(data.sum(rule).rounds) for rule in rules)]],
+            [*by_effect(_flagged, GOAL_NOISE), ["most rounds", *(str(data.sum(rule).rounds) for rule in rules)]],
         ),
         _table(
-            f"{OURS}: slow nodes named, healthy ones accused, by noise",
+            f"{OURS}: slow nodes named, healthy ones flagged, by noise",
             ["", *(f"{noise:.0%} noise" for noise in noises)],
             (
                 [f"{effect:.0%} slower"]
@@ -94,7 +94,7 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
             ),
         ),
         _table(
-            "Clusters whose trouble was called by its name, and nothing else was",
+            "Clusters whose fault was named for what it is, and nothing else was",
             ["", *rules, f"{OURS} said instead"],
             (
                 [kind, *(f"{data.sum(rule, kind).kind_right:.2%}" for rule in rules), _instead(data.sum(OURS, kind))]
@@ -102,8 +102,8 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
             ),
         ),
         _table(
-            "Healthy nodes that were accused there", ["", *rules],
-            ([kind, *(_accused(data.sum(rule, kind)) for rule in rules)] for kind in kinds),
+            "Healthy nodes that were flagged there", ["", *rules],
+            ([kind, *(_flagged(data.sum(rule, kind)) for rule in rules)] for kind in kinds),
         ),
     ]  # fmt: skip
     return "\n\n".join(parts)
@@ -111,7 +111,7 @@ def tables(data: Tallies, most_for_a_sweep: int) -> str:
 
 def noise_table(data: Mapping[str, Figures]) -> str:
     """What the noises come to, for people."""
-    heads = ["", "7% named", "10% named", "nothing said of 10%", "healthy accused", "with a link accused", "left open"]
+    heads = ["", "7% named", "10% named", "nothing said of 10%", "healthy flagged", "with a link flagged", "left open"]
     rows = [
         [name, *(f"{share:.4%}" if share and share < 0.001 else f"{share:.2%}" for share in astuple(of))]
         for name, of in data.items()
@@ -119,12 +119,12 @@ def noise_table(data: Mapping[str, Figures]) -> str:
     return _table("Under noise that is nobody's fault (16, 64 and 256 nodes, no place known)", heads, rows)
 
 
-def _accused(tally: Tally) -> str:
-    return f"{tally.accused} of {tally.healthy}"
+def _flagged(tally: Tally) -> str:
+    return f"{tally.flagged} of {tally.healthy}"
 
 
 def _both(tally: Tally) -> str:
-    return f"{tally.detection:.2%}, {_accused(tally)}"
+    return f"{tally.detection:.2%}, {_flagged(tally)}"
 
 
 def _instead(tally: Tally) -> str:
@@ -151,7 +151,7 @@ def _figures_of(data: Tallies, rule: str) -> dict[str, object]:
     whole, of_nodes = data.sum(rule), data.sum(rule, "slow nodes", GOAL_EFFECT)
     return {
         "detected_7pct": round(of_nodes.detection, 5),
-        "false_accusation": round(whole.false_accusation, 7),
+        "false_accusation": round(whole.false_positive_rate, 7),
         "kind_right": round((whole.kinds_right + of_nodes.found) / (whole.kinds + of_nodes.slow), 5),
         "rounds_max": whole.rounds,
     }

@@ -15,19 +15,19 @@ class Tally:
     slow: int = 0
     found: int = 0
     healthy: int = 0
-    accused: int = 0
+    flagged: int = 0
     kinds: int = 0
     kinds_right: int = 0
     rounds: int = 0
     wrong: Counter[str] = field(default_factory=Counter)
 
-    def nodes(self, cluster: Simulated, accused: set[str], rounds: int) -> None:
+    def nodes(self, cluster: Simulated, flagged: set[str], rounds: int) -> None:
         """Count the nodes that it flags in one cluster."""
         slow, dead = set(cluster.slow_nodes), set(cluster.dead)
         self.slow += len(slow)
-        self.found += len(accused & slow)
+        self.found += len(flagged & slow)
         self.healthy += len(cluster.nodes) - len(slow | dead)
-        self.accused += len(accused - slow - dead)
+        self.flagged += len(flagged - slow - dead)
         self.rounds = max(self.rounds, rounds)
 
     def kind(self, is_right: bool, said: str) -> None:
@@ -43,7 +43,7 @@ class Tally:
             self.slow + other.slow,
             self.found + other.found,
             self.healthy + other.healthy,
-            self.accused + other.accused,
+            self.flagged + other.flagged,
             self.kinds + other.kinds,
             self.kinds_right + other.kinds_right,
             max(self.rounds, other.rounds),
@@ -56,9 +56,9 @@ class Tally:
         return self.found / self.slow if self.slow else 0.0
 
     @property
-    def false_accusation(self) -> float:
+    def false_positive_rate(self) -> float:
         """The share of healthy nodes that were flagged."""
-        return self.accused / self.healthy if self.healthy else 0.0
+        return self.flagged / self.healthy if self.healthy else 0.0
 
     @property
     def kind_right(self) -> float:

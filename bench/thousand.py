@@ -70,7 +70,7 @@ def of_nodes() -> Iterator[Figure]:
         bed.ssh_config.write_text(bed.ssh_config.read_text().replace("Host node", "Host node gpu*"))
         ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=600)
     data = json.loads(ended.stdout.splitlines()[-1])
-    real = f"{REAL} over real connections ({data['heard']} of them heard), {REPLAYED} replayed, {EVERY_S:.0f} s a tick"
+    real = f"{REAL} over real connections ({data['answered']} answered), {REPLAYED} replayed, {EVERY_S:.0f} s a tick"
     yield Figure("watch_1000_cpu_of_a_core_percent", data["cpu_percent"], "≤ 2", real)
     yield Figure(
         "watch_1000_memory_mb", data["memory_mb"], "≤ 150", f"resident; {data['before_mb']} before there were nodes"
@@ -109,13 +109,13 @@ def watch(address: str) -> dict[str, float]:
         time.sleep(TICKS * EVERY_S)
         percent = 100 * (_cpu_s() - spent) / (time.monotonic() - began)
         memory, peak = _resident_mb(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-        heard = sum(state._nodes[name].ticks >= TICKS for name in names[:REAL])
+        answered = sum(state._nodes[name].ticks >= TICKS for name in names[:REAL])
         over.set()
         running.stop()
         loop.join()
         running._end()
     data = {"cpu_percent": round(percent, 2), "memory_mb": memory, "peak_mb": round(peak, 1), "before_mb": before_mb}
-    return {**data, "heard": heard}
+    return {**data, "answered": answered}
 
 
 def _visited(names: list[str]) -> dict[str, NodeEvidence]:
@@ -141,17 +141,17 @@ def _replay(running: Controller, names: list[str], ticks: list[bytes], over: thr
     """The streams of the others, spread over each tick."""
     streams = {name: Stream("cp") for name in names}
     for name in names:
-        _hear(running, name, streams[name], hello_line())
+        _receive(running, name, streams[name], hello_line())
     at, pieces = 0, 20
     while not over.is_set():
         for piece in range(pieces):
             for name in names[piece::pieces]:
-                _hear(running, name, streams[name], ticks[at % len(ticks)])
+                _receive(running, name, streams[name], ticks[at % len(ticks)])
             over.wait(EVERY_S / pieces)
         at += 1
 
 
-def _hear(running: Controller, name: str, stream: Stream, line: bytes) -> None:
+def _receive(running: Controller, name: str, stream: Stream, line: bytes) -> None:
     for update in stream.updates(line):
         running._events.put(Event(name, update, time.monotonic()))
 

@@ -46,13 +46,13 @@ def reading() -> Iterator[Figure]:
 def _cost(imported: str, read: str, path: Path) -> tuple[float, float]:
     """Seconds and MiB, each in the middle of some processes."""
     code = MEASURED.format(imported=imported, read=read)
-    told = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
         ).stdout.split()
         for _ in range(TIMES)
     ]
-    return median(float(seconds) for seconds, _ in told), median(int(peak) / 1024 for _, peak in told)
+    return median(float(seconds) for seconds, _ in outputs), median(int(peak) / 1024 for _, peak in outputs)
 
 
 def _write(path: Path) -> int:
