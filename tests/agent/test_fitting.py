@@ -17,7 +17,7 @@ def noise(count: int, of: str = "") -> str:
 
 
 def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
-    """What a probe tells: a kernel log of these lines, and these collectors beside it."""
+    """The answer of a probe: a kernel log of these lines, and these collectors beside it."""
     values = {**collectors, "kernel_log": {"lines": lines, "truncated": False}}
     data = {name: {"status": "told", "value": value, "seconds": 0.1} for name, value in values.items()}
     return {"probe": {}, "leaves": data}

@@ -1,4 +1,4 @@
-"""Machines outside EC2 are known by their firmware and their GPUs, and judged by what they have."""
+"""Machines outside EC2 are known by their firmware and their GPUs, and evaluated by what they have."""
 
 from __future__ import annotations
 

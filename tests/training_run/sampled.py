@@ -41,7 +41,7 @@ def sampled(gpu: Percent = busy, cpu: Percent = lambda *_: 40.0, io: Percent = l
 
 
 def line(sample: Sample) -> str:
-    """The reading as a line of the profiler's."""
+    """The sample as a line of the profiler's."""
     dimension = {GPU: "GPUUtilization", CPU: "CPUUtilization", IO_WAIT: "I/OWaitPercentage"}[sample.metric]
     data = {
         "Type": sample.metric[:3],

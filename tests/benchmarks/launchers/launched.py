@@ -93,7 +93,7 @@ def cluster_of(addresses: Mapping[str, str], connection: str, name: str = "testb
 
 
 def measured(launcher: Launcher, pairs: Sequence[Pair]) -> dict[str, Reading]:
-    """One round: the reading of every pair; none is told twice."""
+    """One round: the measurement of every pair; none comes twice."""
     data: dict[str, Reading] = {}
     lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""What collectors that load a node tell of it."""
+"""What collectors that load a node return."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.testbed.node import NodeImage, entered
 
 
 def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS) -> Collected:
-    """What one collector tells of a fake node."""
+    """What one collector returns from a fake node."""
     to_run, nonce = program([collector], chosen)
     with entered(image, "gpu001") as node:
         ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)

@@ -28,7 +28,7 @@ SETTLE_S = 20.0
 
 
 def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:
-    """What these collectors tell of this machine."""
+    """What these collectors return from this machine."""
     to_run, nonce = program([collector for collector in SECONDS if collector in collectors], chosen)
     return decode("here", Answer(answer(to_run)), nonce)
 
