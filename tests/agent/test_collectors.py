@@ -1,4 +1,4 @@
-"""Each collector tells what is there, on real nodes made of namespaces: as root or not, and under another root."""
+"""Each collector returns what is there, on real nodes made of namespaces: as root or not, and under another root."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def p5() -> Iterator[Node]:
 
 
 @needs_nodes
-def test_every_collector_of_a_healthy_gpu_node_tells(p5: Node) -> None:
+def test_every_collector_of_a_healthy_gpu_node_answers(p5: Node) -> None:
     evidence = probe_node(p5, collector_names(), PATIENT)
     assert {name: collector.status.value for name, collector in evidence.collectors.items()} == dict.fromkeys(
         collector_names(), "told"
@@ -79,7 +79,7 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
 
 
 @needs_nodes
-def test_another_root_tells_the_same(p5: Node) -> None:
+def test_another_root_gives_the_same(p5: Node) -> None:
     inside = probe_node(p5, collector_names(), PATIENT).collectors
     outside = probe(collector_names(), ProbeOptions(host_root=str(p5.root), collector_s=30.0)).collectors
     of_the_process = {
@@ -130,7 +130,7 @@ def test_a_file_that_is_written_is_seen(p5: Node) -> None:
 
 
 @needs_nodes
-def test_pci_tells_links_and_drivers(p5: Node) -> None:
+def test_pci_reports_links_and_drivers(p5: Node) -> None:
     devices = probe_node(p5, ["pci"], PATIENT).collectors["pci"].value["devices"]
     assert next(device for device in devices if device["class"] == "030200") == {
         "address": "0000:53:00.0",
@@ -153,7 +153,7 @@ def test_pci_tells_links_and_drivers(p5: Node) -> None:
 
 
 @needs_nodes
-def test_rdma_tells_ports_and_modules() -> None:
+def test_rdma_reports_ports_and_modules() -> None:
     image = without_module(healthy_p5(), "gdrdrv")
     image = with_file(image, "/sys/class/infiniband/rdmap79s0/ports/1/state", "1: DOWN\n")
     data = value(image, "rdma")
@@ -173,7 +173,7 @@ def test_rdma_tells_ports_and_modules() -> None:
 
 
 @needs_nodes
-def test_a_gpu_that_left_the_bus_is_not_told() -> None:
+def test_a_gpu_that_left_the_bus_is_not_reported() -> None:
     assert len(value(without_pci(healthy_p5(), "0000:53:00.0"), "pci")["devices"]) == 8 + 32 + 4 + 2 - 1
 
 
@@ -197,7 +197,7 @@ def test_a_tool_that_hangs_is_killed_with_its_collector() -> None:
 
 
 @needs_nodes
-def test_a_tool_tells_its_exit_and_both_outputs_in_bounds() -> None:
+def test_a_tool_returns_its_exit_status_and_both_outputs_in_bounds() -> None:
     script = "#!/bin/sh\necho out; echo err >&2; yes | head -c 300000; exit 61\n"
     data = value(with_tool(healthy_p5(), "nv-fabricmanager", script), "fabric_manager")
     assert data["exit"] == 61
@@ -206,7 +206,7 @@ def test_a_tool_tells_its_exit_and_both_outputs_in_bounds() -> None:
 
 
 @needs_nodes
-def test_services_tell_their_state_under_each_name_and_what_failed() -> None:
+def test_services_have_their_state_under_each_name_and_what_failed() -> None:
     image = with_service(healthy_p5(), "slurmd", active="failed", sub="failed")
     data = value(image, "services")
     assert data["services"]["slurmd"] == {
@@ -223,7 +223,7 @@ def test_services_tell_their_state_under_each_name_and_what_failed() -> None:
 
 
 @needs_nodes
-def test_services_tell_what_systemd_starts_once_more_and_how_often_it_has() -> None:
+def test_services_have_what_systemd_restarts_and_how_often_it_has() -> None:
     image = with_service(healthy_p5(), "exporter", active="activating", sub="auto-restart")
     data = value(with_service(image, "slurmd", restarts=7, since_s=86_380), "services")
     assert (data["services"]["slurmd"]["restarts"], data["services"]["slurmd"]["active_s"]) == (7, 20.5)
@@ -241,6 +241,6 @@ def test_services_tell_what_systemd_starts_once_more_and_how_often_it_has() -> N
     ],
 )
 @needs_nodes
-def test_a_systemctl_that_tells_nothing_is_no_evidence(script: str, status: Status) -> None:
+def test_a_systemctl_that_prints_nothing_is_no_evidence(script: str, status: Status) -> None:
     image = with_tool(healthy_cpu(), "/usr/local/bin/systemctl", f"#!/bin/sh\n{script}\n")
     assert tell(image, "services").status is status

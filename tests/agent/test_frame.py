@@ -16,7 +16,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached, 
 from clusterproof.plugins.transport import Answer
 
 NONCE = "cp0123456789"
-TOLD = {
+ANSWER = {
     "probe": {"python": "3.11.2"},
     "leaves": {
         "boot": {"status": "told", "value": {"uptime_s": 86400.5, "hostname": "gpu001"}, "seconds": 0.01},
@@ -26,7 +26,7 @@ TOLD = {
 }
 
 
-def framed(data: object = TOLD, *, nonce: str = NONCE) -> list[str]:
+def framed(data: object = ANSWER, *, nonce: str = NONCE) -> list[str]:
     """The lines of an answer."""
     text = data if isinstance(data, bytes) else json.dumps(data).encode()
     return [telling.begin(nonce), *telling.lines(zlib.compress(text), nonce)]
@@ -98,7 +98,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("chunk_bytes", [telling.CHUNK_BYTES, telling.WIDE_BYTES])
-def test_a_cut_answer_keeps_the_leaves_that_came_whole(chunk_bytes: int) -> None:
+def test_a_cut_answer_keeps_the_collectors_that_came_whole(chunk_bytes: int) -> None:
     packed = zlib.compress(json.dumps(LONG).encode())
     output = "\n".join([telling.begin(NONCE), *telling.lines(packed, NONCE, chunk_bytes)])
     whole = decoded(output)
@@ -136,7 +136,7 @@ def test_an_answer_that_is_cut_before_its_first_collector_is_no_evidence() -> No
         assert decoded(output[:length]).unreached is expected, length
 
 
-def test_a_cut_answer_tells_the_last_words() -> None:
+def test_a_cut_answer_keeps_the_last_words() -> None:
     evidence = decoded(f"{telling.begin(NONCE)}\nTraceback (most recent call last):\nMemoryError\n\n")
     assert evidence.unreached is Unreached.CUT
     assert evidence.detail.endswith("its last words: MemoryError")
@@ -212,7 +212,7 @@ def collector(**more: object) -> dict[str, object]:
     ],
     ids=lambda data: repr(data)[:60],
 )
-def test_an_answer_that_is_not_what_a_probe_tells_is_garbled(data: object) -> None:
+def test_an_answer_that_no_probe_sends_is_garbled(data: object) -> None:
     evidence = decoded("\n".join(framed(data)))
     assert evidence.unreached is Unreached.GARBLED
     assert evidence.collectors == {}

@@ -143,7 +143,7 @@ def test_input_after_the_program_is_not_waited_for() -> None:
     ],
     ids=["granted", "refused", "reads-input", "root"],
 )
-def test_sudo_is_used_where_it_is_permitted_and_told_where_it_is_not(
+def test_sudo_is_used_where_it_is_permitted_and_reported_where_it_is_not(
     uid: str, sudo: str, data: str, tmp_path: Path
 ) -> None:
     stand_in(tmp_path, "id", f"echo {uid}")

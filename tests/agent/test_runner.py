@@ -37,7 +37,7 @@ def collector_file(folder: Path, body: str, name: str = "odd") -> Path:
 
 
 def odd(folder: Path, body: str, options: ProbeOptions = PATIENT) -> Collected:
-    """What became of that collector, beside a healthy one that told."""
+    """What became of that collector, beside a healthy one that answered."""
     evidence = probe(["odd", "boot"], options, further=[collector_file(folder, body)])
     assert evidence.unreached is None, evidence.detail
     assert evidence.collectors["boot"].status is Status.TOLD
@@ -112,13 +112,13 @@ def test_a_collector_with_a_mistake_in_its_text_is_its_own_evidence(tmp_path: Pa
     assert collector.detail.startswith("SyntaxError")
 
 
-def test_a_collector_that_tells_without_end_is_stopped(tmp_path: Path) -> None:
+def test_a_collector_that_sends_without_end_is_stopped(tmp_path: Path) -> None:
     collector = odd(tmp_path, "return 'x' * 100_000_000")
     assert collector.status is Status.BROKE
     assert collector.detail == f"sent more than {MAX_RECORD_BYTES} bytes"
 
 
-def test_a_collector_may_tell_much(tmp_path: Path) -> None:
+def test_a_collector_may_send_much(tmp_path: Path) -> None:
     assert odd(tmp_path, "return ['x' * 999] * 3000").value == ["x" * 999] * 3000
 
 
@@ -141,7 +141,7 @@ def test_a_collector_leaves_no_core_behind(tmp_path: Path) -> None:
     assert odd(tmp_path, "import resource\nreturn resource.getrlimit(resource.RLIMIT_CORE)[0]").value in (0, 1)
 
 
-@pytest.mark.parametrize("end", [FOR_EVER, "return pid", "os._exit(1)"], ids=["hangs", "tells", "dies"])
+@pytest.mark.parametrize("end", [FOR_EVER, "return pid", "os._exit(1)"], ids=["hangs", "answers", "dies"])
 def test_what_a_collector_has_started_ends_with_it(end: str, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     odd(tmp_path, f"{CHILD}open({str(pid_file)!r}, 'w').write(str(pid))\n{end}", SOON)
@@ -170,7 +170,7 @@ def left_behind(pid_file: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "SIGINT", "nobody-listens"])
-def test_when_the_run_is_stopped_the_leaves_end_too(how: str, tmp_path: Path) -> None:
+def test_when_the_run_is_stopped_the_collectors_end_too(how: str, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     body = f"open({str(pid_file)!r}, 'w').write(f'{{os.getpid()}} {{os.getppid()}}')\n{FOR_EVER}"
     sent, _ = program(["odd"], ProbeOptions(collector_s=60.0), [collector_file(tmp_path, body)])
@@ -210,7 +210,7 @@ def test_the_answer_as_a_whole_has_a_deadline_also_when_nobody_takes_it(tmp_path
         assert shell.wait(SETTLE_S) == 0  # its pipe is full: it can only give up
 
 
-def test_many_leaves_cost_the_time_of_the_slowest(tmp_path: Path) -> None:
+def test_many_collectors_cost_the_time_of_the_slowest(tmp_path: Path) -> None:
     files = [collector_file(tmp_path, f"time.sleep(0.5)\nreturn {n}", f"slow{n}") for n in range(12)]
     evidence = probe([file.stem for file in files], PATIENT, further=files)
     each = [collector.seconds for collector in evidence.collectors.values()]
@@ -238,7 +238,7 @@ def test_a_collector_that_cannot_be_killed_is_abandoned_and_its_process_named() 
         ("raise Denied('root reads it')", PATIENT, Status.DENIED, "root reads it"),
         ("return 1 / 0", PATIENT, Status.BROKE, "ZeroDivisionError: division by zero (edac.py line "),
     ],
-    ids=["hangs", "is killed", "ends", "tells no JSON", "may not", "breaks"],
+    ids=["hangs", "is killed", "ends", "returns no JSON", "may not", "breaks"],
 )
 def test_one_of_the_collectors_that_share_a_process_costs_the_others_nothing(
     body: str, options: ProbeOptions, status: Status, detail: str, tmp_path: Path

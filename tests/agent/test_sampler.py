@@ -31,20 +31,20 @@ from tests.testbed.nvml.library import VALUES_PATH, answer_now
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_nodes
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"  # the testbed's
 
 
 @dataclass
 class Sampling:
-    """A sampler that runs on a node, and what it has told."""
+    """A sampler that runs on a node, and what it has sent."""
 
     node: Node
     process: subprocess.Popen[bytes]
     updates: list[Update] = field(default_factory=list)
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not is_so():
             assert time.monotonic() < deadline, f"{what} did not come: {self.updates[-2:]}"
             time.sleep(0.02)
@@ -83,7 +83,7 @@ def sampling(image: NodeImage, every_s: float = 0.5, cursor: tuple[str, int, flo
             yield running
         finally:
             process.stdin.close()
-            reader.join(PATIENCE_S)
+            reader.join(TIMEOUT_S)
             process.stdout.close()
 
 
@@ -112,14 +112,14 @@ def test_it_samples_gpus_host_and_network_at_each_tick() -> None:
     assert ticks[1].late == {}
 
 
-def test_facts_are_told_once_and_again_when_they_change() -> None:
+def test_facts_are_sent_once_and_again_when_they_change() -> None:
     with sampling(healthy_p5()) as running:
         running.until(lambda: len({gpu for tick in running.ticks for gpu in tick.facts}) == 8, "facts of all GPUs")
         seen = len(running.until_ticks(len(running.ticks) + 10))
         assert all(tick.facts == {} for tick in running.ticks[seen - 8 : seen])
 
 
-def test_a_node_without_gpus_tells_so_once() -> None:
+def test_a_node_without_gpus_reports_that_once() -> None:
     with sampling(healthy_cpu()) as running:
         ticks = running.until_ticks(3)
     assert ticks[0].late["gpu"][1].startswith("no libnvidia-ml.so.1")
@@ -144,7 +144,7 @@ def test_lines_of_the_kernel_log_come_as_they_are_logged_and_a_flood_is_counted(
 @pytest.mark.parametrize(
     ("cursor", "codes"),
     [(("of another boot", 7, 9.0), []), ((BOOT_ID, 0, 0.0), [79]), ((BOOT_ID, 10_000, 9.0), [])],
-    ids=["a visit tells what was before", "all of the boot", "only what is new"],
+    ids=["a visit has what was before", "all of the boot", "only what is new"],
 )
 def test_the_kernel_log_is_followed_from_where_it_is_known(cursor: tuple[str, int, float], codes: list[int]) -> None:
     image = with_kernel_line(healthy_p5(), "NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', it broke")
@@ -214,7 +214,7 @@ def test_its_text_is_made_once_for_all_nodes(monkeypatch: pytest.MonkeyPatch) ->
     assert sampler(10.0, "/") is first
 
 
-def test_a_gpu_that_is_lost_is_told_and_that_it_is_back() -> None:
+def test_a_gpu_that_is_lost_is_reported_and_that_it_is_back() -> None:
     with sampling(with_nvml(healthy_p5(), 3)) as running:
         healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
         lost = lambda: [tick.facts[3]["lost"] for tick in running.ticks if "lost" in tick.facts.get(3, {})]  # noqa: E731
@@ -227,7 +227,7 @@ def test_a_gpu_that_is_lost_is_told_and_that_it_is_back() -> None:
         assert lost()[2] is None
 
 
-def test_gpm_tells_means_since_the_sample_before_of_the_gpus_that_have_it() -> None:
+def test_gpm_gives_means_since_the_sample_before_of_the_gpus_that_have_it() -> None:
     metrics = {"gpm 2": 91.26, "gpm 5": 40, "gpm 20": 1000, "gpm 21": 500, "gpm 60": 20_000, "gpm 61": 20_000}
     with sampling(with_nvml(healthy_p5(), 3, gpm=True, **metrics)) as running:
         running.until(lambda: len([tick for tick in running.ticks if tick.gpu]) > 8, "samples of the GPUs")
@@ -237,7 +237,7 @@ def test_gpm_tells_means_since_the_sample_before_of_the_gpus_that_have_it() -> N
     assert {tick.gpu[0][1:5] for tick in ticks} == {(None,) * 4}
 
 
-def test_a_metric_that_a_gpu_does_not_tell_costs_itself_alone_and_a_gpu_that_fails_leaves_no_samples() -> None:
+def test_a_metric_that_a_gpu_does_not_report_costs_itself_alone_and_a_failing_gpu_leaves_no_samples() -> None:
     with sampling(with_nvml(healthy_p5(), 3, gpm=True, **{"gpm 2": 50, "gpm 61": "error NOT_SUPPORTED"})) as running:
         healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
         last = lambda: next((tick.gpu[3] for tick in reversed(running.ticks) if tick.gpu), (0,) * 5)  # noqa: E731

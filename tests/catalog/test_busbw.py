@@ -188,7 +188,7 @@ def test_a_reading_is_a_share_of_the_wire_and_says_how_to_take_it(
         replace(P5, instance_type="nobody-knows"),
     ],
 )
-def test_where_the_wire_is_not_known_no_share_is_told(key: BusbwKey) -> None:
+def test_where_the_wire_is_not_known_no_share_is_given(key: BusbwKey) -> None:
     assert of_wire(100.0, key, PACKAGED) is None
 
 

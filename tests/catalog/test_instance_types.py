@@ -21,7 +21,7 @@ class Answers:
     }
 
 
-def test_what_ec2_does_not_tell_of_a_type_is_none_or_zero() -> None:
+def test_what_ec2_does_not_report_of_a_type_is_none_or_zero() -> None:
     data = row_of_type(Answers.plain)
     assert {name: value for name, value in data.items() if value} == {"vcpus": 2, "memory_mib": 4096}
     assert data["network_gbps"] is None

@@ -72,7 +72,7 @@ def test_importing_the_catalogue_reads_no_file_and_no_toml_parser() -> None:
         spec.submodule_search_locations = [sys.argv[1]]
         sys.modules["clusterproof"] = module_from_spec(spec)
         opened = []
-        sys.addaudithook(lambda event, told: opened.append(str(told[0])) if event == "open" else None)
+        sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
         import clusterproof.plugins.catalog
         print([file for file in opened if file.endswith(".toml")], {"tomllib", "tomli"} & set(sys.modules))
         """

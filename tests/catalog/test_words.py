@@ -99,7 +99,7 @@ def test_the_fabric_health_mask_is_read_field_by_field(mask: int, faults: tuple[
     assert fabric_faults(mask) == faults
 
 
-def test_a_fabric_state_is_told_in_words() -> None:
+def test_a_fabric_state_is_shown_in_words() -> None:
     assert [fabric_state(value) for value in (0, 1, 2, 3, 9)] == [
         "not supported",
         "not started",

@@ -1,4 +1,4 @@
-"""Numbers that a message sets side by side: where rounding makes them alike, more digits tell them apart."""
+"""Numbers that a message sets side by side: where rounding makes them alike, more digits distinguish them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = st.floats(0, 1e9, allow_subnormal=False)
         (1200, 1200.4, 3, SIGNIFICANT, ("1200", "1200.4")),
     ],
 )
-def test_two_numbers_have_as_few_digits_as_tell_them_apart(
+def test_two_numbers_have_as_few_digits_as_distinguish_them(
     value: float, other: float, digits: int, form: str, shown: tuple[str, str]
 ) -> None:
     assert apart(value, other, digits, form) == shown
@@ -41,5 +41,5 @@ def test_numbers_that_differ_in_what_anybody_measures_never_look_alike(value: fl
     ("gb_per_s", "words"),
     [(480.0, "480 GB/s"), (0.1, "0.1 GB/s"), (0.007153, "57.2 Mbit/s"), (0.000_004, "0.032 Mbit/s"), (0.0, "0 GB/s")],
 )
-def test_a_speed_is_told_in_the_unit_that_people_use_for_it(gb_per_s: float, words: str) -> None:
+def test_a_speed_is_shown_in_the_unit_that_people_use_for_it(gb_per_s: float, words: str) -> None:
     assert speed(gb_per_s) == words

@@ -174,7 +174,7 @@ FAULTS = (
         "50 steps behind the warm-up; expected at least 100",
     ),
     RunFault(
-        "noise in which a slow rank cannot be told",
+        "noise that may hide a slow rank",
         lambda: computing(slow(0, 1.08), steps=20, noise=0.1),
         {"run.slow_rank": INCOMPLETE},
         "which differ too much to tell",

@@ -1,4 +1,4 @@
-"""`pytest --run PATH`: a training run is judged as a cluster is, with the same verdicts, reports and exit codes."""
+"""`pytest --run PATH`: a training run is evaluated as a cluster is, with the same verdicts, reports and exit codes."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def test_a_slow_rank_fails_the_run_without_any_cluster(runs: Runs, marks: tuple[
     )
 
 
-def test_a_run_that_told_nothing_of_the_kind_is_incomplete_and_never_green(runs: Runs) -> None:
+def test_a_run_without_such_evidence_is_incomplete_and_never_green(runs: Runs) -> None:
     ran = over(runs, "--run", trace(runs.folder / "trace.csv", steps=3))
     assert ran.ret == 6
     assert set(verdicts(runs).values()) <= {Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE}
     ran.stdout.fnmatch_lines(["*3 steps; expected at least 20: trace more of them*"])
 
 
-def test_a_healthy_trace_passes_what_it_tells_of(runs: Runs) -> None:
+def test_a_healthy_trace_passes_what_it_has_evidence_of(runs: Runs) -> None:
     ran = over(runs, "--run", trace(runs.folder / "trace.csv"), "-k", "slow_rank or work_uneven")
     assert ran.ret == 0
     assert set(verdicts(runs).values()) == {Verdict.PASS}
@@ -71,7 +71,7 @@ def test_several_files_are_of_one_run(runs: Runs) -> None:
     assert runs.results[0].devices == ("rank 2",)
 
 
-def test_beside_a_cluster_both_are_judged(runs: Runs) -> None:
+def test_beside_a_cluster_both_are_evaluated(runs: Runs) -> None:
     cluster = runs.cluster([node("gpu001")])
     ran = over(runs, "--cluster", cluster, "--run", trace(runs.folder / "trace.csv", slow=1.5), "-k", "slow_rank")
     assert ran.ret == 1
@@ -85,7 +85,7 @@ def test_a_cluster_alone_has_no_checks_of_runs(runs: Runs) -> None:
     ran.stdout.fnmatch_lines(["-m run judges a training run, and none is named; expected --run PATH"])
 
 
-def test_every_report_tells_of_the_run(runs: Runs) -> None:
+def test_every_report_has_the_run(runs: Runs) -> None:
     folder = runs.folder / "report"
     words = ("--run", trace(runs.folder / "trace.csv", slow=1.5), "--report", str(folder))
     ran = runs.run(*words, "--junitxml", "own.xml", "--html", "own.html", *CHECKS)
@@ -117,7 +117,7 @@ def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
         (("--run", "trace.csv", "--record", "x"), "*--record is about nodes, and --run has none*"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_judged(runs: Runs, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_evaluated(runs: Runs, words: tuple[str, ...], said: str) -> None:
     trace(runs.folder / "trace.csv")
     (runs.folder / "notes.md").write_text("# notes\n", encoding="utf-8")
     ran = over(runs, *words)
@@ -125,7 +125,7 @@ def test_what_cannot_be_is_refused_before_anything_is_judged(runs: Runs, words: 
     ran.stderr.fnmatch_lines([said])
 
 
-def test_a_recording_with_samples_is_judged_as_a_run_where_runs_are_asked_for(runs: Runs) -> None:
+def test_a_recording_with_samples_is_evaluated_as_a_run_where_runs_are_asked_for(runs: Runs) -> None:
     cluster = runs.cluster([node("gpu001")])
     file = SamplesFile(Path(cluster.removeprefix("replay:")) / f"gpu001{SUFFIX}")
     file.begin(Header("gpu001", "", 1.7e9, 10.0, (SampledGpu(memory_mib=80_000.0),), columns_for(1)))
@@ -135,10 +135,10 @@ def test_a_recording_with_samples_is_judged_as_a_run_where_runs_are_asked_for(ru
     ran = over(runs, "--cluster", cluster, "-m", "run", "-k", "gpu_busy")
     assert (ran.ret, verdicts(runs)) == (0, {"run.gpu_busy": Verdict.CONCERN})
     ran.stdout.fnmatch_lines(["run: gpu001: 1 file, 0 ranks, 0 steps"])
-    assert over(runs, "--cluster", cluster, "-k", "gpu_busy").ret == 5  # none is judged beside the nodes unasked
+    assert over(runs, "--cluster", cluster, "-k", "gpu_busy").ret == 5  # none is evaluated beside the nodes unasked
 
 
-def test_workers_of_xdist_judge_the_same(runs: Runs) -> None:
+def test_workers_of_xdist_give_the_same_verdicts(runs: Runs) -> None:
     ran = over(runs, "--run", trace(runs.folder / "trace.csv", slow=1.5), "-n", "2")
     assert ran.ret == 1
     assert verdicts(runs)["run.slow_rank"] is Verdict.FAIL

@@ -77,7 +77,7 @@ def test_the_rank_that_is_behind_is_named_in_each_version(tmp_path: Path, change
     assert result.message.startswith("rank 1 missing in all_reduce 51 of ")
 
 
-def test_a_dump_as_json_tells_the_same(tmp_path: Path) -> None:
+def test_a_dump_as_json_reads_the_same(tmp_path: Path) -> None:
     dumps = {rank: dump(rank, reached) for rank, reached in BEHIND.items()}
     assert written(tmp_path, dumps, as_json=True).missing.ranks == (1,)
 
@@ -129,7 +129,7 @@ def test_a_rank_to_which_others_wait_to_send_and_that_waits_for_nobody_is_named(
     assert result.message.startswith("rank 2 missing in send to rank 2 41 of default_pg (rank 1 waiting)")
 
 
-def test_ranks_that_wait_for_each_other_are_not_blamed_but_incomplete(tmp_path: Path) -> None:
+def test_ranks_that_wait_for_each_other_do_not_fail_but_are_incomplete(tmp_path: Path) -> None:
     dumps = {
         0: ring(operation("send 0->1", 40, "started", is_p2p=True)),
         1: ring(operation("recv 1<-0", 40, "started", is_p2p=True)),

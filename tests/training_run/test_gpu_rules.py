@@ -29,7 +29,7 @@ def verdict(check: str, run: TrainingRun) -> str:
         ("has stopped growing", leaking(60.0, begins=40.0, until_s=1800), "pass"),
     ],
 )
-def test_memory_that_grows_is_told_from_what_has_grown(what: str, change: Change, expected: str) -> None:
+def test_memory_that_grows_is_distinguished_from_what_has_grown(what: str, change: Change, expected: str) -> None:
     assert verdict("run.gpu_memory_growth", watched(change)) == expected, what
 
 
@@ -112,7 +112,7 @@ def test_an_evaluation_of_nine_minutes_on_no_gpu_is_no_hang() -> None:
     assert verdict("run.hung", watched(change)) == "pass"
 
 
-def test_power_and_the_network_tell_of_hanging_where_there_is_no_gpm() -> None:
+def test_power_and_the_network_show_hanging_where_there_is_no_gpm() -> None:
     assert verdict("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK))) == "fail"
     lacking = said("run.hung", watched(stuck, without=(of_run.TENSOR, of_run.LINK, of_run.NETWORK)))
     assert lacking.verdict.value == "incomplete"

@@ -44,13 +44,13 @@ def test_a_loader_without_workers_is_found_in_a_real_trace() -> None:
         ("tracelens/b200-eager_trace.json.gz", {0}, "pass"),
     ],
 )
-def test_real_traces_of_jobs_tell_their_collectives(file: str, ranks: set[int], verdict: str) -> None:
+def test_real_traces_of_jobs_have_their_collectives(file: str, ranks: set[int], verdict: str) -> None:
     run = read_run([str(labelled(file))])
     assert set(run.data.places) == ranks
     assert said("run.comm_exposed", run).verdict.value == verdict
 
 
-def test_steps_the_wait_for_data_and_what_is_not_hidden_are_told(tmp_path: Path) -> None:
+def test_steps_the_wait_for_data_and_what_is_not_hidden_are_read(tmp_path: Path) -> None:
     run = read(tmp_path, trace(ten_steps(loading=200, alone=300)))
     assert set(run.data.places) == {3}
     assert {step: round(seconds, 6) for step, (seconds, _) in run.data.steps[3].items()} == dict.fromkeys(
@@ -80,7 +80,7 @@ def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
     assert list(run.data.steps[3]) == [0]
 
 
-def test_a_trace_that_was_cut_tells_what_was_written(tmp_path: Path) -> None:
+def test_of_a_trace_that_was_cut_what_was_written_is_read(tmp_path: Path) -> None:
     text = trace(ten_steps(loading=200))
     for data in (text[: len(text) * 2 // 3].encode(), gzip.compress(text.encode())[:-40]):
         assert len(read(tmp_path, data).data.steps[3]) >= 5

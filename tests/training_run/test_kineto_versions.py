@@ -153,7 +153,7 @@ def test_steps_of_sagemakers_timeline_are_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_trace_that_tells_nothing_of_a_run_is_said_to(tmp_path: Path) -> None:
+def test_a_trace_without_a_run_is_reported_as_such(tmp_path: Path) -> None:
     run = read(tmp_path, trace([{"ph": "M", "name": "process_name"}], rank=0))
     assert run.data.notes == [f"nothing of a run in: {tmp_path}/trace.json"]
 

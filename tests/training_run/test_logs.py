@@ -1,4 +1,4 @@
-"""Logs of Megatron-LM and torchtitan tell how long iterations take, whatever else stands in them."""
+"""Logs of Megatron-LM and torchtitan give how long iterations take, whatever else stands in them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def lasting(run: TrainingRun, rank: int = 0) -> dict[int, float]:
 @pytest.mark.parametrize(
     "prefix", ["", " ", "1: ", "[default0]: [2025-05-27 15:23:07] ", "[Rank 0 | Local Rank 0] INFO "]
 )
-def test_iterations_of_megatron_are_told_by_their_elapsed_time(tmp_path: Path, prefix: str) -> None:
+def test_iterations_of_megatron_are_read_by_their_elapsed_time(tmp_path: Path, prefix: str) -> None:
     run = read(tmp_path, "".join(megatron(step, 500 + step, prefix) + "warning: anything\n" for step in range(1, 9)))
     assert lasting(run) == {step: 0.5 + step / 1000 for step in range(1, 9)}
 
@@ -64,7 +64,7 @@ def test_a_mean_behind_the_elapsed_time_is_not_it(tmp_path: Path) -> None:
     assert lasting(read(tmp_path, text)) == {7: 0.5}
 
 
-def test_timers_of_megatron_tell_the_start_the_wait_for_data_and_checkpoints(tmp_path: Path) -> None:
+def test_timers_of_megatron_give_the_start_the_wait_for_data_and_checkpoints(tmp_path: Path) -> None:
     text = MEGATRON + "".join(
         megatron(step, 1000)
         + "    batch-generator ................................: (34.22, 150.00)\n"

@@ -123,7 +123,7 @@ def test_two_dumps_of_one_rank_are_not_of_one_moment(tmp_path: Path) -> None:
         read_run([str(tmp_path)])
 
 
-def test_the_order_of_a_ranks_groups_tells_the_numbers_by_which_it_knows_them() -> None:
+def test_the_order_of_a_ranks_groups_gives_the_numbers_by_which_it_knows_them() -> None:
     dumps = read_run([str(labelled("flight-recorder/gpu_error_1st"))]).data.dumps.values()
     assert len(dumps) == 16
     for one in dumps:  # what its operations say of some agrees with what the order says of all

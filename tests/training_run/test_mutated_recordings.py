@@ -54,7 +54,7 @@ def test_two_slow_workers_of_two_stages_are_both_named(recorded: TrainingRun) ->
     assert sorted(ranks_named(changed(recorded, {other: 1.3}))) == sorted([SLOW, other])
 
 
-def test_rows_and_columns_in_any_order_tell_the_same(recorded: TrainingRun, tmp_path: Path) -> None:
+def test_rows_and_columns_in_any_order_read_the_same(recorded: TrainingRun, tmp_path: Path) -> None:
     with gzip.open(labelled("straggler-analysis/trace-AR.csv.gz"), "rt") as file:
         head, *rows = csv.reader(file)
     Random(1).shuffle(rows)

@@ -1,4 +1,4 @@
-"""A slow rank is told from uneven work and from uneven stages, whatever else a trace is like."""
+"""A slow rank is distinguished from uneven work and from uneven stages, whatever else a trace is like."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_steps_that_are_missing_here_and_there_change_nothing() -> None:
     assert ranks_named(run) == [2]
 
 
-def test_warm_up_steps_in_which_one_rank_compiles_accuse_nobody() -> None:
+def test_warm_up_steps_in_which_one_rank_compiles_flag_no_rank() -> None:
     run = computing(lambda place, step: 30.0 if place.rank == 0 and step <= 5 else 1.0, steps=26)
     assert ranks_named(run) == []
 

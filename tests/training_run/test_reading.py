@@ -44,12 +44,12 @@ def read(folder: Path, text: str | bytes, name: str = "trace.csv") -> TrainingRu
 
 
 @pytest.mark.parametrize("text", [TABLE, STEPS, LINES], ids=["operations", "steps", "JSON lines"])
-def test_every_form_tells_the_compute_of_each_rank(tmp_path: Path, text: str) -> None:
+def test_every_form_gives_the_compute_of_each_rank(tmp_path: Path, text: str) -> None:
     found = read(tmp_path, text).computed
     assert {place.rank: round(seconds[7], 3) for place, seconds in found.items()} == {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.8}
 
 
-def test_a_packed_file_tells_the_same(tmp_path: Path) -> None:
+def test_a_packed_file_reads_the_same(tmp_path: Path) -> None:
     assert read(tmp_path, gzip.compress(TABLE.encode())).computed == read(tmp_path, TABLE).computed
 
 
@@ -141,7 +141,7 @@ def test_files_of_two_runs_are_not_one_run(tmp_path: Path) -> None:
         (("notes.md",), r"none of its files \(notes.md\) has a form that is known"),
     ],
 )
-def test_a_folder_that_tells_nothing_of_a_run_is_refused(tmp_path: Path, files: tuple[str, ...], words: str) -> None:
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, files: tuple[str, ...], words: str) -> None:
     for name in files:
         (tmp_path / name).write_text("# notes\n")
     with pytest.raises(RunError, match=words):

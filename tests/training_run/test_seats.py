@@ -50,7 +50,7 @@ def of_slow(run: TrainingRun) -> str:
     return result.message.partition("expected less than 1.1")[2]
 
 
-def test_nothing_is_said_of_nodes_where_nothing_tells(tmp_path: Path) -> None:
+def test_nothing_is_said_of_nodes_where_they_are_unknown(tmp_path: Path) -> None:
     assert of_slow(read(tmp_path, table())) == ""
 
 
@@ -77,13 +77,13 @@ def test_what_is_no_pod_is_said(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(("gpu", "words"), [(False, "gpu002, GPU 4"), (True, "gpu002, GPU 3")])
-def test_a_column_tells_the_node_and_the_gpu_or_the_order_of_its_ranks_does(
+def test_a_column_gives_the_node_and_the_gpu_or_the_order_of_its_ranks_does(
     tmp_path: Path, gpu: bool, words: str
 ) -> None:
     assert of_slow(read(tmp_path, table(host=True, gpu=gpu))) == f"; rank 12 is on {words}"
 
 
-def test_steps_as_json_lines_tell_it_too(tmp_path: Path) -> None:
+def test_steps_as_json_lines_give_it_too(tmp_path: Path) -> None:
     rows = [
         {"rank": rank, "step": step, "dur": 1.0, "stages": {"forward": 1.3 if rank == 2 else 1.0}}
         | {"host": "gpu007", "gpu": f"cuda:{3 - rank}"}
@@ -124,7 +124,7 @@ def test_a_cluster_that_these_ranks_do_not_fill_seats_nobody(tmp_path: Path, nod
     assert of_slow(run) == ""
 
 
-def test_what_the_run_tells_itself_counts_before_the_cluster(tmp_path: Path) -> None:
+def test_what_the_run_itself_records_counts_before_the_cluster(tmp_path: Path) -> None:
     run = beside(read(tmp_path, table(host=True)), Slots("gpu002", 8), Slots("gpu001", 8), Slots("gpu000", 8))
     assert of_slow(run) == (
         "; rank 12 is on gpu002, GPU 4: "

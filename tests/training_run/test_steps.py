@@ -76,6 +76,6 @@ def test_the_rank_that_waits_longest_for_data_is_named() -> None:
     assert said("run.data_wait", run).message.startswith("rank 1 waits for data for 30")
 
 
-def test_one_checkpoint_tells_no_share() -> None:
+def test_one_checkpoint_gives_no_share() -> None:
     result = said("run.checkpoint_share", stepping(lambda _: 1.0, lambda step: {"save": float(step == 50)}))
     assert result.message == "1 checkpoints; expected at least 2: log a longer part of the run"

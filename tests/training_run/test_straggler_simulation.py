@@ -19,7 +19,7 @@ def found() -> Found:
     return simulate(0.02, (8, 16), processes=1)
 
 
-def test_no_healthy_rank_is_accused(found: Found) -> None:
+def test_no_healthy_rank_is_flagged(found: Found) -> None:
     data = figures(found)
     assert data["healthy_ranks"] > 1_000
     assert data["accused"] == 0

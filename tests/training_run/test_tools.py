@@ -50,7 +50,7 @@ def means(run: TrainingRun, metric: str) -> dict[tuple[str, str], float]:
     return {key: round(min(one.mean for one in series.values()), 2) for key, series in found.items()}
 
 
-def test_a_loop_of_nvidia_smi_tells_use_memory_clocks_and_power(tmp_path: Path) -> None:
+def test_a_loop_of_nvidia_smi_gives_use_memory_clocks_and_power(tmp_path: Path) -> None:
     run = read(tmp_path, smi())
     assert means(run, GPU) == {("gpu001", "gpu0"): 97, ("gpu001", "gpu1"): 96}
     assert means(run, MEMORY) == {("gpu001", "gpu0"): 50, ("gpu001", "gpu1"): 50}
@@ -71,7 +71,7 @@ def test_units_that_are_left_out_names_of_columns_that_repeat_and_values_that_ar
     assert means(gone, POWER) == {}
 
 
-def test_gpus_that_no_column_names_are_told_apart_by_their_order(tmp_path: Path) -> None:
+def test_gpus_that_no_column_names_are_distinguished_by_their_order(tmp_path: Path) -> None:
     text = "timestamp, utilization.gpu [%]\n" + "".join(
         f"2026/08/17 10:00:{second:02}.000, {90 - gpu} %\n" for second in range(0, 60, 10) for gpu in range(3)
     )
@@ -108,7 +108,7 @@ def test_dmon_of_nvidia_smi_is_read(tmp_path: Path) -> None:
     assert means(run, CLOCK) == {("gpu007", "gpu0"): 1683, ("gpu007", "gpu1"): 1733}
 
 
-def test_times_of_dmon_count_where_it_tells_them_also_behind_midnight(tmp_path: Path) -> None:
+def test_times_of_dmon_count_where_it_prints_them_also_behind_midnight(tmp_path: Path) -> None:
     head = "#Time        gpu    pwr     sm\n#HH:MM:SS    Idx      W      %\n"
     rows = (
         f" {at // 3600 % 24:02}:{at // 60 % 60:02}:{at % 60:02}      0     71     50\n"
