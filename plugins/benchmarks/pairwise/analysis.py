@@ -39,7 +39,7 @@ class Analysis:
 
 
 def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_per_s: float | None = None) -> Analysis:
-    """Everything that these measurements come to. The floor is in busbw; None where nobody knows it."""
+    """The findings from these measurements. The floor is in busbw; None where it is unknown."""
     screened = screen(measurements, settings)
     nodes = {node for one in measurements for node in one.pair.nodes}
     failing = failing_or_suspect(measurements)
@@ -90,7 +90,7 @@ def _too_few(screened: Screened, floor_gb_per_s: float | None, settings: Setting
 
 
 def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | None) -> Finding | None:
-    """That most pairs are under the floor: no one node does that. Contended pairs say nothing of it."""
+    """That most pairs are under the floor: no single node causes that. Contended pairs say nothing about it."""
     data = succeeded(measurements)
     busbw = [one.reading.busbw_gb_per_s or 0.0 for one in data]
     under = [one for one, value in zip(data, busbw, strict=True) if floor_gb_per_s and value < floor_gb_per_s]

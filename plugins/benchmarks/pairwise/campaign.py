@@ -1,4 +1,4 @@
-"""Which pairs to measure next: first rounds that ask everybody alike, then rounds that ask again after suspects.
+"""Which pairs to measure next: first rounds that treat all nodes alike, then rounds that measure suspects again.
 
 Pure: the same nodes, settings and measurements give the same next round, so that a run can be broken off and resumed.
 """
@@ -26,7 +26,7 @@ SAMPLED_OF_A_PLACE = 3  # nodes of a slow place that are measured again in each 
 
 @dataclass(frozen=True)
 class Plan:
-    """The nodes and how they are to be measured; `asked` are the only pairs where a person named them.
+    """The nodes and how they are to be measured; `asked` are the only pairs where the user named them.
 
     `absent` are nodes of the plan that cannot be measured. `first_rounds` is how many of the first rounds there is time
     for, None for all.
@@ -50,7 +50,7 @@ class Plan:
 
     @cached_property
     def planned(self) -> list[Round]:
-        """The first rounds of all nodes, whoever is absent and however little time there is."""
+        """The first rounds of all nodes, including absent ones, however little time there is."""
         if self.asked:
             return disjoint(self.asked)
         if self.is_full:
@@ -156,7 +156,7 @@ class _Draw:
         self.good = good
 
     def retest(self, suspects: Sequence[str]) -> None:
-        """Each suspect with a good partner of its own, whom it has not met where there is such a one."""
+        """Each suspect with a good partner of its own, a new one where there is any."""
         for node in suspects:
             new = partial(self._is_new, node)
             self._add(node, (partial(self._is_new_there, node), new, _anybody))

@@ -53,7 +53,7 @@ class Pace:
 
     @property
     def batches_left(self) -> float:
-        """How many more there is time for."""
+        """For how many more batches there is time."""
         left_s = self.budget_s - (self.clock() - self.started)
         return left_s / self.slowest_s if self.slowest_s else float("inf")
 
@@ -67,7 +67,7 @@ def drive(
     on_progress: Callable[[Progress], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Journal:
-    """Measure until nothing is left to ask, or the budget is used up. Raises Unusable where nothing can be measured.
+    """Measure until no pair is left, or the budget is used up. Raises Unusable where nothing can be measured.
 
     With too little time for all, fewer of the first rounds are made, so that suspects can still be measured again.
     """

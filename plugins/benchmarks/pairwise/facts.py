@@ -79,7 +79,7 @@ def _holds_for_all(finding: Finding) -> bool:
 
 @dataclass(frozen=True)
 class NoPairs:
-    """What stands for the pairs of a run that measured none."""
+    """Stands for the pairs of a run that measured none."""
 
     name: str
     why_not: str

@@ -1,4 +1,4 @@
-"""Findings of measurements that failed: of a node, whoever its partner is, or of a pair."""
+"""Findings from measurements that failed: of a node, whatever its partner is, or of a pair."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def failing_link(one: Pair, failed: int, attempts: int) -> Finding:
 
 
 def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
-    """Nodes with which measurements fail, whoever the partner is; where that holds for most, no node is named."""
+    """Nodes with which measurements fail, whatever the partner is; where that holds for most, no node is named."""
     found = []
     failing = failing_nodes(measurements)
     nodes = {node for one in measurements for node in one.pair}

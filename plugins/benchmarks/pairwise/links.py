@@ -51,7 +51,7 @@ def link_findings(
 
 
 def _is_well_with_others(node: str, one: Pair, screened: Screened, settings: Settings) -> bool:
-    """Whether a node of this pair was measured with other good partners, and was not slow with them."""
+    """Whether a node of this pair was measured with other good partners, and was not slow with any."""
     others = [value for value in screened.own_values(node) if value.pair != one]
     partners = {value.pair for value in others}
     return len(partners) >= OTHER_PARTNERS and median(value.x for value in others) > -settings.min_effect / 2

@@ -1,4 +1,4 @@
-"""What noise leaves open: nodes whose own might hide that they are slow, and whether anybody could be named at all."""
+"""What noise leaves open: nodes whose own noise might hide slowness, and whether any node could be named at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NORMAL = NormalDist()
 def left_open(
     screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: Settings
 ) -> list[Finding]:
-    """What is said of those of these nodes, of which nothing else is."""
+    """The findings for those of these nodes that have no other."""
     found = []
     for node in sorted(screened.of_node.keys() & set(nodes)):
         data = screened.with_good_partners(node)

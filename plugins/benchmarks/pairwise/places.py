@@ -25,7 +25,7 @@ def places_of(cluster: ClusterFacts, targets: Sequence[Target]) -> dict[str, str
 
 
 def _divides(found: Mapping[str, str]) -> bool:
-    """Whether there are several places, and somebody is not alone in his."""
+    """Whether there are several places, and at least one has several nodes."""
     places = [place for place in found.values() if place]
     return 1 < len(set(places)) < len(places)
 

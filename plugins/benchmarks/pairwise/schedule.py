@@ -80,7 +80,7 @@ def _inside(by_place: Sequence[Sequence[str]], count: int, random: Random) -> li
 
 
 def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:
-    """Everybody with somebody of another place, but where a place has more than half of all nodes."""
+    """Each node with one of another place, except where a place has more than half of all nodes."""
     shuffled = [random.sample(members, len(members)) for members in random.sample(by_place, len(by_place))]
     row = [node for members in shuffled for node in members]
     if len(row) % 2:
@@ -90,7 +90,7 @@ def _across(by_place: Sequence[Sequence[str]], random: Random) -> Round:
 
 
 def _fewest(tried: Iterable[Round], met: set[Pair]) -> Round:
-    """The round in which the fewest meet a partner again; the first in which nobody does."""
+    """The round in which the fewest nodes meet a partner again; the first in which none does."""
     best: Round = ()
     fewest: int | None = None
     for pairs in tried:

@@ -1,4 +1,4 @@
-"""Who is to be looked at again: nodes, pairs and places that the measurements so far make suspect, and who is good."""
+"""What to measure again: nodes, pairs and places that the measurements so far make suspect; and the good nodes."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
 
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
-    """The lowest eighth, whoever they are: at first they may hide in the normal that they have a part in."""
+    """The lowest eighth, whichever they are: at first they may hide in a normal that includes them."""
     scores = {node: _score(data) for node, data in of_node.items()}
     return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
 
 
 def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], usual: Normal) -> set[str]:
-    """Suspects that noise alone hardly makes: to leave out whoever was a little unlucky would make luck the normal."""
+    """Suspects that noise alone hardly explains: leaving out nodes that were merely unlucky would bias the normal."""
     return {
         node for node, score in slow.items() if score < -STANDING_OUT * location_error(len(of_node[node]), usual.sigma)
     }
