@@ -11,7 +11,7 @@ import subprocess
 import time
 from typing import Any
 
-from clusterproof.plugins.benchmarks.launchers.hearing import wait
+from clusterproof.plugins.benchmarks.launchers.pipes import wait
 from clusterproof.plugins.transport.srun_places import GPUS, MARKS, TAKING_STEPS, ask, clean, is_usable, nodes_of
 
 TICK_S = 0.5

@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE
-from clusterproof.plugins.benchmarks.launchers.hearing import Heard
+from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput
 
-QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left behind may hold its output open
+QUIET_S = 0.5  # how long to read on once the shell has ended: what it left behind may hold its output open
 
 
 class Command:
@@ -21,7 +21,7 @@ class Command:
     def __init__(self, shell: str, environment: dict[str, str], run: str, most_bytes: int) -> None:
         self.exit: int | None = None
         self.seconds = 0.0
-        self._heard = Heard(most_bytes)
+        self._output = BoundedOutput(most_bytes)
         self._began = time.monotonic()
         self._ended = 0.0
         self.process = subprocess.Popen(
@@ -35,13 +35,13 @@ class Command:
         assert self.process.stdout
         self.pipe = self.process.stdout.fileno()
 
-    def hear(self) -> None:
+    def take_output(self) -> None:
         """Take what its pipe brings; at the end of it, the pipe is -1."""
         read = os.read(self.pipe, 65536)
         if not read:
             self._close()
             return
-        self._heard.add(read)
+        self._output.add(read)
 
     def has_ended(self) -> bool:
         """Whether it is over, with its output."""
@@ -63,7 +63,7 @@ class Command:
     def to_json(self) -> dict[str, Any]:
         """Its output and how it ended; without an exit status where it was killed."""
         return {
-            "text": self._heard.kept().decode("utf-8", "replace"),
+            "text": self._output.kept().decode("utf-8", "replace"),
             "exit": self.exit,
             "seconds": round(self.seconds or time.monotonic() - self._began, 3),
         }

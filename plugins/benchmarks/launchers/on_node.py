@@ -18,7 +18,7 @@ from typing import Any
 from clusterproof.plugins.agent.telling import tell
 from clusterproof.plugins.benchmarks.launchers.cleanup import clean_up, guard
 from clusterproof.plugins.benchmarks.launchers.command import Command
-from clusterproof.plugins.benchmarks.launchers.hearing import Unheard, wait
+from clusterproof.plugins.benchmarks.launchers.pipes import Disconnected, wait
 from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     DONE,
     READY,
@@ -52,7 +52,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
         os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
         os.environ[PYTHON] = sys.executable
         tell(json.dumps(answer(request)).encode(), nonce)
-    except (Unheard, BrokenPipeError):
+    except (Disconnected, BrokenPipeError):
         pass  # the guard ends what runs
     except Exception:  # a fault of ours: its words stand in place of the answer's end
         sys.excepthook(*sys.exc_info())
@@ -158,12 +158,12 @@ class Run:
         other = [self.other.fileno()] if self.other and not self.is_done else []
         for ready in wait(min(TICK_S, until - time.monotonic()), *pipes, *other):
             if ready in pipes:
-                pipes[ready].hear()
+                pipes[ready].take_output()
             else:
-                self.hear_other()
+                self.read_other()
         self.is_over()  # each has the time at which it was seen to have ended
 
-    def hear_other(self) -> None:
+    def read_other(self) -> None:
         """The other node is done, or gone."""
         assert self.other
         try:
@@ -196,7 +196,7 @@ class Run:
         while time.monotonic() < until and not self.is_over():
             pipes = {command.pipe: command for command in self.commands if command.pipe >= 0}
             for ready in wait(TICK_S, *pipes):
-                pipes[ready].hear()
+                pipes[ready].take_output()
         for command in running:
             command.kill()
             command.exit = None

@@ -20,7 +20,7 @@ from typing import Any
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.telling import tell
 from clusterproof.plugins.benchmarks.launchers.allocation import reserve
-from clusterproof.plugins.benchmarks.launchers.hearing import Heard, Unheard, wait
+from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput, Disconnected, wait
 from clusterproof.plugins.transport.srun_places import ASK_S, FOLDERS, ask, clean
 
 ENDS_S = 2.0
@@ -43,7 +43,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
         signal.signal(number, stop)
     try:
         tell(json.dumps(answer(request)).encode(), nonce)
-    except (Unheard, BrokenPipeError):
+    except (Disconnected, BrokenPipeError):
         pass
     except Exception:  # a fault of ours: its words stand in place of the answer's end
         sys.excepthook(*sys.exc_info())
@@ -53,7 +53,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
 
 def stop(_number: int, _frame: object) -> None:
     """End as when the connection is gone."""
-    raise Unheard
+    raise Disconnected
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
     except subprocess.TimeoutExpired as problem:
         return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
-    except Unheard:
+    except Disconnected:
         if request.get("is_ours"):
             ask("scancel", request["job"])
         raise
@@ -82,7 +82,7 @@ class Step:
         self.name = f"{request['name']}-{asked['key']}"
         self.exit: int | None = None
         self.seconds = 0.0
-        self.heard = Heard(request["most_bytes"])
+        self.output = BoundedOutput(request["most_bytes"])
         self.began = time.monotonic()
         self.until = self.began + asked["deadline_s"]
         self.process = subprocess.Popen(self.words(request), stdin=-3, stdout=-1, stderr=-2, env=clean())
@@ -103,7 +103,7 @@ class Step:
         words += request["options"]
         return [*words, "/bin/sh", "-c", self.asked.get("shell") or shell_of(self.asked["visit"], request["program"])]
 
-    def hear(self) -> None:
+    def take_output(self) -> None:
         """Take what its pipe brings, and see whether it is over."""
         read = os.read(self.pipe, 65536)
         if not read:
@@ -112,7 +112,7 @@ class Step:
                 self.exit = self.process.wait(ENDS_S)
             self.seconds = time.monotonic() - self.began
             return
-        self.heard.add(read)
+        self.output.add(read)
 
     def end(self) -> None:
         """See it off."""
@@ -126,7 +126,7 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """Its output, srun's own lines, and how it ended."""
-        said = NOISE.sub(b"", self.heard.kept())
+        said = NOISE.sub(b"", self.output.kept())
         own = [line.decode("utf-8", "replace") for line in said.split(b"\n") if line.startswith(b"srun: ")]
         text = LABEL.sub(b"", said).decode("utf-8", "replace")
         return {"text": text, "own": own[:OWN_LINES], "exit": self.exit, "seconds": round(self.seconds, 3)}
@@ -158,7 +158,7 @@ def together(asked: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, 
         while waiting:
             pipes = {step.pipe: step for step in waiting}
             for ready in wait(min(step.until for step in waiting) - time.monotonic(), *pipes):
-                pipes[ready].hear()
+                pipes[ready].take_output()
             waiting = [step for step in waiting if step.pipe >= 0 and time.monotonic() < step.until]
     finally:
         for step in running:  # all are asked before any is waited for

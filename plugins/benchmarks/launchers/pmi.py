@@ -39,8 +39,8 @@ def advice(used: str, has: Sequence[str]) -> str:
     others = [kind for kind in BEST if kind in has and kind != used]
     other = f"--srun-options={FLAG}={others[0]}" if others else "--launcher mpirun"
     if used != NONE:
-        return f"srun told them of each other by {used}; expected an MPI that speaks it, or {other}"
+        return f"srun offered them {used}; expected an MPI that speaks it, or {other}"
     if others:
-        return f"srun told them nothing of each other ({FLAG}={NONE}); expected {other}"
+        return f"srun offered them no PMI ({FLAG}={NONE}); expected {other}"
     kinds = ", ".join(has) or "nothing"
-    return f"Slurm cannot tell them of each other (srun {FLAG}=list: {kinds}); expected its PMIx plugin, or {other}"
+    return f"Slurm has no PMI for them (srun {FLAG}=list: {kinds}); expected its PMIx plugin, or {other}"

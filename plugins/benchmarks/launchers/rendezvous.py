@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 
-from clusterproof.plugins.benchmarks.launchers.hearing import wait
+from clusterproof.plugins.benchmarks.launchers.pipes import wait
 
 READY, DONE = b"ready\n", b"done\n"
 CONNECT_S = 2.0  # for one address to answer

@@ -34,7 +34,7 @@ _TRAVELS = (
     PLUGINS / "agent" / "packing.py",
     PLUGINS / "agent" / "telling.py",
     PLUGINS / "transport" / "srun_places.py",
-    FOLDER / "hearing.py",
+    FOLDER / "pipes.py",
     FOLDER / "allocation.py",
     FOLDER / "on_submit_host.py",
 )

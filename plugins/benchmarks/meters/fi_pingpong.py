@@ -27,7 +27,7 @@ def server(settings: MeterSettings, port: int) -> str:
 def client(settings: MeterSettings, address: str, port: int) -> str:
     """The shell command of the end that connects. Raises ValueError."""
     run = f'"$program" {_words(settings)} -P {port} {shlex.quote(address)}'
-    return _program(settings) + shell.tried_until_heard(run, REFUSALS) + 'exit "$ended"\n'
+    return _program(settings) + shell.retried_until_accepted(run, REFUSALS) + 'exit "$ended"\n'
 
 
 def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:

@@ -61,7 +61,7 @@ def client(settings: MeterSettings, address: str, port: int) -> str:
     )
     # with -J it ends with 0 whatever happened
     failed = 'case $printed in *\'"error":\'*) exit 1 ;; esac\n[ "$ended" -eq 0 ] || exit "$ended"\n'
-    runs = (shell.tried_until_heard(run, REFUSALS), shell.tried_until_heard(f"{run} -R", REFUSALS))
+    runs = (shell.retried_until_accepted(run, REFUSALS), shell.retried_until_accepted(f"{run} -R", REFUSALS))
     return _program(settings) + "".join(each + failed for each in runs)
 
 

@@ -125,7 +125,7 @@ def _problem(
     if len(_RANK_0.findall(output.text)) > 1:
         return _alone(output.text)
     if output.exit != 0 and _NO_PMI.search(output.text):
-        return f"{APART}: its MPI was told of no other rank"
+        return f"{APART}: its MPI saw no other rank"
     if output.exit != 0:
         return failure.problem_of(output, log.problems)
     return failure.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)

@@ -55,7 +55,7 @@ def serving(command: str) -> str:
     return f"timeout {SERVES_AT_MOST_SECONDS} {command}\n"
 
 
-def tried_until_heard(command: str, refusals: Sequence[str]) -> str:
+def retried_until_accepted(command: str, refusals: Sequence[str]) -> str:
     """Lines that run a client again while it says one of these words; $printed is what it said, $ended how it ended."""
     said = " | ".join(f"*{shlex.quote(words)}*" for words in refusals)
     return f"""\

@@ -41,7 +41,7 @@ def attribution(finding: Finding) -> str:
     if finding.kind is Kind.INTERMITTENT:
         return f"{fold(finding.nodes)} is slow now and then"
     if finding.kind is Kind.INCONCLUSIVE:
-        return f"{fold(finding.nodes)} may be to blame"
+        return f"{fold(finding.nodes)} may be at fault"
     return finding.words or finding.kind.value
 
 

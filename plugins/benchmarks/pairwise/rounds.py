@@ -1,4 +1,4 @@
-"""What all pairs of a round have in common: whatever everybody shared just then is no node's fault."""
+"""What all pairs of a round have in common: what all of them shared at that time is no node's fault."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: fl
 
     They differ from one another, or from what all of them should be where that is given.
     """
-    telling = {number: xs for number, xs in of_rounds.items() if len(xs) >= FEWEST}
-    freedom = len(telling) - (about is None)
+    known = {number: xs for number, xs in of_rounds.items() if len(xs) >= FEWEST}
+    freedom = len(known) - (about is None)
     if freedom < 1:
         return 0.0
-    found = {number: centre(xs, sigma) for number, xs in telling.items()}
-    weights = {number: len(xs) / (ERROR_OF_CENTRE * sigma) ** 2 for number, xs in telling.items()}
+    found = {number: centre(xs, sigma) for number, xs in known.items()}
+    weights = {number: len(xs) / (ERROR_OF_CENTRE * sigma) ** 2 for number, xs in known.items()}
     whole = sum(weights.values())
     middle = about if about is not None else sum(weights[number] * found[number] for number in found) / whole
     squares = sum(weights[number] * (found[number] - middle) ** 2 for number in found)

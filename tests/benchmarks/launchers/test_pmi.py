@@ -1,4 +1,4 @@
-"""How Slurm tells ranks of each other: chosen from what each version of Slurm lists, unless somebody says it."""
+"""How ranks find each other under Slurm: chosen from what each version of Slurm lists, unless it is given."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_the_sites_own_choice_is_in_slurms_configuration() -> None:
 @pytest.mark.parametrize(
     ("used", "data", "words"),
     [
-        ("none", DEBIAN_12, "told them nothing of each other (--mpi=none); expected --srun-options=--mpi=pmix"),
-        ("none", BARE, "cannot tell them of each other (srun --mpi=list: none, cray_shasta); expected its PMIx plugin"),
-        ("pmix", DEBIAN_12, "by pmix; expected an MPI that speaks it, or --srun-options=--mpi=pmi2"),
-        ("pmi2", SLURM_20, "by pmi2; expected an MPI that speaks it, or --launcher mpirun"),
+        ("none", DEBIAN_12, "offered them no PMI (--mpi=none); expected --srun-options=--mpi=pmix"),
+        ("none", BARE, "Slurm has no PMI for them (srun --mpi=list: none, cray_shasta); expected its PMIx plugin"),
+        ("pmix", DEBIAN_12, "offered them pmix; expected an MPI that speaks it, or --srun-options=--mpi=pmi2"),
+        ("pmi2", SLURM_20, "offered them pmi2; expected an MPI that speaks it, or --launcher mpirun"),
     ],
 )
 def test_ranks_that_did_not_find_each_other_get_another_way(used: str, data: str, words: str) -> None:

@@ -67,23 +67,23 @@ def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -
     assert all(one.is_correct for one in data.values())
 
 
-def test_ranks_that_are_told_nothing_of_each_other_say_so_with_what_to_do(bed: SlurmBed) -> None:
+def test_ranks_without_pmi_say_so_with_what_to_do(bed: SlurmBed) -> None:
     made = campaign(bed, nccl_tests.METER, srun_options="--mpi none")
     small = replace(made, settings=MeterSettings(ranks_per_node=2, size_bytes=2**20))
     data = round_of(bed, small, ROUND[:1])["gpu001~gpu002"]
     seen, _, advice = data.problem.partition("; ")
     assert seen in (
-        "the ranks did not find each other: its MPI was told of no other rank",  # Open MPI 4 says so, and ends
+        "the ranks did not find each other: its MPI saw no other rank",  # Open MPI 4 says so, and ends
         "the ranks did not find each other: each ran alone, though nccl-tests has MPI (libmpi.so.40)",
     )
-    assert advice == "srun told them nothing of each other (--mpi=none); expected --srun-options=--mpi=pmix"
+    assert advice == "srun offered them no PMI (--mpi=none); expected --srun-options=--mpi=pmix"
 
 
 def test_ranks_have_a_home_and_the_paths_of_who_starts_them(bed: SlurmBed) -> None:
     bed.bed.set_environment(CONTROLLER, LD_LIBRARY_PATH="/site/lib", PATH="/site/bin:/usr/bin:/bin", SECRET="a key")
-    says = 'echo "$HOME ${PATH%%:/usr*} $LD_LIBRARY_PATH ${OPAL_PREFIX-not set} ${SECRET-not told}"; exit 3'
+    says = 'echo "$HOME ${PATH%%:/usr*} $LD_LIBRARY_PATH ${OPAL_PREFIX-not set} ${SECRET-not passed}"; exit 3'
     data = round_of(bed, campaign(bed, all_reduce(before=says)), ROUND[:1])["gpu001~gpu002"]
-    assert "\n/root /site/bin /site/lib not set not told\n" in data.problem
+    assert "\n/root /site/bin /site/lib not set not passed\n" in data.problem
 
 
 def test_ranks_meet_by_the_fence_that_lets_none_on_before_all_have_come(bed: SlurmBed) -> None:
@@ -130,7 +130,7 @@ def test_all_rounds_are_steps_of_one_job_that_is_given_back(bed: SlurmBed) -> No
     assert queue(bed) == []
 
 
-def test_a_rank_that_says_that_srun_could_not_start_another_blames_nobody(bed: SlurmBed) -> None:
+def test_a_rank_that_says_that_srun_could_not_start_another_names_no_culprit(bed: SlurmBed) -> None:
     forged = "srun: error: Task launch for StepId=1.0 failed on node gpu002: No route to host"
     data = round_of(bed, campaign(bed, all_reduce(before=f"echo {forged} >&2; echo {forged}; exit 3")), ROUND[:1])
     assert data["gpu001~gpu002"].culprit == ""
@@ -165,7 +165,7 @@ def test_a_job_that_is_stopped_is_used_as_one_that_runs(bed: SlurmBed) -> None:
     assert data["gpu001~gpu002"].problem == ""
 
 
-def test_a_job_that_takes_no_step_is_told_by_its_state(bed: SlurmBed) -> None:
+def test_a_job_that_takes_no_step_is_reported_with_its_state(bed: SlurmBed) -> None:
     bed.output_of("salloc", "--no-shell", "-w", "gpu001,gpu002", "-N2", "--exclusive")
     (job,) = queue(bed)
     bed.output_of("scontrol", "suspend", job)
@@ -196,7 +196,7 @@ def test_where_slurm_gives_nothing_that_is_one_line(bed: SlurmBed) -> None:
         round_of(bed, campaign(bed, sending(), slurm_wait="1"))
 
 
-def test_options_that_slurm_refuses_are_told_in_its_words(bed: SlurmBed) -> None:
+def test_options_that_slurm_refuses_are_reported_in_its_words(bed: SlurmBed) -> None:
     with pytest.raises(Unusable, match=r"gpu\[001-004\]: salloc: error: .*Requested reservation is invalid"):
         round_of(bed, campaign(bed, sending(), srun_options="--reservation=nowhere --mpi=none"))
 
@@ -212,7 +212,7 @@ def test_at_the_deadline_a_pair_fails_and_nothing_of_it_is_left(bed: SlurmBed) -
 
 
 @pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # once: it kills a node of a bed of its own
-def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured() -> None:
+def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured() -> None:
     with slurm({name: with_all_reduce(healthy_cpu()) for name in NAMES}) as bed:
         stuck = all_reduce(before="[ $(uname -n) != gpu002 ] || { touch /tmp/began; sleep 1000; }")
         data: dict[str, Reading] = {}

@@ -88,7 +88,7 @@ def test_the_network_is_what_nccls_own_lines_name(network: str, said: str) -> No
     assert nccl(nccl_log(network=network)).network == said
 
 
-def test_where_nccl_names_no_network_the_counters_tell_it_and_only_where_they_account_for_the_bytes() -> None:
+def test_where_nccl_names_no_network_the_counters_do_and_only_where_they_account_for_the_bytes() -> None:
     text = nccl_log(network="")
     sent = {f"efa:rdmap{device}s0": GIB for device in range(16)} | {"net:eth0": 10_000}
     read = nccl_tests.read(MeterSettings(), (Output(text, 0, sent),))
@@ -153,20 +153,20 @@ execute.
         (
             f"# MPI library: libmpi.so.40\n{NO_PMI_OF_OPEN_MPI_4}",
             1,
-            "the ranks did not find each other: its MPI was told of no other rank",
+            "the ranks did not find each other: its MPI saw no other rank",
             True,
         ),
     ],
     ids=["no MPI", "no PMI", "a script", "Open MPI 4"],
 )
-def test_ranks_that_each_ran_alone_are_told_with_what_is_missing(
+def test_ranks_that_each_ran_alone_are_reported_with_what_is_missing(
     text: str, end: int, problem: str, is_apart: bool
 ) -> None:
     read = nccl(text, end)
     assert (read.busbw_gb_per_s, read.problem, read.is_apart) == (None, problem, is_apart)
 
 
-def test_a_library_that_is_not_found_is_told_with_how_to_say_where_it_is() -> None:
+def test_a_library_that_is_not_found_is_reported_with_how_to_say_where_it_is() -> None:
     line = "/opt/nccl-tests/build/all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open"
     noise = "hwloc/linux: failed to find sysfs cpu topology directory, aborting linux discovery.\n"
     read = nccl(f"{noise}{line} shared object file: No such file or directory\n", 127)
@@ -197,7 +197,7 @@ def test_a_library_that_is_not_found_is_told_with_how_to_say_where_it_is() -> No
         ("nothing that names a node", ""),
     ],
 )
-def test_a_node_is_to_blame_only_where_the_text_names_that_one(line: str, culprit: str) -> None:
+def test_a_node_is_at_fault_only_where_the_text_names_that_one(line: str, culprit: str) -> None:
     for read in (nccl(f"{line}\n", 1), nccom(f"{line}\n", 1)):
         assert read.culprit == culprit
         assert read.problem

@@ -1,4 +1,4 @@
-"""What a launcher's program hears of what it started, and whether anybody hears it. Travels; for Python 3.8."""
+"""The pipes of a launcher's program: from what it started, and to whoever started it. Travels; for Python 3.8."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import select
 OUTPUT = 1
 
 
-class Unheard(Exception):  # noqa: N818 - it is told, as what was observed
-    """Nobody listens to this program any more."""
+class Disconnected(Exception):  # noqa: N818 - no error: whoever asked has gone
+    """Nobody reads this program's output any more."""
 
 
 def wait(seconds: float, *descriptors: int) -> list[int]:
-    """Those of the descriptors that have something, at the latest after that time. Raises Unheard."""
+    """Those of the descriptors that have something, at the latest after that time. Raises Disconnected."""
     poll = select.poll()
     poll.register(OUTPUT, 0)
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     ready = [descriptor for descriptor, _ in poll.poll(1000 * max(0.0, seconds))]
     if OUTPUT in ready:
-        raise Unheard
+        raise Disconnected
     return ready
 
 
-class Heard:
-    """Bytes, of which the head and the tail are kept: at most so many, and how many are missing."""
+class BoundedOutput:
+    """The head and the tail of an output: at most so many bytes, and how many are left out."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_of_each = most_bytes // 2
