@@ -30,7 +30,7 @@ CALLED = {"gpu-1": ["ip-10-0-0-1", "10.0.0.1"], "gpu-2": ["ip-10-0-0-2.ec2.inter
         ("", ""),
     ],
 )
-def test_a_node_is_blamed_by_the_name_that_the_cluster_has_for_it(data: str, node: str) -> None:
+def test_a_culprit_has_the_name_that_the_cluster_has_for_it(data: str, node: str) -> None:
     assert attributed(Reading(problem="NCCL failure", culprit=data), CALLED).culprit == node
 
 
@@ -44,13 +44,13 @@ def test_a_node_is_blamed_by_the_name_that_the_cluster_has_for_it(data: str, nod
         ({"gpu-1": f"{NOT_AT_FAULT}: busy", "gpu-2": "nothing came within 5 s after gpu-1 had ended"}, ""),
     ],
 )
-def test_of_nodes_that_were_not_reached_one_alone_is_blamed_and_none_that_was_not_to_be_had(
+def test_of_nodes_that_were_not_reached_one_alone_is_at_fault_and_none_that_was_not_to_be_had(
     unreached: dict[str, str], node: str
 ) -> None:
     assert at_fault(unreached) == node
 
 
-def test_what_programs_say_when_they_are_ended_from_outside_blames_nobody() -> None:
+def test_what_programs_say_when_they_are_ended_from_outside_names_no_culprit() -> None:
     reading = Reading(problem="srun: error: gpu-1: task 0: Terminated", culprit="gpu-1")
     assert attributed(reading, CALLED, was_ended=True).culprit == ""
 
@@ -59,7 +59,7 @@ def test_what_programs_say_when_they_are_ended_from_outside_blames_nobody() -> N
     ("silent", "culprit"),
     [({}, "gpu-1"), ({"gpu-2": "timed out"}, "gpu-2"), ({"gpu-1": "timed out", "gpu-2": "timed out"}, "gpu-1")],
 )
-def test_a_node_that_is_silent_alone_is_to_blame_whatever_the_other_says(silent: dict[str, str], culprit: str) -> None:
+def test_a_node_that_is_silent_alone_is_at_fault_whatever_the_other_says(silent: dict[str, str], culprit: str) -> None:
     data = silenced(Reading(problem="it ended with 1", culprit="gpu-1"), silent)
     assert data.culprit == culprit
     assert all(f"{node} does not answer any more: timed out" in data.problem for node in silent)
@@ -70,7 +70,7 @@ def test_a_measurement_is_one_even_if_a_node_is_silent_since() -> None:
 
 
 @pytest.mark.parametrize("name", ["srun", "mpirun"])
-def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(name: str) -> None:
+def test_settings_that_a_meter_does_not_take_are_refused_before_anything_starts(name: str) -> None:
     def ranks(settings: MeterSettings) -> str:
         raise ValueError(f"{settings.collective!r} is not a collective; expected all_reduce")
 
@@ -91,7 +91,7 @@ def test_settings_that_a_meter_does_not_take_are_told_before_anything_starts(nam
     ],
     ids=["nothing", "a list", "a text", "no addresses", "nobody's"],
 )
-def test_a_submit_host_that_answers_in_another_form_is_told_in_one_line(
+def test_a_submit_host_that_answers_in_another_form_is_reported_in_one_line(
     data: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.srun.ask_submit_host", lambda *_: data)

@@ -64,7 +64,7 @@ def joined(bed: Testbed) -> Iterator[Testbed]:
 @needs_cluster
 @needs_openmpi
 class TestByMpirun:
-    def test_nodes_that_do_not_let_each_other_in_are_told_with_what_to_do(self) -> None:
+    def test_nodes_that_do_not_let_each_other_in_are_reported_with_what_to_do(self) -> None:
         with cluster() as bed, bed.joined(), mpirun(over_ssh(bed, all_reduce())) as launcher:
             data = measured(launcher, ROUND[:1])["gpu-1~gpu-2"]
         assert data.problem.startswith("gpu-1 does not reach gpu-2 over ssh: ")
@@ -93,7 +93,7 @@ class TestByMpirun:
         assert data["gpu-1~gpu-2"].problem == "did not end in its time"
 
     @pytest.mark.parametrize("victim", ["gpu-1", "gpu-2"])
-    def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(
+    def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured(
         self, victim: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("clusterproof.plugins.benchmarks.launchers.mpirun.ENDS_S", 5.0)

@@ -59,7 +59,7 @@ def is_soon_gone(run: str) -> bool:
     return not living(run)
 
 
-def test_a_node_that_is_only_asked_tells_its_name_and_addresses() -> None:
+def test_a_node_that_is_only_asked_returns_its_name_and_addresses() -> None:
     data = LOCAL.visit(HERE, {}, 60.0)
     assert (data.unreached, data.name, data.outputs) == ("", os.uname().nodename, ())
     assert data.addresses
@@ -78,7 +78,7 @@ def test_a_command_has_its_environment_and_the_mark_of_the_run() -> None:
     assert data.outputs[0].text == "a 'b' $c cp1\n"
 
 
-def test_of_a_long_output_the_head_and_the_tail_are_told() -> None:
+def test_of_a_long_output_the_head_and_the_tail_are_kept() -> None:
     data = visited("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
     text = data.outputs[0].text
     assert text.startswith("first\nxxx")
@@ -210,7 +210,7 @@ def second_of_two() -> socket.socket:
     raise AssertionError("no two ports are free")
 
 
-def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
+def test_a_port_that_is_taken_is_reported_before_anything_starts() -> None:
     with second_of_two() as taken:
         port = taken.getsockname()[1]
         data = visited("echo started", rendezvous=rendezvous(port))

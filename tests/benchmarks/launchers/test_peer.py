@@ -68,9 +68,9 @@ def test_who_does_not_know_the_word_has_nothing_run_and_who_does_is_still_served
 
 
 class Trickle:
-    """A visitor that tells a byte at a time, each just in time not to be let go."""
+    """A visitor that sends a byte at a time, each just in time not to be dropped."""
 
-    told = 0
+    sent = 0
 
     def sendall(self, _data: bytes) -> None:
         """Take whatever is asked."""
@@ -79,16 +79,18 @@ class Trickle:
         """It is never late."""
 
     def recv(self, _count: int) -> bytes:
-        self.told += 1
+        self.sent += 1
         return b"x"
 
 
-def test_who_tells_a_byte_at_a_time_is_let_go_in_the_time_that_everybody_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_visitor_that_sends_a_byte_at_a_time_is_dropped_at_the_common_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = count(step=peer.PEER_S / 4)
     monkeypatch.setattr(peer.time, "monotonic", lambda: next(clock))
     visitor = Trickle()
     assert peer.asked(visitor, WORD.encode()) == b""  # type: ignore[arg-type] # takes no more of a socket
-    assert visitor.told < peer.ANSWER_BYTES
+    assert visitor.sent < peer.ANSWER_BYTES
 
 
 def test_only_one_command_is_run(port: int) -> None:

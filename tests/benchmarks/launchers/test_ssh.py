@@ -76,7 +76,7 @@ def test_a_reader_that_fails_costs_one_reading() -> None:
         assert measured(launcher, [Pair("a", "b")])["a~b"].problem == "ValueError: no such column"
 
 
-def test_an_end_that_cannot_be_started_is_to_blame() -> None:
+def test_an_end_that_cannot_be_started_is_at_fault() -> None:
     with ssh(Campaign(BROKEN, MeterSettings(), cluster_of({"a": "", "b": ""}, "local"), PATIENT)) as launcher:
         data = measured(launcher, [Pair("a", "b")])["a~b"]
     assert (data.problem, data.culprit) == ("client 1, server 127", "a")
@@ -135,7 +135,7 @@ def test_at_the_deadline_the_pair_fails_and_nothing_is_left_on_either_node(bed: 
 
 
 @needs_cluster
-def test_a_node_that_is_not_there_is_to_blame_and_the_others_are_measured(bed: Testbed) -> None:
+def test_a_node_that_is_not_there_is_at_fault_and_the_others_are_measured(bed: Testbed) -> None:
     impatient = campaign(bed, sending())
     impatient = Campaign(
         impatient.meter,
@@ -152,7 +152,7 @@ def test_a_node_that_is_not_there_is_to_blame_and_the_others_are_measured(bed: T
 
 @needs_cluster
 @pytest.mark.parametrize("victim", ["a", "b"], ids=["the server's", "the client's"])
-def test_a_node_that_dies_in_mid_round_is_to_blame_and_the_others_are_measured(victim: str) -> None:
+def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured(victim: str) -> None:
     with testbed(dict.fromkeys(NAMES[:4], healthy_cpu())) as bed:
         slow = sending(client="touch /tmp/began; [ $(hostname) = gpu-2 ] && sleep 1000")
         data: dict[str, Reading] = {}

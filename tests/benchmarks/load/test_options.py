@@ -159,7 +159,7 @@ def test_tests_of_others_are_known_before_anything_is_collected(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
-def test_a_check_of_another_author_gets_what_the_load_tells(runs: Runs, tmp_path: Path, workers: list[str]) -> None:
+def test_a_check_of_another_author_gets_the_results_of_the_load(runs: Runs, tmp_path: Path, workers: list[str]) -> None:
     runs.checks(test_own="import pytest\n\n@pytest.mark.perf\ndef test_fs(node):\n    assert node.fs_bandwidth\n")
     load = ["-m", "perf", f"--fs-bandwidth={tmp_path}", "--fs-size=64"]
     results = [f"--results={runs.results_file}"]

@@ -55,7 +55,7 @@ def test_nodes_are_loaded_all_at_once_and_take_turns_where_they_share_something(
     ]
 
 
-def test_a_node_that_is_lost_under_load_keeps_what_it_told_before() -> None:
+def test_a_node_that_is_lost_under_load_keeps_its_earlier_evidence() -> None:
     before = NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})})
     after = merged(before, NodeEvidence("gpu001", unreached=Unreached.TIMED_OUT, detail="no end"), ["gpu_gemm"])
     assert after.unreached is None
@@ -150,7 +150,7 @@ def test_the_gpus_that_a_container_was_given_count_and_not_those_of_the_bus(tmp_
 
 
 @needs_nodes
-def test_a_diagnostic_that_hangs_is_asked_to_end_and_its_last_words_are_told() -> None:
+def test_a_diagnostic_that_hangs_is_asked_to_end_and_its_last_words_are_kept() -> None:
     hanging = "#!/bin/sh\ntrap 'echo stopped by SIGINT; exit 1' INT\necho busy; while :; do sleep 0.05; done\n"
     collector = evidence_of(
         with_tool(loadable_p5(), "dcgmi", hanging), "dcgm_diag", LoadOptions(seconds={"dcgm_diag": 16.0})

@@ -20,7 +20,7 @@ GIB = 2**30
 
 
 @needs_openmpi
-def test_a_rank_tells_with_which_mpi_its_program_is_linked(tmp_path: Path) -> None:
+def test_a_rank_prints_with_which_mpi_its_program_is_linked(tmp_path: Path) -> None:
     source = Path(__file__).parents[2] / "testbed" / "tools" / "all_reduce.c"
     (tmp_path / "alone.c").write_text("int main(void) { return 0; }\n")
     for made, data in (

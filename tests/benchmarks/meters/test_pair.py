@@ -106,7 +106,7 @@ def test_what_is_no_whole_run_of_iperf3_is_a_problem(text: str, words: str) -> N
     assert read.problem.isprintable()
 
 
-def test_what_failed_at_the_server_is_told_with_it() -> None:
+def test_what_failed_at_the_server_is_reported_with_it() -> None:
     server = Output("clusterproof: gpu007: iperf3 is not installed: looked on PATH; install the package iperf3", 127)
     read = iperf(printed({"error": "unable to connect to server: Connection refused"}), 1, server)
     assert "the server: it ended with 127; clusterproof: gpu007: iperf3 is not installed" in read.problem
@@ -125,7 +125,7 @@ def test_what_failed_at_the_server_is_told_with_it() -> None:
         ({}, {}, ""),
     ],
 )
-def test_the_counters_tell_the_device_only_where_they_account_for_the_bytes(
+def test_the_counters_name_the_device_only_where_they_account_for_the_bytes(
     ours: dict[str, int], theirs: dict[str, int], network: str
 ) -> None:
     text = printed(report(0, 4 * GB), report(1, 4 * GB))

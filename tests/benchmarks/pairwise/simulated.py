@@ -38,14 +38,14 @@ class Case:
 SLOW_LINK = plan(names(16), {}, MIN_EFFECT, seed=5).first[1][2]
 RACKED_LINK = plan(names(32), racks(names(32), 8), MIN_EFFECT, seed=5).first[2][3]
 CASES = {
-    "a healthy cluster accuses nobody": Case(32, {}),
-    "nor does one with an odd number of nodes": Case(15, {}),
+    "in a healthy cluster nothing is flagged": Case(32, {}),
+    "nor in one with an odd number of nodes": Case(15, {}),
     "nor one in racks": Case(64, {}, place=16),
     "nor one whose pairs are all measured": Case(10, {}, is_full=True),
     "one slow node is named": Case(16, {"nodes": {"n004": 0.93}}, {(Kind.SLOW_NODE, "n004")}),
     "so is one of an odd number": Case(9, {"nodes": {"n004": 0.9}}, {(Kind.SLOW_NODE, "n004")}),
     "so is one of four": Case(4, {"nodes": {"n001": 0.8}}, {(Kind.SLOW_NODE, "n001")}),
-    "of three that differ nobody can tell which is slow": Case(
+    "of three that differ it is unclear which is slow": Case(
         3, {"nodes": {"n001": 0.8}}, {(Kind.INCONCLUSIVE, "n000~n001~n002")}
     ),
     "three that are alike are well": Case(3, {}),
@@ -70,7 +70,7 @@ CASES = {
     "a link on which every run fails is named and neither end": Case(
         16, {"dead_links": {SLOW_LINK}}, {(Kind.FAILING_LINK, str(SLOW_LINK))}
     ),
-    "a slow node and a failing one are told apart": Case(
+    "a slow node and a failing one are distinguished": Case(
         16, {"dead": {"n007"}, "nodes": {"n002": 0.8}}, {(Kind.FAILING_NODE, "n007"), (Kind.SLOW_NODE, "n002")}
     ),
 }  # fmt: skip

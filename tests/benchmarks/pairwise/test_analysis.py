@@ -1,4 +1,4 @@
-"""From measurements to findings: each kind of trouble is called by its name, and the innocent are left alone."""
+"""From measurements to findings: each kind of fault is named for what it is, and nothing healthy is flagged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.benchmarks.pairwise.simulated import CASES, FLOOR, MIN_EFFECT, SLOW_L
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_each_trouble_is_called_by_its_name(case: Case, seed: int) -> None:
+def test_each_fault_is_named_for_what_it_is(case: Case, seed: int) -> None:
     assert verdicts(case.concluded(seed).findings) == case.said
 
 
@@ -112,7 +112,7 @@ def test_of_two_nodes_that_fail_neither_is_named() -> None:
     assert {one.kind for one in found.findings} == {Kind.INCONCLUSIVE}
 
 
-def test_the_end_that_the_runs_themselves_blame_is_the_failing_one() -> None:
+def test_the_end_that_the_runs_themselves_name_is_the_failing_one() -> None:
     one = pair("n000", "n001")
     data = [Measurement(one, number, 1, failed(one, "n001")) for number in range(2)]
     found = analyse(data, Settings(MIN_EFFECT, {}, 4))
@@ -120,7 +120,7 @@ def test_the_end_that_the_runs_themselves_blame_is_the_failing_one() -> None:
     assert (Kind.FAILING_NODE, "n000") not in verdicts(found.findings)
 
 
-def test_one_run_that_failed_accuses_nobody() -> None:
+def test_one_run_that_failed_flags_no_node() -> None:
     data = measured(Case(16, {}).plan, Cluster())
     data[3] = replace(data[3], reading=failed(data[3].pair))
     found = analyse(data, Case(16, {}).plan.settings)

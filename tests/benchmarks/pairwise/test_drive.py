@@ -1,4 +1,4 @@
-"""A campaign through a launcher: so many pairs at once, within its time, telling how far it is."""
+"""A campaign through a launcher: so many pairs at once, within its time, with its progress shown."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Made:
 
 @dataclass
 class Driven:
-    """A campaign that was driven, and what was told meanwhile."""
+    """A campaign that was driven, and the progress that it showed."""
 
     path: Path
     launcher: Made
@@ -204,7 +204,7 @@ def test_pairs_that_a_person_asks_for_are_never_made_fewer_to_ask_again(driven: 
     assert journal.ended == "1 pairs of round 2 (n001~n002), and what would have followed"
 
 
-def test_how_far_it_is_is_told_after_each_batch(driven: Driven) -> None:
+def test_progress_is_reported_after_each_batch(driven: Driven) -> None:
     driven.drive(PLAN, at_once=4)
     assert driven.data[0] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 4, 15 * RUN_S)
     assert driven.data[1] == Progress(1, FIRST_ROUNDS + RETEST_ROUNDS, 8, 14 * RUN_S)
@@ -221,7 +221,7 @@ def test_a_pair_that_fails_stops_nobody(driven: Driven) -> None:
 
 @dataclass
 class Interrupted(Made):
-    """A person presses Ctrl-C in a round: one pair has ended well, one is ended so, and tells of that."""
+    """A person presses Ctrl-C in a round: one pair has ended well, one is ended by it, and reports that."""
 
     in_round: int = 1
 

@@ -69,15 +69,15 @@ class TestOverSsh:
         figures.write_text(json.dumps(data))
         under = run(bed, tmp_path, "--cluster", f"replay:{ran.recording}", "--baseline", str(figures))
         assert set(under.verdicts("pairwise_busbw").values()) == {Verdict.FAIL}, under.output
-        assert under.failed("not_a_straggler") == [], "where all pairs are under the floor nobody is accused"
+        assert under.failed("not_a_straggler") == [], "where all pairs are under the floor no node is flagged"
 
-    def test_a_slow_link_is_told_from_its_nodes(self, bed: Testbed, tmp_path: Path) -> None:
+    def test_a_slow_link_is_distinguished_from_its_nodes(self, bed: Testbed, tmp_path: Path) -> None:
         with wires(bed, NAMES[:6], bare=["n2", "n6"]), bed.slow_link("n2", "n6", SLOW_PORT):
             ran = run(bed, tmp_path, "--cluster", "ssh:n[1-6]", *QUICK_IPERF, "--pairs", "full")
         assert ran.failed("pairwise_busbw") == ["n2~n6"], ran.output
         assert ran.failed("not_a_straggler") == [], ran.output
 
-    def test_a_slow_group_is_told_from_its_nodes(self, bed: Testbed, tmp_path: Path) -> None:
+    def test_a_slow_group_is_distinguished_from_its_nodes(self, bed: Testbed, tmp_path: Path) -> None:
         cluster = tmp_path / "cluster.toml"
         groups = {"a": "n[1-3]", "b": "n[4-6]", "c": "n[7-8]"}
         cluster.write_text("".join(f'[[group]]\nname = "{name}"\nnodes = "{of}"\n' for name, of in groups.items()))
@@ -121,7 +121,7 @@ class TestOverSsh:
         assert set(whole.verdicts("not_a_straggler").values()) == {Verdict.PASS}, whole.output
 
     @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda stop: stop.name)
-    def test_a_run_that_a_person_interrupts_accuses_nobody_when_it_goes_on(
+    def test_a_run_that_a_person_interrupts_flags_no_node_when_it_goes_on(
         self, bed: Testbed, tmp_path: Path, stop: signal.Signals
     ) -> None:
         options = ("--cluster", "ssh:n[1-4]", "--meter", "iperf3", "--meter-options=-t 2 -O 0", "--pairs-at-once", "2")

@@ -108,7 +108,7 @@ def _times(reading: Reading, factor: float) -> Reading:
 
 @examples(30)
 @given(SHUFFLES, st.integers(3, 40), st.sampled_from([0, 4, 8]))
-def test_a_healthy_cluster_of_any_size_accuses_nobody(seed: int, count: int, place: int) -> None:
+def test_in_a_healthy_cluster_of_any_size_nothing_is_flagged(seed: int, count: int, place: int) -> None:
     nodes = names(count)
     made = plan(nodes, racks(nodes, place) if place else {}, MIN_EFFECT, seed=seed)
     assert not concluded(made, Cluster(seed=seed)).findings

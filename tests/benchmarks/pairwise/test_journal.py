@@ -1,4 +1,4 @@
-"""The file of a campaign: what was measured is in it at once, and what is no such file is told in one line."""
+"""The file of a campaign: what was measured is in it at once, and what is no such file is reported in one line."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_is_written_is_read_again(path: Path, journal: Journal) -> None:
     assert read(path) == journal
 
 
-def test_every_measurement_is_in_the_file_as_soon_as_it_is_told(path: Path) -> None:
+def test_every_measurement_is_in_the_file_as_soon_as_it_is_written(path: Path) -> None:
     writer = Writer(path, replace(JOURNAL, measurements=(), ended=None))
     for number, one in enumerate(JOURNAL.measurements, start=1):
         writer.measured(one)
@@ -161,7 +161,7 @@ def without(raw: dict[str, object], key: str) -> dict[str, object]:
     ],
     ids=lambda value: value[:30],
 )
-def test_a_file_that_is_no_campaign_is_told_in_one_line(path: Path, header: str, said: str) -> None:
+def test_a_file_that_is_no_campaign_is_reported_in_one_line(path: Path, header: str, said: str) -> None:
     path.write_text(header + "\n")
     raw = problem_of(path)
     assert said in raw
@@ -190,7 +190,7 @@ def test_a_file_that_is_no_campaign_is_told_in_one_line(path: Path, header: str,
     ],
     ids=str,
 )
-def test_a_line_that_is_no_measurement_is_told_with_its_number(path: Path, line: object, said: str) -> None:
+def test_a_line_that_is_no_measurement_is_reported_with_its_number(path: Path, line: object, said: str) -> None:
     path.write_text(json.dumps(HEADER) + "\n" + json.dumps(MEASURED) + "\n" + json.dumps(line) + "\n")
     raw = problem_of(path)
     assert raw.startswith(f"{path}:3: ")
@@ -198,16 +198,16 @@ def test_a_line_that_is_no_measurement_is_told_with_its_number(path: Path, line:
 
 
 @pytest.mark.parametrize("line", ["3", "null", '"text"', "[1]"])
-def test_a_line_of_json_that_is_no_object_is_told(path: Path, line: str) -> None:
+def test_a_line_of_json_that_is_no_object_is_reported(path: Path, line: str) -> None:
     path.write_text(json.dumps(HEADER) + "\n" + line + "\n" + json.dumps(MEASURED) + "\n")
     assert problem_of(path).startswith(f"{path}:2: ")
 
 
-def test_a_file_that_is_not_there_is_told(path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(path: Path) -> None:
     assert problem_of(path) == f"{path}: No such file or directory; expected a pairwise.jsonl that a run wrote"
 
 
-def test_bytes_that_are_no_text_are_told(path: Path) -> None:
+def test_bytes_that_are_no_text_are_reported(path: Path) -> None:
     path.write_bytes(b"\xff\xfe{}")
     assert problem_of(path) == f"{path}: byte 0 is not UTF-8; expected a pairwise.jsonl that a run wrote"
 

@@ -1,4 +1,4 @@
-"""Noise that is nobody's fault hides no slow node, accuses nobody, and where it is too large that is said."""
+"""Noise that is nobody's fault hides no slow node, flags no healthy one, and where it is too large that is said."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ WIDE = (0.09, -0.1, -0.03, -0.11, 0.07, 0.02, -0.06, 0.12)
 SPREAD = (-0.21, -0.17, -0.14, -0.11, -0.09, -0.06, -0.02, 0.01)
 
 
-def accused(analysis: Analysis) -> set[tuple[str, ...]]:
+def flagged(analysis: Analysis) -> set[tuple[str, ...]]:
     kinds = {Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.SLOW_LINK, Kind.FAILING_LINK}
     return {one.nodes for one in analysis.findings if one.kind in kinds}
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
-def test_no_noise_accuses_a_node_or_a_link_of_a_healthy_cluster(noise: Noise) -> None:
-    assert not any(accused(concluded(disturbed(noise, 32, Random(seed)), seed)) for seed in range(3))
+def test_no_noise_flags_a_node_or_a_link_of_a_healthy_cluster(noise: Noise) -> None:
+    assert not any(flagged(concluded(disturbed(noise, 32, Random(seed)), seed)) for seed in range(3))
 
 
 @pytest.mark.parametrize("noise", BORNE, ids=lambda noise: noise.name)
 def test_a_slow_node_is_named_under_each_noise_that_can_be_borne(noise: Noise) -> None:
     cluster = disturbed(noise, 32, Random(3))
     cluster.slow_nodes = {"n0021": 0.85}
-    assert accused(concluded(cluster, 3)) == {("n0021",)}
+    assert flagged(concluded(cluster, 3)) == {("n0021",)}
 
 
 def test_what_all_pairs_of_a_round_share_is_taken_out() -> None:
@@ -59,14 +59,14 @@ def test_what_all_pairs_of_a_round_share_is_taken_out() -> None:
         return dict.fromkeys(pairs, factors[number])
 
     cluster = Simulated(names(64), Random(5), slow_nodes={"n0007": 0.93}, disturbed=shares)
-    assert accused(concluded(cluster, 5)) == {("n0007",)}
+    assert flagged(concluded(cluster, 5)) == {("n0007",)}
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
 @pytest.mark.parametrize("noise", [0.01, 0.02])
 def test_slow_nodes_that_are_most_of_a_round_that_asks_again_are_not_what_it_shares(share: float, noise: float) -> None:
     slow = dict.fromkeys(Random(8).sample(names(64), 13), share)
-    found = accused(concluded(Simulated(names(64), Random(1), noise, slow_nodes=slow), 1))
+    found = flagged(concluded(Simulated(names(64), Random(1), noise, slow_nodes=slow), 1))
     assert found == {(node,) for node in slow}
 
 
@@ -109,15 +109,15 @@ def test_slow_values_of_a_pair_are_no_slow_link_where_its_node_varies_as_much_wi
     [(ALIKE, False), ((*ALIKE[:4], -0.28, -0.3), False), (TIGHT, True), (SPREAD, True), (WIDE[:4], True)],
     ids=["healthy", "with two outliers", "slow", "slow, and varies", "varies, and seldom asked"],
 )
-def test_a_node_may_be_slower_by_a_tenth_for_all_that_its_values_tell(
+def test_a_node_may_be_slower_by_a_tenth_for_all_that_its_values_show(
     values: Sequence[float], may_be_slow: bool
 ) -> None:
     assert (at_least(0.105, values, USUAL) > 0.05) == may_be_slow
 
 
 @pytest.mark.parametrize("seed", [800040, 2600094, 3100109, 5200172, 14300445])
-def test_no_link_of_a_node_that_is_now_faster_and_now_slower_is_accused(seed: int) -> None:
-    assert not accused(concluded(disturbed(JITTERY, 16, Random(f"jittery nodes None {seed}")), seed))
+def test_no_link_of_a_node_that_is_now_faster_and_now_slower_is_flagged(seed: int) -> None:
+    assert not flagged(concluded(disturbed(JITTERY, 16, Random(f"jittery nodes None {seed}")), seed))
 
 
 @pytest.mark.parametrize("seed", [14500451, 18400568])
@@ -159,7 +159,7 @@ def rounds_with(slow: Mapping[int, Sequence[Pair]], repeated: Mapping[int, Seque
 FIRST, SECOND, THIRD = circle(names(16))[0][:3]
 
 
-def test_a_link_that_is_slow_again_twice_beside_other_pairs_is_accused() -> None:
+def test_a_link_that_is_slow_again_twice_beside_other_pairs_is_flagged() -> None:
     again = {4: [FIRST, SECOND], 5: [FIRST, THIRD]}
     data = rounds_with({0: [FIRST], 4: [FIRST], 5: [FIRST]}, again)
     assert link_of(data, FIRST).kind is Kind.SLOW_LINK
@@ -172,7 +172,7 @@ def test_two_links_that_are_slow_together_each_time_may_share_a_way() -> None:
     assert finding.words == f"slow each time, and so is {SECOND} beside it: measure each without the other"
 
 
-def test_a_link_that_was_slow_again_once_is_not_accused_yet() -> None:
+def test_a_link_that_was_slow_again_once_is_not_flagged_yet() -> None:
     finding = link_of(rounds_with({0: [FIRST], 4: [FIRST]}, {4: [FIRST, SECOND]}), FIRST)
     assert finding.kind is Kind.INCONCLUSIVE
     assert finding.words == "slow again 1 time; expected 2 times beside other pairs: measure it again"

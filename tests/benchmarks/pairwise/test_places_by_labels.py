@@ -10,8 +10,8 @@ from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, healthy
 def spread() -> Words:
     """Two nodes under each of two network nodes."""
     words = healthy()
-    for number, told in enumerate(words.nodes):
-        told["layers"] = ["nn-1", "nn-2", f"nn-3{'ab'[number // 2]}"]
+    for number, node in enumerate(words.nodes):
+        node["layers"] = ["nn-1", "nn-2", f"nn-3{'ab'[number // 2]}"]
     return words
 
 
@@ -26,15 +26,15 @@ def test_labels_of_the_network_are_places_of_pairs() -> None:
 
 def test_a_label_of_an_ultraserver_goes_before_those_of_the_network() -> None:
     words = spread()
-    for number, told in enumerate(words.nodes):
-        told["ultraserver"] = f"us-{number % 2}"
+    for number, node in enumerate(words.nodes):
+        node["ultraserver"] = f"us-{number % 2}"
     assert places(words) == dict(zip(NAMES, ("us-0", "us-1", "us-0", "us-1"), strict=True))
 
 
 def test_labels_of_zones_are_what_is_left() -> None:
     words = healthy()
-    for number, told in enumerate(words.nodes):
-        told.update(layers=[], zone=f"us-west-2{'ab'[number // 2]}")
+    for number, node in enumerate(words.nodes):
+        node.update(layers=[], zone=f"us-west-2{'ab'[number // 2]}")
     assert places(words) == dict(zip(NAMES, ("us-west-2a", "us-west-2a", "us-west-2b", "us-west-2b"), strict=True))
 
 
@@ -46,8 +46,8 @@ def test_the_report_says_where_nodes_stand() -> None:
     assert "<td>us-west-2a</td>" in section(found)
 
 
-def test_where_no_label_tells_anything_the_report_says_nothing() -> None:
+def test_where_no_label_is_set_the_report_says_nothing() -> None:
     words = healthy()
-    for told in words.nodes:
-        told.update(layers=[], zone="", ultraserver="")
+    for node in words.nodes:
+        node.update(layers=[], zone="", ultraserver="")
     assert topology(words.facts()) is None

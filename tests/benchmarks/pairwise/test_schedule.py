@@ -158,7 +158,7 @@ def test_a_node_that_cannot_be_measured_is_in_no_round() -> None:
     assert not any("n003" in one.pair.nodes for one in raw)
 
 
-TROUBLES: Mapping[str, Cluster] = {
+FAULTS: Mapping[str, Cluster] = {
     "slow nodes": Cluster(nodes={"n003": 0.8, "n017": 0.9}),
     "a dead node": Cluster(dead={"n005"}),
     "a slow link": Cluster(links={pair("n000", "n001"): 0.5}),
@@ -168,13 +168,13 @@ TROUBLES: Mapping[str, Cluster] = {
 }
 
 
-@pytest.fixture(params=[(name, size) for name in TROUBLES for size in (0, 8)], ids=str)
+@pytest.fixture(params=[(name, size) for name in FAULTS for size in (0, 8)], ids=str)
 def campaign(request: pytest.FixtureRequest) -> tuple[Plan, list[Measurement]]:
-    """A campaign of 32 nodes in one place or four, whatever the trouble."""
+    """A campaign of 32 nodes in one place or four, whatever the fault."""
     name, size = request.param
     nodes = names(32)
     made = plan(nodes, racks(nodes, size) if size else {}, MIN_EFFECT, seed=3)
-    return made, measured(made, TROUBLES[name])
+    return made, measured(made, FAULTS[name])
 
 
 def rounds_of(made: Plan, raw: list[Measurement]) -> list[tuple[list[Measurement], list[Pair]]]:
