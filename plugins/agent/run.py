@@ -97,7 +97,7 @@ def answer(
         else:
             tell(json.dumps(data).encode(), nonce)
     except BrokenPipeError:
-        pass  # nobody listens any more
+        pass  # nobody reads any more
     except Exception:  # a fault of ours: its words stand in place of the answer's end
         sys.excepthook(*sys.exc_info())
     finally:
@@ -107,7 +107,7 @@ def answer(
 
 
 def collect(running: list[Running], beat_s: float = 0.0) -> None:
-    """Wait until every collector has its record. Raises BrokenPipeError when nobody listens any more.
+    """Wait until every collector has its record. Raises BrokenPipeError when nobody reads any more.
 
     With `beat_s` an empty line is printed so often: a connection over which nothing comes is taken for a dead one.
     """

@@ -21,11 +21,11 @@ class Status(str, Enum):
     TOLD = "told"
     ABSENT = "absent"  # what the collector reads does not exist on this node: a library, a tool
     DENIED = "denied"  # it exists, and this user may not read it
-    BROKE = "broke"  # the collector crashed, or the tool failed in a way that shows nothing
+    BROKE = "broke"  # the collector crashed, or the tool failed without a usable answer
     TIMED_OUT = "timed_out"  # killed at its deadline
     STUCK = "stuck"  # not even killed: in uninterruptible sleep (D), abandoned
     NOT_ASKED = "not_asked"  # the run, or the older one that was recorded, did not ask for it
-    CUT = "cut"  # it sent more than its connection carries; or its answer lay behind where the whole was cut
+    CUT = "cut"  # it sent more than its connection carries; or its part lay behind the point where the answer was cut
     UNCOLLECTED = "uncollected"  # a capture by hand that has no file with it; the detail says what to collect
 
 

@@ -16,7 +16,7 @@ def computed(data: RunData) -> dict[Place, Computed]:
     """By rank the seconds of its compute by step: one of each operation, however often a step repeats it.
 
     The mean of forward and of backward is that of a micro-batch: rows that are missing or there twice change nothing. A
-    step in which a rank lacks an operation that its stage has is left out.
+    step in which a rank lacks an operation that its stage has is left out for that rank.
     """
     ranks_of: dict[str, list[int]] = defaultdict(list)
     for rank, name in data.compute:

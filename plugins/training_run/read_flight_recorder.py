@@ -155,7 +155,7 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
 
 
 def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
-    """Of each group the last that has ended: all before it have too, also those in a coalesced call."""
+    """Of each group the last that has ended: all before it have too, also those that a coalesced call covers."""
     ended: dict[str, int] = {}
     for entry in calls:
         if entry.has_ended:

@@ -30,7 +30,7 @@ class RunData:
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     cut: list[str] = field(default_factory=list)  # files that end in the middle of something
-    empty: list[str] = field(default_factory=list)  # files with nothing in them
+    empty: list[str] = field(default_factory=list)  # files without any data of the run
     places: dict[int, Place] = field(default_factory=dict)
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
