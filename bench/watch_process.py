@@ -18,10 +18,11 @@ from pathlib import Path
 from clusterproof.plugins.watch.changes import CHANGES_FILE, read_changes
 from tests.testbed.cluster import Testbed
 from tests.watch.outages import QUICK
-from tests.watch.watched_bed import PATIENCE_S, Watched
+from tests.watch.watched_bed import Watched
 
 PORT = 9188
 LOOK_S = 0.5  # at what it has said and sampled
+TIMEOUT_S = 90.0
 MAIN = f"""import sys
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import line, watch
@@ -73,7 +74,7 @@ def watch_process(bed: Testbed, record: Path, every_s: float) -> Iterator[WatchP
     try:
         yield running
         process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
     finally:
         is_over.set()
         follower.join()
@@ -87,7 +88,7 @@ def _follow(running: WatchProcess, changes: Path, is_over: threading.Event) -> N
         while not is_over.wait(LOOK_S):
             running.said = list(read_changes(changes)) if changes.exists() else []
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=PATIENCE_S) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=TIMEOUT_S) as answer:
                     text = answer.read().decode()
             except OSError:
                 continue  # it does not listen yet, or has ended
