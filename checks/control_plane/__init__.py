@@ -1,1 +1,1 @@
-"""What AWS, Slurm and Kubernetes say of the cluster itself."""
+"""What AWS, Slurm and Kubernetes report about the cluster itself."""

@@ -14,7 +14,7 @@ pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger
 def test_cluster_in_service(cluster: ClusterFacts) -> None:
     """HyperPod cluster state.
 
-    Remedy (restore service): Wait where it is being updated; else read its failure message and its events.
+    Remedy (restore service): If it is being updated, wait; otherwise read its failure message and its events.
     """
     cluster.require_hyperpod()
     data = cluster.hyperpod
@@ -28,8 +28,8 @@ def test_cluster_in_service(cluster: ClusterFacts) -> None:
 def test_nodes_running(cluster: ClusterFacts) -> None:
     """HyperPod node state.
 
-    Remedy (restore service): Read the node's status message. A group that stays short of its target waits for capacity
-    or for a failing lifecycle script.
+    Remedy (restore service): Read the node's status message. A group that stays below its target is waiting for
+    capacity, or its lifecycle script fails.
     """
     cluster.require_hyperpod()
     ill = [

@@ -22,8 +22,8 @@ LIST = "aws sagemaker list-cluster-nodes --cluster-name NAME; EC2: aws ec2 descr
 def test_node_recovery(cluster: ClusterFacts) -> None:
     """Automatic node recovery.
 
-    Remedy (fix configuration): Set NodeRecovery to Automatic in UpdateCluster, unless somebody watches the cluster and
-    replaces nodes.
+    Remedy (fix configuration): Set NodeRecovery to Automatic with UpdateCluster, unless somebody watches the cluster
+    and replaces nodes.
     """
     cluster.require_hyperpod()
     data = cluster.hyperpod.node_recovery
@@ -56,7 +56,7 @@ def test_mixed_instance_types(cluster: ClusterFacts) -> None:
 
     A collective is as slow as its slowest node.
 
-    Remedy (fix configuration): Make a group of its own for each instance type.
+    Remedy (fix configuration): Create a separate group for each instance type.
     """
     if cluster.is_hyperpod:
         data = [(node.group, node.ec2_type) for node in cluster.hyperpod_nodes]

@@ -1,4 +1,4 @@
-"""The devices that Kubernetes gives to pods, against what the instance type has and what the node itself says."""
+"""The devices that Kubernetes gives to pods, compared with the instance type and with what the node itself reports."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ RESOURCES = "kubectl get node NODE -o jsonpath='{.status.capacity}{.status.alloc
 def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """Accelerators that pods can ask for.
 
-    Fewer than the instance type has: the device plugin has found a device ill, does not run, or came up before the
-    driver did. Devices that a driver of DRA offers count as well.
+    Fewer than the instance type has means that the device plugin found a device unhealthy, is not running, or started
+    before the driver. Devices offered by a DRA driver count as well.
 
-    Remedy (investigate): Read the log of the device plugin's pod on the node; look at the GPU checks of the same node;
-    then restart the plugin's pod or reboot the node.
+    Remedy (investigate): Read the log of the device plugin's pod on the node and look at the node's GPU checks; then
+    restart the pod or reboot the node.
     """
     listed, node = k8s_node.listed, k8s_node.node
     ill = list(_not_given(listed, ACCELERATORS))
@@ -64,10 +64,10 @@ def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """EFA devices that pods can ask for.
 
-    A pod that gets none talks TCP, and one that asks for all of them waits. Devices that a driver of DRA offers count
-    as well.
+    A pod that gets none falls back to TCP, and one that asks for all of them stays pending. Devices offered by a DRA
+    driver count as well.
 
-    Remedy (investigate): Read the log of EFA's device plugin on the node, and look at the EFA checks of the same node.
+    Remedy (investigate): Read the log of the EFA device plugin on the node, and look at the node's EFA checks.
     """
     listed = k8s_node.listed
     ill = list(_not_given(listed, ("efa",)))
@@ -87,10 +87,10 @@ def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """GPUs in Kubernetes and in the driver.
 
-    The device plugin counts GPUs when it starts. Where the driver has lost one since, a pod that gets it fails; where
-    it has found more, nobody gets those.
+    The device plugin counts GPUs when it starts. If the driver has lost one since, a pod that is given it fails; if it
+    has found more, they are never allocated.
 
-    Remedy (restore service): Mend what the GPU checks of the node say, then restart the device plugin's pod there.
+    Remedy (restore service): Fix what the node's GPU checks report, then restart the device plugin's pod there.
     """
     listed = k8s_node.listed
     if listed.has_divided_gpus:
@@ -107,10 +107,9 @@ def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
 def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
     """Labels of GPU feature discovery.
 
-    Jobs choose nodes by these labels: wrong ones lead them to GPUs of another kind.
+    Jobs select nodes by these labels: wrong ones lead them to GPUs of another kind.
 
-    Remedy (fix configuration): Restart the pod of gpu-feature-discovery on the node, or deploy it where it does not
-    run.
+    Remedy (fix configuration): Restart the gpu-feature-discovery pod on the node, or deploy it where it does not run.
     """
     listed = k8s_node.listed
     product, count, driver = (listed.label(name) for name in ("gpu_product", "gpu_count", "driver"))
@@ -138,8 +137,8 @@ def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
 def test_k8s_hugepages(k8s_node: MemberNode) -> None:
     """Huge pages in Kubernetes and in the kernel.
 
-    The kubelet counts them when it starts. Pages that were reserved later are given to no pod, and a pod that gets
-    pages which are not there does not start.
+    The kubelet counts them when it starts. Pages reserved later are never allocated to pods, and a pod that is given
+    pages that do not exist fails to start.
 
     Remedy (fix configuration): Reserve the pages before the kubelet starts (at boot), or restart the kubelet.
     """
@@ -164,7 +163,7 @@ def _not_given(listed: KubernetesNode, resources: tuple[str, ...]) -> Iterator[s
 
 
 def _gpus_given(listed: KubernetesNode, cluster: ClusterFacts) -> int:
-    """The GPUs that Kubernetes knows of, shared ones once; by claims where no device plugin gives any."""
+    """The GPUs that Kubernetes knows of, shared ones once; by claims where no device plugin offers any."""
     by_plugin = listed.capacity.of("gpu") or listed.capacity.of("gpu_shared")
     return by_plugin // listed.replicas if by_plugin else _claimable(cluster, listed, "gpu")
 

@@ -1,4 +1,4 @@
-"""What Kubernetes says of each node: whether it is Ready, takes pods, and is of the versions of its group."""
+"""What Kubernetes reports about each node: whether it is Ready, takes pods, and has the versions of its group."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ VERSIONS = {"kubelet": "kubelet", "runtime": "container runtime", "os": "OS imag
 def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """Kubernetes node conditions.
 
-    A node that is not Ready, or short of memory, disk or process ids, gets no pods and may lose those that it has. What
-    other agents wrote into its conditions is a concern: some of them outlive the fault.
+    A node that is not Ready, or is short of memory, disk or process IDs, gets no new pods and may lose those it has.
+    Conditions written by other agents are a concern: some of them outlive the fault.
 
     Remedy (restore service): Read the kubelet's log on the node (journalctl -u kubelet), free what it is short of, or
-    restart the kubelet; mend what another agent's condition names.
+    restart the kubelet; fix what another agent's condition reports.
     """
     listed = k8s_node.listed
     ready = listed.condition("Ready")
@@ -68,10 +68,10 @@ def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
     """Kubernetes node accepting pods.
 
     A node that is cordoned, or has a taint that the others of its group do not have, gets no pods: a job that wants all
-    nodes waits. What this suite's own gate tainted is a concern, as its condition says which check failed.
+    nodes waits. A taint set by this suite's own gate is a concern, since its condition says which check failed.
 
-    Remedy (restore service): Mend what it was cordoned or tainted for, then kubectl uncordon NODE, or kubectl taint
-    node NODE KEY-.
+    Remedy (restore service): Fix what it was cordoned or tainted for, then kubectl uncordon NODE, or kubectl taint node
+    NODE KEY-.
     """
     listed = k8s_node.listed
     assert not listed.is_cordoned, "it is cordoned; expected a node that takes pods"
@@ -102,10 +102,10 @@ def _is_shared(taint: Taint, node: MemberNode, cluster: ClusterFacts) -> bool:
 def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
     """HyperPod node health.
 
-    HyperPod's agents say by labels whether a node is healthy, what is wrong with it, and how its deep health checks
-    ended. A node that is not Schedulable is kept from pods until it is rebooted or replaced.
+    HyperPod's agents record in labels whether a node is healthy, what is wrong with it, and how its deep health checks
+    ended. A node that is not Schedulable gets no pods until it is rebooted or replaced.
 
-    Remedy (restore service): Let automatic recovery reboot or replace the node; where that is off, do it by
+    Remedy (restore service): Let automatic recovery reboot or replace the node; if it is off, use
     BatchRebootClusterNodes or BatchReplaceClusterNodes.
     """
     listed = k8s_node.listed
@@ -132,7 +132,7 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
 
     A job is as slow, or as broken, as the one node that is different.
 
-    Remedy (fix configuration): Update the node group to one version, or let the nodes that are behind be replaced.
+    Remedy (fix configuration): Update the node group to one version, or replace the nodes that are behind.
     """
     listed: dict[tuple[str, str], Counter[str]] = {}
     silent = []
@@ -159,11 +159,11 @@ def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
 def test_k8s_kubelet_policy(k8s_node: MemberNode) -> None:
     """CPU, memory and topology manager of the kubelet.
 
-    Where one node gives a container processors and memory beside its GPUs and the next gives it any, a job runs at the
-    pace of the worse. What the kubelet keeps in its state counts before what its files say now.
+    If one node gives a container CPUs and memory close to its GPUs and the next gives it any, a job runs at the pace of
+    the worse one. The policy recorded in the kubelet's state files takes precedence over its current configuration.
 
-    Remedy (fix configuration): Give the kubelet the configuration of its group. To change a policy drain the node, stop
-    the kubelet, delete /var/lib/kubelet/cpu_manager_state (or memory_manager_state), and start it.
+    Remedy (fix configuration): Give the kubelet the same configuration as the rest of its group. To change a policy,
+    drain the node, stop the kubelet, delete /var/lib/kubelet/cpu_manager_state (or memory_manager_state), and start it.
     """
     kubelet = k8s_node.node.kubelet
     apart = [f"{key} is {kept} in force and {setting} in its files" for key, kept, setting in kubelet.overtaken]
@@ -173,11 +173,11 @@ def test_k8s_kubelet_policy(k8s_node: MemberNode) -> None:
     if found:
         concern(compared(found))
     for key in DEFAULTS:
-        kubelet.policy(key)  # what it did not tell was not compared
+        kubelet.policy(key)  # what it did not report was not compared
 
 
 def _policies(node: Node) -> Values:
-    """The policies of a node's kubelet; None where it cannot tell. Raises Incomplete where it tells none."""
+    """The policies of a node's kubelet; None for one that is unknown. Raises Incomplete where all are."""
     return {key: _setting(node, key) for key in DEFAULTS}
 
 

@@ -1,4 +1,4 @@
-"""Where Kubernetes believes that nodes stand, and whether its queues find them."""
+"""Where Kubernetes places nodes in the network, and whether its queues find them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PLACES = ("zone", "layers", "ultraserver")
     "aws ec2 describe-instance-topology --instance-ids ID"
 )
 def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
-    """Labels of where nodes stand.
+    """Node topology labels.
 
-    Schedulers place a job's pods near to each other by the zone and the network nodes in these labels. Without them a
-    node is left out, or stands anywhere; where they are wrong, jobs are spread and slow.
+    Schedulers place a job's pods close together by the zone and the network nodes in these labels. Without them a node
+    is left out or placed anywhere; wrong ones spread jobs out and slow them down.
 
-    Remedy (fix configuration): See that the cloud controller manager runs and may ask for the topology; delete a wrong
-    label, or let the node register anew.
+    Remedy (fix configuration): Check that the cloud controller manager runs and is allowed to query the topology;
+    delete a wrong label, or let the node register again.
     """
     listed = k8s_node.listed
     in_ec2, zone = _layers_in_ec2(cluster, k8s_node.label), _own_zone(k8s_node.node)
@@ -46,7 +46,7 @@ def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> Non
 
 
 def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[str, str]]:
-    """What it has no label of, and who has."""
+    """What it has no label for, and who has one."""
     listed, others = node.listed, node.others
     for words, own, by_others, by_itself in (
         ("its zone", bool(listed.zone), any(one.zone for one in others), has_zone and "the node itself"),
@@ -59,7 +59,7 @@ def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[s
 
 
 def _layers_in_ec2(cluster: ClusterFacts, name: str) -> tuple[str, ...]:
-    """The network nodes above a node as EC2 tells them; nothing where it was not asked, or does not tell."""
+    """The network nodes above a node as EC2 reports them; nothing where it was not asked, or does not know."""
     try:
         return next((one.layers for one in cluster.instance_topologies if one.hostname == name), ())
     except (Incomplete, NotApplicable):
@@ -77,10 +77,11 @@ def _own_zone(node: Node) -> str:
 def test_k8s_queues(cluster: ClusterFacts) -> None:
     """Kueue flavors and their nodes.
 
-    Kueue admits a job to a flavor whatever nodes there are: one that matches none lets its pods wait, and a node
-    without the labels of the flavor's topology is not placed upon.
+    Kueue admits a job to a flavor whatever nodes exist: if none matches the flavor, the job's pods stay pending, and a
+    node without the labels of the flavor's topology gets no pods.
 
-    Remedy (fix configuration): Mend nodeLabels of the ResourceFlavor, name a Topology that exists, or label the nodes.
+    Remedy (fix configuration): Correct nodeLabels in the ResourceFlavor, name a Topology that exists, or label the
+    nodes.
     """
     flavors = cluster.kueue_flavors
     if not flavors:

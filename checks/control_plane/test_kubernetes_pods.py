@@ -1,4 +1,4 @@
-"""Pods: those that a node needs to work, and those that hold GPUs, want them, or use them without leave."""
+"""Pods: those that a node needs to work, and those that hold GPUs, wait for them, or use them without asking."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PODS_OF_NODE = "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE"
 def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """System pods of a node.
 
-    Device plugins, the network's and storage's agents, kube-proxy and the agents that watch GPUs are pods of daemon
-    sets: where one is ill or missing on a node, pods there lack what it brings.
+    Device plugins, network and storage agents, kube-proxy and GPU monitoring agents run as pods of daemon sets: if one
+    is unhealthy or missing on a node, pods there lack what it provides.
 
     Remedy (restore service): Read its log (kubectl logs -n NAMESPACE POD --previous) and its events; delete the pod to
     let the daemon set make a new one.
@@ -79,10 +79,10 @@ def _missing(node: MemberNode, cluster: ClusterFacts, settle_s: float) -> Iterat
 def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
     """Pods waiting for accelerators.
 
-    What the scheduler says of them tells whether the cluster is merely full, or whether nodes are kept from pods.
+    The scheduler's messages show whether the cluster is merely full, or whether nodes are closed to pods.
 
-    Remedy (investigate): Read the pod's events (kubectl describe pod -n NAMESPACE POD), and the checks of the nodes
-    that they name.
+    Remedy (investigate): Read the pod's events (kubectl describe pod -n NAMESPACE POD), and look at the checks of the
+    nodes they name.
     """
     allowed_s = cluster.threshold("kubernetes.pending_minutes") * 60
     late = [
@@ -102,11 +102,11 @@ def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
 def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """Who holds the GPUs of a Kubernetes node.
 
-    A process outside of any pod uses GPUs that Kubernetes gives to somebody else. A pod that does not end keeps its
-    GPUs from the next. A pod that asks for none and uses them takes them from who does.
+    A process outside any pod uses GPUs that Kubernetes allocates to others. A pod that does not terminate keeps its
+    GPUs from the next. A pod that uses GPUs without requesting any takes them from those that did.
 
-    Remedy (clean up): End the process on the node; of a pod that hangs, see what it waits for (kubectl describe pod),
-    and delete it by force only when its processes are gone.
+    Remedy (clean up): End the process on the node. For a pod that hangs, see what it is waiting for (kubectl describe
+    pod), and force-delete it only once its processes are gone.
     """
     pods = pods_on(cluster, k8s_node.listed)
     allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
@@ -146,8 +146,8 @@ def _shown(process: GpuProcess) -> str:
 def test_k8s_pod_shm(cluster: ClusterFacts) -> None:
     """Shared memory of pods with several GPUs.
 
-    A container's /dev/shm has 64 MiB unless a volume is mounted there. NCCL and data loaders put their buffers into it:
-    jobs end with a bus error, or NCCL takes a slower way between the GPUs of a node.
+    A container's /dev/shm has 64 MiB unless a volume is mounted there. NCCL and data loaders keep their buffers in it:
+    if it is too small, jobs end with a bus error, or NCCL takes a slower path between the GPUs of a node.
 
     Remedy (fix configuration): Mount an emptyDir of medium Memory at /dev/shm in the pod's template.
     """

@@ -23,11 +23,11 @@ MOST = 10  # claims in words
 def test_k8s_storage(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     """CSI drivers of a node.
 
-    A driver's pod registers with the kubelet of its node. Where it has not, pods with volumes of that driver (EBS, EFS,
-    FSx, …) wait in ContainerCreating, or do not end.
+    A driver's pod registers with its node's kubelet. Until it has, pods with volumes of that driver (EBS, EFS, FSx, …)
+    hang in ContainerCreating, or do not terminate.
 
-    Remedy (restore service): Read the log of the driver's pod on the node, and of its node-driver-registrar; let its
-    daemon set run on the node where it does not.
+    Remedy (restore service): Read the log of the driver's pod on the node and of its node-driver-registrar; if its
+    daemon set does not cover the node, change that.
     """
     listed = k8s_node.listed
     own = cluster.kubernetes_storage.drivers.get(listed.name, frozenset())
@@ -59,7 +59,7 @@ def _age_s(node: MemberNode, cluster: ClusterFacts) -> float:
 
 
 def _wanted(node: MemberNode, cluster: ClusterFacts) -> Iterator[str]:
-    """The drivers that volumes of its pods need and it does not have, each with the first pod that waits."""
+    """The drivers that its pods' volumes need and it does not have, each with the first pod that waits."""
     claims = cluster.kubernetes_storage.claims
     seen = set(cluster.kubernetes_storage.drivers.get(node.listed.name, ()))
     for pod in pods_on(cluster, node.listed):
@@ -75,11 +75,11 @@ def _wanted(node: MemberNode, cluster: ClusterFacts) -> Iterator[str]:
 def test_k8s_volume_claims(cluster: ClusterFacts) -> None:
     """Volume claims of pods.
 
-    A pod whose claim has no volume does not start. Looked at are pods on the nodes and those that wait for
-    accelerators; a claim whose volume is only due once its pod has a node is no finding before.
+    A pod whose claim has no volume does not start. The check covers pods on the nodes and pods that wait for
+    accelerators; a claim that is bound only once its pod has a node is not reported before.
 
-    Remedy (investigate): Read the claim's events (kubectl describe pvc -n NAMESPACE CLAIM) and the log of what makes
-    its volumes; name a storage class that exists.
+    Remedy (investigate): Read the claim's events (kubectl describe pvc -n NAMESPACE CLAIM) and the log of its
+    provisioner; name a storage class that exists.
     """
     allowed_s = cluster.threshold("kubernetes.pending_minutes") * 60
     storage, pods = cluster.kubernetes_storage, [pod for pod in cluster.kubernetes_pods if pod.volume_claims]

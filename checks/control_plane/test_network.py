@@ -23,7 +23,7 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
     """Traffic within security groups.
 
     EFA needs a rule for all traffic from the group to itself, in both directions, in every security group of the nodes.
-    A rule to 0.0.0.0/0 does not stand for it.
+    A rule to 0.0.0.0/0 does not replace it.
 
     Remedy (fix configuration): Add the rule in the missing direction: all traffic, with the group itself as its source
     or destination.
@@ -44,10 +44,10 @@ def test_security_group_self_reference(cluster: ClusterFacts) -> None:
 def test_subnet_private(cluster: ClusterFacts) -> None:
     """Node subnets.
 
-    Nodes of HyperPod and instances with several network cards get no public address: in a subnet that routes to an
-    internet gateway they reach nothing outside, and what does get an address can be reached from outside.
+    HyperPod nodes and instances with several network cards get no public address: in a subnet that routes to an
+    internet gateway they reach nothing outside, and whatever does get a public address can be reached from outside.
 
-    Remedy (fix configuration): Use subnets whose default route leads to a NAT gateway, and that hand out no public
+    Remedy (fix configuration): Use subnets whose default route leads to a NAT gateway and that assign no public
     addresses.
     """
     bad = list(_public(cluster))
@@ -69,8 +69,8 @@ def _public(cluster: ClusterFacts) -> Iterator[str]:
 def test_vpc_endpoints(cluster: ClusterFacts) -> None:
     """VPC endpoints.
 
-    Without an endpoint traffic to S3 goes through a NAT gateway, slowly and at a price; from a subnet without a way to
-    the internet the service is not reached at all.
+    Without an endpoint, traffic to S3 goes through a NAT gateway, slowly and at a cost; from a subnet without a route
+    to the internet the service cannot be reached at all.
 
     Remedy (fix configuration): Create the endpoint in the VPC; add a gateway endpoint to the route tables of the nodes'
     subnets.

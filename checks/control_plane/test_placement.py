@@ -1,4 +1,4 @@
-"""Where nodes stand: a job's nodes should be as near to each other as AWS can put them."""
+"""Where nodes are: a job's nodes should be as close to each other as AWS can place them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def test_single_az(cluster: ClusterFacts) -> None:
 
     EFA does not cross availability zones. A job group is an instance group whose nodes have accelerators.
 
-    Remedy (fix configuration): Give the instance group subnets of one zone only, and let the nodes outside it be
-    replaced.
+    Remedy (fix configuration): Give the instance group subnets of one zone only, and replace the nodes outside it.
     """
     found = spreads(job_groups(cluster), zones(cluster))
     wide = [spread for spread in found if len(spread.places) > cluster.threshold("placement.zones")]
@@ -45,9 +44,9 @@ def test_network_layers(cluster: ClusterFacts) -> None:
     """Network distance within a job group.
 
     The highest-numbered layer is the one nearest to the instance: traffic between its network nodes takes more hops. A
-    large group cannot avoid it; a site says by placement.network_nodes how many it expects.
+    large group cannot avoid this; a site sets placement.network_nodes to the number it expects.
 
-    Remedy (fix configuration): Let the scheduler place jobs by topology, or ask for capacity in one block.
+    Remedy (fix configuration): Let the scheduler place jobs by topology, or request capacity in one block.
     """
     found = spreads(job_groups(cluster), lowest_layers(network_layers(cluster)))
     most = int(cluster.threshold("placement.network_nodes"))
@@ -61,9 +60,10 @@ def test_network_layers(cluster: ClusterFacts) -> None:
 def test_ultraserver_block(cluster: ClusterFacts) -> None:
     """UltraServers of a job group.
 
-    Between UltraServers there is EFA, within one there is NVLink.
+    Instances within an UltraServer are connected by NVLink, UltraServers only by EFA.
 
-    Remedy (fix configuration): Give the scheduler UltraServers as its blocks, and ask for nodes in whole UltraServers.
+    Remedy (fix configuration): Configure UltraServers as the scheduler's blocks, and request nodes in whole
+    UltraServers.
     """
     found = {group: spreads([group], ultraservers(cluster))[0] for group in job_groups(cluster)}
     outside = [

@@ -15,10 +15,10 @@ pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_node_debugger("C
 def test_service_quotas(cluster: ClusterFacts) -> None:
     """Service quotas.
 
-    What a quota must allow is reckoned for this cluster alone; others in the account need more. A node takes a network
-    interface for each EFA device.
+    What a quota must allow is calculated for this cluster alone; others in the account need more. A node uses one
+    network interface for each EFA device.
 
-    Remedy (fix configuration): Ask for the quota to be raised in the Service Quotas console, in this region.
+    Remedy (fix configuration): Request a quota increase in the Service Quotas console, in this region.
     """
     data = {(quota.service, quota.name): quota.value for quota in cluster.service_quotas}
     wanted = list(needs(cluster))

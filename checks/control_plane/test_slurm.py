@@ -1,4 +1,4 @@
-"""What Slurm says of a node, out of captures of scontrol and sinfo."""
+"""What Slurm reports about a node, in captures of scontrol and sinfo."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UNKNOWN = frozenset({"UNKNOWN", "UNK"})
 def test_slurm_nodes(node: Node) -> None:
     """Slurm node state.
 
-    A node that is down, drained or failing gets no job. One whose GRES differ from the GPUs of its type gets jobs that
+    A node that is down, drained or failing gets no jobs. One whose GRES differ from the GPUs of its type gets jobs that
     cannot use all of them, or jobs that do not start.
 
-    Remedy (fix configuration): Mend what the reason names, then resume the node (scontrol update nodename=NODE
-    state=resume). Mend GRES in gres.conf and slurm.conf, and restart slurmd.
+    Remedy (fix configuration): Fix what the reason names, then resume the node (scontrol update nodename=NODE
+    state=resume). Correct GRES in gres.conf and slurm.conf, and restart slurmd.
     """
     data = node.slurm_node
     bad = sorted(data.states & OUT_OF_USE)

@@ -1,4 +1,4 @@
-"""Slurm over the whole cluster: nodes that get no jobs, their GPUs, the network, and settings that bite later."""
+"""Slurm for the whole cluster: nodes that get no jobs, their GPUs, the network, and settings that cause harm later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 
-OUR_REASON = "clusterproof:"  # with which the health check begins what it drains for
+OUR_REASON = "clusterproof:"  # how the health check begins its reason for a drain
 NO_LIMIT = ("", "65534", "INFINITE", "UNLIMITED")
 
 
@@ -22,10 +22,10 @@ NO_LIMIT = ("", "65534", "INFINITE", "UNLIMITED")
 def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
     """Slurm nodes accepting jobs.
 
-    A job that wants all of them waits. What this suite's own health check has drained is told as a concern: its reason
-    says which check failed.
+    A job that wants all of them waits. A node drained by this suite's own health check is a concern: its reason says
+    which check failed.
 
-    Remedy (restore service): Mend what the reason names, then resume the node (scontrol update nodename=NODE
+    Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE
     state=resume).
     """
     out = [node for node in cluster.slurm.nodes_beside(_names(cluster)) if not node.takes_jobs]
@@ -41,7 +41,7 @@ def test_slurm_gres(cluster: ClusterFacts) -> None:
 
     A job for all GPUs of such a node never starts, or starts with fewer than the node has.
 
-    Remedy (fix configuration): Mend Gres= in slurm.conf and gres.conf, then restart slurmd and reconfigure (scontrol
+    Remedy (fix configuration): Correct Gres= in slurm.conf and gres.conf, then restart slurmd and reconfigure (scontrol
     reconfigure).
     """
     slurm = {node.name: node for node in cluster.slurm.nodes}
@@ -68,9 +68,10 @@ def test_slurm_gres(cluster: ClusterFacts) -> None:
 def test_slurm_topology(cluster: ClusterFacts) -> None:
     """Slurm topology.
 
-    It then spreads a job over racks without need, and nodes that no switch holds cannot share a job with others.
+    Without a topology Slurm spreads jobs over racks needlessly, and nodes that are under no switch cannot share a job
+    with others.
 
-    Remedy (fix configuration): Write topology.conf (on HyperPod out of the network layers that EC2 tells), and set
+    Remedy (fix configuration): Write topology.conf (on HyperPod from the network layers that EC2 reports), and set
     TopologyPlugin.
     """
     nodes = [node.name for node in cluster.slurm.nodes_beside(_names(cluster))]
@@ -89,8 +90,8 @@ def test_slurm_topology(cluster: ClusterFacts) -> None:
 def test_slurm_config(cluster: ClusterFacts) -> None:
     """slurm.conf settings.
 
-    Without a limit a prolog that hangs holds its node for ever; without a health check nobody looks at idle nodes; and
-    without PrologFlags=Alloc a prolog runs only when a job's first step reaches the node.
+    Without a time limit a hanging prolog holds its node forever; without a health check nothing looks at idle nodes;
+    and without PrologFlags=Alloc a prolog runs only when a job's first step reaches the node.
 
     Remedy (fix configuration): Set PrologEpilogTimeout, HealthCheckProgram with HealthCheckInterval, and
     PrologFlags=Alloc.

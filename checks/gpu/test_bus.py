@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 DRIVER = "nvidia"
-OF_EIGHT_GPUS = (0, 4, 6)  # NVSwitches of a board with eight: cards have none, Hopper's four, and Ampere's six
+OF_EIGHT_GPUS = (0, 4, 6)  # NVSwitches of a board with eight: cards have none, Hopper boards four, Ampere boards six
 PATTERN = "NUMA nodes of the GPUs"
 
 
@@ -30,8 +30,8 @@ PATTERN = "NUMA nodes of the GPUs"
 def test_nvswitch_count(node: Node) -> None:
     """NVSwitch count.
 
-    Each NVSwitch carries a part of what every GPU sends to the others. With one gone fabric manager does not start, or
-    leaves the GPUs with fewer links. From Blackwell on switches are not on the node's PCI bus.
+    Each NVSwitch carries part of the traffic between GPUs. With one missing, fabric manager does not start, or leaves
+    the GPUs with fewer links. Since Blackwell, switches are not on the node's PCI bus.
 
     Remedy (reset or reboot): Reboot the node. If a switch is still missing, replace the node.
     """
@@ -51,8 +51,8 @@ def test_nvswitch_count(node: Node) -> None:
 def test_gpu_driver(node: Node) -> None:
     """GPU driver binding.
 
-    A GPU that nouveau or a hypervisor's driver holds is not there for CUDA. Where nouveau is loaded beside NVIDIA's
-    driver, the next start decides which of them takes the GPUs.
+    CUDA cannot use a GPU that is bound to nouveau or to a hypervisor's driver. If nouveau is loaded beside NVIDIA's
+    driver, the next boot decides which of them gets the GPUs.
 
     Remedy (fix configuration): Blacklist nouveau (modprobe.d and the initial RAM disk), then reboot the node.
     """
@@ -66,7 +66,7 @@ def test_gpu_driver(node: Node) -> None:
 
 
 def is_of_others(data: dict[str, str]) -> bool:
-    """Whether a driver holds a GPU, and not NVIDIA's; that none does is another check's finding."""
+    """Whether a driver other than NVIDIA's holds a GPU; that none does is another check's finding."""
     return data.get("driver", "") not in ("", DRIVER) and "address" in data
 
 
@@ -75,10 +75,10 @@ def test_gpu_numa(node: Node) -> None:
     """GPU NUMA nodes.
 
     Each process of a job is bound to the CPUs near its GPU. A GPU in another slot, or firmware that places it
-    elsewhere, sends all that it gets from the host through the link between the processors.
+    elsewhere, sends all of its host traffic over the link between the sockets.
 
-    Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware's settings (NUMA nodes per socket) with
-    a node beside it; replace the node.
+    Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware settings (NUMA nodes per socket) with a
+    neighbouring node; replace the node.
     """
     gpus = gpus_of(node)
     try:
@@ -98,7 +98,7 @@ def test_gpu_numa(node: Node) -> None:
 def pattern_of(node: Node) -> Values:
     """The NUMA nodes of a node's GPUs in the order of their addresses: `0 0 0 0 1 1 1 1`."""
     in_order = sorted(node.gpus_on_bus, key=lambda gpu: gpu.address)
-    if not in_order or any(gpu.numa < 0 for gpu in in_order):  # that one has none is another check's finding
+    if not in_order or any(gpu.numa < 0 for gpu in in_order):  # a GPU without one is another check's finding
         return {}
     return {f"NUMA nodes of the {len(in_order)} GPUs": " ".join(str(gpu.numa) for gpu in in_order)}
 

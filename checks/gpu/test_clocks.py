@@ -27,10 +27,11 @@ LEAST_TO_COMPARE = 3  # idle GPUs of which one can be the odd one
 def test_no_throttle(gpu: Gpu, node: Node) -> None:
     """GPU clock throttling.
 
-    A hardware slowdown, thermal or by the power brake, at least halves the clocks. That one holds at a moment is a
-    concern; it fails a GPU where the driver counts that it goes on. An idle GPU and the software power cap are normal.
+    A hardware slowdown, thermal or by the power brake, at least halves the clocks. One seen at a single moment is a
+    concern; it fails a GPU if the driver's counters show that it persists. An idle GPU and the software power cap are
+    normal.
 
-    Remedy (investigate): Look at temperature, power and cooling. If one GPU stays slow while its neighbours do not,
+    Remedy (investigate): Check temperature, power and cooling. If one GPU stays slow while its neighbours do not,
     replace the node.
     """
     mask = gpu.clocks_event_reasons
@@ -45,7 +46,7 @@ def test_no_throttle(gpu: Gpu, node: Node) -> None:
 
 
 def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
-    """Whether one of the driver's counters of time ran between two moments."""
+    """Whether one of the driver's time counters ran between two samples."""
     share = gpu.slowed_share(counters)
     return share is not None and share >= node.threshold("slowdown.share")
 
@@ -54,11 +55,11 @@ def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
 def test_temperature(gpu: Gpu, node: Node) -> None:
     """GPU temperature.
 
-    Judged is the margin to the temperature at which the GPU slows itself down, which differs by model; the absolute
-    temperature only where the driver tells no margin. Of GPUs that nobody uses, one that is far hotter than the others
-    is cooled badly.
+    The measure is the margin to the temperature at which the GPU slows itself down, which differs by model; the
+    absolute temperature is used only where the driver reports no margin. Among GPUs that nobody uses, one that is far
+    hotter than the others is poorly cooled.
 
-    Remedy (investigate): Look at fans, airflow and the neighbours. One hot GPU among cool ones: replace the node.
+    Remedy (investigate): Check fans, airflow and the neighbours. One hot GPU among cool ones: replace the node.
     """
     try:
         margin_c = gpu.temperature_margin_c

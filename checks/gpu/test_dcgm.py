@@ -22,12 +22,12 @@ NOT_PASSED = ("skip", "not run", "unknown")
 def test_dcgm_diag(node: Node) -> None:
     """DCGM diagnostic.
 
-    With -m perf it is run (--dcgm-level); else every captured run counts. A test that was skipped is no pass, nor is a
-    run that ended with an error, or whose log ends too early. DCGM's own severity says what is to be done. It fails
-    every test during which an Xid comes: where a test says no more, that counts as much as the Xid does by itself.
+    With -m perf it is run (--dcgm-level); otherwise every captured run counts. A skipped test is not a pass, nor is a
+    run that ended with an error, or whose log is cut off. DCGM's own severity says what to do. DCGM fails every test
+    during which an Xid occurs: if such a test reports nothing else, it counts as much as the Xid itself.
 
-    Remedy (investigate): Do what the severity names: isolate means replace the node, reset means reset the GPU, config
-    means mend its settings. Run the failed test alone (dcgmi diag -r NAME) where it names none.
+    Remedy (investigate): Do what the severity says: isolate means replace the node, reset means reset the GPU, config
+    means correct its settings. If there is none, run the failed test alone (dcgmi diag -r NAME).
     """
     logs = node.dcgm_diag.logs
     failed = in_words(logs, ("fail",), lambda result: not is_of_lesser_xids(result))
@@ -40,7 +40,7 @@ def test_dcgm_diag(node: Node) -> None:
 
 
 def require_end(logs: Iterable[DiagLog]) -> None:
-    """Say so where a run did not take place, or its log is cut."""
+    """Raise Incomplete where a run did not take place, or its log is cut."""
     for log in logs:
         if log.runtime_error:
             incomplete(f"DCGM could not run its diagnostic: {log.runtime_error}; expected its results")
@@ -50,7 +50,7 @@ def require_end(logs: Iterable[DiagLog]) -> None:
 
 
 def require_success(logs: Iterable[DiagLog]) -> None:
-    """Say so where a run without a finding proves nothing."""
+    """Raise Incomplete where a run without a finding proves nothing."""
     skipped = in_words(logs, NOT_PASSED)
     if skipped:
         incomplete(f"{skipped}; expected every test to run")
@@ -60,7 +60,7 @@ def require_success(logs: Iterable[DiagLog]) -> None:
 
 
 def is_of_lesser_xids(result: Result) -> bool:
-    """Whether a test complains of Xids alone that condemn no GPU: an application's, or of a link that has recovered."""
+    """Whether a test reports only Xids that fail no GPU: an application's, or those of a link that has recovered."""
     return bool(result.xids) and all(xid(code).verdict != "fail" for code in result.xids)
 
 

@@ -31,11 +31,11 @@ WITHOUT_REGISTRATION = ("V100", "A100")  # GPUs registered with a fabric begin w
 def test_fabric_state(gpu: Gpu, node: Node) -> None:
     """NVLink fabric state.
 
-    On types with NVSwitch a GPU must be registered with its fabric before CUDA starts. Links can be up while the fabric
-    is dead.
+    On types with NVSwitch a GPU must be registered with its fabric before CUDA can start. Links can be up while the
+    fabric is down.
 
-    Remedy (reset or reboot): Restart fabric manager when no job runs, or reboot the node. If it stays, replace the
-    node.
+    Remedy (reset or reboot): Restart fabric manager when no job is running, or reboot the node. If the state persists,
+    replace the node.
     """
     fabric = fabric_of(gpu, node)
     assert fabric.state == COMPLETED, f"fabric state is {fabric_state(fabric.state)}; expected completed"
@@ -54,11 +54,11 @@ def test_fabric_state(gpu: Gpu, node: Node) -> None:
 def test_fabric_uniform(node: Node) -> None:
     """NVLink fabric membership.
 
-    Two GPUs reach each other by NVLink only inside one clique of one cluster. All GPUs of a node, and of a tray of a
-    rack, share theirs.
+    Two GPUs reach each other by NVLink only within one clique of one cluster. All GPUs of a node, and of a tray in a
+    rack, belong to the same one.
 
-    Remedy (reset or reboot): Reset the GPUs or reboot the node. On NVL72 trays look at the rack's fabric manager and
-    its partitions.
+    Remedy (reset or reboot): Reset the GPUs or reboot the node. On NVL72 trays check the rack's fabric manager and its
+    partitions.
     """
     places, unread = places_of(node)
     usual = Counter(places.values()).most_common(1)[0][0] if places else ""
@@ -69,7 +69,7 @@ def test_fabric_uniform(node: Node) -> None:
 
 
 def places_of(node: Node) -> tuple[dict[int, str], list[Incomplete | NotApplicable]]:
-    """Where each GPU is, and why that is not known of the others."""
+    """Where each GPU is, and why that is unknown for the others."""
     places: dict[int, str] = {}
     unread: list[Incomplete | NotApplicable] = []
     for gpu in node.gpus:
@@ -95,7 +95,7 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     if fabric.state == NOT_SUPPORTED and any(model in gpu.name for model in WITHOUT_REGISTRATION):
         not_applicable(f"{gpu.name[:40]} is not registered with a fabric")
     if fabric.state == NOT_SUPPORTED:
-        node.expected("nvlinks")  # raises where nothing tells whether it should have one
+        node.expected("nvlinks")  # raises where it is unknown whether it should have one
     return fabric
 
 
@@ -103,8 +103,8 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
 def test_imex(node: Node) -> None:
     """IMEX service.
 
-    The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it jobs of several
-    trays fall back to the network, or do not start. On Kubernetes pods may bring their own.
+    The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays
+    fall back to the network or do not start. On Kubernetes, pods may bring their own.
 
     Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
     and start it.
@@ -123,10 +123,10 @@ def test_imex(node: Node) -> None:
 def test_fabric_manager(node: Node) -> None:
     """Fabric manager.
 
-    On types whose NVSwitches belong to the node, fabric manager must run and be of exactly the driver's version, else
-    CUDA does not start on more than one GPU. On NVL72 trays the rack runs it.
+    On types whose NVSwitches belong to the node, fabric manager must run and have exactly the driver's version, or CUDA
+    does not start on more than one GPU. On NVL72 trays the rack runs it.
 
-    Remedy (restore service): Start nvidia-fabricmanager; install the version that the driver has.
+    Remedy (restore service): Start nvidia-fabricmanager; install the version that matches the driver.
     """
     if not node.of_type("nvswitch"):
         not_applicable(f"{node.instance_type} needs no fabric manager on the node")

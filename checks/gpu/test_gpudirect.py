@@ -23,7 +23,7 @@ PROPRIETARY = "P"  # in a kernel module's taint
 def test_peermem(node: Node) -> None:
     """GPUDirect RDMA kernel support.
 
-    Without it, what the network sends and receives is copied through the host's memory. It needs nvidia_peermem, or a
+    Without it, everything the network sends and receives is copied through host memory. It needs nvidia_peermem, or a
     kernel with DMA-BUF and NVIDIA's open kernel modules; gdrcopy's gdrdrv makes small messages fast.
 
     Remedy (fix configuration): Load nvidia_peermem, or install the open kernel modules; install gdrcopy and load

@@ -19,7 +19,7 @@ pytestmark = [
     mark.hyperpod_node_debugger("G"),
 ]
 
-ON_ONE_BOARD = 2  # GPUs at most: GB200 and GB300 boards carry two, and both tell the board's serial
+ON_ONE_BOARD = 2  # GPUs at most: GB200 and GB300 boards carry two, and both report the board's serial
 KIND = {"name": "GPU", "vbios": "VBIOS", "memory_total_mib": "memory (MiB)", "power_limit_w": "power limit (W)"}
 
 
@@ -27,10 +27,10 @@ KIND = {"name": "GPU", "vbios": "VBIOS", "memory_total_mib": "memory (MiB)", "po
 def test_gpu_identity(node: Node) -> None:
     """GPU identity.
 
-    UUID and serial say which hardware a finding is about, after a node was replaced too; every result carries them. Two
-    GPUs that tell the same are one seen twice, or have damaged firmware.
+    UUID and serial identify the hardware that a finding is about, even after a node was replaced; every result carries
+    them. Two GPUs that report the same are one GPU seen twice, or have damaged firmware.
 
-    Remedy (reset or reboot): Reboot the node. If two GPUs still tell the same, replace it.
+    Remedy (reset or reboot): Reboot the node. If two GPUs still report the same, replace it.
     """
     shared, unread = [], []
     for name in ("uuid", "serial"):
@@ -44,7 +44,7 @@ def test_gpu_identity(node: Node) -> None:
 
 
 def is_shared(name: str, data: Counter[str], count: int) -> bool:
-    """Whether more GPUs tell a value than may: a serial is the board's, and all boards of a node carry as many."""
+    """Whether too many GPUs share a value: a serial is the board's, and all boards of a node carry the same number."""
     if name == "serial" and set(data.values()) == {count} and len(data) > 1:
         return count > ON_ONE_BOARD
     return count > 1
@@ -54,11 +54,11 @@ def is_shared(name: str, data: Counter[str], count: int) -> bool:
 def test_gpu_uniform(node: Node) -> None:
     """GPUs compared with the group.
 
-    Jobs run at the pace of the slowest GPU: another model, memory size, VBIOS or power limit than the others of the
-    group have makes a node the odd one out.
+    Jobs run at the pace of the slowest GPU: a model, memory size, VBIOS or power limit that differs from the rest of
+    the group makes a node the odd one out.
 
-    Remedy (investigate): Lower power limit: set it back (nvidia-smi -pl). Else ask for a replacement of the node if it
-    is slow.
+    Remedy (investigate): Lower power limit: set it back (nvidia-smi -pl). Otherwise ask for a replacement of the node
+    if it is slow.
     """
     found = differences(node, "GPUs", kind_of_gpus)
     if found:
@@ -66,12 +66,12 @@ def test_gpu_uniform(node: Node) -> None:
 
 
 def kind_of_gpus(node: Node) -> Mapping[str, str | None]:
-    """What the node's GPUs are, in words: the different values of all its GPUs. Raises Incomplete."""
+    """What the node's GPUs are, in words: the distinct values of all its GPUs. Raises Incomplete."""
     return {words: values_of(node, name) for name, words in KIND.items()}
 
 
 def values_of(node: Node, name: str) -> str:
-    """The different values that the node's GPUs tell; `not told` where the driver does not have it."""
+    """The distinct values that the node's GPUs report; `not reported` where the driver does not have it."""
     values = set()
     for gpu in node.gpus:
         try:

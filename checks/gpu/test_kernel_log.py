@@ -1,4 +1,4 @@
-"""What the driver told the kernel log since boot: Xid of GPUs, SXid of NVSwitches."""
+"""What the driver wrote to the kernel log since boot: Xids of GPUs, SXids of NVSwitches."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = [
 def test_no_xid(node: Node) -> None:
     """Xid errors.
 
-    Each Xid of this boot is judged by the catalogue: errors of applications are passed over unless they repeat, errors
-    of the hardware fail until a reset of the GPU or a reboot clears them. With --since only those of the window count.
+    Each Xid of this boot is classified by the catalogue: application errors are ignored unless they repeat, hardware
+    errors fail until a reset of the GPU or a reboot clears them. With --since only those in the window count.
 
-    Remedy (reset or reboot): Do what the finding names: reset the GPU, reboot or replace the node. An Xid that returns
-    on the same GPU means replace.
+    Remedy (reset or reboot): Do what the finding says: reset the GPU, reboot or replace the node. If an Xid returns on
+    the same GPU, replace the node.
     """
     events = node.kernel_events
     gpus = gpus_by_address(node)
@@ -62,7 +62,7 @@ def test_no_sxid(node: Node) -> None:
 
 
 def require_meaning(node: Node) -> None:
-    """Say that finding nothing proves nothing where there is no GPU, or where records of the log are lost."""
+    """Raise where finding nothing proves nothing: there is no GPU, or records of the log are lost."""
     with suppress(Incomplete):  # GPUs that do not answer are GPUs
         node.gpus  # noqa: B018 - raises NotApplicable on a node without any
     require_whole_log(node)

@@ -24,9 +24,9 @@ pytestmark = [
 def test_nvlink_active(gpu: Gpu, node: Node) -> None:
     """Active NVLinks.
 
-    Every GPU of a type has the same number of links, and as many must be up: with one down, collectives inside the node
-    are slow or fail. Where nothing tells how many there should be, a link that is down among others, or fewer than the
-    node's other GPUs have, is a fault all the same.
+    Every GPU of a type has the same number of links, and all of them must be up: with one down, collectives inside the
+    node are slow or fail. If it is not known how many there should be, a link that is down among others, or fewer links
+    than the node's other GPUs have, is still a fault.
 
     Remedy (reset or reboot): Reset the GPU or reboot the node. If a link stays down, replace the node.
     """
@@ -48,7 +48,7 @@ def test_nvlink_active(gpu: Gpu, node: Node) -> None:
 
 
 def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
-    """The verdict on a GPU's links where nothing tells how many are due; none where they show no fault."""
+    """The verdict on a GPU's links where it is unknown how many are due; none where they show no fault."""
     states, of_peers = gpu.nvlink_states, links_of_peers(gpu, node)
     active, most = states.count(True), max((peer.count(True) for peer in of_peers), default=0)
     assert active + states.count(None) >= most, f"{active} active NVLinks; expected {most}, as on another GPU"
@@ -61,7 +61,7 @@ def evaluate_links_by_peers(gpu: Gpu, node: Node) -> None:
 
 
 def links_of_peers(gpu: Gpu, node: Node) -> list[tuple[bool | None, ...]]:
-    """The links of the node's other GPUs of the same model, as far as these tell."""
+    """The links of the node's other GPUs of the same model, as far as they report them."""
     model = name_of(gpu)
     peers = [peer for peer in node.gpus if peer.index != gpu.index and name_of(peer) == model]
     return [data["nvlink_states"] for data, _ in (readings(peer, "nvlink_states") for peer in peers) if data]
@@ -81,9 +81,9 @@ def inactive(states: Iterable[bool | None]) -> str:
 def test_pcie_link(gpu: Gpu, node: Node) -> None:
     """GPU PCIe link.
 
-    A link that lost lanes halves what moves between host, network and GPU. Some types wire fewer lanes than the GPU
-    has; the catalogue knows of them. The generation is judged on a busy GPU only: an idle one lowers it to save power.
-    What a link can do at most is as much as its slot and its GPU came to when the node started: alike on all GPUs.
+    A link that lost lanes halves the throughput between host, network and GPU. Some types wire fewer lanes than the GPU
+    has; the catalogue lists them. The generation is evaluated on a busy GPU only: an idle one lowers it to save power.
+    A link's maximum is what its slot and its GPU negotiated at boot: it should be the same on all GPUs.
 
     Remedy (reset or reboot): Reboot the node. If the link stays narrow, replace the node.
     """

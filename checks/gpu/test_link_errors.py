@@ -18,17 +18,17 @@ from clusterproof.plugins.suite.routing import evidence
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
 RECOVERIES = ("recovery", "recovery_failed")
-MAX_NAMED = 8  # of many links with errors, those that a message names
+MAX_NAMED = 8  # links with errors, at most, that a message names
 
 
 @evidence("nvidia-smi nvlink -e")
 def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
     """NVLink error counters.
 
-    A replay repairs one packet and a recovery retrains the link: neither loses data, both cost time, and a link that
-    counts them is on its way down. Recoveries of a GPU that also has a fatal Xid in this boot are no longer repairs.
+    A replay repeats a packet and a recovery retrains the link: neither loses data, both cost time, and a link that
+    counts them is deteriorating. If the GPU also has a fatal Xid in this boot, recoveries are no longer harmless.
 
-    Remedy (reset or reboot): With a fatal Xid: reset the GPU, and replace the node if it returns. Else watch the
+    Remedy (reset or reboot): With a fatal Xid: reset the GPU, and replace the node if it returns. Otherwise watch the
     counters under load.
     """
     if node.nvlinks_due == 0:
@@ -49,7 +49,7 @@ def test_nvlink_errors(gpu: Gpu, node: Node) -> None:
 
 
 def fatal_xids(gpu: Gpu, node: Node) -> list[int]:
-    """The Xids of this boot that condemn the GPU."""
+    """The Xids of this boot that fail the GPU."""
     at = pci_address(gpu.pci)
     found = evaluate(node.kernel_events, node.catalog)
     return sorted({finding.code for finding in found if finding.severity == "fail" and finding.pci in ("", at)})
@@ -66,13 +66,13 @@ def in_words(found: Iterable[NvlinkErrors]) -> str:
 def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
     """PCIe error counters.
 
-    The kernel counts errors of each link by severity (AER), the GPU counts how often it sent a packet again. A fatal
-    error ends the link; correctable ones by the hundred slow it down. A device that has left the bus reads as nothing
-    but ones, its link as x63; so does one that is suspended, which is none the worse for it. A virtual machine often
-    sees no AER counters: there a GPU is judged by its replays alone.
+    The kernel counts errors of each link by severity (AER); the GPU counts how often it resent a packet. A fatal error
+    takes the link down; correctable ones by the hundreds slow it down. A device that has dropped off the bus reads as
+    all ones, its link as x63; so does a suspended one, which is harmless. A virtual machine often sees no AER counters:
+    there a GPU is evaluated by its replays alone.
 
-    Remedy (reset or reboot): Fatal: reboot the node, and replace it if errors return. Else watch the counters under
-    load.
+    Remedy (reset or reboot): Fatal: reboot the node, and replace it if errors return. Otherwise watch the counters
+    under load.
     """
     link, unread = readings(pci_device, "answers")
     assert link.get("answers", True), "does not answer on PCIe: its link reads x63, all ones; expected at most x32"
@@ -96,7 +96,7 @@ def test_pcie_errors(pci_device: PciDevice, node: Node) -> None:
 
 
 def replays_of(pci_device: PciDevice, node: Node, unread: list[Incomplete | NotApplicable]) -> int | None:
-    """How often a GPU replayed; None for what is none or counts none. What could not be read joins the unread."""
+    """How often a GPU replayed; None for what is no GPU or counts none. What could not be read is added to unread."""
     if not pci_device.is_nvidia_gpu:
         return None
     try:
@@ -109,7 +109,7 @@ def replays_of(pci_device: PciDevice, node: Node, unread: list[Incomplete | NotA
             data, unknown = readings(gpu, "pcie_replays")
             unread += [one for one in unknown if isinstance(one, Incomplete)]
             return data.get("pcie_replays")
-    lost = [gpu.label for gpu in gpus if gpu.lost]  # one that does not answer tells no address either
+    lost = [gpu.label for gpu in gpus if gpu.lost]  # one that does not answer reports no address either
     cause = f"{lost[0] if len(lost) == 1 else 'a GPU'} does not answer"
     unread.append(Incomplete("no GPU answers at this address", cause))
     return None

@@ -46,8 +46,8 @@ def ecc_is_off(gpu: Gpu) -> bool:
 def test_row_remap(gpu: Gpu, node: Node) -> None:
     """Row remapping.
 
-    A failed remapping means that the memory has no spare left to repair itself with. A pending one takes effect at the
-    next reset of the GPU; until then the bad row is in use. GPUs before Ampere retire pages instead.
+    A failed remapping means that the memory has no spare rows left to repair itself with. A pending one takes effect at
+    the next reset of the GPU; until then the bad row stays in use. GPUs before Ampere retire pages instead.
 
     Remedy (replace): Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
     """
@@ -69,7 +69,7 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
 
 
 def evaluate_without_remapping(gpu: Gpu, node: Node) -> None:
-    """The verdict on a GPU that does not tell whether rows are remapped: partitioned ones only tell of spare rows."""
+    """The verdict on a GPU that does not report remapped rows: partitioned ones only report spare rows."""
     if not gpu.is_partitioned:
         evaluate_retired_pages(gpu, node)
         return
@@ -96,7 +96,7 @@ def evaluate_retired_pages(gpu: Gpu, node: Node) -> None:
 
 
 def few_spare_rows(gpu: Gpu) -> int:
-    """Banks with low or no availability of spare rows; 0 where the driver does not tell."""
+    """Banks with low or no availability of spare rows; 0 where the driver does not report it."""
     try:
         banks = gpu.remap_banks
     except NotApplicable:
@@ -110,10 +110,10 @@ def few_spare_rows(gpu: Gpu) -> int:
 def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
     """Processes on idle GPUs.
 
-    A process that belongs to no job, or memory that no process owns, takes memory and time from the next job. Before a
-    job and after it this fails; at any other time it is a concern, since somebody may be at work.
+    A process that belongs to no job, or memory that no process owns, takes memory and time from the next job. Before
+    and after a job this fails; at any other time it is a concern, since somebody may be working.
 
-    Remedy (clean up): Find the process's owner and end it if its work is over. Memory that no process owns is freed by
+    Remedy (clean up): Find the process's owner and end it if its work is done. Memory that no process owns is freed by
     resetting the GPU.
     """
     strays = [process for process in gpu.processes if not (process.is_of_a_job or process.serves_jobs(node.nvml))]

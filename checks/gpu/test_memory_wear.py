@@ -20,10 +20,10 @@ DAY_S = 86_400
 def test_sram_threshold(gpu: Gpu, node: Node) -> None:
     """SRAM error threshold.
 
-    The driver raises a flag when a GPU's SRAM meets NVIDIA's criterion for replacement. A count above four without
-    the flag is close to it.
+    The driver raises a flag when a GPU's SRAM meets NVIDIA's criterion for replacement. A count above four without the
+    flag is close to it.
 
-    Remedy (replace): Flag raised: replace the node. Else watch it.
+    Remedy (replace): Flag raised: replace the node. Otherwise watch it.
     """
     data, unread = readings(gpu, "sram_threshold_exceeded", "ecc_aggregate_uncorrected_sram")
     assert not data.get("sram_threshold_exceeded"), "the SRAM error threshold is exceeded; expected not to be"
@@ -37,8 +37,8 @@ def test_sram_threshold(gpu: Gpu, node: Node) -> None:
 def test_corrected_ecc_rate(gpu: Gpu, node: Node) -> None:
     """Corrected GPU memory error rate.
 
-    Corrected errors do no harm one by one. A rising rate comes before uncorrected ones, and thousands a second stall
-    the driver while every tool calls the GPU healthy. The rate is reckoned since boot.
+    Corrected errors do no harm individually. A rising rate precedes uncorrected ones, and thousands a second stall the
+    driver while every tool reports the GPU as healthy. The rate is the mean since boot.
 
     Remedy (replace): Above a thousand a second: drain the node and replace it. Above a thousand a day: watch it.
     """

@@ -26,9 +26,9 @@ NO_ACTION = 0  # nvmlDeviceGpuRecoveryAction_t
 def test_gpu_count(node: Node) -> None:
     """GPU count.
 
-    The driver's count is held against what the instance type has. A GPU that the PCI bus still shows was lost by the
-    driver ("fell off"); one that the bus does not show either failed before the driver saw it. One that the driver
-    counts and the bus does not show has left the bus since.
+    The driver's count is compared with what the instance type has. A GPU that is still on the PCI bus was lost by the
+    driver ("fell off"); one that is not on the bus either failed before the driver saw it. One that the driver counts
+    but the bus does not show has dropped off the bus since.
 
     Remedy (reset or reboot): Reboot the node. If a GPU is still missing, replace the node.
     """
@@ -49,7 +49,7 @@ def test_gpu_count(node: Node) -> None:
 
 
 def require_on_bus(node: Node) -> None:
-    """Fail GPUs that the driver counts and the bus does not show; where it shows none of them, it is another's."""
+    """Fail GPUs that the driver counts and the bus does not show; if it shows none of them, it is another machine's."""
     try:
         on_bus, gpus = {device.address for device in node.gpus_on_bus}, node.gpus
     except (Incomplete, NotApplicable):
@@ -61,7 +61,7 @@ def require_on_bus(node: Node) -> None:
 
 
 def has_just_booted(node: Node) -> bool:
-    """Whether counts are not to be trusted yet; of a node whose uptime nobody collected they are what there is."""
+    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
     try:
         return node.boot.uptime_s < node.threshold("settle.window_s")
     except Incomplete:
@@ -81,8 +81,8 @@ def on_bus_in_words(node: Node) -> str:
 def test_gpu_answers(gpu: Gpu) -> None:
     """GPU responsiveness.
 
-    The driver counts the GPU and cannot talk to it: it is lost, needs a reset, or fell off the bus. One reading that
-    says so is enough, for the driver may still hand out what it knew of the GPU before.
+    The driver counts the GPU but cannot talk to it: it is lost, needs a reset, or fell off the bus. One query that says
+    so is enough, since the driver may still return what it knew of the GPU before.
 
     Remedy (reset or reboot): Reset the GPU, or reboot the node. If it happens again, replace the node.
     """
@@ -107,11 +107,11 @@ def test_recovery_action(gpu: Gpu) -> None:
 def test_driver_answers_in_time(node: Node) -> None:
     """NVIDIA driver response time.
 
-    Without persistence mode the driver initialises every GPU each time somebody asks. A driver that is slow in
-    persistence mode is often one that waits for a sick GPU.
+    Without persistence mode the driver initialises every GPU on each query. A driver that is slow despite persistence
+    mode is often waiting for a faulty GPU.
 
-    Remedy (reset or reboot): Enable persistence mode (nvidia-persistenced). If it stays slow, look at the kernel log
-    and reboot the node.
+    Remedy (reset or reboot): Enable persistence mode (nvidia-persistenced). If it stays slow, read the kernel log and
+    reboot the node.
     """
     assert not node.driver_hangs, f"{node.driver_hangs}; expected an answer by the deadline"
     if node.driver_error and not node.gpus:

@@ -1,4 +1,4 @@
-"""How GPUs are set: modes and limits that should be the same everywhere."""
+"""GPU settings: modes and limits that should be the same everywhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def deviates(node: Node, message: str) -> None:
 def test_persistence_mode(gpu: Gpu, node: Node) -> None:
     """Persistence mode.
 
-    The driver then forgets every GPU when the last program ends, and starts it anew for the next: seconds for each.
+    Without it the driver forgets every GPU when the last program ends, and initialises it again for the next: seconds
+    for each.
 
     Remedy (fix configuration): Enable nvidia-persistenced.
     """
@@ -44,9 +45,9 @@ def test_persistence_mode(gpu: Gpu, node: Node) -> None:
 def test_compute_mode(gpu: Gpu, node: Node) -> None:
     """Compute mode.
 
-    In an exclusive or prohibited mode programs that share a GPU, MPS and some profilers fail.
+    In an exclusive or prohibited mode, programs that share a GPU, MPS and some profilers fail.
 
-    Remedy (fix configuration): nvidia-smi -c DEFAULT, unless the site wants it so.
+    Remedy (fix configuration): nvidia-smi -c DEFAULT, unless the site wants this mode.
     """
     mode = gpu.compute_mode
     if mode:
@@ -58,7 +59,8 @@ def test_compute_mode(gpu: Gpu, node: Node) -> None:
 def test_ecc_mode(gpu: Gpu, node: Node) -> None:
     """ECC mode.
 
-    Without ECC a flipped bit goes unnoticed into the model. A change of the mode waits for the next reset of the GPU.
+    Without ECC a flipped bit ends up in the model unnoticed. A change of mode takes effect at the next reset of the
+    GPU.
 
     Remedy (fix configuration): nvidia-smi -e 1, then reset the GPU or reboot the node.
     """
@@ -76,9 +78,9 @@ def test_ecc_mode(gpu: Gpu, node: Node) -> None:
 def test_application_clocks(gpu: Gpu, node: Node) -> None:
     """Application clocks.
 
-    Somebody has set the clock that work runs at; it stays set after that work has ended.
+    Somebody has set the clock for their work; it stays set after that work has ended.
 
-    Remedy (fix configuration): nvidia-smi -rac, unless the site wants it so.
+    Remedy (fix configuration): nvidia-smi -rac, unless the site wants this clock.
     """
     clock_mhz, default_mhz = gpu.app_clock_mhz, gpu.app_clock_default_mhz
     if clock_mhz != default_mhz:
@@ -89,7 +91,7 @@ def test_application_clocks(gpu: Gpu, node: Node) -> None:
 def test_mig_uniform(node: Node) -> None:
     """MIG mode within a node.
 
-    Remedy (fix configuration): Set MIG alike on all GPUs (nvidia-smi -mig 0 or 1) and reset them.
+    Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0 or 1) and reset them.
     """
     partitioned = [str(gpu.index) for gpu in node.gpus if gpu.is_partitioned]
     if partitioned and len(partitioned) < len(node.gpus):
@@ -100,7 +102,7 @@ def test_mig_uniform(node: Node) -> None:
 def test_vbios_uniform(node: Node) -> None:
     """VBIOS versions within a node.
 
-    Mixed versions come from a GPU that was replaced, and can differ in clocks and power.
+    Mixed versions are the result of a replaced GPU, and can differ in clocks and power.
 
     Remedy (investigate): Compare with other nodes of the type; ask for a replacement if the odd one is slow.
     """
@@ -116,7 +118,7 @@ def test_power_limit(gpu: Gpu) -> None:
 
     A lower limit caps the clocks under load.
 
-    Remedy (fix configuration): Set it back (nvidia-smi -pl), unless the site wants it so.
+    Remedy (fix configuration): Set it back (nvidia-smi -pl), unless the site wants this limit.
     """
     limit_w, default_w = gpu.power_limit_w, gpu.power_limit_default_w
     if limit_w < default_w:

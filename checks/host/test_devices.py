@@ -1,4 +1,4 @@
-"""The devices of the node: does a driver hold each?"""
+"""The devices of the node: is each bound to a driver?"""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ pytestmark = [mark.host, mark.preflight, mark.prolog]
 def test_device_drivers(pci_device: PciDevice) -> None:
     """Device drivers.
 
-    The PCI bus lists a GPU, a network adapter or an NVMe controller, and no driver holds it: its start failed, the
-    driver gave it up, or none is installed. To the rest of the system it is not there. A virtual function waits for the
-    machine or the container that it is for, and needs none. A port on the board that nobody uses may have none: only
-    those that a cluster is made of, EC2's and NVIDIA's, fail.
+    The PCI bus lists a GPU, a network adapter or an NVMe controller that no driver is bound to: its initialisation
+    failed, the driver gave it up, or none is installed. The rest of the system does not see it. A virtual function
+    waits for the machine or container that it is meant for, and needs none. An unused port on the board may have none:
+    only the devices that a cluster is made of, EC2's and NVIDIA's, fail.
 
-    Remedy (fix configuration): Look for its address in the kernel log. Load or install its driver; replace the node if
+    Remedy (fix configuration): Search the kernel log for its address. Load or install its driver; replace the node if
     it does not start.
     """
     if not pci_device.kind:

@@ -1,4 +1,4 @@
-"""Errors of main memory and CPUs, as the kernel log and the memory controllers tell them."""
+"""Errors of main memory and CPUs, as reported by the kernel log and the memory controllers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ T = TypeVar("T")
 def test_mce_edac(node: Node) -> None:
     """Memory and CPU errors.
 
-    Told by the kernel log (machine checks, EDAC, firmware) and by the counters of the memory controllers, where the
+    Reported by the kernel log (machine checks, EDAC, firmware) and by the counters of the memory controllers, where the
     machine shows any; most virtual ones do not. An uncorrected error has destroyed data. Corrected ones are harmless
-    until they become many. What the firmware has kept of the boot before is a concern.
+    until there are many. Errors of the previous boot that the firmware kept are a concern.
 
     Remedy (replace): Uncorrected: drain and replace the node. Many corrected ones: replace it when it is next idle.
     """
@@ -65,7 +65,7 @@ def errors(node: Node) -> tuple[HardwareError, ...]:
 
 
 def known(read: Callable[[], tuple[T, ...]]) -> tuple[tuple[T, ...], list[Incomplete | NotApplicable]]:
-    """What a fact tells, or why it could not be read: a fault in one fact outranks that another is not known."""
+    """The values of a fact, or why it could not be read: a fault in one fact outranks that another is unknown."""
     try:
         return read(), []
     except (Incomplete, NotApplicable) as why:
@@ -73,7 +73,7 @@ def known(read: Callable[[], tuple[T, ...]]) -> tuple[tuple[T, ...], list[Incomp
 
 
 def logged_per_day(events: Iterable[HardwareError], node: Node) -> float:
-    """Corrected errors a day by the log; one error may be told by several sources, and that with most counts."""
+    """Corrected errors a day by the log; several sources may report the same error, so the one with the most counts."""
     counts: Counter[str] = Counter()
     for event in events:
         if event.is_corrected and not event.is_of_previous_boot:

@@ -29,12 +29,12 @@ MINUTE_S = 60
 def test_job_leftovers(node: Node) -> None:
     """Leftover job processes.
 
-    A process that Slurm started for a job, and that no step of that job on this node accounts for any more, takes
-    processors and memory from the jobs after it. Its control group says whose it is, else what a step puts into its
-    environment: salloc's own shell is none. After a job this fails; at any other time it is a concern. What is in an
-    environment is its process's own to write: an epilog believes it of its own job's user alone.
+    A process that Slurm started for a job, and that no step of that job on this node accounts for any more, takes CPU
+    time and memory from later jobs. It is attributed by its control group, otherwise by the environment that a step
+    sets: salloc's own shell does not count. After a job this fails; at any other time it is a concern. A process can
+    write its own environment, so an epilog believes it only for the user of its own job.
 
-    Remedy (clean up): End the processes. ProctrackType=proctrack/cgroup lets none escape.
+    Remedy (clean up): End the processes. With ProctrackType=proctrack/cgroup none escapes.
     """
     left = node.jobs.left
     if left:
@@ -50,7 +50,7 @@ def test_job_leftovers(node: Node) -> None:
 def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
     """Each job once, with the first of its processes, so that many of one job leave room for all others.
 
-    The words by which an epilog knows its own job are in integrations/slurm/verdict.py.
+    integrations/slurm/verdict.py has the words by which an epilog recognises its own job.
     """
     found: dict[str, list[str]] = {}
     for process in left:
@@ -65,8 +65,8 @@ def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
 def test_shm_leaked(node: Node) -> None:
     """Orphaned files in /dev/shm.
 
-    They hold memory until they are removed or the node reboots. Before a job and after it this fails where it is much
-    of the memory; at any other time, and where it is little, it is a concern.
+    They hold memory until they are removed or the node reboots. Before and after a job this fails if they take up much
+    of the memory; otherwise it is a concern.
 
     Remedy (clean up): Remove the files while their owner has no job here; find out why the job was killed.
     """

@@ -17,10 +17,10 @@ pytestmark = [mark.host, mark.preflight]
 def test_open_files(node: Node) -> None:
     """Open files of the whole node.
 
-    At the limit nobody but root opens a file or a connection: data loaders and NCCL's sockets fail, whatever a login
-    may have. Any user can hold many, so this keeps no node from a job.
+    At the limit only root can open a file or a connection: data loaders and NCCL's sockets fail, whatever limit a login
+    has. Any user can hold many, so this does not keep a node from jobs.
 
-    Remedy (clean up): Find who holds them, and restart it; raise fs.file-max if jobs need as many.
+    Remedy (clean up): Find the process that holds them, and restart it; raise fs.file-max if jobs need that many.
     """
     limits, percent = node.kernel_limits, node.threshold("processes.open_files_percent")
     if limits.open_files >= limits.max_files * percent / 100:
@@ -34,12 +34,12 @@ def test_open_files(node: Node) -> None:
 def test_process_ids(node: Node) -> None:
     """Processes and threads of the whole node.
 
-    At the limit no process and no thread begins ("Resource temporarily unavailable"): data loaders, NCCL's threads and
+    At the limit no process or thread can start ("Resource temporarily unavailable"): data loaders, NCCL's threads and
     the daemons that start jobs fail. What Slurm or the kubelet starts shares the limit of its control group (TasksMax).
-    Any user can start many, so this keeps no node from a job.
+    Any user can start many, so this does not keep a node from jobs.
 
-    Remedy (clean up): Find who has them (ps -eLo user= | sort | uniq -c), and end it; raise kernel.pid_max, or TasksMax
-    of the daemon's unit, if jobs need as many.
+    Remedy (clean up): Find whose they are (ps -eLo user= | sort | uniq -c), and end them; raise kernel.pid_max, or
+    TasksMax of the daemon's unit, if jobs need that many.
     """
     limits, percent = node.kernel_limits, node.threshold("processes.pids_percent")
     kernel = min((limits.pid_max, "kernel.pid_max"), (limits.threads_max, "kernel.threads-max"))

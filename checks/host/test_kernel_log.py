@@ -1,4 +1,4 @@
-"""What the kernel log tells of the host: memory that ran out, PCIe errors, crashes, CPUs that stood still."""
+"""What the kernel log reports about the host: out-of-memory kills, PCIe errors, crashes, CPU lockups."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 def test_no_oom_kill(node: Node) -> None:
     """Out-of-memory kills.
 
-    The kernel killed a process for want of the node's memory, or had no memory to give. What reaches the limit of its
-    own control group, of memory or of processes, or of the NUMA nodes that it is bound to, is its job's affair, and a
-    concern; so is a failed allocation of many pages together, which is never promised.
+    The kernel killed a process because the node was out of memory, or had no memory to give. A process that reaches the
+    memory or process limit of its own control group, or exhausts the NUMA nodes that it is bound to, is its job's own
+    affair, and a concern; so is a failed allocation of many contiguous pages, which the kernel never guarantees.
 
-    Remedy (clean up): Find what took the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control
+    Remedy (clean up): Find what used up the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control
     groups. Reboot the node if the kernel killed a service.
     """
     kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
@@ -53,7 +53,7 @@ def test_pcie_aer(node: Node) -> None:
     """PCIe errors (AER).
 
     After a fatal error the link cannot be trusted, and the device is reset or lost. A non-fatal one lost a transaction.
-    Corrected ones matter when they are many.
+    Corrected ones matter only in large numbers.
 
     Remedy (reset or reboot): Reboot the node. If the device reports errors again, replace the node.
     """
@@ -66,7 +66,7 @@ def test_pcie_aer(node: Node) -> None:
     errors = [event for event in node.kernel_events if isinstance(event, PcieError)]
     announced = grouped((event for event in errors if not event.layer), device)
     detailed = grouped((event for event in errors if event.layer), device)
-    events = announced | detailed  # of the same error the port above tells, and the device itself
+    events = announced | detailed  # the port above and the device itself report the same error
     fatal = [event for found in events.values() for event in found if event.severity == "fatal"]
     assert not fatal, f"{in_list(in_words(fatal, device, node))}; expected no fatal error"
     require_whole_log(node)
@@ -84,8 +84,8 @@ def test_pcie_aer(node: Node) -> None:
 def test_segfaults(node: Node) -> None:
     """Training process crashes.
 
-    A process of Python, or one in the libraries of NCCL, CUDA or EFA, ended with a segmentation fault. That is as a
-    rule the application's fault; the same crash on one node only points at the node.
+    A Python process, or one in the libraries of NCCL, CUDA or EFA, ended with a segmentation fault. That is usually the
+    application's fault; the same crash on one node only points to the node.
 
     Remedy (investigate): Look for core files and the job's log. Compare NCCL's, CUDA's and EFA's versions with other
     nodes.
@@ -105,11 +105,11 @@ def test_segfaults(node: Node) -> None:
 def test_lockups(node: Node) -> None:
     """CPU lockups.
 
-    A hard lockup is a CPU that takes no interrupt any more. Soft lockups and stalls are CPUs kept by one task for many
-    seconds: a driver that waits for its device, or a host that is overloaded.
+    A hard lockup is a CPU that no longer handles interrupts. Soft lockups and stalls are CPUs held by one task for many
+    seconds: a driver waiting for its device, or an overloaded host.
 
-    Remedy (reset or reboot): Reboot the node; replace it if a CPU locks up again. Look at what the CPU ran: it is in
-    the log.
+    Remedy (reset or reboot): Reboot the node; replace it if a CPU locks up again. The log shows what the CPU was
+    running.
     """
     lockups = [event for event in node.kernel_events if isinstance(event, Lockup)]
     hard = [event for event in lockups if event.kind == "hard"]

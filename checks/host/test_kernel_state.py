@@ -1,4 +1,4 @@
-"""What the kernel log tells of the kernel itself, and of the heat that it works in."""
+"""What the kernel log reports about the kernel itself, and about CPUs that get too hot."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ pytestmark = [mark.host, mark.preflight]
 def test_kernel_oops(node: Node) -> None:
     """Kernel Oops.
 
-    An Oops kills what ran and leaves behind what it held: locks, memory, half of a change. What runs on such a kernel
-    may hang or go wrong later, until the next boot. The line names where, and the log what led there: a driver as a
-    rule, bad memory at times.
+    An Oops kills the task that was running and leaves behind what it held: locks, memory, half-finished changes.
+    Anything that runs on such a kernel may hang or misbehave later, until the next boot. The line names where it
+    happened, and the log what led there: usually a driver, sometimes bad memory.
 
     Remedy (reset or reboot): Reboot the node. If it returns, look at the call trace for the driver, and replace the
-    node where no other node of the same kernel has it.
+    node if no other node with the same kernel has it.
     """
     oopses = [event for event in node.kernel_events if isinstance(event, Oops)]
     said = in_list(in_words(oopses, lambda oops: oops.words, node))
@@ -35,11 +35,10 @@ def test_kernel_oops(node: Node) -> None:
 def test_cpu_throttled(node: Node) -> None:
     """CPU thermal throttling.
 
-    Data loaders, NCCL's proxy threads and kernel launches then wait for the CPU. Told is a whole package, not single
-    cores, which reach their limit for moments in normal work.
+    Data loaders, NCCL's proxy threads and kernel launches then wait for the CPU. Only throttling of a whole package is
+    reported: single cores reach their limit briefly in normal work.
 
-    Remedy (investigate): Look at fans, air flow and the power cap of the machine; replace the node in a cloud if it
-    returns.
+    Remedy (investigate): Check fans, airflow and the machine's power cap; in a cloud, replace the node if it returns.
     """
     throttled = [event for event in node.kernel_events if isinstance(event, Throttled)]
     require_whole_log(node)

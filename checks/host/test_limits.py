@@ -58,7 +58,7 @@ def _limits(node: Node) -> tuple[dict[str, dict[str, int | None]], list[Incomple
 
 
 def _look_at_threads(node: Node, data: dict[str, dict[str, int | None]]) -> None:
-    """Worry about small stacks of threads where a job can be that large."""
+    """A concern about small thread stacks where a job can be that large."""
     nodes, large = len(node.group.nodes), node.threshold("stack.large_job_nodes")
     both = [owner for owner, limits in data.items() if limits["stack"] is None and limits["memlock"] is None]
     if both and nodes >= large:
@@ -73,11 +73,11 @@ def _look_at_threads(node: Node, data: dict[str, dict[str, int | None]]) -> None
 def test_daemon_memory(node: Node) -> None:
     """Job daemon memory limit.
 
-    What it starts shares the limit of its control group, or of one above, unless it is put into another. A job that is
-    then killed has used no more than it was given, and the node has memory left.
+    What the daemon starts shares the limit of its control group, or of one above, unless it is moved to another. A job
+    killed at that limit has used no more than it was given, and the node has memory left.
 
-    Remedy (fix configuration): Take MemoryMax and MemoryHigh out of the daemon's unit and of its slice (systemctl
-    edit), and restart it.
+    Remedy (fix configuration): Remove MemoryMax and MemoryHigh from the daemon's unit and its slice (systemctl edit),
+    and restart it.
     """
     total_kib = node.main_memory.total_kib
     percent = node.threshold("memory.daemon_percent")

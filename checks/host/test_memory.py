@@ -22,9 +22,9 @@ EFA_PAGE_KIB = 2048  # what libfabric's EFA provider asks for: MAP_HUGETLB of th
 def test_dev_shm(node: Node) -> None:
     """/dev/shm size.
 
-    NCCL and data loaders exchange data through /dev/shm; with too little of it they die with a bus error.
+    NCCL and data loaders exchange data through /dev/shm; if it is too small, they die with a bus error.
 
-    Remedy (fix configuration): Mount a tmpfs of at least 16 GiB on /dev/shm; remove what ended jobs have left there.
+    Remedy (fix configuration): Mount a tmpfs of at least 16 GiB on /dev/shm; remove what ended jobs left there.
     """
     mount = node.mount_at("/dev/shm")
     assert mount is not None, "nothing is mounted on /dev/shm; expected a tmpfs"
@@ -72,7 +72,7 @@ def _is_busy(node: Node) -> bool:
 def test_memory_size(node: Node) -> None:
     """Main memory size.
 
-    The kernel deals out a few percent less than there is. Much less is a memory module that failed, or a balloon.
+    The kernel reports a few percent less than is installed. Much less means a failed memory module, or a balloon.
 
     Remedy (replace): Look for mem= on the kernel's command line and for memory errors in its log; replace the node.
     """
@@ -90,8 +90,8 @@ def test_memory_size(node: Node) -> None:
 def test_memory_uniform(node: Node) -> None:
     """Main memory compared with the group.
 
-    Remedy (investigate): Compare the kernel's command line (crashkernel, mem) with a node beside it; else replace the
-    node.
+    Remedy (investigate): Compare the kernel's command line (crashkernel, mem) with a neighbouring node; otherwise
+    replace the node.
     """
     total_gib = node.main_memory.total_gib
     data = node.group.counts("memory", _memory_gib).get("memory")
@@ -112,7 +112,7 @@ def _memory_gib(node: Node) -> dict[str, str]:
 def test_memory_available(node: Node) -> None:
     """Available memory.
 
-    Remedy (clean up): Find what holds it (ps, df /dev/shm, huge pages); end what an earlier job has left.
+    Remedy (clean up): Find what uses it (ps, df /dev/shm, huge pages); end what an earlier job left running.
     """
     memory = node.main_memory
     percent = 100 * memory.available_kib / memory.total_kib if memory.total_kib else 0.0
@@ -130,9 +130,9 @@ def test_memory_available(node: Node) -> None:
 def test_swap(node: Node) -> None:
     """Swap.
 
-    A training job that swaps does not fail, it crawls, and every other node waits for it.
+    A training job that swaps does not fail: it crawls, and every other node waits for it.
 
-    Remedy (fix configuration): swapoff -a, and take swap out of /etc/fstab.
+    Remedy (fix configuration): swapoff -a, and remove swap from /etc/fstab.
     """
     memory = node.main_memory
     total_gib = memory.swap_total_kib / GIB_IN_KIB
@@ -149,7 +149,7 @@ def test_swap(node: Node) -> None:
 def test_hugepages(node: Node) -> None:
     """Huge pages.
 
-    They are taken from every job's memory. What EFA's software reserves is small.
+    They are taken from the memory of every job. What EFA's software reserves is small.
 
     Remedy (fix configuration): Lower vm.nr_hugepages in /etc/sysctl.d, and hugepages= on the kernel's command line.
     """
@@ -167,11 +167,11 @@ def test_hugepages(node: Node) -> None:
 def test_efa_huge_pages(node: Node) -> None:
     """Huge pages for EFA.
 
-    libfabric's EFA provider puts its buffers into huge pages of 2 MiB and does with small ones where there are none:
-    each then takes more of the device's registrations. Pods that ask for hugepages-2Mi are not scheduled.
+    libfabric's EFA provider puts its buffers into huge pages of 2 MiB and falls back to small ones if there are none:
+    each buffer then takes more of the device's registrations. Pods that ask for hugepages-2Mi are not scheduled.
 
     Remedy (fix configuration): Set vm.nr_hugepages in /etc/sysctl.d as EFA's installer does (5128 pages), or
-    FI_EFA_USE_HUGE_PAGE=0 where that is meant so.
+    FI_EFA_USE_HUGE_PAGE=0 if that is intended.
     """
     if not node.efa_devices:
         not_applicable("no EFA device on this node")

@@ -23,8 +23,8 @@ ARM = ("aarch64", "arm64")
 def test_cpu_governor(node: Node) -> None:
     """CPU frequency governor.
 
-    Launching kernels and feeding GPUs is work of single CPUs: at a low frequency the GPUs wait. Drivers that set their
-    own pace (intel_pstate, amd-pstate-epp) may say powersave and still be fast.
+    Launching kernels and feeding GPUs runs on single CPUs: at a low frequency the GPUs wait. Drivers that choose the
+    frequency themselves (intel_pstate, amd-pstate-epp) may show powersave and still be fast.
 
     Remedy (fix configuration): Set the governor to performance on every CPU (cpupower frequency-set -g performance),
     and at every boot.
@@ -48,8 +48,8 @@ def test_cpu_uniform(node: Node) -> None:
 
     A job is as fast as its slowest node.
 
-    Remedy (investigate): Compare lscpu with a node beside it: settings are of the image or the boot, model and
-    microcode of the host.
+    Remedy (investigate): Compare lscpu with a neighbouring node: settings come from the image or the boot, model and
+    microcode from the host.
     """
     found = differences(node, "processors", _of_processors)
     if found:
@@ -80,7 +80,7 @@ def test_cpus_online(node: Node) -> None:
     """
     cpus = node.processors
     online, offline = len(cpus.online), cpus.present - cpus.online
-    if cpus.smt not in SMT_OFF:  # that switches off every second one
+    if cpus.smt not in SMT_OFF:  # SMT off takes every second one offline
         assert not offline, f"CPUs {in_ranges(offline)} are offline; expected all {len(cpus.present)} online"
     if node.is_outside_ec2:
         not_applicable(f"all {online} CPUs are online; only an EC2 type says how many there should be")
@@ -96,10 +96,10 @@ def test_cpus_online(node: Node) -> None:
 def test_thread_siblings(node: Node) -> None:
     """Hyper-threading.
 
-    An x86 type of EC2 has two threads per core unless ThreadsPerCore, the CPU options or the kernel say otherwise: with
+    x86 types of EC2 have two threads per core unless ThreadsPerCore, the CPU options or the kernel say otherwise: with
     one, data loaders have half the CPUs, and a Slurm configuration that counts all of them drains the node.
 
-    Remedy (fix configuration): Where that is not wanted, set ThreadsPerCore=2 for the instance group; take nosmt off
+    Remedy (fix configuration): If that is not intended, set ThreadsPerCore=2 for the instance group; remove nosmt from
     the command line.
     """
     cpus = node.processors
@@ -117,7 +117,7 @@ def test_thread_siblings(node: Node) -> None:
 def test_c_states(node: Node) -> None:
     """CPU sleep states.
 
-    A CPU that waits for the network or a GPU falls asleep; from C6 it takes tens of microseconds to wake, each time.
+    A CPU that waits for the network or a GPU goes to sleep; from C6 it takes tens of microseconds to wake, each time.
 
     Remedy (fix configuration): Start the kernel with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the
     states at boot.

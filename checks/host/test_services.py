@@ -23,12 +23,12 @@ DCGM = ("nvidia-dcgm", "dcgm")
 def test_services(node: Node) -> None:
     """Services.
 
-    One that jobs, launchers or operators need has failed, ends again and again, or is enabled and does not run. What
-    is not installed or not enabled is not missed, but for DCGM: without it nobody watches the GPUs while jobs run.
-    Other units that failed are worth a look, and of no account before a job; a user's own are nobody's service. A
-    machine that only builds an image need not run those that are there for a device it has not.
+    A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
+    that is not installed or not enabled is not reported, except DCGM: without it nothing watches the GPUs while jobs
+    run. Other failed units are a concern, and ignored before a job; a user's own units never count. A machine that only
+    builds an image need not run the services of a device that it does not have.
 
-    Remedy (restore service): Read its log (journalctl -u NAME), mend what it names and start it.
+    Remedy (restore service): Read its log (journalctl -u NAME), fix what it names and start it.
     """
     idle = deviceless(node)
     data, unread = readings(node, "services", "failed_units", "restarting_units")
@@ -53,7 +53,7 @@ def test_services(node: Node) -> None:
 
 
 def _amiss(services: Mapping[str, Service], node: Node) -> Iterator[tuple[str, str]]:
-    """Of the services that are installed those that do not run as they should, and how."""
+    """The installed services that do not run as they should, and what is wrong with each."""
     restarts, timeout_s = node.threshold("services.restarts_fail"), node.threshold("services.restarted_within_s")
     for name, service in services.items():
         row = needed_services().get(name)
@@ -77,7 +77,7 @@ def _name(unit: str) -> str:
 
 
 def deviceless(node: Node) -> list[str]:
-    """The services that wait for a device which a machine that only builds images has not."""
+    """The services that wait for a device which a machine that only builds images does not have."""
     if node.occasion != "ami" or not node.is_build_host:
         return []
     return [

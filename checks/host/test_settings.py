@@ -23,10 +23,10 @@ WORDS = {"0": "off", "1": "on"}
 def test_numa(node: Node) -> None:
     """NUMA layout.
 
-    A socket with less memory than its sisters has lost a memory channel, and its CPUs reach over to the other's. Where
-    the firmware does not say near which socket a GPU is, nothing can be bound to it.
+    A socket with less memory than the others has lost a memory channel, and its CPUs reach over to the memory of
+    another. If the firmware does not say which socket a GPU is near, nothing can be bound to it.
 
-    Remedy (investigate): Compare numactl --hardware and nvidia-smi topo -m with a node beside it; replace the node.
+    Remedy (investigate): Compare numactl --hardware and nvidia-smi topo -m with a neighbouring node; replace the node.
     """
     sockets = node.main_memory.sockets
     if len(sockets) < 2:
@@ -48,11 +48,11 @@ def test_numa(node: Node) -> None:
 def test_numa_balancing(node: Node) -> None:
     """Automatic NUMA balancing.
 
-    The kernel takes pages away from processes to see who uses them; each look is a fault. Where processes are bound to
-    their NUMA node, as on the superchips, it only costs.
+    The kernel unmaps pages of processes to see who uses them; each access is then a page fault. Where processes are
+    bound to their NUMA node, as on the superchips, it is nothing but cost.
 
-    Remedy (fix configuration): Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes; to 0 where the type
-    wants it off.
+    Remedy (fix configuration): Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes; to 0 on types that
+    want it off.
     """
     if len(node.main_memory.sockets) < 2:
         not_applicable("the CPUs are of one NUMA node")
@@ -76,7 +76,7 @@ def _wanted_balancing(node: Node) -> str | None:
     try:
         wanted = node.type.numa_balancing
     except Incomplete:
-        return None  # then nothing but the group says
+        return None  # then only the group shows it
     return None if wanted is None else WORDS[str(int(wanted))]
 
 
@@ -104,10 +104,9 @@ def _transparent(node: Node) -> Values:
 def test_kernel_running_is_installed(node: Node) -> None:
     """Running kernel.
 
-    Modules are built for the installed kernel: the next reboot changes drivers, and until then none may load.
+    Modules are built for the installed kernel: the next reboot changes drivers, and until then modules may not load.
 
-    Remedy (reset or reboot): Reboot the node when no job runs, and rebuild the image with the kernel that it should
-    have.
+    Remedy (reset or reboot): Reboot the node when no job is running, and rebuild the image with the intended kernel.
     """
     kernel = node.kernel_state
     installed = kernel.images or kernel.with_modules
@@ -125,7 +124,7 @@ def test_kernel_running_is_installed(node: Node) -> None:
 def test_reboot_required(node: Node) -> None:
     """Pending reboot.
 
-    Remedy (reset or reboot): Reboot the node when no job runs; turn unattended upgrades off on nodes that train.
+    Remedy (reset or reboot): Reboot the node when no job is running; turn off unattended upgrades on training nodes.
     """
     kernel = node.kernel_state
     if kernel.reboot_required:
@@ -140,9 +139,9 @@ def test_reboot_required(node: Node) -> None:
 def test_clock_sync(node: Node) -> None:
     """Clock synchronization.
 
-    With clocks apart logs cannot be put in order, and munge and TLS refuse what seems too old or too new.
+    With clocks out of sync, logs cannot be put in order, and munge and TLS reject what seems too old or too new.
 
-    Remedy (restore service): Start chrony (on EC2 with the server 169.254.169.123) and see why it finds no source:
+    Remedy (restore service): Start chrony (on EC2 with the server 169.254.169.123) and find out why it has no source:
     chronyc sources.
     """
     clock, limit_s = node.kernel_state.clock, node.threshold("clock.error_concern_s")
@@ -157,9 +156,10 @@ def test_clock_sync(node: Node) -> None:
 def test_clocksource(node: Node) -> None:
     """Kernel clock source.
 
-    Frameworks read the clock all the time. The kernel leaves the TSC for a slow source when it finds it unreliable.
+    Frameworks read the clock all the time. The kernel switches from the TSC to a slow source when it finds the TSC
+    unreliable.
 
-    Remedy (fix configuration): Look for "clocksource" in the kernel's log; on Xen types choose tsc at boot
+    Remedy (fix configuration): Search the kernel log for "clocksource"; on Xen types choose tsc at boot
     (clocksource=tsc).
     """
     kernel = node.kernel_state

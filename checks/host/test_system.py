@@ -43,11 +43,12 @@ def test_root_volume(node: Node) -> None:
 def test_d_state(node: Node) -> None:
     """Processes in uninterruptible sleep.
 
-    A process in uninterruptible sleep cannot be killed. One that stays in the functions of a driver or of a file system
-    waits for a device, a disk or a file server that does not answer, and whoever waits for it hangs as well. What waits
-    in others is a concern; what any user can hold for as long as he likes, as vfork and FUSE, is of no account.
+    A process in uninterruptible sleep cannot be killed. One that stays in the functions of a driver or a file system is
+    waiting for a device, a disk or a file server that does not answer, and whatever waits for it hangs as well. A wait
+    in other functions is a concern; one that any user can cause for as long as they like, as with vfork and FUSE, is
+    ignored.
 
-    Remedy (reset or reboot): Find what it waits for (wchan). A hung GPU driver or a dead mount that does not come back
+    Remedy (reset or reboot): Find what it waits for (wchan). A hung GPU driver or a dead mount that does not recover
     needs a reboot.
     """
     limit_s = node.threshold("processes.d_state_fail_s")

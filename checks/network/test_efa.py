@@ -23,7 +23,7 @@ pytestmark = [
     mark.ami,
 ]
 
-DRIVERS = 64  # versions of EFA's driver whose age is remembered: it is asked of every device
+DRIVERS = 64  # versions of EFA's driver whose age is cached: it is looked up for every device
 
 
 @mark.hyperpod_node_debugger("A")
@@ -31,12 +31,12 @@ DRIVERS = 64  # versions of EFA's driver whose age is remembered: it is asked of
 def test_efa_count(node: Node) -> None:
     """EFA device count.
 
-    Counted are RDMA devices of Amazon's EFA, not every RDMA device, against those that are attached: what the inventory
-    or --expect efa=N says, else what the PCI bus lists or most nodes of the group have. An instance may have fewer than
-    its type allows; that is a concern where others of the group have more, or where there are none to compare.
+    Only RDMA devices of Amazon's EFA are counted, and compared with those that are attached: what the inventory or
+    --expect efa=N says, otherwise what the PCI bus lists or most nodes of the group have. An instance may have fewer
+    than its type allows; that is a concern if others of the group have more, or if there are none to compare with.
 
-    Remedy (investigate): If the bus shows them all, reload the efa driver. Else compare with the interfaces attached to
-    the instance; replace the node if they differ.
+    Remedy (investigate): If the bus shows them all, reload the efa driver. Otherwise compare with the interfaces
+    attached to the instance; replace the node if they differ.
     """
     due = node.expected("efa")
     count = len(node.efa_devices)
@@ -51,7 +51,7 @@ def test_efa_count(node: Node) -> None:
 
 
 def _as_others(node: Node, on_bus: int) -> str:
-    """Where the expected number is from, if neither the inventory nor the bus says it."""
+    """Where the expected number comes from, if neither from the inventory nor from the bus."""
     if "efa" in node.target.expect or node.efa_attached == on_bus:
         return ""
     return ", as AWS says" if node.target.efa_attached is not None else " as on most nodes of the group"
@@ -60,7 +60,7 @@ def _as_others(node: Node, on_bus: int) -> str:
 def _most(node: Node) -> int:
     """How many EFA devices it might be expected to have beyond those that are due: its type's most, or none.
 
-    Raises Incomplete where nothing tells whether it has all.
+    Raises Incomplete where it is unknown whether it has all.
     """
     if "efa" in node.target.expect or node.is_outside_ec2:
         return 0
@@ -76,7 +76,7 @@ def _most(node: Node) -> int:
 
 
 def _seen_on_others(node: Node) -> Counter[str]:
-    """How many of the other nodes show each number of EFA devices; those that cannot tell count nowhere."""
+    """How many of the other nodes show each number of EFA devices; those where it is unknown do not count."""
     seen = node.group.counts("EFA devices", _seen).get("EFA devices", Counter())
     try:
         return seen - Counter(_seen(node).values())
@@ -94,9 +94,9 @@ def test_efa_port_active(efa_device: RdmaDevice) -> None:
     """EFA port state.
 
     The EFA driver reports ACTIVE for every port that it has brought up, whatever the network does: this finds a device
-    that the driver could not start, and cannot prove that packets flow. The pairwise test proves that.
+    that the driver could not start, but cannot prove that packets flow. The pairwise test proves that.
 
-    Remedy (reset or reboot): Look for efa in the kernel log; reload the driver or reboot the node.
+    Remedy (reset or reboot): Search the kernel log for efa; reload the driver or reboot the node.
     """
     ports = efa_device.ports
     assert ports, "no port; expected port 1"
@@ -112,8 +112,8 @@ def test_efa_port_active(efa_device: RdmaDevice) -> None:
 def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
     """EFA port speed.
 
-    The driver rounds a rate down to one that InfiniBand has a word for, 35 to 30 Gb/s, and says 100 Gb/s of a device
-    whose rate it does not know: before 2.13 of every device. That figure is held against the group's other nodes alone.
+    The driver rounds a rate down to one that InfiniBand defines, 35 to 30 Gb/s, and reports 100 Gb/s for a device whose
+    rate it does not know: before 2.13 for every device. That figure is compared with the group's other nodes alone.
 
     Remedy (investigate): Compare with other nodes of the type; replace the node if only this one is slow.
     """
@@ -145,7 +145,7 @@ def _is_older(version: str, since: str) -> bool:
 
 
 def _others_tell(node: Node, least: int) -> bool:
-    """Whether most nodes of the group tell a rate that is due, and higher than what is said of unknown ones."""
+    """Whether most nodes of the group report a rate that is due, and higher than the one reported for unknown ones."""
     usual = node.group.most(
         "EFA rates", lambda one: [f"{port.gbps:g}" for device in one.efa_devices for port in device.ports]
     )
@@ -157,10 +157,10 @@ def _others_tell(node: Node, least: int) -> bool:
 def test_libfabric_efa(node: Node) -> None:
     """EFA devices in libfabric.
 
-    NCCL reaches EFA through libfabric's reliable datagram endpoint (FI_EP_RDM). Newer versions list each device twice;
-    counted are different domains. Without the provider NCCL falls back to TCP.
+    NCCL reaches EFA through libfabric's reliable datagram endpoint (FI_EP_RDM). Newer versions list each device twice,
+    so distinct domains are counted. Without the provider NCCL falls back to TCP.
 
-    Remedy (fix configuration): Reinstall EFA's software. Where only some devices are missing, look at test_efa_count.
+    Remedy (fix configuration): Reinstall EFA's software. If only some devices are missing, look at test_efa_count.
     """
     devices = efa_due(node)
     if devices == 0:

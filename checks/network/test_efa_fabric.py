@@ -34,8 +34,9 @@ LIMITS: Mapping[str, str] = {
 def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     """GPUDirect RDMA over EFA.
 
-    The EFA driver names who lends it GPU memory. Where nobody does, every byte goes through the host's memory. Only
-    NVIDIA's open kernel modules have another way (DMA-BUF), of which nothing on the node tells whether it is used.
+    The EFA driver names the module that gives it access to GPU memory. If there is none, every byte goes through host
+    memory. Only NVIDIA's open kernel modules have another way (DMA-BUF), and nothing on the node shows whether it is
+    used.
 
     Remedy (fix configuration): Load efa_nv_peermem or reinstall EFA's software after the NVIDIA driver; fi_info -p efa
     -c FI_HMEM shows whether libfabric can use GPU memory.
@@ -56,11 +57,11 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
 def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
     """EFA error counters.
 
-    Judged is how far the counters went during the probe, never how far they are: they run since boot, and old errors
-    prove nothing. On an idle node they stand still; this finds trouble under the load of a running job.
+    The measure is how far the counters advance during the probe, never their totals: they run since boot, and old
+    errors prove nothing. On an idle node they do not move; this finds failures under the load of a running job.
 
-    Remedy (investigate): Look at the peers that the job talks to; if several nodes blame one, drain that one. Commands
-    that never complete (no_completion_cmds) are the device's own fault: replace the node.
+    Remedy (investigate): Look at the peers that the job talks to; if several nodes point to the same one, drain that
+    one. Commands that never complete (no_completion_cmds) are the device's own fault: replace the node.
     """
     counters = node.efa_counters_by_name.get(efa_device.name)
     if counters is None:
@@ -83,7 +84,7 @@ def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
 
 
 def _went(counters: Counters) -> tuple[dict[str, int], list[Incomplete]]:
-    """How far each counter went that the driver has, and why others could not be told."""
+    """How far each of the driver's counters advanced, and why others are unknown."""
     went: dict[str, int] = {}
     unread: list[Incomplete] = []
     for name in (FATAL, *LIMITS):

@@ -21,14 +21,14 @@ def test_ena_allowance(node: Node) -> None:
 
     Above an instance's bandwidth (bw_in, bw_out) or packets per second (pps), EC2 queues packets, then drops them: data
     and checkpoints arrive late. Above its tracked connections (conntrack) it drops new ones: NCCL's bootstrap, S3 and
-    Slurm time out. Above what one interface may send to link-local services (linklocal) it drops questions to DNS,
-    metadata and NTP: names are not found, credentials run out, the clock drifts. A few packets in a burst are usual.
-    Judged is how far the counters went during the probe, and the mean since boot. Any user can send as much, so this
-    keeps no node from a job.
+    Slurm time out. Above what one interface may send to link-local services (linklocal) it drops requests to DNS,
+    metadata and NTP: names do not resolve, credentials expire, the clock drifts. A few packets in a burst are normal.
+    Both the increase during the probe and the mean since boot are evaluated. Any user can send that much, so this does
+    not keep a node from jobs.
 
-    Remedy (investigate): For bandwidth and packets, find what sends (sar -n DEV 1) and spread it, or take a larger
-    instance. For conntrack, close connections, or let security groups allow all both ways, which tracks none. For
-    linklocal, cache names and credentials on the node.
+    Remedy (investigate): For bandwidth and packets, find what sends (sar -n DEV 1) and spread it, or use a larger
+    instance. For conntrack, close connections, or let security groups allow all traffic both ways, which is not
+    tracked. For linklocal, cache names and credentials on the node.
     """
     try:
         interfaces = at_least_one(list(node.ena_counters), "interface of ENA")
@@ -55,7 +55,7 @@ def test_ena_allowance(node: Node) -> None:
 
 
 def _limits(node: Node) -> dict[str, float]:
-    """The packets that are usual, by the name of their counter."""
+    """The number of packets that is usual, by the name of its counter."""
     return {
         "bw_in_allowance_exceeded": node.threshold("ena.bw_in_allowance_exceeded"),
         "bw_out_allowance_exceeded": node.threshold("ena.bw_out_allowance_exceeded"),

@@ -29,7 +29,7 @@ ETHERNET, INFINIBAND = "Ethernet", "InfiniBand"  # as sysfs calls the link layer
 def test_ib_count(node: Node) -> None:
     """InfiniBand or RoCE device count.
 
-    Counted are RDMA devices that are not EFA, against --expect ib=N, or else against most nodes of the group.
+    RDMA devices other than EFA are counted, and compared with --expect ib=N, otherwise with most nodes of the group.
 
     Remedy (investigate): Look for the device with lspci and in the kernel log; reseat it, or replace the node.
     """
@@ -54,9 +54,9 @@ def _count(node: Node) -> Mapping[str, str]:
 def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand or RoCE port state and speed.
 
-    Every port that has a cable must be active, at the rate of most ports of its model on this node, and of the same
-    port of most nodes of the group; one slow rail slows every collective. A port whose physical state is Disabled was
-    switched off by somebody and is passed over.
+    Every port with a cable must be active, at the rate of most ports of its model on this node, and of the same port on
+    most nodes of the group; one slow rail slows every collective. A port whose physical state is Disabled was switched
+    off by somebody and is ignored.
 
     Remedy (investigate): Reseat or replace the cable; look at the switch port. ibdiagnet shows more.
     """
@@ -79,7 +79,7 @@ def test_ib_ports(ib_device: RdmaDevice, node: Node) -> None:
 
 
 def _usual_on(node: Node, device: RdmaDevice, port: Port) -> float:
-    """The rate of most active ports of this model and link layer on the node; 0 where there is none of most."""
+    """The rate of most active ports of this model and link layer on the node; 0 where no rate has a majority."""
     ports = (other for like in node.ib_devices if like.model == device.model for other in like.ports)
     rates = Counter(other.gbps for other in ports if other.is_active and other.link_layer == port.link_layer)
     rate, alike = rates.most_common(1)[0]
@@ -87,7 +87,7 @@ def _usual_on(node: Node, device: RdmaDevice, port: Port) -> float:
 
 
 def _usual_in_group(node: Node, device: RdmaDevice, port: Port) -> float:
-    """The rate that this port has on most nodes of the group; 0 where they do not tell."""
+    """The rate that this port has on most nodes of the group; 0 where it is unknown."""
     try:
         found = differences(node, "rates of InfiniBand ports", _rates)
     except NotApplicable:
@@ -111,9 +111,9 @@ def _rate(port: Port) -> str | None:
 def test_ib_link_layer(node: Node) -> None:
     """InfiniBand port link layer.
 
-    A port can be either (LINK_TYPE of the device's firmware), and one that was set otherwise is up and carries nothing
-    of the fabric. Held against the same port of most nodes of the group: one that is Ethernet everywhere is meant so,
-    for storage as a rule.
+    A port can be either (LINK_TYPE in the device's firmware); one with the wrong setting is up and carries no traffic
+    of the fabric. It is compared with the same port on most nodes of the group: one that is Ethernet everywhere is
+    meant to be, usually for storage.
 
     Remedy (fix configuration): Set LINK_TYPE_P1 (or P2) to IB with mlxconfig, and reset the device or reboot the node.
     """
@@ -134,7 +134,7 @@ def _link_layers(node: Node) -> Mapping[str, str | None]:
 def test_ib_errors(ib_device: RdmaDevice, node: Node) -> None:
     """InfiniBand error counters.
 
-    The counters run since the driver was loaded; they are held against the time since boot, so that a link that came
+    The counters run since the driver was loaded; they are compared with the time since boot, so that a link that came
     up once or twice is no fault.
 
     Remedy (investigate): Clean or replace the cable and its transceivers; look at the switch port's own counters.

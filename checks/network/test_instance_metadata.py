@@ -18,8 +18,9 @@ pytestmark = [mark.network, mark.preflight]
 def test_imds_v2(node: Node) -> None:
     """Instance metadata service.
 
-    Version 2 of the service answers only who shows a token. Lifecycle scripts that ask without one read nothing where
-    it is required; where it is not, any program that can be made to fetch a page can read the instance's credentials.
+    Version 2 of the service answers only requests that carry a token. Lifecycle scripts that ask without one get
+    nothing where it is required; where it is not, any program that can be made to fetch a page can read the instance's
+    credentials.
 
     Remedy (fix configuration): Require tokens: aws ec2 modify-instance-metadata-options --http-tokens required
     --http-endpoint enabled.

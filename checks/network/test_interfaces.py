@@ -1,4 +1,4 @@
-"""Network interfaces, and whether a node's network hardware is that of its like."""
+"""Network interfaces, and whether a node's network hardware is that of its group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENA = "ena"
 def test_interfaces_up(node: Node) -> None:
     """Network interface state.
 
-    One that is switched on must have a link; one that most nodes of the group have up must be up here.
+    An interface that is switched on must have a link; one that is up on most nodes of the group must be up here.
 
     Remedy (investigate): Look at the cable and the switch port; on EC2 compare with the interfaces attached to the
     instance.
@@ -43,8 +43,8 @@ def test_interfaces_up(node: Node) -> None:
 def test_mtu(node: Node) -> None:
     """Network interface MTU.
 
-    Held against the jumbo frames of EC2's network (ENA), most interfaces of the same driver on this node, and the same
-    interface on most nodes of the group. Different sizes on two ends lose large packets without a word.
+    Compared with the jumbo frames of EC2's network (ENA), most interfaces of the same driver on this node, and the same
+    interface on most nodes of the group. Different sizes at the two ends silently lose large packets.
 
     Remedy (fix configuration): Set the MTU in netplan or systemd-networkd as on the other nodes; DHCP on EC2 offers
     9001.
@@ -70,7 +70,7 @@ def test_mtu(node: Node) -> None:
 def test_nic_uniform(node: Node) -> None:
     """Network devices compared with the group.
 
-    Remedy (investigate): Bring the firmware to that of the other nodes; replace the node where its devices are others.
+    Remedy (investigate): Update the firmware to that of the other nodes; replace the node if its devices differ.
     """
     found = differences(node, "network hardware", _hardware)
     if found:
@@ -86,7 +86,7 @@ def _physical(node: Node) -> tuple[Interface, ...]:
 
 
 def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
-    """Where a node differs from its group; nothing in a group too small to tell, for more is judged than that."""
+    """Where a node differs from its group; nothing in a group too small to compare, since more is evaluated."""
     try:
         found = differences(node, what, read)
     except NotApplicable:
@@ -119,7 +119,7 @@ def _models(devices: Iterable[RdmaDevice]) -> str | None:
 
 
 def _usual_mtu(node: Node, driver: str) -> int:
-    """The MTU of most interfaces of a driver that are up; 0 where there is none of most."""
+    """The MTU of most interfaces of a driver that are up; 0 where no MTU has a majority."""
     sizes = Counter(interface.mtu for interface in node.interfaces if interface.is_up and interface.driver == driver)
     size, alike = sizes.most_common(1)[0]
     return size if alike > sum(sizes.values()) * node.threshold("group.majority") else 0

@@ -1,4 +1,4 @@
-"""What the EFA driver told the kernel log."""
+"""What the EFA driver wrote to the kernel log."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def test_efa_driver_errors(node: Node) -> None:
     """EFA driver errors.
 
     A device that does not answer its driver, or whose reset does not end, is lost until the driver starts it again; its
-    port is called ACTIVE all the same. Commands that failed are noted. What was said of a device before its driver
-    started it anew counts no longer.
+    port is still reported as ACTIVE. Failed commands are noted. What was logged about a device before its driver last
+    started it no longer counts.
 
-    Remedy (reset or reboot): Reload the efa module when no job runs, or reboot the node. Replace the node if it
-    returns.
+    Remedy (reset or reboot): Reload the efa module when no job is running, or reboot the node. Replace the node if the
+    error returns.
     """
     if _is_without_efa(node):
         not_applicable("no EFA device on this node")
@@ -59,7 +59,7 @@ def test_efa_driver_errors(node: Node) -> None:
 
 
 def standing(events: Iterable[Event]) -> list[EfaMessage]:
-    """What the driver said of each device since it last started it."""
+    """What the driver logged about each device since it last started it."""
     left: list[EfaMessage] = []
     for event in events:
         if isinstance(event, EfaMessage):
@@ -70,7 +70,7 @@ def standing(events: Iterable[Event]) -> list[EfaMessage]:
 
 
 def _is_without_efa(node: Node) -> bool:
-    """Whether it has no EFA device and should have none; where that is not known, the log may tell of one."""
+    """Whether it has no EFA device and should have none; where that is unknown, the log may still name one."""
     try:
         return not node.efa_devices and not node.expected("efa")
     except Incomplete:

@@ -1,4 +1,4 @@
-"""What the kernel log tells of Ethernet and InfiniBand devices, and of the kernel's own network."""
+"""What the kernel log reports about Ethernet and InfiniBand devices, and about the kernel's own network tables."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ DAY_S = 86400
 def test_ena_driver_errors(node: Node) -> None:
     """ENA adapter resets.
 
-    Its driver heard nothing of the device for seconds, or lost packets that it had sent, and reset it. Connections
-    stand still meanwhile, and NCCL's bootstrap or a file system may give up.
+    Its driver received nothing from the device for seconds, or lost packets that it had sent, and reset it. Connections
+    stall meanwhile, and NCCL's bootstrap or a file system may time out.
 
-    Remedy (investigate): Once is seldom a fault of the node. Replace the node where it returns; look at the driver's
+    Remedy (investigate): A single reset is seldom the node's fault. Replace the node if it returns; check the driver's
     version.
     """
     errors = [event for event in node.kernel_events if isinstance(event, EnaMessage)]
@@ -44,12 +44,12 @@ def test_ena_driver_errors(node: Node) -> None:
 def test_kernel_tables(node: Node) -> None:
     """Kernel network tables.
 
-    Without room in the table of neighbours a node cannot reach hosts of its own network that it has not talked to yet;
-    without room in that of connections, new ones are dropped. Both look like a network that fails now and then. A user
-    can fill the table of connections of a network namespace of their own.
+    With no room in the neighbour table a node cannot reach hosts of its own network that it has not talked to yet; with
+    no room in the connection table, new connections are dropped. Both look like a network that fails now and then.
+    Users can fill the connection table of a network namespace of their own.
 
     Remedy (fix configuration): Raise net.ipv4.neigh.default.gc_thresh1 to 3 (net.ipv6 for ndisc_cache) above the number
-    of hosts in the subnet, net.netfilter.nf_conntrack_max above the connections of a busy node.
+    of hosts in the subnet, and net.netfilter.nf_conntrack_max above the connections of a busy node.
     """
     full = [event for event in node.kernel_events if isinstance(event, TableFull)]
     require_whole_log(node)
@@ -62,8 +62,8 @@ def test_kernel_tables(node: Node) -> None:
 def test_link_flaps(node: Node) -> None:
     """Network link flaps.
 
-    Each time NCCL's messages on it are sent again or time out. The log is held against the time that it covers, so that
-    a link that came up late is no fault.
+    Each time, NCCL's messages on the link are resent or time out. The count is compared with the time that the log
+    covers, so that a link that came up late is no fault.
 
     Remedy (investigate): Clean or reseat the cable and its transceivers, then replace them; look at the switch port.
     """

@@ -1,4 +1,4 @@
-"""Names and addresses: who tells them, and whether they are the node's own alone."""
+"""Names and addresses: who resolves them, and whether they belong to this node alone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = [mark.network, mark.preflight]
 def test_nameservers(node: Node) -> None:
     """Name servers.
 
-    Each that /etc/resolv.conf names, and each that systemd-resolved asks in its turn, was asked twice by UDP. Whoever
-    looks up a name waits five seconds for each that is silent before the next is asked; with none that answers, file
-    systems are not mounted and jobs do not find each other.
+    Each server that /etc/resolv.conf names, and each that systemd-resolved uses in turn, was queried twice by UDP. A
+    lookup waits five seconds for each silent server before it tries the next; if none answers, file systems are not
+    mounted and jobs do not find each other.
 
-    Remedy (restore service): See that the server runs and that security groups and firewalls let UDP port 53 through;
-    take a server that is gone out of the DHCP options or /etc/resolv.conf.
+    Remedy (restore service): Check that the server runs and that security groups and firewalls let UDP port 53 through;
+    remove a server that is gone from the DHCP options or /etc/resolv.conf.
     """
     servers = node.naming.nameservers
     if not servers:
@@ -40,8 +40,8 @@ def test_nameservers(node: Node) -> None:
 def test_own_name(node: Node) -> None:
     """The node's own name.
 
-    /etc/hosts is asked before DNS. With another node's address there, as an image or a restored disk brings along, the
-    node offers others an address at which it is not: rendezvous of jobs hangs.
+    /etc/hosts is consulted before DNS. If it has another node's address, carried over by an image or a restored disk,
+    the node offers others an address that is not its own: the rendezvous of jobs hangs.
 
     Remedy (fix configuration): Correct the line in /etc/hosts, and what writes it (cloud-init's manage_etc_hosts, a
     lifecycle script).
@@ -59,13 +59,13 @@ def test_own_name(node: Node) -> None:
 def test_address_unique(node: Node) -> None:
     """Node address.
 
-    Held against the MAC and IPv4 addresses of the other nodes of the group, on interfaces with a device of their own
-    and on bonds; the kernel itself tells of an IPv6 address that another host has. Connections then reach now one node,
-    now the other. What most nodes of the group have is passed over: a network of each machine's own, as between its
-    cards and its board's controller.
+    Compared with the MAC and IPv4 addresses of the other nodes of the group, on interfaces with a device of their own
+    and on bonds; the kernel itself reports an IPv6 address that another host has. Connections then reach now one node,
+    now the other. Addresses that most nodes of the group have are ignored: a network private to each machine, as
+    between its cards and its board's controller.
 
     Remedy (fix configuration): Give each node an address of its own; look for a cloned disk with a fixed address, or a
-    virtual machine started twice.
+    virtual machine that was started twice.
     """
     naming = node.naming
     if naming.duplicates:

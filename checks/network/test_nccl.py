@@ -1,4 +1,4 @@
-"""What NCCL did: out of captured logs of nccl-tests, and of jobs that ran with NCCL_DEBUG=INFO."""
+"""What NCCL did, from captured logs of nccl-tests and of jobs that ran with NCCL_DEBUG=INFO."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_SIZES = 8  # named in one message
 def test_nccl_transport(node: Node) -> None:
     """NCCL transport.
 
-    With NCCL_DEBUG=INFO the log names the provider that libfabric gave NCCL, and with how many devices. Where the
-    plugin or the provider is missing NCCL falls back to TCP without an error, and is many times slower.
+    With NCCL_DEBUG=INFO the log names the provider that libfabric gave NCCL, and the number of its devices. If the
+    plugin or the provider is missing, NCCL falls back to TCP without an error, and is many times slower.
 
     Remedy (fix configuration): Put the aws-ofi-nccl plugin on the library path of the job's container, and unset
-    NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp. Where devices are missing, ask for all of them in the job's resources.
+    NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp. If devices are missing, request all of them in the job's resources.
     """
     logs = node.nccl_tests.logs
     networks = [log.network for log in logs if log.network.networks or log.network.providers]
@@ -44,7 +44,7 @@ def test_nccl_transport(node: Node) -> None:
 
 
 def others_than_efa(networks: Iterable[Network]) -> list[str]:
-    """What moved data that is not EFA: `network Socket`, `provider tcp;ofi_rxm`."""
+    """What other than EFA moved data: `network Socket`, `provider tcp;ofi_rxm`."""
     found = [f"network {name}" for network in networks for name in network.networks if not _is_libfabric(name)]
     found += [f"provider {name}" for network in networks for name in network.providers if "efa" not in name.split(";")]
     return list(dict.fromkeys(found))
@@ -55,7 +55,7 @@ def _is_libfabric(name: str) -> bool:
 
 
 def require_rdma(node: Node, slow: list[str]) -> None:
-    """Judge a node without EFA: TCP is odd only where there is a faster network."""
+    """Evaluate a node without EFA: TCP is wrong only where there is a faster network."""
     if f"network {SOCKET}" in slow and node.ib_devices:
         concern(f"NCCL used network {SOCKET}; expected InfiniBand or RoCE, which the node has")
     not_applicable(f"{node.type_name or 'this node'} has no EFA")
@@ -84,8 +84,8 @@ def devices_of(node: Node) -> int:
 def test_nccl_correct(node: Node) -> None:
     """NCCL correctness.
 
-    nccl-tests compare every result with the right one unless they are told not to (-c 0). A wrong sum in a collective
-    is a wrong gradient in training, and nothing else tells of it.
+    nccl-tests compare every result with the correct one unless told not to (-c 0). A wrong sum in a collective is a
+    wrong gradient in training, and nothing else shows it.
 
     Remedy (investigate): Run it again on this node alone, then on its neighbours, to find the GPU or the link. Drain
     the node until it is found.
@@ -104,7 +104,7 @@ def test_nccl_correct(node: Node) -> None:
 
 
 def require_checked(log: NcclLog) -> None:
-    """Say so where the absence of wrong values proves nothing."""
+    """Raise Incomplete where the absence of wrong values proves nothing."""
     if not log.rows:
         why = f": {log.problems[0]}" if log.problems else ""
         incomplete(f"{log.collective or 'nccl-tests'} measured nothing{why}; expected a row for each size")

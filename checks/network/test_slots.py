@@ -20,12 +20,12 @@ pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 def test_nic_link(node: Node) -> None:
     """Network device PCIe link.
 
-    Half of the lanes, or a generation less, halves what moves between GPUs and network. A link that is worse than most
-    of its model have on this node, and worse than the device and its port can do, has lost lanes or speed. Where the
-    port's own limit is not told, or only other nodes do better, the slot may be another: that is a concern.
+    Half the lanes, or one generation less, halves the throughput between GPUs and network. A link that is worse than on
+    most devices of its model on this node, and worse than the device and its port support, has lost lanes or speed. If
+    the port's own limit is unknown, or only other nodes do better, the slot may be a different one: that is a concern.
 
-    Remedy (reset or reboot): Reseat the device or its riser, then reboot; see that it is in the same slot as on other
-    nodes. Replace the node in a cloud.
+    Remedy (reset or reboot): Reseat the device or its riser, then reboot; check that it is in the same slot as on other
+    nodes. In a cloud, replace the node.
     """
     nics = _nics(node)
     links = {nic.address: link for nic in nics if (link := nic.link)}
@@ -46,11 +46,11 @@ def test_nic_link(node: Node) -> None:
 def test_nic_numa(node: Node) -> None:
     """Network device NUMA node.
 
-    NCCL pairs each GPU with the network devices of its own side. A device in another slot, or firmware that places it
-    elsewhere or nowhere, sends a GPU's traffic through the link between the processors.
+    NCCL pairs each GPU with the network devices on its own side. A device in another slot, or firmware that places it
+    elsewhere or nowhere, sends a GPU's traffic over the link between the sockets.
 
-    Remedy (investigate): Compare the slots and the firmware's settings (NUMA nodes per socket, SNC) with a node beside
-    it.
+    Remedy (investigate): Compare the slots and the firmware settings (NUMA nodes per socket, SNC) with a neighbouring
+    node.
     """
     nics = _nics(node)
     nowhere = [nic.address for nic in nics if nic.numa < 0]
@@ -69,7 +69,7 @@ def _nics(node: Node) -> list[PciDevice]:
 
 
 def _usual(node: Node, nic: PciDevice) -> PciLink | None:
-    """The link of most devices of its model here; None where there is none of most, or its own is not told."""
+    """The link of most devices of its model here; None where no link has a majority, or its own is unknown."""
     if not nic.link:
         return None
     links = Counter(link for other in _nics(node) if other.model == nic.model and (link := other.link))
@@ -89,7 +89,7 @@ def _in_words(worse: list[tuple[PciDevice, PciLink]]) -> str:
 
 
 def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> list[Difference]:
-    """Where the same devices differ from those of most nodes; nothing in a group too small to tell."""
+    """Where the same devices differ from those of most nodes; nothing in a group too small to compare."""
     try:
         found = differences(node, what, read)
     except NotApplicable:

@@ -21,10 +21,10 @@ pytestmark = [mark.network, mark.preflight, mark.ami, mark.hyperpod_nccl("13")]
 def test_transport_plan(node: Node) -> None:
     """NCCL and libfabric variables of jobs.
 
-    Read are /etc/environment, /etc/profile.d, /etc/nccl.conf and what Slurm's TaskProlog prints. Which of them a job
-    really gets is up to how it is started, and a container may set its own.
+    Variables are read from /etc/environment, /etc/profile.d, /etc/nccl.conf and what Slurm's TaskProlog prints. Which
+    of them a job really gets depends on how it is started, and a container may set its own.
 
-    Remedy (fix configuration): Take the variable out of the file that is named; EFA's plugin for NCCL sets what it
+    Remedy (fix configuration): Remove the variable from the file that is named; EFA's plugin for NCCL sets what it
     needs by itself.
     """
     variables = [variable for variable in node.environment if not _is_overridden(variable, node.environment)]
@@ -43,7 +43,7 @@ Broken: TypeAlias = list[tuple[Variable, EnvironmentRule]]
 
 
 def _broken(variables: list[Variable], node: Node) -> tuple[Broken, list[Incomplete | NotApplicable]]:
-    """The rules that a node's variables break, and why of others nothing tells whether they speak of this node."""
+    """The rules that a node's variables break, and why it is unknown whether others apply to this node."""
     broken: Broken = []
     unsure: list[Incomplete | NotApplicable] = []
     for variable in variables:
@@ -68,12 +68,12 @@ def _is_overridden(variable: Variable, others: tuple[Variable, ...]) -> bool:
 
 
 def _applies(rule: EnvironmentRule, node: Node) -> bool:
-    """Whether a rule speaks of this node. Raises Incomplete where nothing tells."""
+    """Whether a rule applies to this node. Raises Incomplete where that is unknown."""
     if rule.where == "always":
         return True
     if rule.where in ("efa", "no-efa"):
         return _has_efa(node) == (rule.where == "efa")
-    if not _has_efa(node):  # then only a type whose devices would have no RDMA is known to be none
+    if not _has_efa(node):  # then it is only known for a type whose devices would have no RDMA
         return rule.where == "no-rdma-read" and not node.is_outside_ec2 and _known(node).rdma_read is False
     if rule.where == "rdma":
         return bool(node.type.rdma)
@@ -85,7 +85,7 @@ def _has_efa(node: Node) -> bool:
 
 
 def _known(node: Node) -> InstanceType:
-    """What the catalogue knows of its instance type, if anything."""
+    """What the catalogue knows about its instance type, if anything."""
     try:
         return node.type
     except Incomplete:

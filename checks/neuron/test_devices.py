@@ -25,10 +25,10 @@ COUNTERS = {
 def test_device_count(node: Node) -> None:
     """Neuron device count.
 
-    Counted are the devices that the driver runs, against what the instance type has.
+    The devices that the driver runs are counted, and compared with what the instance type has.
 
     Remedy (reset or reboot): If the bus shows them all, reload the neuron driver (aws-neuronx-dkms for the running
-    kernel) and read the kernel log. Else stop and start the instance, or replace the node.
+    kernel) and read the kernel log. Otherwise stop and start the instance, or replace the node.
     """
     expected = node.neuron_devices_due
     try:
@@ -47,10 +47,10 @@ def test_device_count(node: Node) -> None:
 def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
     """Uncorrected Neuron memory errors.
 
-    Counted since the driver was loaded. Whatever ran has used wrong data.
+    Counted since the driver was loaded. Whatever ran has used corrupted data.
 
-    Remedy (reset or reboot): Errors that can be repaired: reload the driver or reboot the node. Others: stop and start
-    the instance, or replace the node.
+    Remedy (reset or reboot): Repairable errors: reload the driver or reboot the node. Others: stop and start the
+    instance, or replace the node.
     """
     data, unread = readings(neuron_device, *COUNTERS)
     found = ", ".join(f"{data[name]} {where}" for name, where in COUNTERS.items() if data.get(name))
@@ -63,9 +63,9 @@ def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
 def test_no_hw_error(node: Node) -> None:
     """Neuron hardware errors.
 
-    The runtime writes each into the kernel log, with the action that is due.
+    The runtime writes each to the kernel log, with the action that is due.
 
-    Remedy (replace): Do what its action says: TERMINATE_INSTANCE means to stop and start the instance, or to replace
+    Remedy (replace): Do what the action says: TERMINATE_INSTANCE means to stop and start the instance, or to replace
     the node.
     """
     devices = node.neuron_devices_due
@@ -82,10 +82,10 @@ def test_no_hw_error(node: Node) -> None:
 def test_devices_answer(node: Node) -> None:
     """Neuron device responsiveness.
 
-    neuron-ls opens every device: one that it does not list cannot be used, and where it hangs the driver hangs.
+    neuron-ls opens every device: one that it does not list cannot be used, and if it hangs, the driver hangs.
 
-    Remedy (reset or reboot): Read the kernel log for neuron. Reload the driver when no job runs, or reboot the node;
-    replace it if that does not help.
+    Remedy (reset or reboot): Search the kernel log for neuron. Reload the driver when no job is running, or reboot the
+    node; replace it if that does not help.
     """
     count = len(node.neuron_devices)
     hangs = node.neuron_ls_hangs

@@ -1,4 +1,4 @@
-"""Collectives on Trainium: nccom-test, run under load, or out of its captured logs."""
+"""Collectives on Trainium: nccom-test, run under load or read from its captured logs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ pytestmark = [
 def test_nccom(node: Node) -> None:
     """nccom-test.
 
-    The smallest program that uses every NeuronCore and the links between them. With -m perf it is run; else every
-    captured run counts. Compared is the bandwidth of the largest message, among nodes that ran the same command.
+    The smallest program that uses every NeuronCore and the links between them. With -m perf it is run; otherwise every
+    captured run counts. Nodes that ran the same command are compared by the bandwidth of the largest message.
 
-    Remedy (investigate): Read the error. NRT_ words are the runtime's: restart the Neuron driver, reboot the node;
-    replace it where they return.
+    Remedy (investigate): Read the error. Names that begin with NRT_ come from the runtime: restart the Neuron driver,
+    reboot the node; replace it if they return.
     """
     logs = node.nccom.logs
     problems = [problem for log in logs for problem in log.problems]
@@ -38,7 +38,7 @@ def test_nccom(node: Node) -> None:
 
 
 def require_end(log: NccomLog) -> None:
-    """Say so where a log without an error proves nothing."""
+    """Raise Incomplete where a log without an error proves nothing."""
     if not log.rows:
         incomplete("nccom-test measured nothing; expected a row for each size")
     if log.avg_busbw_gb_per_s is None:
@@ -51,7 +51,7 @@ def require_end(log: NccomLog) -> None:
 
 
 def require_speed(node: Node) -> None:
-    """Fail, or worry, where the node stays far behind the median of its group."""
+    """Fail, or raise a concern, where the node is far behind the median of its group."""
     shared = node.group.medians("nccom", busbw)
     compared = ((name, speed) for name, speed in busbw(node).items() if name in shared)
     found = [one for name, speed in compared for one in below_median(name, speed, shared[name])]

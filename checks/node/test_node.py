@@ -1,4 +1,4 @@
-"""Before anything else: does the node answer, and did it tell everything it was asked?"""
+"""Before anything else: does the node answer, and did every collector?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OF_KUBERNETES = (
 
 
 def the_same_way(node: Node) -> str:
-    """The command that goes the way which the suite went to this node."""
+    """The command that reaches this node the way the suite did."""
     unreached = node.evidence.unreached
     if unreached in (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN):
         return f"scontrol show node {quote(node.name)}"
@@ -45,7 +45,7 @@ def the_same_way(node: Node) -> str:
 
 
 def remedy_by_cause(node: Node) -> str:
-    """What to do about the reason for which this node was not reached."""
+    """What to do about the reason why this node was not reached."""
     unreached = node.evidence.unreached
     return unreached_rows()[unreached.value].remedy.replace("NODE", node.name) if unreached else ""
 
@@ -58,9 +58,8 @@ def remedy_by_cause(node: Node) -> str:
 def test_reachable(node: Node) -> None:
     """Reachability.
 
-    Nothing is known of a node that does not answer: every other check of it is incomplete. Where the reason lies on
-    this side (no key that it accepts, a name that does not resolve), this one is incomplete too: the node has failed at
-    nothing.
+    Nothing is known about a node that does not answer: every other check of it is incomplete. If the cause lies on this
+    side (no key that it accepts, a name that does not resolve), this one is incomplete too: the node has not failed.
 
     Remedy (cannot reach): Open a shell on the node the same way, and read the error.
     """
@@ -84,11 +83,11 @@ def test_reachable(node: Node) -> None:
 def test_evidence_complete(node: Node) -> None:
     """Collected evidence.
 
-    What did not answer in its deadline was abandoned. A process that cannot even be killed (state D) is a hung driver
-    or a dead file system; one that a user can hold so, as by FUSE, is a concern. A broken or slow reading costs the
-    checks that need it, and no others.
+    A collector that did not answer by its deadline was abandoned. A process that cannot even be killed (state D) means
+    a hung driver or a dead file system; one that a user can cause, as with FUSE, is a concern. A broken or slow
+    collector costs the checks that need it, and no others.
 
-    Remedy (investigate): Run the named command by hand on the node. Where a driver hangs, drain the node and reboot it.
+    Remedy (investigate): Run the named command by hand on the node. If a driver hangs, drain the node and reboot it.
     """
     collectors = node.collectors
     data = {

@@ -1,1 +1,1 @@
-"""Checks that load the hardware: how fast is what works?"""
+"""Checks that load the hardware: how fast is it?"""

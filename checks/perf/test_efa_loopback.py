@@ -18,11 +18,11 @@ pytestmark = [mark.network, mark.perf, mark.hyperpod_node_debugger("A")]
 def test_efa_loopback(node: Node) -> None:
     """EFA message exchange within the node.
 
-    Server and client run on this node, one EFA domain after another, with libfabric's shared memory switched off, so
-    that every message goes through the device. The port's state proves nothing: EFA's driver always says ACTIVE.
+    Server and client run on this node, one EFA domain after another, with libfabric's shared memory disabled, so that
+    every message goes through the device. The port's state proves nothing: EFA's driver always reports ACTIVE.
 
-    Remedy (investigate): If no domain works, let the security group admit its own members in both directions, and look
-    at memlock. If one does not work or stays slow, replace the node.
+    Remedy (investigate): If no domain works, let the security group admit its own members in both directions, and check
+    memlock. If one does not work or stays slow, replace the node.
     """
     try:
         exchanges = node.efa_loopback.exchanges

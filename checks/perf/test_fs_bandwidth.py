@@ -17,12 +17,12 @@ pytestmark = [mark.storage, mark.perf, mark.hyperpod_performance_debugger("B")]
 def test_fs_bandwidth(node: Node) -> None:
     """File system bandwidth.
 
-    Eight streams into one scratch file, past the node's own cache (direct I/O), then back. Where the folder is on a
-    shared file system a few nodes at a time share it, always as many, so that each has the same chance. Read is what
-    was just written: a file server may still have it in memory.
+    Eight streams write one scratch file, bypassing the node's own cache (direct I/O), then read it back. A shared file
+    system is tested by a few nodes at a time, always the same number, so that conditions are equal. The file was just
+    written: a file server may still have it in memory.
 
-    Remedy (investigate): Compare the node's mount options, its network and Lustre's tunables with a node that is fast.
-    Where all nodes are slow, look at the file system's own throughput (test_fsx_throughput).
+    Remedy (investigate): Compare the node's mount options, its network and Lustre's tunables with those of a fast node.
+    If all nodes are slow, look at the file system's own throughput (test_fsx_throughput).
     """
     data = node.fs_bandwidth.gb_per_s
     folder = node.fs_bandwidth.folder

@@ -25,11 +25,11 @@ pytestmark = [mark.gpu, mark.perf]
 def test_gpu_bandwidth(node: Node) -> None:
     """GPU copy bandwidth.
 
-    Copies from the host, to it, and between GPUs, one GPU at a time, by nvbandwidth or, without it, by PyTorch. What
-    holds a GPU back is its PCIe link or its NVLinks; a whole node is compared with the others of its group.
+    Copies from the host, to it, and between GPUs, one GPU at a time, by nvbandwidth or, without it, by PyTorch. A GPU
+    is held back by its PCIe link or its NVLinks; a whole node is compared with the others of its group.
 
-    Remedy (investigate): Look at the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and for who else
-    uses it. Run again; where it stays slow, reset the GPU, then replace the node.
+    Remedy (investigate): Check the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and whether anything
+    else uses it. Run again; if it stays slow, reset the GPU, then replace the node.
     """
     require_speed(node, shortfalls(node, copies), "GB/s")
     limits = {
@@ -57,11 +57,11 @@ def copies(node: Node) -> Mapping[str, Speeds]:
 def test_gpu_gemm(node: Node) -> None:
     """GPU compute speed.
 
-    Products of large matrices in PyTorch on all GPUs at once, after they have warmed up. A GPU that is capped, hot or
-    short of power holds every other GPU of a training job back.
+    Products of large matrices in PyTorch on all GPUs at once, after a warm-up. A GPU that is capped, hot or short of
+    power holds back every other GPU of a training job.
 
     Remedy (investigate): Look at its clocks, temperature and power under load (nvidia-smi -q -d
-    CLOCK,TEMPERATURE,POWER,PERFORMANCE) and for a foreign process on it. Replace the node where it stays slow.
+    CLOCK,TEMPERATURE,POWER,PERFORMANCE) and for a foreign process on it. Replace the node if it stays slow.
     """
     require_speed(node, shortfalls(node, products), "TFLOP/s")
     require_comparison(node, products, "TFLOP/s")
@@ -77,11 +77,11 @@ def products(node: Node) -> Mapping[str, Speeds]:
 def test_node_busbw(node: Node) -> None:
     """NCCL bus bandwidth within the node.
 
-    An all-reduce over the GPUs of one node, without any network: what NVLink and NVSwitch bring. Judged is the largest
-    message, against the median of the group and, where somebody published one, the least of the type.
+    An all-reduce over the GPUs of one node, without any network: the bandwidth of NVLink and NVSwitch. The largest
+    message is compared with the median of the group and, where one was published, with the minimum for the type.
 
     Remedy (investigate): Look for inactive NVLinks, the state of the fabric and the version of NCCL. Run it again alone
-    on the node; where it stays slow, or values are wrong, drain the node and replace it.
+    on the node; if it stays slow, or values are wrong, drain the node and replace it.
     """
     log = node.node_busbw
     wrong = [f"{row.wrong} wrong values at {row.size_bytes} bytes" for row in log.rows if row.wrong]
@@ -107,7 +107,7 @@ def busbw(node: Node) -> Mapping[str, float]:
 
 
 def require_measured(log: NcclLog) -> Row:
-    """The row of the largest message. Says so where the run proves nothing."""
+    """The row of the largest message. Raises Incomplete where the run proves nothing."""
     if not log.rows:
         why = f": {log.problems[0]}" if log.problems else ""
         incomplete(f"all_reduce_perf measured nothing (exit status {log.exit}){why}; expected a row for each size")
@@ -128,7 +128,7 @@ def size_in_words(row: Row) -> str:
 
 
 def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iterator[Shortfall]:
-    """What every GPU lacks to the best of its node, and to the median of the nodes of its group."""
+    """How far each GPU is behind the best of its node, and behind the median of the nodes of its group."""
     shared = medians(node, read)
     for name, speeds in read(node).items():
         yield from below_best(speeds, name)
@@ -137,14 +137,14 @@ def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iter
 
 
 def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Mapping[str, Median]:
-    """What the group is compared by: of each node the median of its GPUs."""
+    """What the group is compared by: the median of each node's GPUs."""
     return node.group.medians(
         read.__name__, lambda other: {name: median(speeds.values()) for name, speeds in read(other).items()}
     )
 
 
 def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
-    """Say so where a single GPU was measured, and there is nothing to hold it against."""
+    """Raise Incomplete where a single GPU was measured, and there is nothing to compare it with."""
     data = read(node)
     has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in data.values())
     if has_best or any(one.is_telling for one in medians(node, read).values()):
@@ -154,7 +154,7 @@ def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]],
 
 
 def require_speed(node: Node, found: Iterable[Shortfall], unit: str) -> None:
-    """Fail, or worry, where something stays far behind what it is compared with."""
+    """Fail, or raise a concern, where something is far behind what it is compared with."""
     found = list(found)
     fail, worry = node.threshold("load.slower_fail_percent"), node.threshold("load.slower_concern_percent")
     slow = listed(one.observed(unit, fail) for one in worst_first(found, fail))

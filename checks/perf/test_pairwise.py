@@ -1,4 +1,4 @@
-"""Bandwidth between nodes: which pairs are slow, and which node, link or place is to blame."""
+"""Bandwidth between nodes: which pairs are slow, and which node, link or rack is responsible."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from clusterproof.plugins.suite.routing import by_hand, evidence
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
 NCCL_TESTS = "nccl-tests"
-FEWEST_PARTNERS = 2  # with which a node must have been measured before it passes
-SLOW = 0.95  # of what is normal: below it a single measurement is worth a word
+FEWEST_PARTNERS = 2  # that a node must have been measured with before it passes
+SLOW = 0.95  # of what is normal: below it a single measurement is worth mentioning
 
 
 def of_node(node: Node) -> str:
-    """How a person measures a node with a good one, as it was measured here."""
+    """The command that measures a node with a good one, as it was measured here."""
     try:
         return node.pairwise.by_hand
     except (Incomplete, NotApplicable):
@@ -30,7 +30,7 @@ def of_node(node: Node) -> str:
 
 
 def of_pair(pair: MeasuredPair | NoPairs) -> str:
-    """How a person measures a pair, as it was measured here."""
+    """The command that measures a pair, as it was measured here."""
     return pair.campaign.by_hand("A", "B") if isinstance(pair, MeasuredPair) else ""
 
 
@@ -40,11 +40,11 @@ def test_not_a_straggler(node: Node) -> None:
     """Node bandwidth across partners.
 
     A collective is as fast as its slowest node. Nodes are measured in pairs, those in slow pairs again with several
-    partners that are known to be good, and a node is named only where it, and not a link, a rack, contention or the
+    partners that are known to be good, and a node is named only if it, and not a link, a rack, contention or the
     configuration of all, explains what was measured.
 
-    Remedy (replace): Take the node out of the job, and look at its clocks, its PCIe links and its network devices.
-    Replace it where nothing there explains it.
+    Remedy (replace): Take the node out of the job, and check its clocks, its PCIe links and its network devices.
+    Replace it if nothing there explains the measurements.
     """
     pairs = node.pairwise
     found = pairs.finding
@@ -71,12 +71,12 @@ def _slowness(found: Finding) -> str:
 
 
 def _as_observed(problem: str) -> str:
-    """What a run said of itself, as part of what was observed: what it expected is not what the check expects."""
+    """What a run reported, as part of what was observed: what it expected is not what the check expects."""
     return problem.replace("; expected ", ", expected ")
 
 
 def require_measured(pairs: PairsOfNode) -> None:
-    """Say so where too little was measured to prove anything."""
+    """Raise Incomplete where too little was measured to prove anything."""
     if pairs.estimate is None:
         why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing says why")
         incomplete(
@@ -94,12 +94,12 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
     """Pairwise bus bandwidth.
 
     Compared with the other pairs of this run, and with the floor for this very instance type, number of ranks,
-    collective and size where one is known. A pair that is slow because of one of its nodes is a concern: the finding
-    is that of the node.
+    collective and size if one is known. A pair that is slow because of one of its nodes is a concern: the finding is
+    that of the node.
 
-    Remedy (investigate): Where each node is well with others, look at what lies between them: their rack, their switch,
-    their security groups. Where most pairs are under the floor, look at the configuration of all: the EFA plugin,
-    NCCL's environment.
+    Remedy (investigate): If each node is fast with others, look at what lies between them: their rack, their switch,
+    their security groups. If most pairs are below the floor, look at the configuration of all: the EFA plugin, NCCL's
+    environment.
     """
     found = pair.finding
     said = measured_in_words(pair)
@@ -138,8 +138,8 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
 def test_pairwise_transport(node: Node) -> None:
     """NCCL transport between nodes.
 
-    Where the plugin or the provider is missing NCCL falls back to TCP without an error, and is many times slower. Every
-    measurement says itself which network carried it.
+    If the plugin or the provider is missing, NCCL falls back to TCP without an error, and is many times slower. Every
+    measurement records which network carried it.
 
     Remedy (fix configuration): Put the aws-ofi-nccl plugin on the library path of the job's container, and unset
     NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp.
@@ -165,8 +165,8 @@ def test_pairwise_transport(node: Node) -> None:
 def test_pairwise_correct(node: Node) -> None:
     """Correctness between nodes.
 
-    nccl-tests compare every result with the right one. A wrong sum in a collective is a wrong gradient in training, and
-    nothing else tells of it.
+    nccl-tests compare every result with the correct one. A wrong sum in a collective is a wrong gradient in training,
+    and nothing else shows it.
 
     Remedy (replace): Drain the node, and find the GPU or the link: measure it alone, then with each neighbour.
     """

@@ -1,4 +1,4 @@
-"""What the GPUs of a run do beyond being busy: memory that grows or lies idle, clocks that are held down."""
+"""What the GPUs of a run do beyond being busy: memory that grows or stays unused, clocks that are held down."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ RECORD = "clusterproof watch --cluster X --record DIR"
 def test_gpu_memory_growth(run: TrainingRun) -> None:
     """Growth of GPU memory.
 
-    From ten minutes behind its start on a run's memory is expected to stay as it is. The slope is the median of the
-    slopes between any two moments, of the whole run or of its later half, whichever is less: a jump is no growth, and
-    what has stopped growing is none. From it follows when the memory is full.
+    From ten minutes after its start, a run's memory is expected to stay constant. The slope is the median of the slopes
+    between any two samples, of the whole run or of its later half, whichever is less: a jump is not growth, nor is
+    growth that has stopped. From the slope follows when the memory is full.
 
-    Remedy (fix code): Look for tensors that are kept from step to step with their graphs (losses that are summed up
-    without .item()), caches that nothing bounds, and sequences that get longer. torch.cuda.memory_snapshot shows who
-    holds what.
+    Remedy (fix code): Look for tensors that are kept from step to step with their graphs (losses summed up without
+    .item()), unbounded caches, and sequences that get longer. torch.cuda.memory_snapshot shows who holds what.
     """
     found = run.sampled.growing
     fail_h, concern_h = run.threshold("run.memory_full_fail_h"), run.threshold("run.memory_full_concern_h")
@@ -49,7 +48,7 @@ def test_batch_size(run: TrainingRun) -> None:
 
     Memory that is never used and tensor cores that are mostly idle, while neither CPUs nor storage hold the GPUs up.
 
-    Remedy (fix code): Raise the batch or the micro-batch, and turn activation checkpointing off while there is room.
+    Remedy (fix code): Raise the batch or micro-batch size, and turn activation checkpointing off while there is room.
     """
     used, tensor = run.sampled.peak_memory, run.sampled.tensor_percent
     most, least = run.threshold("run.batch_memory_percent"), run.threshold("run.batch_tensor_percent")
@@ -61,7 +60,7 @@ def test_batch_size(run: TrainingRun) -> None:
 
 
 def is_held_up(run: TrainingRun) -> bool:
-    """Whether the GPUs wait for CPUs or storage; what is not known of that holds nothing up."""
+    """Whether the GPUs wait for CPUs or storage; where that is unknown, they do not."""
     waits = run.threshold("run.gpu_waits_percent")
     for metrics in (
         {CPU: run.threshold("run.cpu_busy_percent"), CPU_PRESSURE: run.threshold("run.cpu_pressure_percent")},
@@ -80,12 +79,12 @@ def is_held_up(run: TrainingRun) -> bool:
 def test_slow_clock(run: TrainingRun) -> None:
     """Clocks of GPUs under load.
 
-    The SM clock of a GPU that is busy, beside that of the others that are busy in the same moment; it counts where the
-    driver's counters say that something holds it down meanwhile. The power cap alone is a concern: GPUs differ. The
-    hardware's own slowdown, by heat or by the power brake, fails.
+    The SM clock of a busy GPU is compared with that of the others that are busy at the same time; it counts if the
+    driver's counters show that something holds it down meanwhile. The power cap alone is a concern: GPUs differ. A
+    hardware slowdown, thermal or by the power brake, fails.
 
-    Remedy (investigate): Look at the GPU's temperature and power beside its neighbours', then at the node's cooling and
-    power supplies. Where it stays slow take the node out of the job and have it replaced.
+    Remedy (investigate): Compare the GPU's temperature and power with its neighbours', then check the node's cooling
+    and power supplies. If it stays slow, take the node out of the job and have it replaced.
     """
     _ = run.sampled.clock_peers
     below, least_s = run.threshold("run.slow_clock_share"), run.threshold("run.slow_clock_s")

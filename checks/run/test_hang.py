@@ -20,13 +20,13 @@ MAX_RANKS = 8  # in a message
 def test_first_missing(run: TrainingRun) -> None:
     """Ranks missing in a collective.
 
-    Read from the Flight Recorder's dumps, which each rank writes when a collective times out. In each process group it
-    is compared how far its ranks have come. A rank is named that others wait for and that waits for nobody itself: its
-    GPU has stopped, or its program has not come to the collective.
+    Read from the Flight Recorder's dumps, which each rank writes when a collective times out. Within each process group
+    the progress of the ranks is compared. A rank is named if others wait for it and it waits for nobody itself: its GPU
+    has stopped, or its program has not reached the collective.
 
     Remedy (investigate): Look at the nodes of these ranks, not of those that report the timeout: Xid errors in the
-    kernel log, a GPU that has fallen off the bus, a process that is gone. Where the node is well, py-spy shows what it
-    waits for.
+    kernel log, a GPU that has fallen off the bus, a process that is gone. If the node is healthy, py-spy shows what the
+    rank waits for.
     """
     found = run.missing
     where = ", and ".join(
@@ -49,7 +49,7 @@ def test_first_missing(run: TrainingRun) -> None:
 
 
 def seats(run: TrainingRun, numbers: Sequence[int]) -> str:
-    """On which nodes they are, as far as that is known."""
+    """Which nodes they are on, as far as that is known."""
     return "".join(run.seat(rank) for rank in numbers[:MAX_RANKS])
 
 
@@ -58,10 +58,10 @@ def seats(run: TrainingRun, numbers: Sequence[int]) -> str:
 def test_hung(run: TrainingRun) -> None:
     """GPUs that only wait.
 
-    All GPUs that the run uses are said to be busy, yet their tensor cores do nothing and they draw too little power to
-    compute, as far as each is known, and nothing passes over NVLink or the network: each waits for another.
+    All GPUs that the run uses are reported as busy, yet their tensor cores do nothing, they draw too little power to
+    compute (as far as each is known), and nothing passes over NVLink or the network: each waits for another.
 
-    Remedy (investigate): Take the stacks of all ranks (py-spy), or the Flight Recorder's dumps, and judge those
+    Remedy (investigate): Take the stacks of all ranks (py-spy), or the Flight Recorder's dumps, and evaluate those
     (pytest --run DUMPS): run.first_missing names the ranks that the others wait for.
     """
     bounds = Bounds(run.threshold("run.hung_power_percent"), run.threshold("run.hung_traffic_mb_s"))

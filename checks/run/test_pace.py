@@ -20,13 +20,13 @@ def test_slow_rank(rank: RankOfRun) -> None:
     """Compute time of each rank.
 
     Every other rank waits for it in each step. Its own compute is compared with the median of the ranks of the same
-    pipeline stage, step by step. Where work swings from step to step, as sequence lengths do, a rank is named only if
-    it is slow in nine of ten steps. What differs so much that a rank slower by a tenth could hide in it is no pass; one
-    whose replica is slow in other stages too has more work, and is not named.
+    pipeline stage, step by step. If the work varies from step to step, as with sequence lengths, a rank is named only
+    if it is slow in nine of ten steps. Work that varies so much that a rank slower by a tenth could hide in it is not a
+    pass; a rank whose replica is slow in other stages too has more work, and is not named.
 
-    Remedy (investigate): Find the rank's GPU and node, take the node out of the job, and look at its clocks,
-    temperature and power. Measure it in pairs: pytest --cluster X -m perf. If its code gives this rank more to do,
-    nothing is wrong with it.
+    Remedy (investigate): Find the rank's GPU and node, take the node out of the job, and check its clocks, temperature
+    and power. Measure it in pairs: pytest --cluster X -m perf. If the code gives this rank more to do, nothing is wrong
+    with it.
     """
     pace, least, most = rank.pace, rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
     slower, errors = pace.slower(rank.threshold("run.work_swing_strict")), rank.threshold("run.certain_errors")
@@ -48,7 +48,7 @@ def test_slow_rank(rank: RankOfRun) -> None:
 
 
 def require_certainty(pace: Pace, most: float, errors: float) -> None:
-    """Say that it proves nothing not to look slow, where a rank that fails could look the same."""
+    """Raise Incomplete where a rank that fails could look the same as one that does not look slow."""
     if pace.excludes(most, errors):
         return
     if pace.ratio >= most:
@@ -67,11 +67,11 @@ def require_certainty(pace: Pace, most: float, errors: float) -> None:
 def test_work_uneven(run: TrainingRun) -> None:
     """Work among ranks.
 
-    In each step the rank with the most work, as the longest sequences, holds up all others. That swings from step to
-    step where sequences are dealt out at random, and stays where one replica always gets more.
+    In each step the rank with the most work, such as the longest sequences, holds up all others. Which one it is varies
+    from step to step if sequences are distributed at random, and stays the same if one replica always gets more.
 
-    Remedy (fix code): Give each rank as many tokens: pack sequences, sort them into buckets, deal them out by length. A
-    replica that is always slow, in every stage, may also stand on one slow node.
+    Remedy (fix code): Give each rank the same number of tokens: pack sequences, sort them into buckets, distribute them
+    by length. A replica that is always slow, in every stage, may also be on one slow node.
     """
     swing, most = run.usual_swing, run.threshold("run.work_uneven_concern")
     least = run.threshold("run.slow_rank_concern")
@@ -89,7 +89,7 @@ def test_stages_uneven(run: TrainingRun) -> None:
     """Work among pipeline stages.
 
     Remedy (fix code): Move layers from the slow stage to the fast one; the last stage often has the loss and the
-    vocabulary too.
+    vocabulary as well.
     """
     stages, most = run.stages, run.threshold("run.stages_uneven_concern")
     if len(stages) < 2:
@@ -106,11 +106,11 @@ def test_stages_uneven(run: TrainingRun) -> None:
 def test_last_to_come(run: TrainingRun) -> None:
     """Arrival at collectives.
 
-    A collective ends on all ranks at once, so it is shortest on the rank that came last. A rank is named that comes
+    A collective ends on all ranks at once, so it is shortest on the rank that came last. A rank is named if it comes
     last, by a tenth of the time of the one before it, to more than half of the collectives of a communicator.
 
-    Remedy (investigate): Look at what this rank does before: run.slow_rank tells, given its compute step by step. Its
-    node may be slow, its loader, or it has more work than the others.
+    Remedy (investigate): Look at what this rank does before: run.slow_rank shows it, given its compute step by step.
+    Its node or its loader may be slow, or it has more work than the others.
     """
     found, most = run.last_to_come, run.threshold("run.last_to_come_percent")
     if found and found.percent > most:

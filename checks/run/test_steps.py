@@ -21,8 +21,8 @@ MAX_STEPS = 5  # that are named
 def test_step_outliers(run: TrainingRun) -> None:
     """Step duration outliers.
 
-    A step counts that is above the median by five standard deviations, as the middle of all steps suggests those, and
-    by a fifth. What is lost is their time above the median. Checkpoints do not count.
+    A step counts if it is above the median by five standard deviations, as estimated from the middle of all steps, and
+    by a fifth. The time lost is what they take above the median. Checkpoints do not count.
 
     Remedy (investigate): Look at what else happens in these steps: evaluation, logging, garbage collection (gc.freeze),
     a file system that stalls, another job on the node.
@@ -44,8 +44,7 @@ def test_step_drift(run: TrainingRun) -> None:
     """Step duration drift.
 
     Remedy (investigate): Look at what changed then: a GPU that got hot or was throttled, a neighbour on the network, a
-    file system that fills, longer sequences. Which rank it is run.slow_rank says, given operations from behind the
-    change.
+    file system that fills up, longer sequences. run.slow_rank names the rank, given operations from after the change.
     """
     found, most = drift(run.timed(DRIFT_STEPS)), run.threshold("run.step_drift_concern")
     if found and found.times >= most:
@@ -61,8 +60,8 @@ def test_step_drift(run: TrainingRun) -> None:
 def test_data_wait(run: TrainingRun) -> None:
     """Wait for data.
 
-    Remedy (fix code): Give the DataLoader more num_workers, pin_memory and prefetch_factor; then look at the file
-    system.
+    Remedy (fix code): Give the DataLoader more workers (num_workers), pin_memory and a larger prefetch_factor; then
+    look at the file system.
     """
     found, least = run.share(DATA, is_steady=True), int(run.threshold("run.data_wait_steps"))
     if found.steps < least:
@@ -78,11 +77,11 @@ def test_data_wait(run: TrainingRun) -> None:
 def test_comm_exposed(run: TrainingRun) -> None:
     """Exposed communication.
 
-    Of each step the time in which a kernel of NCCL runs and no other kernel does. That is communication that is not
-    hidden, and waiting for a rank that comes late.
+    The part of each step in which a kernel of NCCL runs and no other kernel does: communication that is not overlapped,
+    and waiting for a rank that comes late.
 
-    Remedy (investigate): Let communication overlap with compute: larger buckets, prefetch in FSDP, more micro-batches.
-    Where one rank waits far less than the others it is the late one: run.slow_rank.
+    Remedy (investigate): Overlap communication with compute: larger buckets, prefetch in FSDP, more micro-batches. If
+    one rank waits far less than the others, it is the late one: run.slow_rank.
     """
     found = run.share(EXPOSED)
     if not found.times:

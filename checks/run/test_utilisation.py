@@ -20,11 +20,11 @@ MAX_GPUS = 5  # that are named
 def test_gpu_busy(run: TrainingRun) -> None:
     """GPU utilization.
 
-    The mean over time of the utilisation that the driver tells, from a minute after the first GPU was used. That says
+    The mean over time of the utilisation that the driver reports, from a minute after the first GPU was used. It says
     only that some kernel ran: the true use is lower still.
 
     Remedy (investigate): Look at what they wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
-    Raise the batch.
+    Raise the batch size.
     """
     found, least = run.sampled.gpus, run.threshold("run.gpu_busy_percent")
     busy = sum(gpu.percent for gpu in found) / len(found)
@@ -39,7 +39,7 @@ def test_gpu_busy(run: TrainingRun) -> None:
 def test_gpu_fluctuates(run: TrainingRun) -> None:
     """Idle phases of GPUs.
 
-    The share of the time in which a GPU is used for less than 10 %, the mean of all GPUs.
+    The share of time in which a GPU's utilisation is below 10 %, as the mean of all GPUs.
 
     Remedy (investigate): Look at what happens between steps: data loading, logging, evaluation, checkpoints.
     """
@@ -55,10 +55,10 @@ def test_gpu_fluctuates(run: TrainingRun) -> None:
 def test_load_balance(run: TrainingRun) -> None:
     """Load balance between GPUs.
 
-    Each GPU's mean use is compared with the middle one of all GPUs of all nodes.
+    Each GPU's mean utilisation is compared with the median of all GPUs of all nodes.
 
-    Remedy (investigate): Give every rank as much work. A GPU that nobody uses belongs to no rank: look at
-    CUDA_VISIBLE_DEVICES and at how many processes each node starts.
+    Remedy (investigate): Give every rank the same amount of work. A GPU that nobody uses belongs to no rank: check
+    CUDA_VISIBLE_DEVICES and how many processes each node starts.
     """
     found, points = run.sampled.gpus, run.threshold("run.load_balance_points")
     if len(found) < 2:
@@ -75,8 +75,8 @@ def test_load_balance(run: TrainingRun) -> None:
 def test_cpu_bound(run: TrainingRun) -> None:
     """Wait for CPUs.
 
-    The share of the time in which the GPUs of a node are used for less than 50 % while its CPUs are busy, all of them
-    together: one busy core of many is no bottleneck. Or while tasks wait for a CPU, which a cpuset may keep from them.
+    The share of time in which the GPUs of a node are below 50 % utilisation while its CPUs are busy, all of them
+    together: one busy core of many is no bottleneck. Or while tasks wait for a CPU that a cpuset may keep from them.
 
     Remedy (investigate): Move work off the data loader's path (decode and augment on the GPU, or before), or give the
     node's loaders the CPUs that they lack.
@@ -94,8 +94,8 @@ def test_cpu_bound(run: TrainingRun) -> None:
 def test_io_bound(run: TrainingRun) -> None:
     """Wait for storage.
 
-    The share of the time in which the GPUs of a node are used for less than 50 % while its CPUs wait for I/O,
-    or all of its tasks do.
+    The share of time in which the GPUs of a node are below 50 % utilisation while its CPUs, or all of its tasks, wait
+    for I/O.
 
     Remedy (investigate): Look at the file system that the data is on: its throughput, small files, striping. Stage the
     data on local NVMe.

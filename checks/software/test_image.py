@@ -1,4 +1,4 @@
-"""What an image carries: libraries that load, container runtimes that are whole, and nothing left behind."""
+"""What an image contains: libraries that load, complete container runtimes, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusterproof.plugins.suite.routing import evidence
 pytestmark = [mark.software, mark.ami]
 
 DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
-CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin")  # to whom cloud-init gives the key of the launch
+CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin")  # who get the key of the launch from cloud-init
 RUNTIMES = ("containerd", "dockerd")
 TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
 
@@ -26,11 +26,11 @@ TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
 def test_libraries_load(node: Node) -> None:
     """GPU libraries.
 
-    A library resolves where the loader looks (the folders of /etc/ld.so.conf.d and its own) or where EFA's and NVIDIA's
-    installers put theirs: a file that is not empty, no link that leads nowhere. libnccl and its network plug-in may
-    live in containers: that they are not on the host counts for images only.
+    A library must be where the loader looks (the folders of /etc/ld.so.conf.d and its own) or where EFA's and NVIDIA's
+    installers put it: a file that is not empty, and no dangling link. libnccl and its network plug-in may live in
+    containers: their absence from the host counts for images only.
 
-    Remedy (fix configuration): Install what is missing again (driver, libnccl2, EFA's installer), then run ldconfig.
+    Remedy (fix configuration): Reinstall what is missing (driver, libnccl2, EFA's installer), then run ldconfig.
     """
     libraries = node.software.libraries
     due = libraries_due(node)
@@ -61,7 +61,7 @@ def has_gpus(node: Node) -> bool:
     try:
         return node.expected("gpus") > 0
     except Incomplete:
-        return False  # nothing tells: then none is due, and the check that counts them is incomplete itself
+        return False  # unknown: then none is due, and the check that counts them is incomplete itself
 
 
 def broken(name: str, found: tuple[Library, ...]) -> str:
@@ -75,7 +75,7 @@ def broken(name: str, found: tuple[Library, ...]) -> str:
 
 
 def is_empty(library: Library) -> bool:
-    """Whether a file holds nothing; one whose size is not known does."""
+    """Whether a file is empty; one of unknown size is not."""
     try:
         return library.bytes == 0
     except Incomplete:
@@ -83,7 +83,7 @@ def is_empty(library: Library) -> bool:
 
 
 def is_whole(library: Library) -> bool:
-    """Whether a file is there and holds something."""
+    """Whether a file is there and not empty."""
     try:
         return library.bytes > 0
     except Incomplete:
@@ -95,13 +95,12 @@ def is_whole(library: Library) -> bool:
 def test_image_clean(node: Node) -> None:
     """Image cleanliness.
 
-    Looked for on a node booted from it: errors of cloud-init, credentials, private keys and shell histories in homes,
-    keys of people who may log in besides the one of the launch, crash dumps, a package manager that did not end, and a
-    machine-id or host keys of sshd that are older than the instance: every machine would have the same. Failed units
-    are test_services' matter. Names, sizes and times are read, never what is in these files.
+    A node booted from the image is searched for errors of cloud-init, credentials, private keys and shell histories in
+    home directories, keys of people who may log in besides the one of the launch, crash dumps, a package manager that
+    did not finish, and a machine-id or host keys of sshd that are older than the instance: every machine would have the
+    same. test_services covers failed units. Names, sizes and times are read, never the contents of these files.
 
-    Remedy (fix configuration): Remove them in the image's recipe and build it anew; see cloud-init's log for its
-    errors.
+    Remedy (fix configuration): Remove them in the image's recipe and rebuild it; see cloud-init's log for its errors.
     """
     image = node.image
     errors = image.cloud_init
@@ -120,7 +119,7 @@ def test_image_clean(node: Node) -> None:
 
 
 def left_behind(image: Image) -> tuple[list[str], list[Incomplete | NotApplicable]]:
-    """The files that are there and hold something, and why others are not known: this user may not look at them."""
+    """The files that are there and not empty, and why others are unknown: this user may not look at them."""
     left: list[str] = []
     unread: list[Incomplete | NotApplicable] = []
     for file in image.left:
@@ -131,7 +130,7 @@ def left_behind(image: Image) -> tuple[list[str], list[Incomplete | NotApplicabl
 
 
 def baked_in(image: Image, boot_s: float) -> tuple[list[str], list[Incomplete | NotApplicable]]:
-    """The files that must be each machine's own and came with the image; where no first boot is known, none is."""
+    """The files that must be each machine's own but came with the image; none where the first boot is unknown."""
     data, unread = readings(image, "first_boot", "identity")
     if data.get("first_boot") is None:
         return [], unread
@@ -160,7 +159,7 @@ def strangers(keys: Mapping[str, Keys]) -> list[str]:
 def test_container_runtime(node: Node) -> None:
     """Container runtime for GPUs.
 
-    Where containerd or docker is, NVIDIA's container toolkit and its configuration must be too; where /etc/enroot is,
+    With containerd or docker, NVIDIA's container toolkit and its configuration must be there too; with /etc/enroot,
     enroot; and every plug-in that Slurm's plugstack.conf names must exist, or slurmd's jobs do not start.
 
     Remedy (fix configuration): Install the NVIDIA container toolkit (nvidia-ctk runtime configure), enroot or pyxis,

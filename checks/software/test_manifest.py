@@ -1,4 +1,4 @@
-"""An image beside its golden manifest: every deviation in words, a line each, and nothing that was not reported."""
+"""An image compared with its golden manifest: one line for each deviation, and for nothing that was not reported."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_versions_expected(node: Node) -> None:
     """Versions against the manifest.
 
     The table [versions] of the policy: a component and its rule, `cuda = "== 12.9"`, `efa_installer = "1.43 to 1.50"`,
-    `nccl = "!= 2.27"`, `docker = "absent"`. Only as many numbers as a rule gives are compared. Drivers are
-    drivers_expected's matter.
+    `nccl = "!= 2.27"`, `docker = "absent"`. Only as many numbers as a rule gives are compared. Drivers are covered by
+    drivers_expected.
 
-    Remedy (fix configuration): Build the image anew with these versions, or change the manifest.
+    Remedy (fix configuration): Rebuild the image with these versions, or change the manifest.
     """
     rows = {name: rule for name, rule in node.policy.versions.items() if component(name) not in DRIVERS}
     compare(node, rows, "versions", lambda name, rule: of_version(node, name, rule))
@@ -50,10 +50,10 @@ def test_versions_expected(node: Node) -> None:
 def test_drivers_expected(node: Node) -> None:
     """Drivers against the manifest.
 
-    The rows `driver`, `efa`, `gdrcopy`, `ofed` and `neuron_driver` of the table [versions]: a driver tells its version
-    once it is loaded. On a machine without the device, such as a build host, they are not applicable.
+    The rows `driver`, `efa`, `gdrcopy`, `ofed` and `neuron_driver` of the table [versions]: a driver reports its
+    version once it is loaded. On a machine without the device, such as a build host, they are not applicable.
 
-    Remedy (fix configuration): Build the image anew with these drivers, or change the manifest.
+    Remedy (fix configuration): Rebuild the image with these drivers, or change the manifest.
     """
     rows = {name: rule for name, rule in node.policy.versions.items() if component(name) in DRIVERS}
     compare(node, rows, "versions", lambda name, rule: of_version(node, name, rule))
@@ -63,8 +63,8 @@ def test_drivers_expected(node: Node) -> None:
 def test_modules_expected(node: Node) -> None:
     """Kernel modules against the manifest.
 
-    The table [modules]: `nvidia = "loaded"`, `lustre = "installed"` for the kernel that runs, `nouveau = "not loaded"`
-    or `"absent"`. Without its device a module is held to be installed, and whether it loads is not applicable.
+    The table [modules]: `nvidia = "loaded"`, `lustre = "installed"` for the running kernel, `nouveau = "not loaded"` or
+    `"absent"`. Without its device a module must be installed, and whether it loads is not applicable.
 
     Remedy (fix configuration): Install the module for the image's kernel (DKMS builds it when its headers are there),
     and keep it loaded.
@@ -77,9 +77,9 @@ def test_libraries_expected(node: Node) -> None:
     """Libraries against the manifest.
 
     The table [libraries]: `"libnccl.so.2" = "whole"`, where the loader or the installers put it, neither empty nor a
-    link that leads nowhere; or `"absent"`, where jobs bring their own.
+    dangling link; or `"absent"`, where jobs bring their own.
 
-    Remedy (fix configuration): Install what is missing again and run ldconfig, or change the manifest.
+    Remedy (fix configuration): Reinstall what is missing and run ldconfig, or change the manifest.
     """
     compare(node, node.policy.libraries, "libraries", lambda name, rule: of_library(node, name, rule))
 
@@ -88,8 +88,8 @@ def test_libraries_expected(node: Node) -> None:
 def test_services_expected(node: Node) -> None:
     """Services against the manifest.
 
-    The table [services]: `chrony = "active, enabled"`, `slurmd = "enabled"`, `docker = "absent"`. Without its device
-    a service is held to be installed and enabled, and whether it is active is not applicable.
+    The table [services]: `chrony = "active, enabled"`, `slurmd = "enabled"`, `docker = "absent"`. Without its device a
+    service must be installed and enabled, and whether it is active is not applicable.
 
     Remedy (fix configuration): Enable or install the service in the image's recipe, or change the manifest.
     """
@@ -101,7 +101,7 @@ def test_sizes_expected(node: Node) -> None:
     """Machine size against the manifest.
 
     The table [sizes]: `gpus = "== 8"`, `memory_gib = ">= 2000"`, `root_gib = "100 to 500"`. They are those of the
-    manifest's instance type, and say nothing on an instance of another.
+    manifest's instance type, and say nothing about an instance of another type.
 
     Remedy (fix configuration): Launch the image with a root volume and on an instance type as the manifest asks, or
     change the manifest.
@@ -113,12 +113,12 @@ def test_sizes_expected(node: Node) -> None:
 
 
 def compare(node: Node, rows: Mapping[str, str], table: str, deviation: Callable[[str, str], str]) -> None:
-    """Hold a node against the rows of a table: a line for each that it does not keep.
+    """Compare a node with the rows of a table: a line for each that it does not match.
 
-    One that cannot be judged here makes the whole not applicable, with the reason: the others are no pass for it.
+    A row that cannot be evaluated here makes the whole not applicable, with the reason: the others are no pass for it.
     """
     if not rows:
-        node.platform  # noqa: B018 - a node that told nothing is not excused
+        node.platform  # noqa: B018 - a node that reported nothing is not excused
         not_applicable(f"nothing to compare with: the policy has no golden manifest with rows for this in [{table}]")
     wrong: list[str] = []
     unread: list[Incomplete] = []
@@ -186,6 +186,6 @@ def of_size(node: Node, name: str, rule: str) -> str:
 
 
 def excuse(reason: str) -> None:
-    """Say that a row cannot be judged on this machine, if there is a reason. Raises NotApplicable."""
+    """Raise NotApplicable if there is a reason why a row cannot be evaluated on this machine."""
     if reason:
         not_applicable(reason)

@@ -1,4 +1,4 @@
-"""Versions: alike in the group, fit for each other, and those that the manifest of an image asks for."""
+"""Versions: the same within the group, and compatible with each other."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ LIBFABRIC = "amzn"  # in the versions of Amazon's libfabric, never in those of t
 def test_version_drift(node: Node) -> None:
     """Versions compared with the group.
 
-    Compared are kernel, driver, CUDA, cuDNN, NCCL, EFA, libfabric, aws-ofi-nccl, gdrcopy, Lustre, Slurm, container
-    runtime and Neuron among nodes of one group and type: hosts with hosts, containers with containers.
+    Kernel, driver, CUDA, cuDNN, NCCL, EFA, libfabric, aws-ofi-nccl, gdrcopy, Lustre, Slurm, container runtime and
+    Neuron are compared among nodes of one group and type: hosts with hosts, containers with containers.
 
-    Remedy (fix configuration): Find out which of the two is meant to be there; replace the node, or rebuild it from the
-    group's image.
+    Remedy (fix configuration): Find out which of the two is intended; replace the node, or rebuild it from the group's
+    image.
     """
     place = node.software.container
     found = differences(node, f"versions in {place or 'hosts'}", lambda other: versions(other, place))
     if found:
         concern(in_words(found))
-    node.software.packages  # noqa: B018 - what it did not tell was not compared
+    node.software.packages  # noqa: B018 - what it did not report was not compared
 
 
 def versions(node: Node, place: str) -> Values:
@@ -59,7 +59,7 @@ def words(component: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two versions that do not go together."""
+    """Two versions that are incompatible."""
 
     observed: str
     expected: str
@@ -71,11 +71,11 @@ class Clash:
 def test_version_compat(node: Node) -> None:
     """Version compatibility.
 
-    The kernel's driver and libcuda must be of one version; a CUDA toolkit needs a driver that is not too old; each EFA
-    installer goes with a least version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module.
+    The driver in the kernel and libcuda must have the same version; a CUDA toolkit needs a driver that is not too old;
+    each EFA installer needs a minimum version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module.
 
-    Remedy (fix configuration): Install the version that is expected. Where driver and libcuda differ, reboot: a new
-    driver was installed and the old one still runs.
+    Remedy (fix configuration): Install the version that is expected. If driver and libcuda differ, reboot: a new driver
+    was installed and the old one is still running.
     """
     rules = (driver_and_libcuda, driver_and_cuda, driver_and_toolkits, installer_and_plugin, kernel_module)
     clashes: list[Clash] = []
@@ -148,7 +148,7 @@ def driver_and_cuda(node: Node) -> list[Clash]:
 
 
 def driver_and_toolkits(node: Node) -> list[Clash]:
-    """The CUDA toolkits beside it, which somebody may choose."""
+    """The other CUDA toolkits, which somebody may choose."""
     driver = here(node, "driver")
     needed = {cuda: compatibility.oldest_driver(numbers(cuda)[:1]) for cuda in node.software.toolkits}
     return [
@@ -193,7 +193,7 @@ def test_efa_installer_string(node: Node) -> None:
     """EFA installer version.
 
     Its record begins with a line `# EFA installer version: 1.43.2`. A version such as 2.3.1amzn2.0 is libfabric's, and
-    says nothing of the installer.
+    says nothing about the installer.
 
     Remedy (fix configuration): Run EFA's installer again, or have the image built with one that writes the record.
     """

@@ -1,4 +1,4 @@
-"""What the kernel log tells of local disks and of the file systems on them."""
+"""What the kernel log reports about local disks and the file systems on them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ pytestmark = [mark.storage, mark.preflight, mark.prolog, mark.hyperpod_node_debu
 def test_disk_errors(node: Node) -> None:
     """Local disk errors.
 
-    After an error of its journal ext4 writes no more (Remounting filesystem read-only), and XFS shuts a file system
-    down, which its mount options never show. While that one is mounted, whoever writes there fails. Other errors, and
-    commands of an NVMe disk that timed out, are concerns, as is what stopped and is not seen to be mounted. Images that
-    users mount through loop devices are passed over.
+    After a journal error ext4 stops writing (Remounting filesystem read-only), and XFS shuts a file system down, which
+    its mount options never show. While it stays mounted, every write to it fails. Other errors, and timed-out commands
+    of an NVMe disk, are concerns, as is a file system that stopped and does not seem to be mounted. Images that users
+    mount through loop devices are ignored.
 
-    Remedy (replace): Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. Replace the node
-    where the disk itself has errors: nvme smart-log.
+    Remedy (replace): Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. If the disk itself
+    has errors, replace the node: nvme smart-log.
     """
     events = [event for event in node.kernel_events if isinstance(event, DiskEvent)]
     stopped: dict[str, DiskEvent] = {}
@@ -44,7 +44,7 @@ def _words(event: DiskEvent) -> str:
 
 
 def _mounted(node: Node) -> set[str]:
-    """The kernel's names of the devices that are mounted, as far as their mounts tell them."""
+    """The kernel's names of the devices that are mounted, as far as their mounts show them."""
     try:
         return {mount.source.removeprefix("/dev/") for mount in node.mounts}
     except Incomplete:

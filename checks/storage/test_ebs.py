@@ -1,4 +1,4 @@
-"""Volumes of EBS: does a limit hold back what is read and written?"""
+"""EBS volumes: do their limits slow down what is read and written?"""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LIMITS = {
 def test_ebs_limits(node: Node) -> None:
     """EBS performance limits.
 
-    A volume gives so many operations and bytes a second, and all volumes of an instance together so many. What is asked
-    for beyond waits: programs and images load slowly from a root volume, logs and checkpoints are written slowly.
-    Judged is the mean since boot, of which the first minutes with their packages and images are a part. What jobs read
-    and write counts too.
+    A volume has a limit of operations and of bytes a second, and so have all volumes of an instance together. Requests
+    beyond it wait: programs and images load slowly from a root volume, logs and checkpoints are written slowly. The
+    mean since boot is evaluated, which includes the first minutes with their packages and images. What jobs read and
+    write counts too.
 
-    Remedy (fix configuration): Raise the volume's IOPS and throughput (aws ec2 modify-volume; gp3 begins with 3000 and
-    125 MB/s), or move images, caches and checkpoints to local NVMe disks or FSx. For the instance's limits only a
+    Remedy (fix configuration): Raise the volume's IOPS and throughput (aws ec2 modify-volume; gp3 starts at 3000 IOPS
+    and 125 MB/s), or move images, caches and checkpoints to local NVMe disks or FSx. For the instance's limits only a
     larger instance helps.
     """
     try:

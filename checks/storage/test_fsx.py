@@ -26,13 +26,13 @@ Metric = tuple[Series, Points]
 def test_fsx_throughput(file_system: FileSystem) -> None:
     """FSx throughput.
 
-    Bytes read and written by clients, against the baseline: storage × throughput per TiB on Lustre, the throughput
-    capacity on OpenZFS. Bursts and cache lift it above 100 %, while they last. A single peak is none of this: the load
-    is sustained where 10 of 15 one-minute points are above the limit.
+    Bytes read and written by clients, compared with the baseline: storage × throughput per TiB on Lustre, the
+    throughput capacity on OpenZFS. Bursts and cache can exceed 100 %, while they last. A single peak does not count:
+    the load is sustained if 10 of 15 one-minute points are above the limit.
 
-    Remedy (investigate): Here the capacity is saturated: provision more throughput or storage, or read less (cache on
-    NVMe, fewer or staggered checkpoints). Jobs that wait for I/O on a file system that passes here have an inefficient
-    pattern: small files, small reads or files on one storage target.
+    Remedy (investigate): A finding here means that the capacity is saturated: provision more throughput or storage, or
+    read less (cache on NVMe, fewer or staggered checkpoints). Jobs that wait for I/O on a file system that passes here
+    have an inefficient pattern: small files, small reads or files on one storage target.
     """
     points, catalog = file_system.throughput_percent, file_system.catalog
     limit = catalog.threshold("fsx.load_fail_percent")
@@ -56,12 +56,12 @@ def test_fsx_throughput(file_system: FileSystem) -> None:
 def test_fsx_utilization(file_system: FileSystem) -> None:
     """FSx utilization.
 
-    Network, disk throughput, disk IOPS (of an MDT: of metadata) and CPU of each server and target, as AWS reckons them
-    against their limits, sustained in 10 of 15 one-minute points. What is saturated while the throughput is low is so
-    by the pattern of the I/O, not for want of capacity.
+    Network, disk throughput, disk IOPS (of an MDT: of metadata) and CPU of each server and target, as AWS calculates
+    them against their limits, sustained in 10 of 15 one-minute points. If one is saturated while the throughput is low,
+    the cause is the pattern of the I/O, not a lack of capacity.
 
-    Remedy (investigate): Where the pattern is to blame: larger reads and writes, fewer small files (shards, archives),
-    no directory walks, striping over all targets. Where the throughput is high besides: provision more.
+    Remedy (investigate): If the pattern is the cause: larger reads and writes, fewer small files (shards, archives), no
+    directory walks, striping over all targets. If the throughput is high as well: provision more.
     """
     data, unread = _percentages(file_system)
     catalog = file_system.catalog
@@ -87,7 +87,8 @@ def test_fsx_utilization(file_system: FileSystem) -> None:
 def test_fsx_capacity(file_system: FileSystem) -> None:
     """FSx capacity.
 
-    A write fails as soon as one target that holds a part of the file is full, however empty the whole is.
+    A write fails as soon as one target that holds part of the file is full, however empty the file system as a whole
+    is.
 
     Remedy (clean up): Delete or move data; spread large files over all targets (lfs migrate, lfs setstripe); add
     storage.
@@ -153,7 +154,7 @@ def _utilization(file_system: FileSystem, loads: Sequence[tuple[str, Period]]) -
 
 
 def _to_blame(file_system: FileSystem, period: Period) -> str:
-    """Whether capacity or pattern is to blame, by the throughput of the same minutes; empty where it is not told."""
+    """Whether capacity or pattern is the cause, by the throughput of the same minutes; empty where it is unknown."""
     try:
         throughput = period.mean_of(file_system.throughput_percent)
     except Incomplete:

@@ -1,4 +1,4 @@
-"""What the clients of file servers told the kernel log."""
+"""What the clients of file servers wrote to the kernel log."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def test_file_system_errors(node: Node) -> None:
     """File server connections.
 
     Lustre's client lost a target or was evicted by it, or an NFS server does not respond, and no later line says that
-    it is back. Whoever reads or writes there hangs or fails. What recovered is passed over.
+    it is back. Whatever reads or writes there hangs or fails. Connections that recovered are ignored.
 
-    Remedy (restore service): See whether the file server can be reached (lctl ping, showmount). Mount it again; reboot
-    if it hangs.
+    Remedy (restore service): Check whether the file server can be reached (lctl ping, showmount). Mount it again;
+    reboot if it hangs.
     """
     lost: dict[str, FileServer] = {}
     for event in node.kernel_events:
@@ -37,7 +37,7 @@ def test_file_system_errors(node: Node) -> None:
             lost[event.server] = event
     words = f"{in_list(_words(event, node) for event in lost.values())}; expected every file server to be back"
     if lost and node.kernel_lines_cut:
-        concern(words)  # whoever came back since is among the newest lines, which are whole
+        concern(words)  # a server that came back since is in the newest lines, which are whole
     require_whole_log(node, of_file_servers=True)
     if lost:
         concern(words)

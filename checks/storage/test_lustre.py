@@ -36,10 +36,10 @@ def test_lustre_health(node: Node) -> None:
 def test_lustre_clients(lustre_client: LustreClient) -> None:
     """Lustre server connections.
 
-    Whatever touches a file on that server hangs until it is. A connection that was not used for a while is idle, which
-    is no fault.
+    Anything that touches a file on that server hangs until the connection is back. One that has not been used for a
+    while is idle, which is no fault.
 
-    Remedy (restore service): See whether the server's port 988 can be reached (security group, network), then look at
+    Remedy (restore service): Check whether the server's port 988 can be reached (security group, network), then look at
     the file system's state. A client that was evicted reconnects when it is used; mount again if it does not.
     """
     state = lustre_client.state
@@ -51,8 +51,8 @@ def test_lustre_clients(lustre_client: LustreClient) -> None:
 def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
     """Lustre OST usage.
 
-    A file lies on few OSTs: one that is full stops writers, however empty the file system is as a whole. All nodes then
-    have it alike, and any user can fill one: before a job it is a concern.
+    A file lies on few OSTs: one that is full stops writers, however empty the file system as a whole is. All nodes then
+    see the same, and any user can fill one: before a job it is a concern.
 
     Remedy (clean up): Move large files off it (lfs find --ost, lfs migrate), stripe them wider, or enlarge the file
     system.
@@ -70,8 +70,8 @@ def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
 def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
     """Lustre MDT inodes.
 
-    Without an inode no file can be made, however much space there is. All nodes then have it alike, and any user can
-    take the last: before a job it is a concern.
+    With no inodes left no file can be created, however much space there is. All nodes then see the same, and any user
+    can take the last one: before a job it is a concern.
 
     Remedy (clean up): Remove small files, or pack them; enlarge the file system's metadata.
     """
@@ -90,8 +90,8 @@ def test_lustre_striping(node: Node) -> None:
     A file lies on as many OSTs as its folder's stripe count says. With one, a large checkpoint is as slow as one OST,
     and fills it.
 
-    Remedy (fix configuration): Stripe new files of the folder wider, as with lfs setstripe -c -1 FOLDER; those that are
-    there stay as they are.
+    Remedy (fix configuration): Stripe new files of the folder wider, as with lfs setstripe -c -1 FOLDER; existing files
+    stay as they are.
     """
     data = {folder.path: folder for folder in node.checkpoint_folders}
     if not node.policy.checkpoints:
@@ -113,7 +113,7 @@ def test_lustre_striping(node: Node) -> None:
 def test_lustre_tuning(node: Node) -> None:
     """Lustre client tuning.
 
-    The client's defaults suit a few CPUs. FSx advises other values for clients with much memory and with many vCPUs;
+    The client's defaults suit a few CPUs. FSx recommends other values for clients with much memory and with many vCPUs;
     larger ones are no concern.
 
     Remedy (fix configuration): Set them as FSx's performance tips say, in the lifecycle script: lctl set_param is lost
@@ -131,7 +131,7 @@ Wrong = Iterator[tuple[str, str]]
 
 
 def _of_much_memory(node: Node) -> Wrong:
-    """What clients with much memory should have otherwise."""
+    """What clients with much memory should set differently."""
     if node.boot.memory_kib <= node.threshold("lustre.much_memory_gib") * KIB_IN_GIB:
         return
     ages_ms = [client.lru_max_age_ms for client in node.lustre_clients if client.kind in ("osc", "mdc")]
@@ -141,7 +141,7 @@ def _of_much_memory(node: Node) -> Wrong:
 
 
 def _of_many_vcpus(node: Node) -> Wrong:
-    """What clients with many vCPUs should have otherwise."""
+    """What clients with many vCPUs should set differently."""
     if node.boot.cpus <= node.threshold("lustre.many_vcpus"):
         return
     oscs = [client for client in node.lustre_clients if client.kind == "osc"]

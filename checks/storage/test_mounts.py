@@ -18,12 +18,12 @@ pytestmark = [mark.storage, mark.preflight]
 def test_mounts_alive(mount: Mount, node: Node) -> None:
     """Mount responsiveness.
 
-    Each is touched by a process of its own. One that hangs waits for a file server that is gone; a stale handle means
-    that the server's side was replaced, ENODEV that the disk is gone, whatever the kernel still remembers of it. What
-    autofs mounts where somebody walks is a concern, unless fstab, a unit of systemd's or the policy asks for it. A
-    prolog has not the time to say that a file system hangs.
+    Each mount is probed by a process of its own. One that hangs waits for a file server that is gone; a stale handle
+    means that the server's side was replaced, ENODEV that the disk is gone, whatever the kernel still remembers of it.
+    What autofs mounts on access is a concern, unless fstab, a systemd unit or the policy asks for it. A prolog does not
+    have the time to conclude that a file system hangs.
 
-    Remedy (restore service): See whether the file server can be reached. Unmount it (umount -l) and mount it again;
+    Remedy (restore service): Check whether the file server can be reached. Unmount it (umount -l) and mount it again;
     reboot if it hangs.
     """
     what = f"{mount.type} from {mount.source}"
@@ -48,10 +48,10 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
 def test_mounts_expected(node: Node) -> None:
     """Expected mounts.
 
-    What /etc/fstab, the policy and most nodes of the group have must be there, else a job writes to the root volume
-    or does not find its data. A local file system that fstab lets be absent (nofail) is a concern.
+    What /etc/fstab, the policy and most nodes of the group have must be there, or a job writes to the root volume or
+    does not find its data. A local file system that fstab allows to be absent (nofail) is a concern.
 
-    Remedy (restore service): Mount it (mount PATH) and read the error; look at the node's network and security group.
+    Remedy (restore service): Mount it (mount PATH) and read the error; check the node's network and security group.
     """
     absent = [entry for entry in node.fstab if entry.is_due and not entry.mounted]
     spared = [entry for entry in absent if "nofail" in options_of(entry) and not is_network(entry.type)]

@@ -16,10 +16,10 @@ pytestmark = [mark.storage, mark.preflight, mark.ami]
 def test_nvme_scratch(node: Node) -> None:
     """Local NVMe disks.
 
-    Counted are the disks of the machine itself, not volumes of EBS. One that is in no mounted file system, nor in an
-    array or volume that is, is scratch space that nobody uses: caches and checkpoints then fill the root volume.
+    Only the machine's own disks are counted, not EBS volumes. One that is in no mounted file system, nor in a mounted
+    array or volume, is scratch space that nobody uses: caches and checkpoints then fill the root volume.
 
-    Remedy (fix configuration): A missing disk: stop and start the instance, or replace the node. Else look at what
+    Remedy (fix configuration): A missing disk: stop and start the instance, or replace the node. Otherwise look at what
     should have mounted them (the image's service, the lifecycle script).
     """
     local = [controller for controller in node.nvme_controllers if controller.is_local]
@@ -40,9 +40,9 @@ def test_nvme_scratch(node: Node) -> None:
 def test_nvme_state(nvme: NvmeController) -> None:
     """NVMe controller state.
 
-    Its controller is being reset, is dead or has been given up by the driver. What lies on it cannot be read. Errors of
-    the medium are in the kernel log; the disk's own counters need a program run as root, and are not read.
+    The controller is being reset, is dead or was given up by the driver. What is on its disk cannot be read. Media
+    errors are in the kernel log; the disk's own counters need a program run as root, and are not read.
 
-    Remedy (replace): Look for nvme in the kernel log. Replace the node if the controller does not come back to live.
+    Remedy (replace): Search the kernel log for nvme. Replace the node if the controller does not return to live.
     """
     assert nvme.state == "live", f"{nvme.model} is {nvme.state}; expected live"

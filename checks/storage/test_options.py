@@ -25,8 +25,8 @@ def test_mount_options(mount: Mount, node: Node) -> None:
     """Mount options.
 
     Lustre without noatime writes for every file that is read; without flock, programs that lock files fail. A soft NFS
-    mount gives errors, or wrong data, when the server is slow. One TCP connection does not fill a fast network. Without
-    _netdev a boot may try to mount before there is a network.
+    mount returns errors, or wrong data, when the server is slow. One TCP connection does not fill a fast network.
+    Without _netdev a boot may try to mount before the network is up.
 
     Remedy (fix configuration): Change the options in /etc/fstab (FSx's guides name them) and mount the file system
     again.
@@ -65,10 +65,10 @@ def _wrong_in_fstab(entry: FstabEntry | None) -> Iterator[tuple[str, str]]:
 def test_mounts_writable(mount: Mount, node: Node) -> None:
     """File system write access.
 
-    A kernel that finds a file system damaged takes away the right to write to it, and so does a mount by hand that
-    forgot to give it back. Judged by the mount's options and what /etc/fstab asks for: nothing is written.
+    A kernel that finds a file system damaged remounts it read-only, and so may somebody who forgot to undo it. The
+    mount's options are compared with what /etc/fstab asks for: nothing is written.
 
-    Remedy (reset or reboot): Read the kernel log for the error. Replace the node where a disk is broken; else reboot
+    Remedy (reset or reboot): Read the kernel log for the error. If a disk is broken, replace the node; otherwise reboot
     it: fsck then runs.
     """
     options = options_of(mount)
@@ -87,8 +87,8 @@ def test_mounts_writable(mount: Mount, node: Node) -> None:
 def test_mount_uniform(node: Node) -> None:
     """Mounts compared with the group.
 
-    Compared are type and access of what is mounted at the same place, and of network file systems also source and
-    options. What is mounted on some nodes only is another check's.
+    Type and access of what is mounted at the same place are compared, and of network file systems also source and
+    options. What is mounted on some nodes only is covered by another check.
 
     Remedy (fix configuration): Compare /etc/fstab and the lifecycle script's log with those of another node; mount it
     as they do.

@@ -20,10 +20,10 @@ pytestmark = [mark.storage, mark.preflight, mark.prolog]
 def test_space(node: Node) -> None:
     """Space on job file systems.
 
-    Checkpoints, caches and logs then fail to be written, however much is free elsewhere; without inodes no file can be
-    made though space is left. Judged are local and network file systems that can be written to, each once; the root
-    volume, /dev/shm and the servers of Lustre have checks of their own. That others share a file system which is full
-    is no reason to keep a node from a job, and so a prolog and a health check judge the node's own.
+    Without space, checkpoints, caches and logs cannot be written, however much is free elsewhere; without inodes no
+    file can be created even if space is left. Local and network file systems that can be written to are evaluated, each
+    once; the root volume, /dev/shm and Lustre's servers have checks of their own. A full file system that others share
+    is no reason to keep a node from jobs, so a prolog and a health check evaluate only the node's own.
 
     Remedy (clean up): Remove old checkpoints, caches and logs, or make the file system larger.
     """
