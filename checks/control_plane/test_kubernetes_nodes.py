@@ -46,19 +46,19 @@ def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     assert not short, f"{', '.join(short)}; expected a node that is short of nothing"
     silent_min = cluster.threshold("kubernetes.heartbeat_minutes")
     if ready.heard and listed.age_s(ready.heard) > silent_min * 60:
-        heard = in_words(listed.age_s(ready.heard))
-        concern(f"Ready was last confirmed {heard} ago; expected a kubelet that does so every {silent_min:g} min")
+        ago = f"{in_words(listed.age_s(ready.heard))} ago"
+        concern(f"Ready was last confirmed {ago}; expected a kubelet that does so every {silent_min:g} min")
     others = list(_of_others(listed, cluster.threshold("kubernetes.stale_condition_minutes") * 60))
     if others:
-        concern(f"{', '.join(others)}; expected conditions that tell of no fault")
+        concern(f"{', '.join(others)}; expected no condition that reports a fault")
 
 
 def _of_others(listed: KubernetesNode, stale_s: float) -> Iterator[str]:
     """What other agents say is wrong with the node, and when they last said so where that is long ago."""
     for one in listed.conditions:
         if one.kind not in ("Ready", *OF_KUBELET) and one.status == one.bad:
-            heard_s = listed.age_s(one.heard or one.since) if one.heard or one.since else 0.0
-            stale = f", last confirmed {in_words(heard_s)} ago" if heard_s > stale_s else ""
+            age_s = listed.age_s(one.heard or one.since) if one.heard or one.since else 0.0
+            stale = f", last confirmed {in_words(age_s)} ago" if age_s > stale_s else ""
             yield f"{listed.in_words(one)}{stale}"
 
 

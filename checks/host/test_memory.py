@@ -95,13 +95,13 @@ def test_memory_uniform(node: Node) -> None:
     """
     total_gib = node.main_memory.total_gib
     data = node.group.counts("memory", _memory_gib).get("memory")
-    telling, least = sum(data.values()) if data else 0, int(node.threshold("group.minimum_nodes"))
-    if not data or telling < least:
-        not_applicable(f"{telling or 'none'} of its kind; {least} are needed to compare")
+    reporting, least = sum(data.values()) if data else 0, int(node.threshold("group.minimum_nodes"))
+    if not data or reporting < least:
+        not_applicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
     usual, alike = data.most_common(1)[0]
     if total_gib < int(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
         others = alike - (_memory_gib(node)["memory"] == usual)  # in whole GiB it may be one of them
-        concern(f"{apart(total_gib, int(usual))[0]} GiB; expected {usual} GiB as on {others} of {telling} nodes")
+        concern(f"{apart(total_gib, int(usual))[0]} GiB; expected {usual} GiB as on {others} of {reporting} nodes")
 
 
 def _memory_gib(node: Node) -> dict[str, str]:

@@ -128,7 +128,7 @@ def test_efa_rate(efa_device: RdmaDevice, node: Node) -> None:
         if gbps != driver.unknown_gbps:
             assert gbps >= least, slow
             continue
-        assert not _others_tell(node, least), slow
+        assert not _others_report(node, least), slow
         if _is_older(node.efa_driver, driver.since):
             not_applicable(f"EFA's driver {node.efa_driver} says {gbps:g} Gb/s of every device")
         if least > gbps:
@@ -144,7 +144,7 @@ def _is_older(version: str, since: str) -> bool:
         return False
 
 
-def _others_tell(node: Node, least: int) -> bool:
+def _others_report(node: Node, least: int) -> bool:
     """Whether most nodes of the group report a rate that is due, and higher than the one reported for unknown ones."""
     usual = node.group.most(
         "EFA rates", lambda one: [f"{port.gbps:g}" for device in one.efa_devices for port in device.ports]

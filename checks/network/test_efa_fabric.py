@@ -45,12 +45,13 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
         not_applicable(f"{node.type_name} has no GPUDirect RDMA")
     if efa_device.has_peer_memory:
         return
-    data = "told nothing of it" if efa_device.p2p is None and efa_device.gdr is None else "named nobody"
-    observed = f"the EFA driver {data}; expected one that lends it GPU memory"
+    is_silent = efa_device.p2p is None and efa_device.gdr is None
+    data = "does not report its access to GPU memory" if is_silent else "has no access to GPU memory"
+    observed = f"the EFA driver {data}; expected access through a peer memory module"
     if not node.nvidia_taint:
         incomplete(f"{observed}, and the NVIDIA module loaded")
     assert PROPRIETARY not in node.nvidia_taint, observed
-    concern(f"{observed}, for DMA-BUF leaves no trace here")
+    concern(f"{observed}, since DMA-BUF leaves no trace here")
 
 
 @evidence("grep . /sys/class/infiniband/*/ports/1/hw_counters/* /sys/class/infiniband/*/hw_counters/*; sleep 1; again")

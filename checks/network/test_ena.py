@@ -69,7 +69,7 @@ def _above(counters: Counters, counter: str, limit: float, period_s: float, look
     """By how much one allowance was exceeded, empty where that is usual. Raises Incomplete."""
     went = counters.counted(counter)
     if went is None:
-        raise Incomplete(f"its driver does not tell {counter}", cause="not told by ENA's driver")
+        raise Incomplete(f"its driver does not report {counter}", cause="not reported by ENA's driver")
     if went > limit * max(1.0, looked_s / period_s):
         return f"{went} in {looked_s:g} s"
     total, periods = counters.total(counter), max(1.0, uptime_s / period_s)

@@ -47,7 +47,7 @@ def require_end(log: NccomLog) -> None:
     if silent:
         incomplete(f"no time or bandwidth for {silent[0]} bytes; expected numbers")
     if log.exit:
-        incomplete(f"no error is told, and nccom-test ended with exit status {log.exit}; expected 0")
+        incomplete(f"no error was reported, and nccom-test ended with exit status {log.exit}; expected 0")
 
 
 def require_speed(node: Node) -> None:

@@ -104,7 +104,7 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
     found = pair.finding
     said = measured_in_words(pair)
     if found and found.kind is Kind.INCONCLUSIVE:
-        incomplete(f"{said}: {found.words}; expected enough to tell who is to blame")
+        incomplete(f"{said}: {found.words}; expected enough measurements to tell the cause")
     assert found is None, f"{said}, though each node is well with others; expected what is usual"
     if pair.explained and pair.explained.kind is Kind.CONFIGURATION:
         pytest.fail(f"{said}; expected at least {speed(pair.campaign.floor_gb_per_s or 0.0)}", pytrace=False)

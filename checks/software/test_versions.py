@@ -173,7 +173,7 @@ def kernel_module(node: Node) -> list[Clash]:
     if not compatibility.kernel_module_needed(model):
         return []
     if not node.nvidia_taint:
-        incomplete(f"nothing tells whether NVIDIA's kernel module {driver} is the open one")
+        incomplete(f"it is unknown whether NVIDIA's kernel module {driver} is the open one")
     if "P" not in node.nvidia_taint:
         return []
     return [Clash(f"{model} GPUs with NVIDIA's closed kernel module {driver}", "the open kernel module")]

@@ -150,10 +150,10 @@ def _utilization(file_system: FileSystem, loads: Sequence[tuple[str, Period]]) -
         f"{name} at {period.mean:.0f} %, {_when(file_system, period)}, {max(0.0, 100 - period.mean):.0f} % left"
         for name, period in loads
     ]
-    return f"{', '.join(words)}{_to_blame(file_system, loads[0][1])}"
+    return f"{', '.join(words)}{_cause(file_system, loads[0][1])}"
 
 
-def _to_blame(file_system: FileSystem, period: Period) -> str:
+def _cause(file_system: FileSystem, period: Period) -> str:
     """Whether capacity or pattern is the cause, by the throughput of the same minutes; empty where it is unknown."""
     try:
         throughput = period.mean_of(file_system.throughput_percent)
@@ -162,8 +162,8 @@ def _to_blame(file_system: FileSystem, period: Period) -> str:
     if throughput is None:
         return ""
     is_low = throughput < file_system.catalog.threshold("fsx.low_throughput_percent")
-    blame = "the pattern is inefficient, not the capacity too small" if is_low else "the capacity is saturated"
-    return f": {blame}, for the throughput is at {throughput:.0f} % of its baseline"
+    cause = "the pattern is inefficient, not the capacity too small" if is_low else "the capacity is saturated"
+    return f": {cause}, for the throughput is at {throughput:.0f} % of its baseline"
 
 
 def _when(file_system: FileSystem, period: Period) -> str:

@@ -52,33 +52,33 @@ FAULTS = (
         "PCIe x8 at 16 GT/s on 0000:",
     ),
     Fault(
-        "an EFA driver to which nobody lends GPU memory",
+        "an EFA driver without access to GPU memory",
         lambda image: without_lender(image, "POE"),
         {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
-        f"{NAME}: the EFA driver named nobody",
+        f"{NAME}: the EFA driver has no access to GPU memory",
     ),
     Fault(
-        "an EFA driver to which nobody lends GPU memory beside NVIDIA's open modules",
+        "an EFA driver without access to GPU memory beside NVIDIA's open modules",
         lambda image: without_lender(image, "OE"),
         {"network.efa_gdr": CONCERN},
         "DMA-BUF leaves no trace here",
     ),
     Fault(
-        "an EFA driver that cannot speak of GPU memory",
+        "an EFA driver that does not report its access to GPU memory",
         lambda image: without_file(with_file(image, TAINT, "POE\n"), f"{DEVICE}/device/p2p"),
         {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
-        "told nothing of it",
+        "does not report its access to GPU memory",
     ),
     Fault(
-        "an EFA driver of old to which nobody lends GPU memory",
+        "an old EFA driver without access to GPU memory",
         lambda image: with_file(
             without_file(with_file(image, TAINT, "POE\n"), f"{DEVICE}/device/p2p"), f"{DEVICE}/device/gdr", "0\n"
         ),
         {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
-        "named nobody",
+        "has no access to GPU memory",
     ),
     Fault(
-        "an EFA driver to which nobody lends GPU memory while NVIDIA's module says nothing",
+        "an EFA driver without access to GPU memory, and an NVIDIA module of unknown licence",
         lambda image: without_file(without_lender(image, ""), TAINT),
         {"network.efa_gdr": INCOMPLETE, "gpu.peermem": INCOMPLETE},
         "and the NVIDIA module loaded",
@@ -91,7 +91,7 @@ FAULTS = (
         beside=counting("rx_drops", 1000),
     ),
     Fault(
-        "an EFA device that sends much again",
+        "an EFA device that retransmits a lot",
         lambda image: image,
         {"network.efa_counters": CONCERN},
         "expected at most 1000 a second",

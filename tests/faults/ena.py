@@ -21,7 +21,7 @@ def since_boot(image: NodeImage, counter: str, count: int) -> NodeImage:
 
 FAULTS = (
     Fault(
-        "questions to DNS that EC2 drops",
+        "DNS queries that EC2 drops",
         lambda image: image,
         {"network.ena_allowance": CONCERN},
         "ens32: linklocal_allowance_exceeded ",
@@ -42,12 +42,12 @@ FAULTS = (
         "expected at most 180 and 320 in 300 s",
     ),
     Fault(
-        "an ENA driver that tells of no allowance",
+        "an ENA driver that reports no allowances",
         lambda image: reduce(
             without_file, (path for path in image.files if path.endswith("_allowance_exceeded")), image
         ),
         {"network.ena_allowance": INCOMPLETE},
-        "ens32: its driver does not tell bw_in_allowance_exceeded",
+        "ens32: its driver does not report bw_in_allowance_exceeded",
     ),
     Fault(
         "an ENA driver that cannot ask its device",

@@ -163,7 +163,7 @@ FAULTS = (
         "GPU 3: the driver says GPU_IS_LOST",
     ),
     Fault(
-        "a GPU that needs a reset, by its last reading",
+        "a GPU that needs a reset, by the last value read",
         lambda image: with_nvml(image, gpu=3, processes="error RESET_REQUIRED"),
         {"gpu.gpu_answers": FAIL, **OF_A_GPU},
         "GPU 3: the driver says RESET_REQUIRED",

@@ -70,7 +70,7 @@ FAULTS = (
         "fabric manager 570.86.15 with driver 580.126.09",
     ),
     Fault(
-        "a fabric manager that does not tell its version",
+        "a fabric manager whose version is unknown",
         lambda image: without_file(image, "/usr/bin/nv-fabricmanager"),
         {"gpu.fabric_manager": INCOMPLETE},
         "nv-fabricmanager is not found",
@@ -97,7 +97,7 @@ FAULTS = (
         base=gb300,
     ),
     Fault(
-        "a fabric that a Hopper GPU takes no part in",
+        "a Hopper GPU that is in no fabric",
         lambda image: with_nvml(image, gpu=0, fabric_state=0),
         {"gpu.fabric_state": FAIL},
         "GPU 0: fabric state is not supported; expected completed",
@@ -116,7 +116,7 @@ FAULTS = (
         base=gb300,
     ),
     Fault(
-        "a GPU in another cluster, and one that cannot tell",
+        "a GPU in another cluster, and one whose cluster is unknown",
         lambda image: with_nvml(
             with_nvml(image, gpu=2, fabric_cluster_uuid="00000002-0000-0000-0000-000000000002"),
             gpu=3,
@@ -143,7 +143,7 @@ FAULTS = (
         "no DMA-BUF with kernel 5.10.228-219.884.amzn2.x86_64 and the open NVIDIA module; expected",
     ),
     Fault(
-        "an NVIDIA module that does not tell whether it is the open one",
+        "an NVIDIA module that does not report whether it is the open one",
         lambda image: without_file(image, "/sys/module/nvidia/taint"),
         {"gpu.peermem": INCOMPLETE},
         "no NVIDIA kernel module is loaded",

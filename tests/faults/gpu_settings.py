@@ -62,7 +62,7 @@ FAULTS = (
         "3 °C below",
     ),
     Fault(
-        "a hot GPU whose driver tells no margin",
+        "a hot GPU whose driver reports no margin",
         lambda image: with_nvml(image, gpu=2, temperature_c=91, temperature_margin_c="error NOT_SUPPORTED"),
         {"gpu.temperature": FAIL},
         "91 °C; expected less than 88 °C",
@@ -166,19 +166,19 @@ FAULTS = (
         "name could not be read (UNKNOWN)",
     ),
     Fault(
-        "two GPUs that tell the same UUID",
+        "two GPUs that report the same UUID",
         lambda image: with_nvml(with_nvml(image, gpu=2, uuid="GPU-1"), gpu=3, uuid="GPU-1"),
         {"gpu.gpu_identity": CONCERN},
         "uuid GPU-1 of 2 GPUs; expected one each",
     ),
     Fault(
-        "two GPUs that tell the same serial",
+        "two GPUs that report the same serial",
         lambda image: with_nvml(with_nvml(image, gpu=2, serial=165), gpu=3, serial=165),
         {"gpu.gpu_identity": CONCERN},
         "serial 165 of 2 GPUs",
     ),
     Fault(
-        "GPUs of two boards that tell one serial",
+        "GPUs of two boards that report one serial",
         lambda image: with_nvml(with_nvml(image, gpu=2, serial=1650000000001), gpu=3, serial=1650000000001),
         {"gpu.gpu_identity": CONCERN},
         "serial 1650000000001 of 4 GPUs",

@@ -88,7 +88,7 @@ FAULTS = (
         "munge is inactive (proves who asks Slurm)",
     ),
     Fault(
-        "a service that ends and waits to be started once more",
+        "a service that exits and waits to be restarted",
         lambda image: with_service(
             image, "slurmd", active="activating", sub="auto-restart", restarts=2, since_s=86_390
         ),

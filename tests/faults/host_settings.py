@@ -132,14 +132,14 @@ FAULTS = (
         occasion="epilog",
     ),
     Fault(
-        "files that somebody who has gone has left in /dev/shm",
+        "files in /dev/shm of a user who has gone",
         lambda image: image,
         {"host.shm_leaked": CONCERN},
         "4 MiB, 0.0 % of the memory, of nobody who runs a process: 1 file of user 1234, the oldest 180 minutes old",
         beside=LEFT_IN_SHM,
     ),
     Fault(
-        "much of the memory in /dev/shm of somebody who has gone",
+        "much of the memory in /dev/shm, of a user who has gone",
         lambda image: with_meminfo(image, MemTotal=32 * 1024),
         {
             "host.shm_leaked": FAIL,
@@ -159,7 +159,7 @@ FAULTS = (
         "node 1 has 504 GiB; expected 1008 GiB as the largest",
     ),
     Fault(
-        "a GPU of which the firmware does not say near which socket it is",
+        "a GPU whose socket the firmware does not name",
         lambda image: with_file(image, f"/sys/bus/pci/devices/0000:{GPU_BUSES[3]:02x}:00.0/numa_node", "-1\n"),
         {"host.numa": CONCERN},
         f"no NUMA node is named for 0000:{GPU_BUSES[3]:02x}:00.0; expected one for every GPU and EFA device",
@@ -208,7 +208,7 @@ FAULTS = (
         "this system has no marker of a pending reboot",
     ),
     Fault(
-        "a clock that nobody keeps right",
+        "a clock that nothing corrects",
         lambda image: with_clock(image, 16.0, is_synchronised=False),
         {"host.clock_sync": CONCERN},
         "the clock may be off by 16 s or more, and nobody corrects it; expected at most 3 s",

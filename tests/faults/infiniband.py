@@ -100,7 +100,7 @@ FAULTS = (
         base=infiniband,
     ),
     Fault(
-        "an InfiniBand port at half the rate of its like",
+        "an InfiniBand port at half the rate of its peers",
         lambda image: with_file(image, f"{port(2)}/rate", "200 Gb/sec (2X NDR)\n"),
         {"network.ib_ports": FAIL},
         "mlx5_2: port 1 at 200 Gb/sec (2X NDR); expected 400 Gb/s",
@@ -128,7 +128,7 @@ FAULTS = (
         base=infiniband,
     ),
     Fault(
-        "an InfiniBand device a generation slower than its like",
+        "an InfiniBand device a generation slower than its peers",
         lambda image: with_slot(image, BUSES[1], current_link_speed="16.0 GT/s PCIe"),
         {"network.nic_link": FAIL},
         "PCIe x16 at 16 GT/s on 0000:18:00.0",
@@ -202,14 +202,14 @@ FAULTS = (
         base=infiniband,
     ),
     Fault(
-        "a network card that takes smaller packets than its like",
+        "a network card with a smaller MTU than its peers",
         lambda image: with_file(image, "/sys/class/net/ens3np0/mtu", "1500\n"),
         {"network.mtu": CONCERN},
         "the MTU of ens3np0 is 1500; expected 4200 as most interfaces of mlx5_core here",
         base=infiniband,
     ),
     Fault(
-        "network cards that take smaller packets than those of other nodes",
+        "network cards with a smaller MTU than those of other nodes",
         lambda image: reduce(
             lambda image, number: with_file(image, f"/sys/class/net/ens{number}np0/mtu", "1500\n"), (1, 2, 3, 4), image
         ),

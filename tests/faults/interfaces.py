@@ -77,13 +77,13 @@ FAULTS = (
         SILENT,
     ),
     Fault(
-        "an own name that is another node's address",
+        "a host name with another node's address",
         lambda image: with_hosts(image, "192.0.2.7 gpu001.example.org gpu001 # as it was in the image"),
         {"network.own_name": FAIL},
         "/etc/hosts gives gpu001 the address 192.0.2.7; expected one that this node has",
     ),
     Fault(
-        "an own name that is also another node's address",
+        "a host name that also has another node's address",
         lambda image: with_hosts(image, "127.0.1.1 gpu001", "192.0.2.7 gpu001"),
         {"network.own_name": CONCERN},
         "192.0.2.7 beside its own",
@@ -107,7 +107,7 @@ FAULTS = (
         "every network interface is switched off",
     ),
     Fault(
-        "an interface that tells no link state",
+        "an interface that reports no link state",
         lambda image: with_file(image, f"{PRIMARY}/carrier", "maybe\n"),
         {"network.interfaces_up": INCOMPLETE, "network.mtu": INCOMPLETE},
         "carrier could not be read",
@@ -151,7 +151,7 @@ FAULTS = (
         "scheduled: system-reboot from 21 Jan 2026 09:00:43 GMT",
     ),
     Fault(
-        "a list of scheduled events that is none",
+        "a list of scheduled events that is not a list",
         lambda image: with_file(image, imds.EVENTS, "<html>"),
         {"network.scheduled_events": INCOMPLETE},
         "imds: events could not be read",

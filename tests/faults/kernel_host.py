@@ -160,7 +160,7 @@ FAULTS = (
         "rdmap79s0: the driver sends it no more commands",
     ),
     Fault(
-        "an EFA device that is lost again after its driver was loaded anew",
+        "an EFA device that is lost again after its driver was reloaded",
         logged(
             EFA + "Reset indication didn't turn off",
             "efa 0000:4f:00.0 efa_0: IB device registered",
@@ -185,13 +185,13 @@ FAULTS = (
         "pt_main_thread in libnccl.so.2",
     ),
     Fault(
-        "a CPU that takes no interrupt",
+        "a CPU that handles no interrupts",
         logged("NMI watchdog: Watchdog detected hard LOCKUP on cpu 3"),
         {"host.lockups": FAIL},
         "hard lockup (at 20",
     ),
     Fault(
-        "a CPU that is kept by one task",
+        "a CPU held by one task",
         logged("watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [nvidia-smi:4711]"),
         {"host.lockups": CONCERN},
         "soft lockup (at 20",
@@ -247,31 +247,31 @@ FAULTS = (
         "dm-3: ext4 found an error",
     ),
     Fault(
-        "an NVMe disk that is late",
+        "an NVMe disk whose commands time out",
         logged("nvme nvme1: I/O tag 333 (a14d) opcode 0x2 (I/O Cmd) QID 1 timeout, aborting req_op:READ(0) size:4096"),
         {"storage.disk_errors": CONCERN},
         "nvme1: a command timed out",
     ),
     Fault(
-        "a network adapter that its driver has not heard of",
+        "a network adapter that does not report to its driver",
         logged("ena 0000:00:05.0 ens5: Keep alive watchdog timeout."),
         {"network.ena_driver_errors": CONCERN},
         "ens5: the device did not report for seconds, and was reset",
     ),
     Fault(
-        "a table of neighbours without room",
+        "a full neighbour table",
         logged("neighbour: arp_cache: neighbor table overflow!"),
         {"network.kernel_tables": CONCERN},
         "no room in arp_cache",
     ),
     Fault(
-        "a table of connections without room",
+        "a full connection table",
         logged(*("nf_conntrack: nf_conntrack: table full, dropping packet" for _ in range(50))),
         {"network.kernel_tables": CONCERN},
         "no room in conntrack (50 times",
     ),
     Fault(
-        "a link that comes and goes",
+        "a link that flaps",
         logged(*("mlx5_core 0000:5c:00.0: Port module event: module 0, Cable unplugged" for _ in range(6))),
         {"network.link_flaps": CONCERN},
         "0000:5c:00.0 (cable unplugged, 6 times",

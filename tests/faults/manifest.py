@@ -27,14 +27,14 @@ FAULTS = (
         policy=Policy(versions={"cuda": "== 12.8", "nccl": "2.27 to 2.28"}),
     ),
     Fault(
-        "a version that the manifest denies",
+        "a version that the manifest excludes",
         as_it_is,
         {VERSIONS: FAIL},
         "nccl 2.27.7; expected nccl != 2.27.7",
         policy=Policy(versions={"nccl": ">= 2.26, != 2.27.7"}),
     ),
     Fault(
-        "a component that the manifest denies",
+        "a component that the manifest excludes",
         as_it_is,
         {VERSIONS: FAIL},
         "docker 5:28.1.1-1~ubuntu.22.04~jammy; expected no docker",

@@ -10,7 +10,7 @@ ASKED = [name for name, check in node_checks().items() if occasions(check) != ["
 
 FAULTS = (
     Fault(
-        "a node that answers rubbish",
+        "a node that answers garbage",
         lambda image: with_tool(image, "python3", "#!/bin/sh\ncat >/dev/null\nhead -c 500 /dev/urandom\n"),
         dict.fromkeys(ASKED, INCOMPLETE) | {"node.reachable": FAIL},
         "garbled",

@@ -139,7 +139,7 @@ FAULTS = (
         "a kernel module under Blackwell GPUs that does not say whether it is the open one",
         lambda image: without_file(image, "/sys/module/nvidia/taint"),
         {COMPAT: INCOMPLETE, "gpu.peermem": INCOMPLETE},
-        "nothing tells whether NVIDIA's kernel module",
+        "it is unknown whether NVIDIA's kernel module",
         base=b200,
     ),
     Fault(
@@ -149,7 +149,7 @@ FAULTS = (
         "names no version: '# Packages installed:",
     ),
     Fault(
-        "an EFA record with libfabric's version for the installer's",
+        "an EFA record with libfabric's version instead of the installer's",
         lambda image: with_file(image, EFA_RECORD, "# EFA installer version: 2.3.1amzn2.0\n"),
         {INSTALLER: FAIL, DRIFT: CONCERN},
         "EFA installer 2.3.1amzn2.0, which is a version of libfabric; expected the installer's own",

@@ -82,7 +82,7 @@ MOUNTED = (
         "/fsx: no flock; expected flock",
     ),
     Fault(
-        "a Lustre file system that fstab mounts before there is a network",
+        "a Lustre file system that fstab mounts before the network is up",
         lambda image: with_file(image, "/etc/fstab", str(image.files["/etc/fstab"]).replace(",_netdev", "")),
         {"storage.mount_options": CONCERN},
         "no _netdev in /etc/fstab; expected _netdev",
@@ -108,7 +108,7 @@ MOUNTED = (
         "/fsx source 10.1.71.197@tcp:/abcdefgh; expected 10.1.71.197@tcp:/oyuutbev as on 3 of 4 nodes",
     ),
     Fault(
-        "a file system that fstab wants written to, and that is mounted read-only",
+        "a file system that fstab mounts for writing, and that is read-only",
         lambda image: with_tmpfs(image, "/opt/dlami/scratch", "1g,ro"),
         {"storage.mounts_writable": FAIL, "storage.mount_uniform": CONCERN},
         "/opt/dlami/scratch: tmpfs read-only; expected read-write, as in /etc/fstab",

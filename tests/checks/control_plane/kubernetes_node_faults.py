@@ -27,7 +27,7 @@ NODE_FAULTS = (
         "gpu003: Ready is False for 30 min (KubeletNotReady: no network); expected a node that is Ready",
     ),
     KubernetesFault(
-        "a kubelet that is no longer heard",
+        "a kubelet that no longer reports",
         lambda words: set_condition(
             words, condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting")
         ),
@@ -52,7 +52,7 @@ NODE_FAULTS = (
             words, condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", "Xid 79")
         ),
         {"k8s_node_ready": CONCERN},
-        "gpu003: AcceleratedHardwareReady is False for 23 days (NvidiaXID79Error: Xid 79); expected conditions",
+        "gpu003: AcceleratedHardwareReady is False for 23 days (NvidiaXID79Error: Xid 79); expected no condition",
     ),
     KubernetesFault(
         "a condition of another agent that outlived its writer",
@@ -105,7 +105,7 @@ NODE_FAULTS = (
         "gpu004: HyperPod reports it as Schedulable and names a fault: NvidiaGPUError: Xid 63; expected none",
     ),
     KubernetesFault(
-        "a GPU that the device plugin found ill",
+        "a GPU that the device plugin found unhealthy",
         lambda words: give(words, 1, {"gpu": 8}, {"gpu": 7}),
         {"k8s_gpu_allocatable": FAIL},
         "gpu002: 7 of 8 nvidia.com/gpu allocatable; expected every device allocatable",
@@ -117,7 +117,7 @@ NODE_FAULTS = (
         "gpu002: 0 GPUs allocatable; expected 8",
     ),
     KubernetesFault(
-        "an EFA device that is not given",
+        "an EFA device that is not allocatable",
         lambda words: give(words, 1, {"efa": 31}),
         {"k8s_efa_allocatable": FAIL},
         "gpu002: 31 EFA devices allocatable; expected 32",
@@ -165,7 +165,7 @@ NODE_FAULTS = (
         "gpu003: topologyManagerScope pod; expected container as on 3 of 4 nodes",
     ),
     KubernetesFault(
-        "a kubelet that was not started anew",
+        "a kubelet that was not restarted",
         lambda words: kubelet(words, 1, in_force={**STATES, "cpuManagerPolicy": "none"}),
         {"k8s_kubelet_policy": CONCERN},
         "gpu002: cpuManagerPolicy is none in force and static in its files; expected a kubelet that runs as it is conf",

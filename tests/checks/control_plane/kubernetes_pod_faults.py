@@ -54,7 +54,7 @@ POD_FAULTS = (
         "train/worker-9 waits for 30 min: 0/4 nodes are available; expected pods that start within 10 min",
     ),
     KubernetesFault(
-        "a pod that does not end",
+        "a pod that does not terminate",
         lambda words: job(words, deleted=HALF_AN_HOUR_AGO),
         {"k8s_gpu_pods": FAIL},
         "gpu001: train/worker-0 should have ended 30 min ago and holds 8; expected pods that end",

@@ -46,7 +46,7 @@ STORAGE_FAULTS = (
         "30 min old: no volume fits it, and it names no storage class; expected",
     ),
     KubernetesFault(
-        "a claim for which somebody is to make the volume",
+        "a claim whose volume somebody has to create",
         lambda words: [
             words.storage["classes"].append(storage_class("local", "kubernetes.io/no-provisioner")),
             unbound(words, claim("scratch", "Pending", **{"class": "local"})),

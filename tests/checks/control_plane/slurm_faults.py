@@ -110,7 +110,7 @@ SLURM_FAULTS = (
         "a partition of 17 nodes without a topology", many, {"slurm_topology": CONCERN}, "17 nodes and no topology"
     ),
     SlurmFault(
-        "a node that no switch holds",
+        "a node under no switch",
         lambda data: data["topology"][0].update(nodes=["gpu001", "gpu002", "gpu003"]),
         {"slurm_topology": CONCERN},
         "no switch or block holds gpu004",
