@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # whose benches are tested t
 for stop in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(stop) is signal.SIG_IGN:  # as under nohup, and what a test starts would inherit that
         signal.signal(stop, signal.SIG_DFL if stop is signal.SIGHUP else signal.default_int_handler)
-os.environ.pop("GITHUB_STEP_SUMMARY", None)  # runs of a test's own are no news for the job that runs the tests
+os.environ.pop("GITHUB_STEP_SUMMARY", None)  # the job that runs the tests must not report the runs that tests start
 
-# The same examples in each run, and no deadline: what fails says something of the code, not of the machine or of luck.
-# `pytest --hypothesis-profile=explore` looks where nobody has looked before.
+# The same examples in each run, and no deadline: what fails is due to the code, not to the machine or to luck.
+# `pytest --hypothesis-profile=explore` tries examples that nobody has tried before.
 _LIMITS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", _LIMITS, derandomize=True, database=None)
 settings.register_profile("explore", _LIMITS, max_examples=1000)
@@ -38,7 +38,7 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Know the suite's marks: tests import its checks without a cluster."""
+    """Register the suite's marks: tests import its checks without a cluster."""
     for line in mark_lines():
         config.addinivalue_line("markers", line)
     config.addinivalue_line("markers", "long: takes seconds, and `--quick` leaves it out")
@@ -87,7 +87,7 @@ def of_all_workers(made: pytest.TempPathFactory, name: str) -> Iterator[tuple[Pa
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare what chooses among these tests."""
+    """Declare the options that choose among these tests."""
     parser.addoption(
         "--quick", action="store_true", help="only tests that start no other program and are short; fewer examples"
     )
@@ -95,7 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep tests as they were compiled, whatever the environment says: else each worker does it anew in each run."""
+    """Keep compiled tests, whatever the environment says: otherwise each worker compiles them again in each run."""
     told, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     try:
         return (yield)

@@ -1,1 +1,1 @@
-"""What tests of several rooms are made with: recordings, runs, probes, captures of others, the wheel."""
+"""What tests of several rooms are built with: recordings, runs, probes, captures of others, the wheel."""

@@ -37,9 +37,9 @@ def probed(
     checkpoints: tuple[str, ...] = (),
     loads: Collection[str] = (),
 ) -> NodeEvidence:
-    """What the real probe tells of a fake node: every collector, in one run, and in a second one those that load it.
+    """What the real probe reports about a fake node: every collector in one run, and those that load it in a second.
 
-    `beside` is a shell script that runs on the node meanwhile; the probe begins when it has said its first line.
+    `beside` is a shell script that runs on the node meanwhile; the probe starts when it has printed its first line.
     """
     to_run, nonce = program(collector_names(), ProbeOptions(collector_s=collector_s, checkpoints=checkpoints))
     with entered(image, name) as node:
@@ -68,7 +68,7 @@ def results(
 ) -> dict[str, Result]:
     """The result of every check on one node, by the check's id; `peers` are the other nodes of its group.
 
-    Those that judge nothing but load are left out where the node was not loaded, as they are in a run.
+    Those that evaluate only load are left out where the node was not loaded, as they are in a run.
     """
     node = among(evidence, occasion, peers, policy, **target)
     return {name: evaluate(check, node) for name, check in asked_of(evidence).items()}
@@ -82,7 +82,7 @@ def said(
     policy: Policy = NO_POLICY,
     **target: Any,
 ) -> Result:
-    """What one check says of one node, beside others of its group."""
+    """The result of one check on one node, beside others of its group."""
     return evaluate(node_checks()[check], among(evidence, occasion, peers, policy, **target))
 
 
@@ -93,7 +93,7 @@ def among(
     policy: Policy = NO_POLICY,
     **target: Any,
 ) -> FactsOfNode:
-    """The node that told this, beside the others of its group."""
+    """The node with this evidence, beside the others of its group."""
     everyone = {data.node: data for data in (evidence, *peers)}
     cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
     return nodes(cluster, everyone, occasion, policy)[evidence.node]
@@ -106,7 +106,7 @@ def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
 
 
 def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
-    """The verdict on the first of so many nodes that all tell this."""
+    """The verdict on the first of so many nodes that all report this."""
     data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
     return said(check, *(NodeEvidence(f"node{number}", data) for number in range(count)))
 

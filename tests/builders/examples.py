@@ -1,4 +1,4 @@
-"""How many examples a property is tried with, for properties whose examples are dear or whose faults are rare."""
+"""How many examples a property is tried with, for properties with expensive examples or rare faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checks say of the nodes of a cluster, as its control plane has them."""
+"""Results of checks on the nodes of a cluster, as its control plane has them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from clusterproof.plugins.suite.check import Check
 
 
 def of_each(check: Check, facts: ClusterFacts) -> dict[str, Result]:
-    """What a check says of each node."""
+    """The result of a check on each node."""
     return {name: evaluate.evaluate(check, NodeOfCluster(node, facts)) for name, node in facts.nodes.items()}
 
 
 def worst(check: Check, facts: ClusterFacts) -> Result:
-    """The worst that a check says of any node, with all that it says, by node; or what it says of the cluster."""
+    """The worst result of a check on any node, with all its messages, by node; or its result on the cluster."""
     if not check.is_of_member:
         return evaluate.evaluate(check, facts)
     results = sorted(of_each(check, facts).values(), key=lambda result: result.verdict.rank)

@@ -69,7 +69,7 @@ def probe_node(
 
 
 def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
-    """What one collector tells of a node with this image."""
+    """What one collector reports about a node with this image."""
     with entered(image) as node:
         evidence = probe_node(node, [collector], options, user=user)
     assert evidence.unreached is None, evidence.detail
@@ -92,7 +92,7 @@ def host_root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def tell_under(folder: Path, collector: str) -> Collected:
-    """What one collector tells of another root."""
+    """What one collector reports about another root."""
     return probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
 
 

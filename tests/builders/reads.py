@@ -16,7 +16,7 @@ from clusterproof.plugins.suite import evaluate as evaluating
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.needs_of_check import PAIRWISE
 
-FINDS = evaluating._findings  # what a check reads, without what every result tells of its node
+FINDS = evaluating._findings  # what a check reads, without what every result says about its node
 READS = Fact.__get__
 
 
@@ -39,7 +39,7 @@ class Watch:
         return frozenset(one for one in whole if isinstance(one, str))
 
     def note(self, what: object) -> None:
-        """Something was read, by all that are being read."""
+        """Note for everything that is being read that it reads this."""
         for one in self._reading:
             one.add(what)
 
@@ -54,7 +54,7 @@ class Watch:
             self._reading.pop()
 
     def findings(self, check: Check, owner: Any) -> Any:
-        """Evaluate a check; how a person sees the same, and what to do, may depend on the node too."""
+        """Evaluate a check; its command by hand and its remedy may depend on the node too."""
         with self.reading() as own:
             found = FINDS(check, owner)
             with suppress(Exception):
@@ -63,7 +63,7 @@ class Watch:
         return found
 
     def fact(self, fact: Fact[Any], owner: Any, kind: type) -> Any:
-        """Read a fact, of which a node may know what it is already."""
+        """Read a fact, which a node may have cached."""
         if owner is None:
             return fact
         self.note(fact)

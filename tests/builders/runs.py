@@ -1,4 +1,4 @@
-"""Runs of the real plugin over checks that say what the recorded node bids them say."""
+"""Runs of the real plugin over checks whose verdict is what the recorded node asks for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.builders.wheel import linked_in
 
 ROOT = Path(__file__).parents[2]
 
-# A check reads its verdict from the kernel's name that the node told.
+# A check reads its verdict from the kernel's name that the node reported.
 SAYING = """
     import pytest
     from clusterproof.plugins.suite.routing import evidence
@@ -110,7 +110,7 @@ def all_verdicts() -> list[NodeEvidence]:
 
 
 def load_suite() -> None:
-    """Load every module of the suite, in what lasts as long as this process.
+    """Load every module of the suite, for as long as this process lasts.
 
     pytest's own fixture forgets the modules that a run in this process loads, but the packages they are in go on
     leading to them: a later run would see two of each, with two sets of keys to what they keep of the run.
@@ -122,7 +122,7 @@ def load_suite() -> None:
 
 @dataclass
 class Runs:
-    """Where the checks and the recording lie, and how pytest is run over them."""
+    """Where the checks and the recording are, and how pytest is run over them."""
 
     pytester: pytest.Pytester
 
@@ -140,7 +140,7 @@ class Runs:
         return self.pytester.path
 
     def cluster(self, nodes: Iterable[NodeEvidence], **more: Any) -> str:
-        """Record these nodes; what `--cluster` takes."""
+        """Record these nodes; returns the value for `--cluster`."""
         return recorded(self.folder / "recording", nodes, **more)
 
     def checks(self, **files: str) -> None:
@@ -148,12 +148,12 @@ class Runs:
         self.pytester.makepyfile(**files)
 
     def run(self, *arguments: str) -> pytest.RunResult:
-        """Run pytest in this process; it writes the reports only that the test asks for."""
+        """Run pytest in this process; it writes only the reports that the test asks for."""
         return self.plain(*_without_reports(arguments))
 
     def plain(self, *arguments: str) -> pytest.RunResult:
-        """Run pytest as a person types it, without the plugins that the suite does not use."""
-        loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # in this process the plugin is, already
+        """Run pytest as a user would, without the plugins that the suite does not use."""
+        loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the plugin is loaded in this process already
         plugins = ("-p", "clusterproof.plugins.cluster", "-p", "no:hypothesispytest")
         return self.pytester.runpytest_inprocess(*plugins, *loaded, *arguments)
 
@@ -197,7 +197,7 @@ def counts(result: pytest.RunResult) -> Counter[str]:
 
 
 def junit_cases(file: Path) -> dict[str, ET.Element]:
-    """The cases of a JUnit file by name, with none twice."""
+    """The cases of a JUnit file by name, none of them twice."""
     cases = list(ET.parse(file).getroot().iter("testcase"))
     named = {case.attrib["name"]: case for case in cases}
     assert len(named) == len(cases)

@@ -17,7 +17,7 @@ ABSENT = f"no captures: {FOLDER} is absent"
 
 @dataclass(frozen=True)
 class Sample:
-    """One capture and what MANIFEST.tsv says of it."""
+    """One capture and what MANIFEST.tsv says about it."""
 
     file: str
     topic: str

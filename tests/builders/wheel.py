@@ -46,12 +46,12 @@ class Installed:
         return subprocess.run([first, *words], cwd=cwd, env=data, capture_output=True, text=True, timeout=600)
 
     def pytest(self, cwd: Path, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run pytest as one who has installed it, with every plugin that is there."""
+        """Run pytest as a user who has installed it, with every plugin that is there."""
         return self.run(cwd, "python", "-m", "pytest", "-p", "no:cacheprovider", *words, **more)
 
 
 def clean_environment(home: Path, installed: Installed) -> dict[str, str]:
-    """The variables of a person who knows nothing of this checkout."""
+    """The variables of a user who knows nothing about this checkout."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON", "VIRTUAL_ENV"))
     }
@@ -59,7 +59,7 @@ def clean_environment(home: Path, installed: Installed) -> dict[str, str]:
 
 
 def linked_in(folder: Path) -> None:
-    """Lay the checkout into a folder as the package `clusterproof`, by links, as a wheel would."""
+    """Link the checkout into a folder as the package `clusterproof`, as a wheel would lay it out."""
     package = folder / "clusterproof"
     package.mkdir()
     for part in (*(ROOT / "api").iterdir(), *(ROOT / name for name in PACKAGES)):
@@ -67,7 +67,7 @@ def linked_in(folder: Path) -> None:
 
 
 def wheel_of(source: Path, folder: Path) -> Path:
-    """Build the wheel from the files that git knows. Skips where this is no checkout."""
+    """Build the wheel from the files that git tracks. Skips where this is no checkout."""
     listed = ["git", "-C", str(source), "ls-files", "-co", "--exclude-standard", "-z"]
     tracked = subprocess.run(listed, capture_output=True)
     if tracked.returncode:

@@ -1,4 +1,4 @@
-"""What every check owes its reader, and that a run asks a node for no more than its checks need."""
+"""What every check owes its reader, and that a run collects no more from a node than its checks need."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_collectors_found_for_a_check_are_all_that_it_reads(check: Check, de
         }
         alone = Node(node.target, replace(node.evidence, collectors=fewer), group=node.group)
         whole, part = evaluate(check, node), evaluate(check, alone)
-        if check.route.check != "node.evidence_complete":  # which looks at whatever collectors there are
+        if check.route.check != "node.evidence_complete":  # it looks at whatever collectors there are
             assert (part.verdict, part.message) == (whole.verdict, whole.message), name
 
 

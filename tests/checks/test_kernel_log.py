@@ -1,4 +1,4 @@
-"""What the checks over the kernel log make of its events, where a fault in a whole node does not show it."""
+"""The checks over the kernel log on events that no fault in a whole node produces."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ FRESH = "EXT4-fs (nvme1n1p1): mounted filesystem with ordered data mode"
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ((STOPPED,), Verdict.CONCERN),  # it is not seen to be mounted
+        ((STOPPED,), Verdict.CONCERN),  # it does not seem to be mounted
         ((STOPPED, FRESH), Verdict.PASS),
         ((FRESH, STOPPED), Verdict.CONCERN),
         ((STOPPED, FRESH.replace("nvme1n1p1", "nvme2n1p1")), Verdict.CONCERN),
         ((FOUND,), Verdict.CONCERN),
-        ((FOUND, FRESH), Verdict.CONCERN),  # what was read was wrong all the same
+        ((FOUND, FRESH), Verdict.CONCERN),  # what was read was wrong nevertheless
         ((FRESH,), Verdict.PASS),
     ],
 )

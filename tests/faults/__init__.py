@@ -59,5 +59,5 @@ PARTS = (
     load,
 )
 FAULTS = tuple(fault for part in PARTS for fault in part.FAULTS)
-ALL_FAULTS = (*FAULTS, *captured.FAULTS)  # those of live nodes, and those in what people collected by hand
+ALL_FAULTS = (*FAULTS, *captured.FAULTS)  # those of live nodes, and those in captures made by hand
 BY_NAME = {fault.name: fault for fault in FAULTS}

@@ -29,15 +29,15 @@ FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 
 @dataclass(frozen=True)
 class Proof:
-    """One row of the matrix: what each check said of one fault, where that differs from what it says of none."""
+    """One row of the matrix: the verdict of each check on one fault, where it differs from that on a healthy node."""
 
     fault: str
     changed: Mapping[str, Verdict]
     expected: Mapping[str, Verdict]
     skipped: str = ""
-    said: str = ""  # of the check that it is for, where that lacks the words that the fault asks for
-    otherwise: tuple[str, ...] = ()  # checks of which a prolog or an epilog of Slurm's says another thing
-    unrecorded: tuple[str, ...] = ()  # `gpu.no_xid reads nvml`, where the index of what checks read lacks that
+    said: str = ""  # by the check that it is for, where that lacks the words that the fault asks for
+    otherwise: tuple[str, ...] = ()  # checks whose verdict differs in a prolog or an epilog of Slurm
+    unrecorded: tuple[str, ...] = ()  # `gpu.no_xid reads nvml`, where the index of what checks read lacks it
 
     @property
     def is_detected(self) -> bool:
@@ -48,7 +48,7 @@ class Proof:
 
     @property
     def false(self) -> dict[str, Verdict]:
-        """What checks say that nothing in the node gives reason for."""
+        """Verdicts that nothing in the node gives reason for."""
         return {name: verdict for name, verdict in self.changed.items() if self.expected.get(name) is not verdict}
 
     def in_words(self) -> str:
@@ -72,7 +72,7 @@ def _by_verdict(changed: Mapping[str, Verdict]) -> str:
 
 
 def prove(name: str) -> Proof:
-    """Put one fault into a node, or into what was collected on one."""
+    """Put one fault into a node, or into a capture of one."""
     fault = next(fault for fault in ALL_FAULTS if fault.name == name)
     skipped = "" if isinstance(fault, CapturedFault) else reason_to_skip(fault)
     otherwise: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def prove(name: str) -> Proof:
 
 
 def _unrecorded(watch: Watch) -> Iterator[str]:
-    """What checks read and the index of that does not have: a run of those alone would not ask for it."""
+    """What checks read and their index does not have: a run of those alone would not collect it."""
     for check, reads in watch.by_check.items():
         missing = reads - recorded().get(check, frozenset())
         if missing:
@@ -99,7 +99,7 @@ def _unrecorded(watch: Watch) -> Iterator[str]:
 
 
 def healthy_findings(faults: Iterable[Fault | CapturedFault]) -> list[str]:
-    """What checks find in the healthy nodes and collections that the faults are put into: there should be nothing."""
+    """What checks find in the healthy nodes and captures that the faults are put into: there should be nothing."""
     found = []
     for base in dict.fromkeys(fault.base for fault in faults if isinstance(fault, Fault)):
         found += [f"{verdict.value} of {name} on a healthy {base.__name__}" for name, verdict in _of_node(base)]
@@ -118,7 +118,7 @@ def _of_files(files: Mapping[str, str]) -> list[tuple[str, Verdict]]:
 
 
 def main(words: str) -> int:
-    """Print the matrix, row by row; 0 where every fault is caught and nothing else is said."""
+    """Print the matrix, row by row; 0 where every fault is caught and nothing else is reported."""
     chosen = [fault for fault in ALL_FAULTS if words in fault.name]
     proofs = []
     with ProcessPoolExecutor(os.cpu_count()) as workers:

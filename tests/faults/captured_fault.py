@@ -1,4 +1,4 @@
-"""A fault in what people collected by hand: files in a healthy collection, judged as `--cluster capture:` does."""
+"""A fault in a capture made by hand: files in a healthy capture, evaluated as with `--cluster capture:`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODE = "gpu001"
 
 @dataclass(frozen=True)
 class CapturedFault:
-    """One fault, as files that take the place of healthy ones (empty: removed), with every verdict that it changes."""
+    """One fault, as files that replace healthy ones (empty: removed), with every verdict that it changes."""
 
     name: str
     files: Mapping[str, str]
@@ -36,7 +36,7 @@ class CapturedFault:
 
 
 def read(files: Mapping[str, str]) -> tuple[Cluster, NodeEvidence]:
-    """The evidence of a node of which these files were collected."""
+    """The evidence of a node with these captured files."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder, NODE)
         here.mkdir()
@@ -48,7 +48,7 @@ def read(files: Mapping[str, str]) -> tuple[Cluster, NodeEvidence]:
 
 
 def evaluated(files: Mapping[str, str]) -> dict[str, Result]:
-    """What every check says of it."""
+    """The result of every check on it."""
     cluster, data = read(files)
     node = nodes(cluster, {NODE: data})[NODE]
     return {name: evaluate(check, node) for name, check in node_checks().items()}

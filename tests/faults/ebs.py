@@ -1,4 +1,4 @@
-"""What limits hold back of volumes of EBS."""
+"""EBS volumes that reach their limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTROLLER = "/sys/class/nvme/nvme0"
 
 
 def with_page(image: NodeImage, page: bytes) -> NodeImage:
-    """The root volume tells this in its log page."""
+    """The root volume reports this in its log page."""
     return with_file(image, f"{ioctls.PAGES}/nvme0", page)
 
 

@@ -1,4 +1,4 @@
-"""EFA's way to GPU memory, and its counters."""
+"""EFA's access to GPU memory, and its counters."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ while :; do n=$((n + {step})); echo $n >.next; mv .next {counter}; sleep 0.02; d
 
 
 def counting(counter: str, step: int, folder: str = OF_PORT, start: int = 0) -> str:
-    """A counter that goes on by that much fifty times a second."""
+    """A counter that advances by that much fifty times a second."""
     return COUNTING.format(folder=folder, counter=counter, step=step, start=start)
 
 
 def without_lender(image: NodeImage, taint: str) -> NodeImage:
-    """Nobody lends one EFA device GPU memory; `taint` says which of NVIDIA's modules is loaded."""
+    """One EFA device has no access to GPU memory; `taint` says which of NVIDIA's modules is loaded."""
     return with_file(with_file(image, f"{DEVICE}/device/p2p", "\n"), TAINT, f"{taint}\n")
 
 
 def without_counters(image: NodeImage) -> NodeImage:
-    """The EFA driver is older than its error counters."""
+    """The EFA driver is too old for error counters."""
     for name in EFA_NAMES:
         for folder in ("hw_counters", "ports/1/hw_counters"):
             image = without_file(image, f"/sys/class/infiniband/{name}/{folder}")

@@ -1,4 +1,4 @@
-"""What ENA's driver counts of an instance's allowances."""
+"""What ENA's driver counts of an instance's network allowances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENA = "0000:00:05.0"
 
 
 def since_boot(image: NodeImage, counter: str, count: int) -> NodeImage:
-    """So many packets were over an allowance since the node's boot, a day ago."""
+    """So many packets have exceeded an allowance since the node's boot, a day ago."""
     return with_file(image, f"{COUNTERS}/{counter}", f"{count}\n")
 
 

@@ -1,4 +1,4 @@
-"""A fault: put into an otherwise healthy node, it changes just the verdicts that it says."""
+"""A fault: put into an otherwise healthy node, it changes exactly the verdicts that it names."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.testbed.node import healthy_p5
 
 FAIL, CONCERN, INCOMPLETE, NA = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 
-# What makes no sense to ask of the healthy p5 below.
+# What does not apply to the healthy p5 below.
 DOES_NOT_APPLY = {
     "network.ib_count",  # its fabric is EFA
     "network.ib_errors",
     "network.ib_link_layer",
     "network.ib_ports",
-    "network.nameservers",  # it has none, so that the tests ask none of this machine's
+    "network.nameservers",  # it has none, so that the tests query none of this machine's
     "network.address_unique",  # nor has its interface any address
-    "network.nic_link",  # nothing is known of what EC2 tells of the PCIe links of EFA devices
-    "control_plane.slurm_nodes",  # nobody captured what only captures tell
+    "network.nic_link",  # it is unknown what EC2 reports about the PCIe links of EFA devices
+    "control_plane.slurm_nodes",  # only captures have it, and nobody made one
     "gpu.dcgm_diag",
-    "gpu.imex",  # it is no tray of a rack
+    "gpu.imex",  # it is not a tray of a rack
     "network.nccl_correct",
     "network.nccl_transport",
     "neuron.nccom",
@@ -36,7 +36,7 @@ DOES_NOT_APPLY = {
     "neuron.no_leftover_processes",
     "neuron.no_uncorrected_ecc",
     "storage.lustre_striping",  # no policy names a checkpoint folder
-    "host.cpu_governor",  # only on bare metal the kernel sets the frequency
+    "host.cpu_governor",  # the kernel sets the frequency only on bare metal
     "software.drivers_expected",  # no manifest is given
     "software.libraries_expected",
     "software.modules_expected",
@@ -53,7 +53,7 @@ def p5() -> NodeImage:
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, every verdict that it changes from the healthy node's, and words that the first one's message has."""
+    """One fault, every verdict that it changes from the healthy node's, and words in the message of the first one."""
 
     name: str
     put: Callable[[NodeImage], NodeImage]
@@ -64,5 +64,5 @@ class Fault:
     occasion: str = "preflight"
     collector_s: float = 5.0
     policy: Policy = NO_POLICY
-    loads: tuple[str, ...] = ()  # what the node is loaded with again; of the rest the healthy node's word stands
+    loads: tuple[str, ...] = ()  # what the node is loaded with again; for the rest the healthy node's results stand
     marks: tuple[pytest.MarkDecorator, ...] = field(default=())

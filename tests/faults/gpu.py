@@ -13,7 +13,7 @@ from tests.testbed.needs import needs_frozen
 from tests.testbed.node import with_file, with_nvml, with_stuck_nvml, without_efa, without_pci
 from tests.testbed.sysfs import Tree, module
 
-# What cannot be known of one GPU that does not answer, or of all while the driver does not.
+# What is unknown of one GPU that does not answer, or of all while the driver does not.
 OF_A_GPU = {
     **{name: INCOMPLETE for name, check in node_checks().items() if check.subject == "gpu"},
     "gpu.fabric_uniform": INCOMPLETE,
@@ -38,7 +38,7 @@ def held_by_nouveau(address: str) -> Tree:
 
 
 def dgx_h100() -> NodeImage:
-    """A machine outside EC2 that its firmware and its GPUs tell."""
+    """A machine outside EC2 that is recognised by its firmware and its GPUs."""
     image = healthy_gpu_node("H100")
     for name in EFA_NAMES:
         image = without_efa(image, name)

@@ -14,7 +14,7 @@ GPU_2 = "0000:75:00.0"
 
 
 def b200() -> NodeImage:
-    """A p6-b200.48xlarge: its NVLinks are of the fifth version."""
+    """A p6-b200.48xlarge: its NVLinks are of version 5."""
     return healthy_gpu_node("B200")
 
 

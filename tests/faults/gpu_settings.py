@@ -1,4 +1,4 @@
-"""How GPUs are set, which they are, and what slows them down."""
+"""GPU settings, identity, and what slows GPUs down."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tests.testbed.faults import with_spare_port
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import with_frozen, with_full_root, with_service, with_tmpfs, without_driver, without_tmpfs
 
-# A process that no signal ends, and that last ran (says /proc) in the machine's first second. That is longer ago than
+# A process that no signal ends, and that last ran (by /proc) in the machine's first second. That is longer ago than
 # AT_ONCE allows however young this machine is; the default of a minute is not over on one that has just booted.
 AT_ONCE = Policy(thresholds={"processes.d_state_fail_s": 5})
 STUCK_LONG_AGO = """
@@ -36,13 +36,13 @@ FAULTS = (
     Fault(
         "no /dev/shm",
         lambda image: without_tmpfs(image, "/dev/shm"),
-        {"host.dev_shm": FAIL, "storage.mounts_expected": FAIL},  # its like have it
+        {"host.dev_shm": FAIL, "storage.mounts_expected": FAIL},  # its peers have it
         "nothing is mounted on /dev/shm",
     ),
     Fault(
         "a root volume that is full",
         lambda image: with_full_root(image, 93),
-        {"host.root_volume": FAIL, "storage.space": CONCERN},  # a file system beside it lies on the same disk
+        {"host.root_volume": FAIL, "storage.space": CONCERN},  # another file system is on the same disk
         "/ is 93 % full; expected less than 90 %",
     ),
     Fault(

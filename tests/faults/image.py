@@ -1,4 +1,4 @@
-"""What an image carries: libraries that load, nothing left behind, container runtimes that are whole."""
+"""What an image contains: libraries that load, nothing left behind, complete container runtimes."""
 
 from __future__ import annotations
 

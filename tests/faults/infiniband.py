@@ -44,7 +44,7 @@ def infiniband() -> NodeImage:
 
 
 def behind_a_port(tree: Tree, bus: int) -> Tree:
-    """The device on that bus hangs on a port that can do as much as it can."""
+    """The device on that bus is behind a port that can do as much as it can."""
     folder, port = "pci0000:00", f"0000:{bus - 1:02x}:01.0"
 
     def moved(path: str) -> str:
@@ -59,7 +59,7 @@ def behind_a_port(tree: Tree, bus: int) -> Tree:
 
 
 def with_slot(image: NodeImage, bus: int, **files: str) -> NodeImage:
-    """The device on that bus tells this of itself."""
+    """The device on that bus shows this in sysfs."""
     for name, text in files.items():
         image = with_file(image, f"/sys/bus/pci/devices/0000:{bus:02x}:00.0/{name}", f"{text}\n")
     return image

@@ -15,7 +15,7 @@ UNANSWERED = {"network.imds_v2": INCOMPLETE, "network.scheduled_events": INCOMPL
 
 
 def with_tokens(image: NodeImage, how: str) -> NodeImage:
-    """How the metadata service treats who shows no token."""
+    """How the metadata service answers requests without a token."""
     return with_file(image, imds.TOKENS, f"{how}\n")
 
 
@@ -41,11 +41,11 @@ print("ready", flush=True)
 while True:
     question, asker = server.recvfrom(512)
     server.sendto(question[:2] + bytes([0x81, 0x85]) + question[4:], asker)
-'"""  # it refuses every question, which is an answer
+'"""  # it refuses every query, which is an answer
 
 
 def with_nameservers(image: NodeImage, *servers: str) -> NodeImage:
-    """The node asks these for names."""
+    """The node's name servers are these."""
     return with_file(image, "/etc/resolv.conf", "".join(f"nameserver {server}\n" for server in servers))
 
 

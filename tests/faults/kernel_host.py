@@ -1,4 +1,4 @@
-"""What the kernel log tells of the host."""
+"""What the kernel log reports about the host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GPU = f"0000:{GPU_BUSES[0]:02x}:00.0"
 
 
 def counted(image: NodeImage, **counts: int) -> NodeImage:
-    """Its memory controllers have counted errors."""
+    """The node's memory controllers have counted errors."""
     return reduce(lambda made, file: with_file(made, *file), edac_controller(**counts).items(), image)
 
 

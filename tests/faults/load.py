@@ -1,4 +1,4 @@
-"""Hardware that is slow, wrong or silent once it has work to do, and nodes that cannot be measured."""
+"""Hardware that is slow, wrong or unresponsive under load, and nodes that cannot be measured."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HOST_TO_GPU, GPU_TO_GPU = "host_to_device_memcpy_ce", "device_to_device_memcpy_r
 
 
 def slow(*lines: str) -> Callable[[NodeImage], NodeImage]:
-    """The hardware does as these lines say."""
+    """The hardware behaves as these lines say."""
     return lambda image: with_speed(image, *lines)
 
 
@@ -48,7 +48,7 @@ def every_gpu(line: str) -> Callable[[NodeImage], NodeImage]:
 
 
 def diagnosed(**result: object) -> Callable[[NodeImage], NodeImage]:
-    """DCGM says this of GPU 3's memory."""
+    """DCGM reports this about GPU 3's memory."""
     return lambda image: with_file(image, DCGM, dcgm_json(**result))  # type: ignore[arg-type]
 
 

@@ -32,11 +32,11 @@ def undriven(image: NodeImage) -> NodeImage:
     return without_driver(image, address)
 
 
-# What cannot be known of EFA devices that are not there.
+# What is unknown of EFA devices that are not there.
 UNSEEN = dict.fromkeys(
     ("network.efa_port_active", "network.efa_rate", "network.efa_gdr", "network.efa_counters"), INCOMPLETE
 )
-GONE = dict.fromkeys(("host.efa_huge_pages", "network.nic_numa"), NA)  # where nothing on the bus asks for it
+GONE = dict.fromkeys(("host.efa_huge_pages", "network.nic_numa"), NA)  # where no device on the bus needs it
 
 FAULTS = (
     Fault(

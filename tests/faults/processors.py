@@ -1,4 +1,4 @@
-"""The processors: missing, unlike, slow, asleep, waiting."""
+"""The processors: missing, different, slow, asleep, waiting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def p5_with_cpufreq() -> NodeImage:
 
 
 def p5_with_pstate() -> NodeImage:
-    """The same, with a driver that sets its own pace."""
+    """The same, with a driver that chooses the frequency itself."""
     return with_frequency_policies(healthy_p5(), "intel_pstate")
 
 

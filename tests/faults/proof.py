@@ -30,13 +30,13 @@ NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 
 @cache
 def healthy(base: Callable[[], NodeImage]) -> NodeEvidence:
-    """What the node tells that a fault is put into."""
+    """The evidence of the healthy node that a fault is put into."""
     return probed(base(), NODE, loads=COLLECTORS if base in LOADABLE else ())
 
 
 @cache
 def verdicts_of_healthy(base: Callable[[], NodeImage]) -> dict[str, Verdict]:
-    """Every check's verdict on it, among its like."""
+    """Every check's verdict on it, among its peers."""
     return {name: result.verdict for name, result in results(healthy(base), peers=peers(base)).items()}
 
 
@@ -62,7 +62,7 @@ def reason_to_skip(fault: Fault) -> str:
 
 
 def evidence_of(fault: Fault) -> NodeEvidence:
-    """What a node tells that the fault was put into."""
+    """The evidence of a node that the fault was put into."""
     data = probed(fault.put(fault.base()), NODE, fault.collector_s, fault.beside, fault.policy.checkpoints, fault.loads)
     if fault.base not in LOADABLE:
         return data
@@ -71,14 +71,14 @@ def evidence_of(fault: Fault) -> NodeEvidence:
 
 
 def changes(fault: Fault, data: NodeEvidence | None = None) -> dict[str, Result]:
-    """The results of those checks whose verdict the fault changes, by the check's id; `data` is what the node told."""
+    """The results of those checks whose verdict the fault changes, by the check's id; `data` is the node's evidence."""
     found = results(data or evidence_of(fault), fault.occasion, peers(fault.base), fault.policy)
     before = verdicts_of_healthy(fault.base)
     return {name: result for name, result in found.items() if result.verdict is not before[name]}
 
 
 def said_otherwise(fault: Fault, data: NodeEvidence) -> tuple[str, ...]:
-    """The ids of the checks of which Slurm's scripts, who have them from the index, say otherwise than pytest."""
+    """The ids of the checks where Slurm's scripts, which run them from the index, differ from pytest."""
     differing: list[str] = []
     for occasion in ("prolog", "epilog"):
         entries = of_occasions(index(), (occasion,))

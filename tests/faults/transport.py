@@ -18,7 +18,7 @@ def g5() -> NodeImage:
 
 
 def g6() -> NodeImage:
-    """A node of a type of whose EFA nobody says whether it has RDMA."""
+    """A node of a type whose EFA may or may not have RDMA."""
     return healthy_gpu_node("L4")
 
 

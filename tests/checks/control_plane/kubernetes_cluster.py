@@ -1,4 +1,4 @@
-"""A healthy cluster in Kubernetes' words, whose nodes tell the same of themselves."""
+"""A healthy cluster as Kubernetes reports it, whose nodes report the same themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Told = dict[str, Any]
 
 
 def told_of(name: str) -> Told:
-    """What Kubernetes tells of one p5 node."""
+    """What Kubernetes reports about one p5 node."""
     given = {"gpu": 8, "efa": 32, "hugepages_2mi": PAGES * 2 * 2**20, "mig": {}}
     return {
         "name": name,
@@ -125,13 +125,13 @@ def held(cgroup: str, pid: int = 4711, name: str = "python") -> Told:
 
 
 def of_pod(number: int) -> str:
-    """The control group of the pod of that number."""
+    """The control group of the pod with that number."""
     return f"/kubepods.slice/kubepods-pod{UID.format(number).replace('-', '_')}.slice/cri-containerd-0a.scope"
 
 
 @dataclass
 class Words:
-    """What Kubernetes tells by collector, and each node of itself."""
+    """What Kubernetes reports, by collector, and what each node reports itself."""
 
     kubernetes: dict[str, Any]
     of_nodes: dict[str, Told]

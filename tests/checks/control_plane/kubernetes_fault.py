@@ -1,4 +1,4 @@
-"""A fault that the checks over Kubernetes are proven on, and how what is told is changed for one."""
+"""A fault that the checks over Kubernetes are proven on, and helpers that put one into what is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLUGIN = "nvidia-device-plugin-daemonset"
 
 @dataclass(frozen=True)
 class KubernetesFault:
-    """A fault: what it changes in what is told, the verdicts that it changes, and words of what is said."""
+    """A fault: what it changes in what is reported, the verdicts that it changes, and words of the message."""
 
     name: str
     change: Callable[[Words], object]
@@ -36,7 +36,7 @@ class KubernetesFault:
 
 
 def set_condition(words: Words, changed: Told, number: int = 2) -> None:
-    """The condition of that kind on one node, or one more."""
+    """Replace the condition of that kind on one node, or add it."""
     told = words.nodes[number]
     told["conditions"] = [one for one in told["conditions"] if one["kind"] != changed["kind"]] + [changed]
 
@@ -85,7 +85,7 @@ def job(words: Words, **changed: object) -> None:
 
 
 def kubelet(words: Words, number: int, **told: object) -> None:
-    """What the kubelet of one node tells otherwise: `configured`, `in_force`, `changed`."""
+    """What the kubelet of one node reports differently: `configured`, `in_force`, `changed`."""
     words.of_nodes[NAMES[number]]["kubelet"].update(told)
 
 
@@ -94,7 +94,7 @@ def without_driver(words: Words, number: int, driver: str) -> None:
 
 
 def unbound(words: Words, told: Told, **of_pod: object) -> None:
-    """A claim, and a pod that waits for it and for GPUs: for half an hour, if nothing else is told of it."""
+    """A claim, and a pod that waits for it and for GPUs: for half an hour, unless given otherwise."""
     words.storage["claims"].append(told)
     waits = {"created": HALF_AN_HOUR_AGO, "phase": "Pending", "accelerators": 8, "gates": 0, **of_pod}
     words.pods.append(pod("worker-9", volume_claims=[told["name"]], **waits))

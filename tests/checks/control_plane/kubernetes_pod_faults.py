@@ -1,4 +1,4 @@
-"""Faults of pods and who holds GPUs; of what a group should have alike; of places and queues."""
+"""Faults of pods and of who holds GPUs; of what should be the same in a group; of topology and queues."""
 
 from __future__ import annotations
 

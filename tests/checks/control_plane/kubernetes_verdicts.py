@@ -1,4 +1,4 @@
-"""What every check over Kubernetes says of a cluster, and the faults that they are proven by."""
+"""The result of every check over Kubernetes on a cluster, and the faults that prove them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OF_KUBERNETES = {
 
 
 def verdicts(words: Words) -> dict[str, Result]:
-    """What every check over Kubernetes says of this."""
+    """The result of every check over Kubernetes on this."""
     facts = words.facts()
     return {name: worst(check, facts) for name, check in OF_KUBERNETES.items()}
 
 
 def found(words: Words) -> dict[str, Verdict]:
-    """Those of them that are no pass."""
+    """Those of them that are not a pass."""
     return {name: result.verdict for name, result in verdicts(words).items() if result.verdict is not Verdict.PASS}

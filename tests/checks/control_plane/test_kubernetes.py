@@ -1,4 +1,4 @@
-"""The checks over what Kubernetes tells: each proven to fail, and silent on a healthy cluster."""
+"""The checks over what Kubernetes reports: each proven to fail, and silent on a healthy cluster."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
             },
         ),
         ("k8s_storage", {"k8s_storage", "k8s_volume_claims"}),
-        ("k8s_resource_slices", set()),  # looked at only where no device plugin gives the devices
+        ("k8s_resource_slices", set()),  # read only where no device plugin offers the devices
         ("k8s_queues", {"k8s_queues"}),
     ],
 )

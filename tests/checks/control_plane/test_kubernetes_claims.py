@@ -1,4 +1,4 @@
-"""Devices that a driver of claims offers in slices count as those of a device plugin do."""
+"""Devices that a DRA driver offers in slices count like those of a device plugin."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def said(
     expect: Mapping[str, int] = {},
     group: str = "workers",
 ) -> Result:
-    """What a check says of a node of this type and group."""
+    """The result of a check on a node of this type and group."""
     words = healthy()
     words.of_nodes[NAMES[OTHER]]["imds"]["identity"]["instance_type"] = instance_type
     words.nodes[OTHER]["instance_type"] = instance_type
@@ -74,7 +74,7 @@ def test_neuron_devices_that_a_driver_of_claims_offers_count() -> None:
 
 
 def of_no_accelerators(words: Words) -> None:
-    """A node of which nobody expects any device."""
+    """A node that is not expected to have any device."""
     give(words, OTHER, {"gpu": 0, "efa": 0})
     words.nodes[OTHER]["labels"].update(gpu_product="", gpu_count="", driver="")
 

@@ -1,4 +1,4 @@
-"""What the checks of the cluster itself say of answers of AWS and Slurm that are odd or lack something."""
+"""Results of the checks of the cluster itself on answers of AWS and Slurm that are odd or incomplete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPL
 
 
 def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: str) -> ClusterFacts:
-    """A cluster of instances of these types, by name, of which AWS or Slurm told that."""
+    """A cluster of instances of these types, by name, about which AWS or Slurm reported this."""
     targets = tuple(Target(name, instance_type=kind) for name, kind in types.items())
     cluster = Cluster("c", "ssm", targets, {"region": "us-west-2", **settings})
     data = NodeEvidence("c", {name: Collected(Status.TOLD, value) for name, value in collectors.items()})
@@ -38,7 +38,7 @@ def evaluated(check: str, types: Mapping[str, str], **collectors: Any) -> Result
 
 
 def quotas(types: Mapping[str, str], *without: str, value: float = 1000.0) -> dict[str, Any]:
-    """The quotas that such a cluster needs, but for those whose names have these words."""
+    """The quotas that such a cluster needs, except those whose names contain these words."""
     wanted = [need for need in needs(facts(types, {})) if not any(words in need.name for words in without)]
     return {"quotas": [{"service": need.service, "name": need.name, "value": value} for need in wanted]}
 
@@ -94,7 +94,7 @@ def test_nodes_outside_an_ultraserver_are_named() -> None:
 
 
 def slurm(**changed: str) -> dict[str, Any]:
-    """What Slurm tells, with that of one node changed."""
+    """What Slurm reports, with one node's changed."""
     data = healthy()
     data["nodes"][0].update(changed)
     return data

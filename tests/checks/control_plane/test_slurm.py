@@ -1,4 +1,4 @@
-"""What Slurm tells of the cluster, and the checks over it: each proven to fail, and silent on a healthy cluster."""
+"""What Slurm reports about the cluster, and its checks: each proven to fail, and silent on a healthy cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OF_SLURM = {
 
 
 def verdicts(data: Collected, instance_type: str = "p5.48xlarge") -> dict[str, Result]:
-    """What every check over Slurm says of four nodes."""
+    """The result of every check over Slurm on four nodes."""
     targets = tuple(Target(f"gpu{number:03}", instance_type=instance_type) for number in range(1, NODES + 1))
     cluster = Cluster("slurm:gpu", "srun", targets, {"submit_host": "local", "partition": "gpu"})
     evidence = {target.name: NodeEvidence(target.name) for target in targets}
@@ -139,7 +139,7 @@ NODE = (
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of commands, first on PATH; scontrol and squeue print the files beside them."""
+    """A folder of commands, first on PATH; scontrol and squeue print the files next to them."""
     for name in ("scontrol", "squeue"):
         (tmp_path / name).write_text(
             f'#!/bin/sh\nfor last; do :; done\n[ {name} = squeue ] && last=jobs\nexec cat "{tmp_path}/$last"\n'

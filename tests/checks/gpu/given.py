@@ -1,4 +1,4 @@
-"""What a test lets GPUs tell, and what a check says of them."""
+"""What GPUs report in a test, and a check's result on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def evaluated(
     gpus: list[dict[str, Any]],
     **collectors: Any,
 ) -> Result:
-    """A check's result on a node whose GPUs tell just this, and other collectors that."""
+    """A check's result on a node whose GPUs report exactly this, and whose other collectors report that."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     data = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
     evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in data.items()})

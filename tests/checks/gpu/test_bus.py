@@ -101,7 +101,7 @@ def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, word
 @pytest.mark.parametrize(
     ("instance_type", "gpu", "verdict"),
     [
-        ("p5.48xlarge", {"pcie_width": 8, "nvlinks": [True] * 18}, Verdict.FAIL),  # boards with NVLink have all lanes
+        ("p5.48xlarge", {"pcie_width": 8, "nvlinks": [True] * 18}, Verdict.FAIL),  # boards with NVLink wire all lanes
         ("g6e.48xlarge", {"pcie_width": 8}, Verdict.PASS),  # the catalogue knows that it wires no more
         ("g6e.48xlarge", {"pcie_width": 4}, Verdict.CONCERN),
         ("g5.48xlarge", {"pcie_width": 8}, Verdict.CONCERN),  # nobody knows
@@ -141,7 +141,7 @@ def test_what_a_pcie_link_can_do_is_alike_on_all_gpus(gpus: list[dict[str, Any]]
     ("addresses", "instance_type", "verdict"),
     [
         (["0000:53:00.0", "0000:64:00.0"], "someone.else", Verdict.FAIL),
-        (["0000:53:00.0"], "someone.else", Verdict.INCOMPLETE),  # all are on the bus, and nobody says how many are due
+        (["0000:53:00.0"], "someone.else", Verdict.INCOMPLETE),  # all are on the bus; how many are due is unknown
         (["0000:64:00.0"], "someone.else", Verdict.INCOMPLETE),  # the bus of another machine
         (["0000:53:00.0"] * 8, "p5.48xlarge", Verdict.PASS),
         (["0000:53:00.0"] * 7 + ["0000:64:00.0"], "p5.48xlarge", Verdict.FAIL),

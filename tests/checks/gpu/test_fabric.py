@@ -1,4 +1,4 @@
-"""What checks of a GPU's links, fabric and processes make of evidence that no fault of the testbed brings about."""
+"""Checks of a GPU's links, fabric and processes on evidence that no fault of the testbed produces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def evaluated(
     occasion: str = "preflight",
     **collectors: Any,
 ) -> Result:
-    """What a check says of a node whose GPUs tell this."""
+    """A check's result on a node whose GPUs report this."""
     data = {"boot": boot(), "nvml": nvml(*(gpu(at, **one) for at, one in enumerate(gpus))), "pci": {"devices": []}}
     return said(f"gpu.{check}", node("gpu001", **data | collectors), occasion=occasion, instance_type=instance_type)
 

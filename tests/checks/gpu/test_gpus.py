@@ -1,4 +1,4 @@
-"""What checks of a GPU's own readings make of evidence that no fault of the testbed brings about."""
+"""Checks of a GPU's own values on evidence that no fault of the testbed produces."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_serial_is_a_board_s(serials: list[object], verdict: Verdict) -> None:
 
 
 def moments(at_s: tuple[object, object] = (10.0, 10.5), **counters: tuple[object, object]) -> list[dict[str, Any]]:
-    """What a slowed GPU tells at two moments; `f252`: what field 252 counts at each."""
+    """What a slowed GPU reports at two moments; `f252`: what field 252 counts at each."""
     return [
         {"at_s": at_s[n], "counters_ns": {name[1:]: counted[n] for name, counted in counters.items()}} for n in (0, 1)
     ]
@@ -110,9 +110,9 @@ SOMEBODY = {"processes": [{"pid": 1, "memory_mib": 900, "name": "python3", "cgro
     [
         (beside(IDLE, IDLE), Verdict.PASS),
         (beside(IDLE | BUSY, IDLE), Verdict.CONCERN),
-        (beside(IDLE | {"utilization_percent": 49}, IDLE), Verdict.PASS),  # what has just ended is still told
+        (beside(IDLE | {"utilization_percent": 49}, IDLE), Verdict.PASS),  # what has just ended is still reported
         (beside(IDLE | BUSY, IDLE | BUSY), Verdict.PASS),  # a container may hide the processes of all
-        (beside(IDLE | BUSY, IDLE | SOMEBODY), Verdict.CONCERN),  # for GPU 1 is held
+        (beside(IDLE | BUSY, IDLE | SOMEBODY), Verdict.CONCERN),  # since GPU 1 is held
         (beside(IDLE | {"utilization_percent": UNKNOWN}, IDLE), Verdict.PASS),
     ],
 )

@@ -18,8 +18,8 @@ HAS_MIG = ("A100-40", "A100-80", "H100", "H200", "B200", "GB200", "GB300")
 STATES = [(model, False, loaded) for model in MODELS for loaded in (False, True)] + [
     (model, True, loaded) for model in HAS_MIG for loaded in (False, True)
 ]
-AT_WORK = {"gpu.no_leftover_processes": Verdict.CONCERN}  # only before and after a job it is known to be nobody's
-NOT_IN_THE_CATALOGUE = {  # EC2 tells no numbers for these types
+AT_WORK = {"gpu.no_leftover_processes": Verdict.CONCERN}  # only before and after a job it is known to be a leftover
+NOT_IN_THE_CATALOGUE = {  # EC2 publishes no numbers for these types
     "GB200": ("network.efa_rate", "storage.nvme_scratch"),
     "GB300": ("network.efa_rate", "storage.nvme_scratch", "host.cpus_online", "host.memory_size"),
 }
@@ -47,7 +47,7 @@ NOT_APPLICABLE = {
     "GB200": NO_NVSWITCH,
     "GB300": NO_NVSWITCH | NO_GPUDIRECT,  # the catalogue does not know of its GPUDirect RDMA
 }
-WITH_MIG = NO_FABRIC | {"gpu.nvlink_active", "gpu.nvlink_errors", "gpu.row_remap"}  # the driver does not tell them
+WITH_MIG = NO_FABRIC | {"gpu.nvlink_active", "gpu.nvlink_errors", "gpu.row_remap"}  # the driver does not report them
 
 
 @cache

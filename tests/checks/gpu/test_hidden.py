@@ -1,4 +1,4 @@
-"""GPUs that a device cgroup keeps from the probe are not missing: what is said of them is incomplete."""
+"""GPUs that a device cgroup hides from the probe are not missing: results on them are incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on the host that no fault in one node shows: large clusters, types that want something, unread values."""
+"""Verdicts on the host that no fault in one node shows: large clusters, needs of a type, unread values."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ GIB = 2**20  # KiB
 
 
 def busy(iowait: int = 0, steal: int = 0) -> dict[str, Any]:
-    """The processors' times between two looks, of a thousand ticks."""
+    """The processors' times between two samples, out of a thousand ticks."""
     return {"times": [[0] * 8, [0, 0, 0, 1000 - iowait - steal, iowait, 0, 0, steal]]}
 
 

@@ -1,4 +1,4 @@
-"""What is said of a node that runs out of open files, or of processes and threads."""
+"""Results on a node that runs out of open files, or of processes and threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLURMD = "/sys/fs/cgroup/system.slice/slurmd.service"
 
 
 def limits(*groups: dict[str, Any], **changed: object) -> dict[str, Any]:
-    """A node that has this, and else plenty."""
+    """A node with these values, and plenty of everything else."""
     return {"kernel_limits": {**PLENTY, "groups": list(groups), **changed}}
 
 

@@ -1,4 +1,4 @@
-"""Which services a node needs, which units nobody misses, and what a service that does not run is called."""
+"""Which services a node needs, which units nobody misses, and how a service that does not run is named."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEAD = {"active": "inactive", "sub": "dead"}
 
 
 def verdict_of(occasion: str = "preflight", **collector: Any) -> Result:
-    """The verdict on the services of a node that tells this of them."""
+    """The verdict on the services of a node that reports this about them."""
     evidence = NodeEvidence("node0", {"services": Collected(Status.TOLD, {"services": {}, "failed": [], **collector})})
     return said("host.services", evidence, occasion=occasion)
 

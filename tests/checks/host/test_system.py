@@ -1,4 +1,4 @@
-"""What checks make of a host's memory, processes, processors and settings that no fault of the testbed brings about."""
+"""Checks of a host's memory, processes, processors and settings on evidence that no fault of the testbed produces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 2**20  # in KiB
 
 
 def evaluated(check: str, *others: dict[str, Any], occasion: str = "preflight", **collectors: Any) -> Result:
-    """What a check says of a node that told this, beside others that told that."""
+    """A check's result on a node that reported this, beside others that reported that."""
     everyone = [
         node(f"n{number}", **{"boot": boot(), "platform": EC2} | data)
         for number, data in enumerate((collectors, *others))
@@ -57,7 +57,7 @@ def test_dev_shm_is_a_tmpfs_with_room(data: dict[str, Any], verdict: Verdict, wo
         ({"free_kib": None}, INCOMPLETE, "the root volume does not report its size"),
         ({"total_kib": 0}, INCOMPLETE, "the root volume does not report its size"),
         ({"inodes_free": 0}, FAIL, "no inode is free of 100; expected some"),
-        ({"inodes": 0, "inodes_free": 0}, PASS, ""),  # it makes them as it needs them
+        ({"inodes": 0, "inodes_free": 0}, PASS, ""),  # it creates them as needed
         ({"free_kib": 5 * GIB}, FAIL, "/ is 95 % full; expected less than 90 %"),
         ({"free_kib": 15 * GIB}, CONCERN, "/ is 85 % full; expected less than 80 %"),
     ],

@@ -1,4 +1,4 @@
-"""Devices of the network that a test gives a node, and what a check says of it."""
+"""Network devices that a test gives a node, and a check's result on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusterproof.plugins.suite.evaluate import evaluate
 
 
 def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
-    """What a check says of a lone node that told these collectors."""
+    """A check's result on a lone node that reported these collectors."""
     data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
     return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", data)))
 

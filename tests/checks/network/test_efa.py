@@ -1,4 +1,4 @@
-"""EFA is held against what is attached (by inventory, PCI bus and group), and rates against what the driver knows."""
+"""EFA is compared with what is attached (by inventory, PCI bus and group), rates with what the driver knows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def on_bus(number: int) -> dict[str, Any]:
 def evidence(
     name: str, instance_type: str, count: int, bus: int | None = None, gbps: int = 100, driver: str | None = "2.17.3g"
 ) -> NodeEvidence:
-    """What a node with so many EFA devices tells."""
+    """What a node with so many EFA devices reports."""
     data: dict[str, Any] = {
         "platform": {"vendor": "Amazon EC2", "product": instance_type, "serial": ""},
         "boot": {"uptime_s": 86400.0},
@@ -55,7 +55,7 @@ def evidence(
 
 
 def evaluated(check: str, *data: NodeEvidence, **target: Any) -> Result:
-    """What a check says of the first of some nodes."""
+    """A check's result on the first of some nodes."""
     return said(check, *data, **target)
 
 
@@ -148,12 +148,12 @@ def test_a_recording_keeps_what_aws_says_is_attached(attached: int | None, tmp_p
         ("p5.48xlarge", 100, "2.17.3g", PASS),
         ("p5.48xlarge", 25, "2.17.3g", FAIL),
         ("p5en.48xlarge", 200, "2.13.0g", PASS),
-        ("p5en.48xlarge", 100, "2.12.1g", NA),  # it says so of every device
-        ("p5en.48xlarge", 100, None, INCOMPLETE),  # what the driver says where the device tells nothing
+        ("p5en.48xlarge", 100, "2.12.1g", NA),  # it reports that for every device
+        ("p5en.48xlarge", 100, None, INCOMPLETE),  # what the driver reports where the device reports nothing
         ("p5en.48xlarge", 100, "2.17.3g", INCOMPLETE),
         ("p5.48xlarge", 100, "2.12.1g", NA),
         ("p5.48xlarge", 100, None, PASS),
-        ("g6e.16xlarge", 30, "2.17.3g", PASS),  # 35 Gb/s in InfiniBand's words
+        ("g6e.16xlarge", 30, "2.17.3g", PASS),  # 35 Gb/s as an InfiniBand rate
         ("g6e.16xlarge", 25, "2.17.3g", FAIL),
         ("g5.8xlarge", 25, "2.17.3g", PASS),
         ("g4dn.8xlarge", 30, "2.17.3g", FAIL),
@@ -194,7 +194,7 @@ def test_a_port_is_active_and_has_a_link(ports: list[dict[str, str]], verdict: V
 
 
 def output_of(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEvidence:
-    """A p5 with so many EFA devices that tells these collectors besides; a Collected is the collector itself."""
+    """A p5 with so many EFA devices that also reports these collectors; a Collected is the collector itself."""
     plain = evidence(name, "p5.48xlarge", count)
     more = {
         collector: value if isinstance(value, Collected) else Collected(Status.TOLD, value)

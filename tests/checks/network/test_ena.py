@@ -1,4 +1,4 @@
-"""What is said of packets over an instance's allowances."""
+"""Results on packets above an instance's allowances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NONE = [0, 0]
 
 
 def told(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object]) -> dict[str, Any]:
-    """A node whose one interface of ENA has these counters at two looks; of the others nothing was exceeded."""
+    """A node whose only ENA interface has these counters in two samples; of the others nothing was exceeded."""
     counters = {f"{name}_allowance_exceeded": looks.get(name, NONE) for name in COUNTERS}
     return {
         "ena_counters": {"seconds": seconds, "interfaces": [{"name": "ens5", "counters": counters}]},
@@ -29,7 +29,7 @@ def told(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object
     ("data", "says", "words"),
     [
         (told(), PASS, ""),
-        (told(bw_in=[11072, 11072]), PASS, ""),  # as AWS's own agent has it in a capture: bursts in a day
+        (told(bw_in=[11072, 11072]), PASS, ""),  # as in a capture by AWS's own agent: bursts in a day
         (told(bw_in=[11072, 11252]), PASS, ""),
         (told(bw_in=[5, 186]), CONCERN, "ens5: bw_in_allowance_exceeded 181 in 0.4 s; expected at most 180 in 300 s"),
         (told(pps=[0, 320]), PASS, ""),

@@ -1,4 +1,4 @@
-"""InfiniBand: devices, ports, their errors and rates, and what is no fabric of it."""
+"""InfiniBand: devices, ports, their errors and rates, and what is not part of its fabric."""
 
 from __future__ import annotations
 

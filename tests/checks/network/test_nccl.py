@@ -1,4 +1,4 @@
-"""What checks make of captured logs of NCCL and of Neuron's nccom-test that no fault of the matrix has."""
+"""Checks on captured logs of NCCL and of Neuron's nccom-test that no fault of the matrix has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2", "ports": []}
 
 
 def transport(network: str, *devices: Mapping[str, Any], efa: int = 32, instance_type: str = "p5.48xlarge") -> Result:
-    """What is said of a log with these lines on a node with those devices."""
+    """The result on a log with these lines on a node with those devices."""
     data = {**nccl_tests.read(nccl_log(network=network)), "rdma": {"devices": list(devices)}, "pci": {"devices": []}}
     expect = {"efa": efa}
     return said("network.nccl_transport", node("gpu001", **data), instance_type=instance_type, expect=expect)

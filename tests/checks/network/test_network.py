@@ -1,4 +1,4 @@
-"""Transport, interfaces and counters where no fault of a fake node leads."""
+"""Transport, interfaces and counters in cases that no fault of a fake node produces."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[s
         ("p4d.24xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], PASS),  # it has RDMA read
         ("p5.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], PASS),
         ("g4dn.metal", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], FAIL),
-        ("g6.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], Verdict.INCOMPLETE),  # nothing tells
+        ("g6.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1)], Verdict.INCOMPLETE),  # unknown
         ("p5.48xlarge", [("NCCL_NET_PLUGIN", "none", 1), ("NCCL_NET_PLUGIN", "ofi", 2)], PASS),
         ("p5.48xlarge", [("NCCL_NET_PLUGIN", "ofi", 1), ("NCCL_NET_PLUGIN", "none", 2)], FAIL),
         ("g6.48xlarge", [("FI_EFA_USE_DEVICE_RDMA", "1", 1), ("FI_PROVIDER", "sockets", 2)], FAIL),
@@ -188,7 +188,7 @@ def test_what_is_no_fabric_of_infiniband_is_not_judged_as_one(
 
 
 def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
-    """A ConnectX on the bus whose port does not tell what it can do."""
+    """A ConnectX on the bus whose port does not report what it can do."""
     link = {"width": width, "speed": "32.0 GT/s PCIe" if width else "", "width_max": 16, "speed_max": "32.0 GT/s PCIe"}
     names = {"address": f"0000:{at:02x}:00.0", "vendor": "15b3", "device": "1021", "class": "020700", "numa": 0}
     return {**names, **link, "port_width_max": None, "port_speed_max": None, **data}
@@ -198,7 +198,7 @@ def nic(at: int, width: int | None = 16, **data: Any) -> dict[str, Any]:
     ("nics", "says", "words"),
     [
         ([nic(1), nic(2), nic(3)], PASS, ""),
-        ([nic(1), nic(2), nic(3, None)], PASS, ""),  # a virtual function tells no link
+        ([nic(1), nic(2), nic(3, None)], PASS, ""),  # a virtual function reports no link
         ([nic(1, None), nic(2, None)], NA, "the kernel reports no PCIe link of a network device here"),
         ([nic(1), nic(2), nic(3, 8)], CONCERN, "PCIe x8 at 32 GT/s on 0000:03:00.0; expected x16"),
         ([nic(1), nic(2, 8)], PASS, ""),  # of two neither is the usual

@@ -1,4 +1,4 @@
-"""What checks make of Neuron devices that no fault of the testbed brings about."""
+"""Checks of Neuron devices on evidence that no fault of the testbed produces."""
 
 from __future__ import annotations
 

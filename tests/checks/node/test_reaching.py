@@ -1,4 +1,4 @@
-"""What is said of a node that was not reached: whose matter that is, and what to do."""
+"""Results on a node that was not reached: whose fault that is, and what to do."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_each_form_says_what_to_do_where_nobody_lets_in(form: Callable[[Run], st
 
 
 def every_verdict(why: Unreached) -> list[Result]:
-    """What all checks say of a node that was not reached."""
+    """The results of all checks on a node that was not reached."""
     node = Node(Target("gpu001"), NodeEvidence("gpu001", unreached=why, detail="so"))
     return [evaluate(check, node) for check in node_checks().values()]
 

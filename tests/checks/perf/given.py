@@ -1,4 +1,4 @@
-"""What a test lets nodes tell under load, and what a check says of one."""
+"""What nodes report under load in a test, and a check's result on one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def evaluated(
     name: str = "gpu001",
     policy: Policy = NO_POLICY,
 ) -> Result:
-    """What a check says of one of these nodes, each of which told that value."""
+    """A check's result on one of these nodes, each of which reported its value."""
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
     data = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
     return evaluate(all_checks()[check], nodes(cluster, data, "perf", policy)[name])

@@ -1,4 +1,4 @@
-"""How fast GPUs copy and multiply: read, and compared with their like."""
+"""How fast GPUs copy and multiply: read, and compared with their peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What load tells of file systems, diagnostics and collectives: what it is compared with, and what proves nothing."""
+"""File systems, diagnostics and collectives under load: what they are compared with, and what proves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks of pairs make of each finding that the analysis can come to, and of measurements without one."""
+"""The checks of pairs on each finding that the analysis can reach, and on measurements without one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def campaign(
     meter: str = "nccl-tests",
     estimates: Sequence[str] = ("a", "b", "c", "d"),
 ) -> Campaign:
-    """A campaign of four nodes in which these bandwidths were read, and the analysis came to that."""
+    """A campaign of four nodes with these bandwidths and this result of the analysis."""
     readings = [
         Measurement(pair(*name.split("~")), number, 2, one if isinstance(one, Reading) else reading(one))
         for name, values in data.items()
@@ -63,12 +63,12 @@ def reading(busbw: float, **data: Any) -> Reading:
 
 
 def of_pair(made: Campaign) -> Result:
-    """What is said of the first pair."""
+    """The result on the first pair."""
     return evaluate(all_checks()["network.pairwise_busbw"], PairwiseRun((made,)).pairs[0])
 
 
 def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> Result:
-    """What a check says of the node a."""
+    """A check's result on the node a."""
     target = Target("a", instance_type=instance_type, expect={"efa": 32 if instance_type.startswith("p5") else 0})
     return evaluate(all_checks()[f"network.{check}"], Node(target, NodeEvidence("a"), between=PairwiseRun((made,))))
 

@@ -1,4 +1,4 @@
-"""What checks of an image, of the node itself and of what logs say make of evidence that no fault of a node has."""
+"""Checks of an image, of the node itself and of logs on evidence that no fault of a node produces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions that fit, and those that do not; what other nodes have; evidence that is nonsense."""
+"""Versions that are compatible, and those that are not; what other nodes have; evidence that is nonsense."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MIXED: Any = st.recursive(
 
 
 def evidence(name: str = "gpu001", container: str = "", **versions: object) -> NodeEvidence:
-    """A node that told these versions, and nothing else of its software."""
+    """A node that reported these versions, and nothing else about its software."""
     components = {
         name: {"version": data, "from": "/file"} if isinstance(data, str) else data for name, data in versions.items()
     }

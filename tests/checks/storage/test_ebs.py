@@ -1,4 +1,4 @@
-"""What is said of volumes of EBS that were asked for more than they may give."""
+"""Results on EBS volumes that were asked for more than their limits allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes whose Lustre client tells nothing: those that have none, and those that mount a file system all the same."""
+"""Nodes whose Lustre client reports nothing: those that have none, and those that mount a file system nevertheless."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WITHOUT_MODULE = Collected(Status.ABSENT, detail="no Lustre client: no module lu
 
 
 def health(*mounts: dict[str, Any]) -> Result:
-    """What is said of a node without the module that mounts these."""
+    """The result on a node without the module that mounts these."""
     data = {"lustre": WITHOUT_MODULE, "mounts": Collected(Status.TOLD, {"mounts": list(mounts)})}
     return said("storage.lustre_health", NodeEvidence("gpu001", data))
 

@@ -1,4 +1,4 @@
-"""What checks make of mounts, Lustre and NVMe disks that no fault of the testbed brings about."""
+"""Checks of mounts, Lustre and NVMe disks on evidence that no fault of the testbed produces."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def line(path: str, options: str = "defaults", kind: str = "ext4", *, mounted: b
 def evaluated(
     check: str, *mounts: Mapping[str, Any], fstab: Any = (), policy: Policy = NO_POLICY, **collectors: Any
 ) -> Result:
-    """What a check says of a node with these mounts and that /etc/fstab."""
+    """A check's result on a node with these mounts and that /etc/fstab."""
     data = {"mounts": list(mounts), "fstab": list(fstab) if isinstance(fstab, tuple) else fstab}
     evidence = node("gpu001", **{"boot": boot(), "platform": EC2, "mounts": data} | collectors)
     return said(f"storage.{check}", evidence, policy=policy)
@@ -112,7 +112,7 @@ def test_what_is_to_be_written_to_can_be(mounted: Any, fstab: Any, verdict: Verd
 
 
 def client(kind: str, state: str = "FULL", **tuning: Any) -> dict[str, Any]:
-    """A connection as FSx advises it."""
+    """A connection as FSx recommends it."""
     advised = {"max_rpcs_in_flight": 64, "max_mod_rpcs_in_flight": 50, "max_dirty_mb": 64, "lru_max_age_ms": 600000}
     return {"kind": kind, "name": f"fsx-{kind}", "state": state, **advised, **tuning}
 
@@ -172,7 +172,7 @@ def folder(path: str = "/fsx/ckpt", kind: str = "lustre", stripes: int = 1) -> d
         ([folder()], 4, ("/fsx/ckpt",), CONCERN, "stripe count below 2 on /fsx/ckpt; expected at least 2, or -1"),
         ([folder(stripes=4)], 4, ("/fsx/ckpt",), PASS, ""),
         ([folder(stripes=-1)], 4, ("/fsx/ckpt",), PASS, ""),
-        ([folder()], 1, ("/fsx/ckpt",), PASS, ""),  # there is but one
+        ([folder()], 1, ("/fsx/ckpt",), PASS, ""),  # there is only one
         ([folder()], 4, (), NA, "the policy names no checkpoint folder"),
         ([folder()], 4, ("/fsx/ckpt", "/ckpt"), INCOMPLETE, "the node was not asked of /ckpt; expected evidence"),
         ([folder(kind="ext4")], 4, ("/fsx/ckpt",), NA, "no checkpoint folder of the policy lies on Lustre"),
@@ -223,7 +223,7 @@ def disk(number: int, *, mounted: bool = True, disks: bool = True) -> dict[str, 
     [
         ([disk(number) for number in range(8)], "p5.48xlarge", PASS, ""),
         ([disk(number) for number in range(7)], "p5.48xlarge", FAIL, "7 local NVMe disks; expected 8"),
-        ([disk(0)], "inf1.24xlarge", PASS, ""),  # more than the catalogue knows of
+        ([disk(0)], "inf1.24xlarge", PASS, ""),  # more than the catalogue lists
         ([disk(0, mounted=False)], "inf1.24xlarge", CONCERN, "not mounted: nvme0n1; expected every local disk"),
         ([disk(0, disks=False)], "inf1.24xlarge", FAIL, "no disk on nvme0; expected one on each controller"),
         ([], "inf1.24xlarge", NA, "inf1.24xlarge has no local NVMe disk"),

@@ -28,7 +28,7 @@ NONE = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None
 
 
 def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
-    """The verdict on the room of a node on which these are mounted."""
+    """The verdict on the space of a node on which these are mounted."""
     data = {"mounts": Collected(Status.TOLD, {"mounts": list(mounts), "fstab": [], "passed_over": 0})}
     return said("storage.space", NodeEvidence("node0", data), occasion=occasion)
 
@@ -46,11 +46,11 @@ def verdict_of(*mounts: dict[str, Any], occasion: str = "preflight") -> Result:
         ({"free_kib": 10_001}, PASS),
         ({"free_kib": 50_000, "inodes_free": 0}, FAIL),
         ({"free_kib": 50_000, "inodes_free": 90}, CONCERN),
-        ({"free_kib": 50_000, "inodes": 0, "inodes_free": 0}, PASS),  # it makes them as it needs them
+        ({"free_kib": 50_000, "inodes": 0, "inodes_free": 0}, PASS),  # it creates them as needed
         ({"total_kib": 0}, PASS),
         ({"options": "ro,relatime"}, PASS),  # nobody can write there
         ({"path": "/boot/efi", "type": "vfat"}, PASS),  # no job does
-        ({"path": "/"}, PASS),  # judged elsewhere
+        ({"path": "/"}, PASS),  # evaluated by another check
         ({"path": "/dev/shm", "type": "tmpfs"}, PASS),
         ({**NFS, "alive": "hung", **NONE}, PASS),  # likewise
         ({"total_kib": {"error": "EIO", "text": ""}}, INCOMPLETE),
