@@ -96,11 +96,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Keep compiled tests, whatever the environment says: otherwise each worker compiles them again in each run."""
-    told, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    saved, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     try:
         return (yield)
     finally:
-        sys.dont_write_bytecode = told
+        sys.dont_write_bytecode = saved
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

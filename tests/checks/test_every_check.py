@@ -69,7 +69,7 @@ def test_the_collectors_found_for_a_check_are_all_that_it_reads(check: Check, de
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_no_check_passes_a_node_that_told_nothing(check: Check, demo: dict[str, Node]) -> None:
+def test_no_check_passes_a_node_that_reported_nothing(check: Check, demo: dict[str, Node]) -> None:
     silent = Node(demo["gpu001"].target, NodeEvidence("gpu001"))
     spoke = {"node.reachable", "node.evidence_complete"}  # it answered, and nothing was asked
     if check.route.check not in spoke:

@@ -117,7 +117,7 @@ def test_only_crashes_of_training_are_a_concern(line: str, expected: Verdict) ->
     assert verdict("host.segfaults", logging(line)) is expected
 
 
-def test_a_few_corrected_pcie_errors_and_what_is_told_twice_are_no_more_than_they_are() -> None:
+def test_a_few_corrected_pcie_errors_and_what_is_reported_twice_are_no_more_than_they_are() -> None:
     data = "nvidia 0000:53:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
     announced = "pcieport 0000:50:01.0: AER: Corrected error received: 0000:53:00.0"
     assert verdict("host.pcie_aer", logging(*[announced, data] * 300)) is Verdict.PASS
@@ -135,7 +135,7 @@ def test_corrected_errors_of_the_boot_before_are_not_counted() -> None:
     assert verdict("host.mce_edac", logging(*[f"{{1}}{earlier}"] * 38)) is Verdict.CONCERN
 
 
-def test_one_corrected_error_that_three_sources_tell_is_one() -> None:
+def test_one_corrected_error_that_three_sources_report_is_one() -> None:
     three = (
         CORRECTED,
         "mce: [Hardware Error]: Machine check events logged",
@@ -157,7 +157,7 @@ def test_a_counted_error_outranks_a_log_that_may_not_be_read() -> None:
     assert verdict("host.mce_edac", replace(of, evidence=replace(of.evidence, collectors=collectors))) is Verdict.FAIL
 
 
-def test_kills_are_told_by_process_with_how_often_and_when() -> None:
+def test_kills_are_reported_by_process_with_how_often_and_when() -> None:
     kill = "Memory cgroup out of memory: Killed process 39 (python3) total-vm:1kB"
     message = result("host.no_oom_kill", node((60.0, kill), (120.0, kill))).message
     assert "at the limit of its control group: python3 (pid 39) (2 times, last at 2025-11-16 16:22:00 UTC)" in message
@@ -170,7 +170,7 @@ def test_a_message_of_many_things_is_short() -> None:
 
 
 @pytest.mark.parametrize("at_s", [60.0, NOW - UPTIME_S + 60])
-def test_a_moment_is_told_by_the_nodes_clock_whatever_the_logs_own(at_s: float) -> None:
+def test_a_moment_is_given_by_the_nodes_clock_whatever_the_logs_own(at_s: float) -> None:
     lockup = "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!"
     assert "2025-11-16 16:21:00" in result("host.lockups", node((at_s, lockup))).message
 
@@ -208,7 +208,7 @@ XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=python3, GPU has fallen off t
 
 
 @pytest.mark.parametrize("boot", [Status.TOLD, Status.UNCOLLECTED])
-def test_a_dated_line_is_told_with_its_date_whether_or_not_the_boot_is_known(boot: Status) -> None:
+def test_a_dated_line_is_reported_with_its_date_whether_or_not_the_boot_is_known(boot: Status) -> None:
     data = node((STAMP_S, XID))
     message = result("gpu.no_xid", data if boot is Status.TOLD else without(data, "boot", boot)).message
     assert "at 2024-11-15 12:02:03 UTC" in message
@@ -218,5 +218,5 @@ def test_a_dated_line_is_told_with_its_date_whether_or_not_the_boot_is_known(boo
 @pytest.mark.parametrize(
     ("seconds", "words"), [(120.0, "120 s after boot"), (1e18, "at a time that is none"), (STAMP_S, "at 2024-11-15")]
 )
-def test_a_moment_is_told_by_the_clock_that_is_known(seconds: float, words: str) -> None:
+def test_a_moment_is_given_by_the_clock_that_is_known(seconds: float, words: str) -> None:
     assert when(seconds, without(logging(), "boot")).startswith(words)

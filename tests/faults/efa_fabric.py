@@ -21,7 +21,7 @@ def counting(counter: str, step: int, folder: str = OF_PORT, start: int = 0) -> 
     return COUNTING.format(folder=folder, counter=counter, step=step, start=start)
 
 
-def without_lender(image: NodeImage, taint: str) -> NodeImage:
+def without_peer_memory(image: NodeImage, taint: str) -> NodeImage:
     """One EFA device has no access to GPU memory; `taint` says which of NVIDIA's modules is loaded."""
     return with_file(with_file(image, f"{DEVICE}/device/p2p", "\n"), TAINT, f"{taint}\n")
 
@@ -53,13 +53,13 @@ FAULTS = (
     ),
     Fault(
         "an EFA driver without access to GPU memory",
-        lambda image: without_lender(image, "POE"),
+        lambda image: without_peer_memory(image, "POE"),
         {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
         f"{NAME}: the EFA driver has no access to GPU memory",
     ),
     Fault(
         "an EFA driver without access to GPU memory beside NVIDIA's open modules",
-        lambda image: without_lender(image, "OE"),
+        lambda image: without_peer_memory(image, "OE"),
         {"network.efa_gdr": CONCERN},
         "DMA-BUF leaves no trace here",
     ),
@@ -79,7 +79,7 @@ FAULTS = (
     ),
     Fault(
         "an EFA driver without access to GPU memory, and an NVIDIA module of unknown licence",
-        lambda image: without_file(without_lender(image, ""), TAINT),
+        lambda image: without_file(without_peer_memory(image, ""), TAINT),
         {"network.efa_gdr": INCOMPLETE, "gpu.peermem": INCOMPLETE},
         "and the NVIDIA module loaded",
     ),

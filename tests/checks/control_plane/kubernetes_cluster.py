@@ -29,10 +29,10 @@ DAEMON_SETS = (
 FSX, EBS = "fsx.csi.aws.com", "ebs.csi.aws.com"
 POLICIES = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "restricted"}
 STATES = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "None"}
-Told = dict[str, Any]
+Json = dict[str, Any]
 
 
-def told_of(name: str) -> Told:
+def node_in_kubernetes(name: str) -> Json:
     """What Kubernetes reports about one p5 node."""
     given = {"gpu": 8, "efa": 32, "hugepages_2mi": PAGES * 2 * 2**20, "mig": {}}
     return {
@@ -71,12 +71,12 @@ def told_of(name: str) -> Told:
     }
 
 
-def condition(kind: str, status: str, reason: str = "", message: str = "", since: str = LONG_AGO) -> Told:
-    told = {"kind": kind, "status": status, "reason": reason, "message": message, "since": since, "heard": JUST_NOW}
-    return {"bad": bad_status(kind), **told}
+def condition(kind: str, status: str, reason: str = "", message: str = "", since: str = LONG_AGO) -> Json:
+    data = {"kind": kind, "status": status, "reason": reason, "message": message, "since": since, "heard": JUST_NOW}
+    return {"bad": bad_status(kind), **data}
 
 
-def pod(name: str, node: str = "", **changed: Any) -> Told:
+def pod(name: str, node: str = "", **changed: Any) -> Json:
     """A pod that runs and is ready."""
     return {
         "namespace": "train",
@@ -102,26 +102,26 @@ def pod(name: str, node: str = "", **changed: Any) -> Told:
     }
 
 
-def claim(name: str, phase: str = "Bound", **changed: Any) -> Told:
+def claim(name: str, phase: str = "Bound", **changed: Any) -> Json:
     """A claim of class fsx, with its volume."""
     bound = {"volume": "pvc-1", "driver": FSX} if phase == "Bound" else {"volume": "", "driver": ""}
-    told = {"namespace": "train", "name": name, "phase": phase, "class": "fsx", "selected": False}
-    return {**told, **bound, "created": LONG_AGO, **changed}
+    data = {"namespace": "train", "name": name, "phase": phase, "class": "fsx", "selected": False}
+    return {**data, **bound, "created": LONG_AGO, **changed}
 
 
-def storage_class(name: str, provisioner: str = FSX, waits_for_pods: bool = False) -> Told:
+def storage_class(name: str, provisioner: str = FSX, waits_for_pods: bool = False) -> Json:
     return {"name": name, "provisioner": provisioner, "waits_for_pods": waits_for_pods}
 
 
-def waiting(reason: str, message: str = "", container: str = "main", restarts: int = 0) -> Told:
+def waiting(reason: str, message: str = "", container: str = "main", restarts: int = 0) -> Json:
     return {"container": container, "reason": reason, "message": message, "restarts": restarts}
 
 
-def held(cgroup: str, pid: int = 4711, name: str = "python") -> Told:
+def held(cgroup: str, pid: int = 4711, name: str = "python") -> Json:
     """A process that holds a GPU."""
-    told = {"pid": pid, "memory_mib": 900, "name": name, "cgroup": cgroup, "uid": 1000, "program": name, "parent": {}}
+    data = {"pid": pid, "memory_mib": 900, "name": name, "cgroup": cgroup, "uid": 1000, "program": name, "parent": {}}
     pod = POD.search(cgroup)
-    return {**told, **({"pod": pod[1].replace("_", "-")} if pod else {})}
+    return {**data, **({"pod": pod[1].replace("_", "-")} if pod else {})}
 
 
 def of_pod(number: int) -> str:
@@ -134,28 +134,28 @@ class Words:
     """What Kubernetes reports, by collector, and what each node reports itself."""
 
     kubernetes: dict[str, Any]
-    of_nodes: dict[str, Told]
-    not_told: dict[str, Collected] = field(default_factory=dict)  # collectors of Kubernetes that were refused
+    of_nodes: dict[str, Json]
+    refused: dict[str, Collected] = field(default_factory=dict)  # collectors of Kubernetes that were refused
 
     @property
-    def nodes(self) -> list[Told]:
+    def nodes(self) -> list[Json]:
         return list(self.kubernetes["k8s_nodes"]["nodes"])
 
     @property
-    def pods(self) -> list[Told]:
-        pods: list[Told] = self.kubernetes["k8s_pods"]["pods"]
+    def pods(self) -> list[Json]:
+        pods: list[Json] = self.kubernetes["k8s_pods"]["pods"]
         return pods
 
     @property
-    def storage(self) -> Told:
-        told: Told = self.kubernetes["k8s_storage"]
-        return told
+    def storage(self) -> Json:
+        storage: Json = self.kubernetes["k8s_storage"]
+        return storage
 
     @property
-    def flavors(self) -> list[Told]:
+    def flavors(self) -> list[Json]:
         return list(self.kubernetes["k8s_queues"]["flavors"])
 
-    def pod_of(self, daemon_set: str, node: str) -> Told:
+    def pod_of(self, daemon_set: str, node: str) -> Json:
         return next(pod for pod in self.pods if pod["owner"] == f"DaemonSet/{daemon_set}" and pod["node"] == node)
 
     def facts(self, **settings: str) -> ClusterFacts:
@@ -165,8 +165,8 @@ class Words:
         )
         cluster = Cluster("k8s:prod", "kubernetes", targets, {"kubernetes": "context:prod", **settings})
         data = {name: Collected(Status.TOLD, value) for name, value in self.kubernetes.items()}
-        evidence = {name: node(name, **told) if told else unreached(name) for name, told in self.of_nodes.items()}
-        return ClusterFacts(cluster, NodeEvidence(cluster.name, {**data, **self.not_told}), nodes(cluster, evidence))
+        evidence = {name: node(name, **own) if own else unreached(name) for name, own in self.of_nodes.items()}
+        return ClusterFacts(cluster, NodeEvidence(cluster.name, {**data, **self.refused}), nodes(cluster, evidence))
 
 
 def unreached(name: str) -> NodeEvidence:
@@ -200,7 +200,7 @@ def healthy() -> Words:
     }
     return Words(
         {
-            "k8s_nodes": {"asked_at": NOW, "nodes": [told_of(name) for name in NAMES]},
+            "k8s_nodes": {"asked_at": NOW, "nodes": [node_in_kubernetes(name) for name in NAMES]},
             "k8s_pods": {"asked_at": NOW, "pods": [*pods, job], "is_cut": False},
             "k8s_resource_slices": {"slices": []},
             "k8s_queues": {"is_installed": True, "flavors": [flavor]},
@@ -215,7 +215,7 @@ def healthy() -> Words:
     )
 
 
-def _of_itself(name: str) -> Told:
+def _of_itself(name: str) -> Json:
     processes = [held(of_pod(1))] if name == NAMES[0] else []
     gpus = [gpu(index, name=PRODUCT, processes=processes) for index in range(8)]
     return {

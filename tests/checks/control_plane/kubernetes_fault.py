@@ -10,7 +10,7 @@ from tests.builders.recordings import gpu
 from tests.checks.control_plane.kubernetes_cluster import (
     HALF_AN_HOUR_AGO,
     NAMES,
-    Told,
+    Json,
     Words,
     healthy,
     pod,
@@ -35,13 +35,13 @@ class KubernetesFault:
         return words
 
 
-def set_condition(words: Words, changed: Told, number: int = 2) -> None:
+def set_condition(words: Words, changed: Json, number: int = 2) -> None:
     """Replace the condition of that kind on one node, or add it."""
-    told = words.nodes[number]
-    told["conditions"] = [one for one in told["conditions"] if one["kind"] != changed["kind"]] + [changed]
+    node = words.nodes[number]
+    node["conditions"] = [one for one in node["conditions"] if one["kind"] != changed["kind"]] + [changed]
 
 
-def give(words: Words, number: int, has: Told, gives: Told | None = None) -> None:
+def give(words: Words, number: int, has: Json, gives: Json | None = None) -> None:
     words.nodes[number]["capacity"].update(has)
     words.nodes[number]["allocatable"].update(has if gives is None else gives)
 
@@ -62,8 +62,8 @@ def one_gpu_lost(words: Words) -> None:
     nvml.update(count=7, gpus=nvml["gpus"][:7])
 
 
-def process(words: Words, told: Told, node: str = NAMES[1]) -> None:
-    words.of_nodes[node]["nvml"]["gpus"][3]["processes"] = [told]
+def process(words: Words, holder: Json, node: str = NAMES[1]) -> None:
+    words.of_nodes[node]["nvml"]["gpus"][3]["processes"] = [holder]
 
 
 def others_gpus(words: Words) -> None:
@@ -72,8 +72,8 @@ def others_gpus(words: Words) -> None:
     ]
 
 
-def ill(words: Words, daemon_set: str, told: Told, **changed: object) -> None:
-    words.pod_of(daemon_set, NAMES[1]).update(ready=False, unready=[told], **changed)
+def ill(words: Words, daemon_set: str, container: Json, **changed: object) -> None:
+    words.pod_of(daemon_set, NAMES[1]).update(ready=False, unready=[container], **changed)
 
 
 def missing(words: Words, daemon_set: str) -> None:
@@ -84,17 +84,17 @@ def job(words: Words, **changed: object) -> None:
     words.pods[-1].update(changed)
 
 
-def kubelet(words: Words, number: int, **told: object) -> None:
+def kubelet(words: Words, number: int, **changed: object) -> None:
     """What the kubelet of one node reports differently: `configured`, `in_force`, `changed`."""
-    words.of_nodes[NAMES[number]]["kubelet"].update(told)
+    words.of_nodes[NAMES[number]]["kubelet"].update(changed)
 
 
 def without_driver(words: Words, number: int, driver: str) -> None:
     words.storage["nodes"][number]["drivers"].remove(driver)
 
 
-def unbound(words: Words, told: Told, **of_pod: object) -> None:
+def unbound(words: Words, claim: Json, **of_pod: object) -> None:
     """A claim, and a pod that waits for it and for GPUs: for half an hour, unless given otherwise."""
-    words.storage["claims"].append(told)
+    words.storage["claims"].append(claim)
     waits = {"created": HALF_AN_HOUR_AGO, "phase": "Pending", "accelerators": 8, "gates": 0, **of_pod}
-    words.pods.append(pod("worker-9", volume_claims=[told["name"]], **waits))
+    words.pods.append(pod("worker-9", volume_claims=[claim["name"]], **waits))

@@ -9,12 +9,12 @@ from typing import Any
 
 from clusterproof.plugins.core.verdict import Verdict
 
-Told = dict[str, Any]
+Json = dict[str, Any]
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NODES = 4
 
 
-def healthy() -> Told:
+def healthy() -> Json:
     """What the collector `slurm` reports about four p5 nodes in one partition."""
     names = [f"gpu{number:03}" for number in range(1, NODES + 1)]
     return {
@@ -51,25 +51,25 @@ class SlurmFault:
     """A fault: what it changes in what Slurm reports, the verdicts that it changes, and words of the message."""
 
     name: str
-    change: Callable[[Told], object]
+    change: Callable[[Json], object]
     expect: Mapping[str, Verdict]
     words: str
 
-    def put(self) -> Told:
+    def put(self) -> Json:
         data = copy.deepcopy(healthy())
         self.change(data)
         return data
 
 
-def node(data: Told, number: int, **values: str) -> None:
+def node(data: Json, number: int, **values: str) -> None:
     data["nodes"][number].update(values)
 
 
-def config(data: Told, **values: str) -> None:
+def config(data: Json, **values: str) -> None:
     data["config"].update(values)
 
 
-def many(data: Told) -> None:
+def many(data: Json) -> None:
     """Seventeen nodes, and no topology."""
     data["nodes"] += [{**data["nodes"][0], "name": f"gpu{number:03}"} for number in range(5, 18)]
     data["topology"] = None

@@ -89,7 +89,7 @@ def test_a_finding_is_of_its_node_and_the_others_pass() -> None:
 )
 def test_what_may_not_be_listed_costs_the_checks_that_need_it(collector: str, lost: set[str]) -> None:
     words = healthy()
-    words.not_told[collector] = Collected(Status.DENIED, detail='User "x" cannot list resource "…"')
+    words.refused[collector] = Collected(Status.DENIED, detail='User "x" cannot list resource "…"')
     data = verdicts(words)
     assert {name for name, result in data.items() if result.verdict is not Verdict.PASS} == lost
     for name in lost:
@@ -155,7 +155,7 @@ def test_parts_of_a_gpu_that_are_not_given_are_a_fault() -> None:
     assert "49 of 56 nvidia.com/mig-1g.10gb allocatable" in verdicts(words)["k8s_gpu_allocatable"].message
 
 
-def test_a_claim_of_many_pods_is_told_once_and_of_many_claims_the_oldest_pods() -> None:
+def test_a_claim_of_many_pods_is_reported_once_and_of_many_claims_the_oldest_pods() -> None:
     words = healthy()
     words.pods.extend(
         pod(f"follower-{n}", NAMES[1], created=HALF_AN_HOUR_AGO, volume_claims=["shared"]) for n in (1, 2)
@@ -172,7 +172,7 @@ def test_a_claim_of_many_pods_is_told_once_and_of_many_claims_the_oldest_pods() 
     assert message.endswith(", and 1 more; expected claims that have a volume within 10 min")
 
 
-def test_of_a_node_that_was_not_reached_kubernetes_word_is_judged_and_the_rest_is_incomplete() -> None:
+def test_of_a_node_that_was_not_reached_kubernetes_report_is_evaluated_and_the_rest_incomplete() -> None:
     words = healthy()
     words.of_nodes[NAMES[2]] = {}
     compared = {"k8s_gpu_seen", "k8s_gpu_labels", "k8s_hugepages", "k8s_gpu_pods", "k8s_kubelet_policy"}
@@ -202,7 +202,7 @@ def test_a_node_is_found_by_its_instance_where_the_inventory_names_its_host() ->
     assert worst(OF_KUBERNETES["k8s_node_ready"], seen).verdict is Verdict.PASS
 
 
-def test_a_cluster_of_nobody_else_s_is_not_asked() -> None:
+def test_a_cluster_without_kubernetes_is_not_evaluated() -> None:
     cluster = Cluster("c", "ssh", (Target("a"),))
     facts = ClusterFacts(cluster, NodeEvidence("c"), nodes(cluster, {"a": NodeEvidence("a")}))
     for check in OF_KUBERNETES.values():
@@ -212,21 +212,21 @@ def test_a_cluster_of_nobody_else_s_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize("name", ["k8s_nodes", "k8s_pods", "k8s_queues", "k8s_resource_slices", "k8s_storage"])
-@pytest.mark.parametrize("told", [None, [], {}, {"nodes": [None], "pods": "x"}, {"asked_at": "now"}])
-def test_what_is_told_in_another_form_is_no_pass_and_no_fault(name: str, told: object) -> None:
+@pytest.mark.parametrize("data", [None, [], {}, {"nodes": [None], "pods": "x"}, {"asked_at": "now"}])
+def test_evidence_in_another_form_is_no_pass_and_no_fault(name: str, data: object) -> None:
     words = healthy()
-    words.kubernetes[name] = told
+    words.kubernetes[name] = data
     if name == "k8s_resource_slices":
         give(words, 1, {"gpu": 0})
-    data = found(words)
-    assert Verdict.INCOMPLETE in data.values()
-    assert {"k8s_gpu_seen"} >= {name for name, verdict in data.items() if verdict is Verdict.FAIL}
+    seen = found(words)
+    assert Verdict.INCOMPLETE in seen.values()
+    assert {"k8s_gpu_seen"} >= {name for name, verdict in seen.items() if verdict is Verdict.FAIL}
 
 
 def test_an_init_container_that_waits_is_named() -> None:
     words = healthy()
-    told = waiting("CreateContainerError", "no such runtime", "toolkit-validation")
-    words.pod_of("kube-proxy", NAMES[1]).update(ready=False, unready=[told], created=JUST_NOW)
+    container = waiting("CreateContainerError", "no such runtime", "toolkit-validation")
+    words.pod_of("kube-proxy", NAMES[1]).update(ready=False, unready=[container], created=JUST_NOW)
     assert "toolkit-validation: CreateContainerError (no such runtime)" in verdicts(words)["k8s_system_pods"].message
 
 
@@ -238,8 +238,8 @@ def test_without_the_names_of_things_the_verdicts_are_the_same(fault: Kubernetes
     with redaction.rewriting(lambda evidence: shown.update({evidence.node: evidence})) as learn:
         for node in facts.nodes.values():
             learn(node.evidence)
-    told = redaction.of_control_plane(facts.evidence)
-    redacted = ClusterFacts(redaction.cluster, told, nodes(redaction.cluster, shown))
+    evidence = redaction.of_control_plane(facts.evidence)
+    redacted = ClusterFacts(redaction.cluster, evidence, nodes(redaction.cluster, shown))
     seen = {name: worst(check, redacted) for name, check in OF_KUBERNETES.items()}
     expected = {name: result.verdict for name, result in verdicts(words).items()}
     assert {name: result.verdict for name, result in seen.items()} == expected

@@ -14,18 +14,18 @@ from tests.checks.control_plane.kubernetes_verdicts import found, verdicts
 def test_without_a_device_plugin_slices_that_may_not_be_listed_leave_the_check_incomplete() -> None:
     words = healthy()
     give(words, 1, {"gpu": 0})
-    words.not_told["k8s_resource_slices"] = Collected(Status.DENIED, detail="no right")
+    words.refused["k8s_resource_slices"] = Collected(Status.DENIED, detail="no right")
     data = verdicts(words)
     assert data["k8s_gpu_allocatable"].verdict is Verdict.INCOMPLETE
 
 
 def slices(driver: str, devices: int, gpus: int | None, generation: int = 1) -> dict[str, object]:
-    told = {"driver": driver, "node": NAMES[1], "pool": NAMES[1], "generation": generation}
-    return {**told, "devices": devices, "gpus": gpus}
+    data = {"driver": driver, "node": NAMES[1], "pool": NAMES[1], "generation": generation}
+    return {**data, "devices": devices, "gpus": gpus}
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("offered", "expected"),
     [
         ([slices("gpu.nvidia.com", 8, 8)], {}),
         ([slices("gpu.nvidia.com", 64, 8)], {}),  # parts of GPUs beside them
@@ -36,10 +36,10 @@ def slices(driver: str, devices: int, gpus: int | None, generation: int = 1) -> 
         ([slices("gpu.nvidia.com", 7, 7), slices("gpu.nvidia.com", 8, 8, generation=2)], {}),
     ],
 )
-def test_gpus_that_a_driver_of_claims_offers_count(told: list[object], expected: dict[str, Verdict]) -> None:
+def test_gpus_that_a_driver_of_claims_offers_count(offered: list[object], expected: dict[str, Verdict]) -> None:
     words = healthy()
     del words.nodes[1]["capacity"]["gpu"], words.nodes[1]["allocatable"]["gpu"]
-    words.kubernetes["k8s_resource_slices"] = {"slices": told}
+    words.kubernetes["k8s_resource_slices"] = {"slices": offered}
     assert found(words) == expected
 
 

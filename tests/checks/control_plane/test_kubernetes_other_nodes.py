@@ -41,8 +41,8 @@ def said(
         for target in facts.cluster.targets
     ]
     cluster = replace(facts.cluster, targets=tuple(targets))
-    told = {name: node.evidence for name, node in facts.nodes.items()}
-    found = ClusterFacts(cluster, facts.evidence, nodes(cluster, told))
+    evidence = {name: node.evidence for name, node in facts.nodes.items()}
+    found = ClusterFacts(cluster, facts.evidence, nodes(cluster, evidence))
     return of_each(all_checks()[f"control_plane.{check}"], found)[NAMES[OTHER]]
 
 
@@ -50,9 +50,9 @@ def neuron(name: str, count: int) -> Callable[[Words], object]:
     """A node whose plugin offers so many Neuron devices, and no GPU."""
 
     def change(words: Words) -> None:
-        for told in (words.nodes[OTHER]["capacity"], words.nodes[OTHER]["allocatable"]):
-            del told["gpu"]
-            told.update({name: count, "efa": 8})
+        for devices in (words.nodes[OTHER]["capacity"], words.nodes[OTHER]["allocatable"]):
+            del devices["gpu"]
+            devices.update({name: count, "efa": 8})
 
     return change
 
@@ -67,8 +67,8 @@ def test_neuron_devices_are_counted_by_either_of_their_names(name: str) -> None:
 def test_neuron_devices_that_a_driver_of_claims_offers_count() -> None:
     def change(words: Words) -> None:
         neuron("neuron", 0)(words)
-        told = {"driver": "neuron.aws.com", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
-        words.kubernetes["k8s_resource_slices"] = {"slices": [{**told, "devices": 16, "gpus": None}]}
+        data = {"driver": "neuron.aws.com", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
+        words.kubernetes["k8s_resource_slices"] = {"slices": [{**data, "devices": 16, "gpus": None}]}
 
     assert said("k8s_gpu_allocatable", change, TRN1).verdict is Verdict.PASS
 
@@ -103,8 +103,8 @@ def test_efa_that_nobody_expects_is_a_fault() -> None:
 def test_claims_of_a_driver_count_only_where_the_device_plugin_gives_no_efa() -> None:
     def change(words: Words) -> None:
         give(words, OTHER, {"efa": 31})
-        told = {"driver": "efa.networking.k8s.aws", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
-        words.kubernetes["k8s_resource_slices"] = {"slices": [{**told, "devices": 32, "gpus": None}]}
+        data = {"driver": "efa.networking.k8s.aws", "node": NAMES[OTHER], "pool": NAMES[OTHER], "generation": 1}
+        words.kubernetes["k8s_resource_slices"] = {"slices": [{**data, "devices": 32, "gpus": None}]}
 
     assert said("k8s_efa_allocatable", change, expect={"efa": 32}).message == "31 EFA devices allocatable; expected 32"
 
@@ -138,8 +138,8 @@ def test_a_count_without_a_product_is_compared_too() -> None:
 
 def test_a_node_without_the_kubelets_condition_is_incomplete() -> None:
     def change(words: Words) -> None:
-        told = words.nodes[OTHER]
-        told["conditions"] = [one for one in told["conditions"] if one["kind"] != "Ready"]
+        node = words.nodes[OTHER]
+        node["conditions"] = [one for one in node["conditions"] if one["kind"] != "Ready"]
 
     result = said("k8s_node_ready", change)
     assert (result.verdict, result.message) == (
@@ -148,9 +148,9 @@ def test_a_node_without_the_kubelets_condition_is_incomplete() -> None:
     )
 
 
-def test_a_condition_that_tells_no_time_is_not_called_old() -> None:
-    told = {**condition("GPUMissing", "True", "Missing"), "heard": "", "since": ""}
-    result = said("k8s_node_ready", lambda words: set_condition(words, told, OTHER))
+def test_a_condition_without_a_time_is_not_called_old() -> None:
+    missing = {**condition("GPUMissing", "True", "Missing"), "heard": "", "since": ""}
+    result = said("k8s_node_ready", lambda words: set_condition(words, missing, OTHER))
     assert result.verdict is CONCERN
     assert "last confirmed" not in result.message
 
@@ -175,5 +175,5 @@ def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:
 def test_what_hyperpod_says_of_a_node_is_believed_by_its_words(
     labels: Mapping[str, str], verdict: Verdict, words: str
 ) -> None:
-    result = said("hyperpod_node_health", lambda told: label(told, OTHER, **labels))
+    result = said("hyperpod_node_health", lambda words: label(words, OTHER, **labels))
     assert (result.verdict, result.message) == (verdict, words)

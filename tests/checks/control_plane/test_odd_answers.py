@@ -122,7 +122,7 @@ def test_slurm_counts_the_gpus_of_each_node(types: Any, data: Any, verdict: Verd
     expect(evaluated("slurm_gres", types, slurm=data), verdict, words)
 
 
-def test_nodes_that_get_no_jobs_are_told_by_state_and_reason() -> None:
+def test_nodes_that_get_no_jobs_are_reported_by_state_and_reason() -> None:
     data = healthy()
     for number in (0, 1):
         data["nodes"][number].update(state="IDLE+DRAIN", reason="fan")

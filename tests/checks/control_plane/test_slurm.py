@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.slurm import slurm_jobs
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate
-from tests.checks.control_plane.slurm_faults import NODES, SLURM_FAULTS, SlurmFault, Told, healthy
+from tests.checks.control_plane.slurm_faults import NODES, SLURM_FAULTS, Json, SlurmFault, healthy
 
 OF_SLURM = {
     name.partition(".")[2]: check for name, check in all_checks().items() if check.control_collectors == {"slurm"}
@@ -38,7 +38,7 @@ def verdicts(data: Collected, instance_type: str = "p5.48xlarge") -> dict[str, R
     return {name: evaluate(check, facts) for name, check in OF_SLURM.items()}
 
 
-def of(data: Told) -> dict[str, Result]:
+def of(data: Json) -> dict[str, Result]:
     return verdicts(Collected(Status.TOLD, data))
 
 
@@ -65,7 +65,7 @@ def test_slurm_that_does_not_answer_is_incomplete() -> None:
 
 
 @pytest.mark.parametrize("key", ["nodes", "config"])
-def test_what_slurm_did_not_tell_is_no_pass(key: str) -> None:
+def test_what_slurm_did_not_report_is_no_pass(key: str) -> None:
     data = copy.deepcopy(healthy())
     del data[key]
     assert Verdict.INCOMPLETE in {result.verdict for result in of(data).values()}
@@ -165,7 +165,7 @@ def read() -> Any:
     return collector.read(Node())
 
 
-def test_the_collector_tells_nodes_partitions_jobs_settings_and_topology(commands: Path) -> None:
+def test_the_collector_reports_nodes_partitions_jobs_settings_and_topology(commands: Path) -> None:
     assert read() == {
         "nodes": [
             {

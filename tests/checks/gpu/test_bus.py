@@ -29,7 +29,7 @@ EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"}
         (0, None, Verdict.INCOMPLETE),
     ],
 )
-def test_pcie_errors_are_judged_by_what_there_is(replays: object, errors: object, verdict: Verdict) -> None:
+def test_pcie_errors_are_evaluated_by_what_there_is(replays: object, errors: object, verdict: Verdict) -> None:
     gpu = {**GPU, "pcie_replays": replays}
     assert evaluated("gpu.pcie_errors", gpus=[gpu], pci={"devices": [{**ON_BUS, "errors": errors}]}).verdict is verdict
 
@@ -163,7 +163,7 @@ def test_a_gpu_of_the_driver_is_on_the_bus(addresses: list[object], instance_typ
         ((), Verdict.NOT_APPLICABLE, "no NVIDIA GPU on the PCI bus"),
     ],
 )
-def test_gpus_are_shared_evenly_among_numa_nodes_where_no_other_node_tells_how(
+def test_gpus_are_shared_evenly_among_numa_nodes_where_no_other_node_shows_how(
     numa: tuple[int, ...], verdict: Verdict, words: str
 ) -> None:
     result = evaluated("gpu.gpu_numa", gpus=[GPU], pci=bus(*numa))

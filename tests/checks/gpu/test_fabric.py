@@ -147,7 +147,7 @@ def test_who_holds_a_gpu_is_named(occasion: str, one: dict[str, Any], verdict: V
     expect(evaluated("no_leftover_processes", data, occasion=occasion), verdict, words)
 
 
-def test_memory_that_no_process_owns_is_told() -> None:
+def test_memory_that_no_process_owns_is_reported() -> None:
     data = {"processes": [], "memory_used_mib": 9999, "utilization_percent": 0}
     expect(evaluated("no_leftover_processes", data), CONCERN, "9999 MiB in use and no process owns it")
 

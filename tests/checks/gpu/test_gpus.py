@@ -26,7 +26,7 @@ from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, evaluated
     ],
     ids=["the first", "a late one", "the last", "a link", "a counter of a link", "the fabric"],
 )
-def test_any_reading_that_says_lost_condemns_the_gpu_and_leaves_nothing_else_to_judge(place: Any, word: str) -> None:
+def test_any_query_that_says_lost_fails_the_gpu_and_leaves_nothing_else_to_evaluate(place: Any, word: str) -> None:
     gpus = [{**GPU, "ecc_uncorrected_dram": 3, "ecc_uncorrected_sram": 0} | place({"error": word, "text": ""})]
     answers = evaluated("gpu.gpu_answers", gpus=gpus)
     assert (answers.verdict, answers.message) == (
@@ -40,7 +40,7 @@ def test_any_reading_that_says_lost_condemns_the_gpu_and_leaves_nothing_else_to_
 
 
 @pytest.mark.parametrize("word", ["UNKNOWN", "TIMEOUT", "NO_PERMISSION", "NOT_SUPPORTED", ["GPU_IS_LOST"]])
-def test_a_reading_that_failed_otherwise_loses_no_gpu(word: object) -> None:
+def test_a_query_that_failed_otherwise_loses_no_gpu(word: object) -> None:
     assert evaluated("gpu.gpu_answers", gpus=[{**GPU, "temperature_c": {"error": word}}]).verdict is Verdict.PASS
 
 
@@ -154,7 +154,7 @@ def test_an_idle_gpu_is_as_cool_as_the_others(gpus: list[dict[str, Any]], verdic
         ("someone.else", True, True, Verdict.INCOMPLETE, "instance type"),
     ],
 )
-def test_a_change_of_ecc_that_waits_is_told(
+def test_a_pending_change_of_ecc_is_reported(
     instance_type: str, now: object, pending: object, verdict: Verdict, words: str
 ) -> None:
     result = evaluated("gpu.ecc_mode", instance_type, gpus=[{**GPU, "ecc_enabled": now, "ecc_pending": pending}])

@@ -68,7 +68,7 @@ def test_a_healthy_node_has_nothing_to_complain_of(model: str, mig: bool, loaded
 
 @needs_nodes
 @pytest.mark.parametrize(("model", "mig"), [(model, mig) for model, mig, loaded in STATES if not loaded])
-def test_what_does_not_apply_is_what_the_model_has_not_or_the_driver_does_not_tell(model: str, mig: bool) -> None:
+def test_what_does_not_apply_is_what_the_model_lacks_or_the_driver_does_not_report(model: str, mig: bool) -> None:
     gpus = {name: one for name, one in evaluated(model, mig, False).items() if one.subsystem == "gpu"}
     left_out = {name for name, one in gpus.items() if one.verdict is Verdict.NOT_APPLICABLE}
     assert left_out == NO_DCGM_LOG | NOT_APPLICABLE[model] | (WITH_MIG if mig else set())

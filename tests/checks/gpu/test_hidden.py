@@ -30,7 +30,7 @@ def with_gpus(counted: int, denied: int) -> NodeImage:
     return replace(image, files={**image.files, **files}, nvml=nvml_values("gpu001", counted))
 
 
-def told_to_somebody(image: NodeImage) -> NodeEvidence:
+def probed_by_somebody(image: NodeImage) -> NodeEvidence:
     with entered(image) as node:
         return probe_node(node, ["boot", "platform", "nvml", "pci"], PATIENT, user=SOMEBODY)
 
@@ -51,11 +51,11 @@ def hidden(evidence: NodeEvidence) -> Any:
 def test_a_gpu_is_hidden_where_its_file_may_not_be_opened_and_nvml_does_not_count_it(
     counted: int, denied: int, data: list[str]
 ) -> None:
-    assert hidden(told_to_somebody(with_gpus(counted, denied))) == data
+    assert hidden(probed_by_somebody(with_gpus(counted, denied))) == data
 
 
 def test_what_is_said_of_gpus_is_then_incomplete() -> None:
-    evidence = told_to_somebody(with_gpus(6, 2))
+    evidence = probed_by_somebody(with_gpus(6, 2))
     evaluated = results(evidence, instance_type="p5.48xlarge")
     assert evaluated["gpu.gpu_count"].verdict is Verdict.INCOMPLETE
     assert "NVML counts 6 GPUs: /dev/nvidia6, /dev/nvidia7 may not be opened" in evaluated["gpu.gpu_count"].message
@@ -63,10 +63,10 @@ def test_what_is_said_of_gpus_is_then_incomplete() -> None:
 
 
 def test_a_fault_of_a_gpu_that_is_seen_is_a_fault_all_the_same() -> None:
-    evidence = told_to_somebody(with_nvml(with_gpus(6, 2), 2, ecc_uncorrected_dram=3))
+    evidence = probed_by_somebody(with_nvml(with_gpus(6, 2), 2, ecc_uncorrected_dram=3))
     assert results(evidence, instance_type="p5.48xlarge")["gpu.no_uncorrected_ecc"].verdict is Verdict.FAIL
 
 
 def test_gpus_that_are_lost_are_a_fault() -> None:
-    evaluated = results(told_to_somebody(with_gpus(6, 0)), instance_type="p5.48xlarge")
+    evaluated = results(probed_by_somebody(with_gpus(6, 0)), instance_type="p5.48xlarge")
     assert evaluated["gpu.gpu_count"].verdict is Verdict.FAIL

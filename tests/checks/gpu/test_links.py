@@ -29,7 +29,7 @@ def test_nvlink_errors_that_no_link_has_are_not_applicable() -> None:
 
 
 @pytest.mark.parametrize("data", [{}, {"replay": UNSUPPORTED, "crc_data": UNSUPPORTED}, None, [], UNKNOWN])
-def test_nvlink_errors_of_which_nothing_is_told_are_no_pass(data: object) -> None:
+def test_nvlink_errors_that_were_not_reported_are_no_pass(data: object) -> None:
     with pytest.raises(Incomplete):
         assert Gpu(0, {"nvlink_errors": data}).nvlink_errors
 
@@ -80,7 +80,7 @@ def test_a_fabric_that_is_not_supported_is_a_fault_since_hopper(
     )
 
 
-def test_a_recording_from_before_the_summary_of_a_fabric_is_judged_without_it() -> None:
+def test_a_recording_from_before_the_summary_of_a_fabric_is_evaluated_without_it() -> None:
     fabric = {"state": 3, "status": 0, "health_mask": 0, "clique": 0, "cluster_uuid": "0" * 32}
     assert evaluated("gpu.fabric_state", gpus=[{**GPU, "fabric": fabric}]).verdict is Verdict.PASS
 

@@ -161,5 +161,5 @@ HOST_CHECKS = sorted(name for name in node_checks() if name.startswith("host."))
 
 
 @pytest.mark.parametrize("check", HOST_CHECKS)
-def test_a_node_that_tells_nothing_of_its_host_passes_no_check_of_it(check: str) -> None:
+def test_a_node_that_reports_nothing_about_its_host_passes_no_check_of_it(check: str) -> None:
     assert verdict_of(check, 3).verdict is Verdict.INCOMPLETE

@@ -135,7 +135,7 @@ def blocked(wait: str = "", stack: Any = None, blocked_s: float | None = 1000.0,
         (blocked("nobody_knows", blocked_s=1.0, age_s=9999.0), PASS, ""),
     ],
 )
-def test_a_process_that_hangs_is_told_by_what_it_waits_for(process: Any, verdict: Verdict, words: str) -> None:
+def test_a_process_that_hangs_is_named_with_what_it_waits_for(process: Any, verdict: Verdict, words: str) -> None:
     log = {"lines": [], "truncated": False}
     result = evaluated("d_state", processes={"blocked": [process], "zombies": 0}, kernel_log=log)
     expect(result, verdict, words)

@@ -159,14 +159,14 @@ def test_a_recording_keeps_what_aws_says_is_attached(attached: int | None, tmp_p
         ("g4dn.8xlarge", 30, "2.17.3g", FAIL),
     ],
 )
-def test_a_rate_is_judged_as_far_as_the_driver_knows_it(
+def test_a_rate_is_evaluated_as_far_as_the_driver_knows_it(
     instance_type: str, gbps: int, driver: str | None, says: Verdict
 ) -> None:
     result = evaluated(RATE, evidence("n0", instance_type, 1, gbps=gbps, driver=driver))
     assert result.verdict is says, result.message
 
 
-def test_a_rate_that_may_be_the_drivers_own_fails_where_the_others_tell_more() -> None:
+def test_a_rate_that_may_be_the_drivers_own_fails_where_the_others_report_more() -> None:
     sick = evidence("n0", "p5en.48xlarge", 1, gbps=100)
     others = [evidence(f"n{number}", "p5en.48xlarge", 1, gbps=200) for number in (1, 2, 3)]
     result = evaluated(RATE, sick, *others)

@@ -16,7 +16,7 @@ DAY_S = 86400.0  # 288 times 300 s
 NONE = [0, 0]
 
 
-def told(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object]) -> dict[str, Any]:
+def node(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object]) -> dict[str, Any]:
     """A node whose only ENA interface has these counters in two samples; of the others nothing was exceeded."""
     counters = {f"{name}_allowance_exceeded": looks.get(name, NONE) for name in COUNTERS}
     return {
@@ -28,27 +28,27 @@ def told(seconds: float = 0.4, uptime_s: float = DAY_S, **looks: Sequence[object
 @pytest.mark.parametrize(
     ("data", "says", "words"),
     [
-        (told(), PASS, ""),
-        (told(bw_in=[11072, 11072]), PASS, ""),  # as in a capture by AWS's own agent: bursts in a day
-        (told(bw_in=[11072, 11252]), PASS, ""),
-        (told(bw_in=[5, 186]), CONCERN, "ens5: bw_in_allowance_exceeded 181 in 0.4 s; expected at most 180 in 300 s"),
-        (told(pps=[0, 320]), PASS, ""),
-        (told(conntrack=[0, 101]), CONCERN, "conntrack_allowance_exceeded 101 in 0.4 s; expected at most 100"),
-        (told(600.0, bw_out=[0, 200]), PASS, ""),  # as many in twice the time
-        (told(linklocal=[28_800, 28_800]), PASS, ""),
+        (node(), PASS, ""),
+        (node(bw_in=[11072, 11072]), PASS, ""),  # as in a capture by AWS's own agent: bursts in a day
+        (node(bw_in=[11072, 11252]), PASS, ""),
+        (node(bw_in=[5, 186]), CONCERN, "ens5: bw_in_allowance_exceeded 181 in 0.4 s; expected at most 180 in 300 s"),
+        (node(pps=[0, 320]), PASS, ""),
+        (node(conntrack=[0, 101]), CONCERN, "conntrack_allowance_exceeded 101 in 0.4 s; expected at most 100"),
+        (node(600.0, bw_out=[0, 200]), PASS, ""),  # as many in twice the time
+        (node(linklocal=[28_800, 28_800]), PASS, ""),
         (
-            told(linklocal=[28_801, 28_801]),
+            node(linklocal=[28_801, 28_801]),
             CONCERN,
             "linklocal_allowance_exceeded 28801 since boot, 100.003 in 300 s; expected at most 100 in 300 s",
         ),
-        (told(uptime_s=60.0, linklocal=[100, 100]), PASS, ""),  # a node that has just booted has no mean yet
-        (told(uptime_s=60.0, linklocal=[101, 101]), CONCERN, "101 since boot"),
-        (told(conntrack=[9, 3]), INCOMPLETE, "ens5: conntrack_allowance_exceeded went backwards, from 9 to 3"),
-        (told(conntrack=[9, 3], pps=[0, 10_000]), INCOMPLETE, "went backwards"),
-        (told(pps=["many", 3]), INCOMPLETE, "not understood"),
-        (told(0.0), INCOMPLETE, "looked at 0 s apart"),
-        (told() | {"ena_counters": {"seconds": 0.4, "interfaces": []}}, INCOMPLETE, "no interface of ENA was reported"),
-        (told() | {"boot": {}}, INCOMPLETE, "uptime_s was not reported"),
+        (node(uptime_s=60.0, linklocal=[100, 100]), PASS, ""),  # a node that has just booted has no mean yet
+        (node(uptime_s=60.0, linklocal=[101, 101]), CONCERN, "101 since boot"),
+        (node(conntrack=[9, 3]), INCOMPLETE, "ens5: conntrack_allowance_exceeded went backwards, from 9 to 3"),
+        (node(conntrack=[9, 3], pps=[0, 10_000]), INCOMPLETE, "went backwards"),
+        (node(pps=["many", 3]), INCOMPLETE, "not understood"),
+        (node(0.0), INCOMPLETE, "looked at 0 s apart"),
+        (node() | {"ena_counters": {"seconds": 0.4, "interfaces": []}}, INCOMPLETE, "no interface of ENA was reported"),
+        (node() | {"boot": {}}, INCOMPLETE, "uptime_s was not reported"),
     ],
 )  # fmt: skip
 def test_what_goes_over_an_allowance_at_once_or_on_average_is_a_concern(

@@ -63,7 +63,7 @@ def environment(*assigned: tuple[str, str, int], efa_devices: int = 1) -> dict[s
         ("p5.48xlarge", [("NCCL_SOCKET_IFNAME", "^e", 1)], CONCERN),
     ],
 )
-def test_the_transport_is_judged_by_the_instance_type(
+def test_the_transport_is_evaluated_by_the_instance_type(
     instance_type: str, assigned: list[tuple[str, str, int]], says: Verdict
 ) -> None:
     assert verdict("network.transport_plan", environment(*assigned), instance_type=instance_type).verdict is says
@@ -179,7 +179,7 @@ EFA_BESIDE = {**mlx5(9), "name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"
         ("ib_errors", [EFA_BESIDE, mlx5(0, port())], {}, "this node's fabric is EFA"),
     ],
 )
-def test_what_is_no_fabric_of_infiniband_is_not_judged_as_one(
+def test_what_is_not_an_infiniband_fabric_is_not_evaluated_as_one(
     check: str, devices: list[dict[str, Any]], expect: dict[str, int], words: str
 ) -> None:
     result = verdict(f"network.{check}", rdma(*devices), expect=expect)
@@ -215,11 +215,11 @@ def test_a_network_device_has_the_link_of_its_like(nics: list[dict[str, Any]], s
 
 
 @pytest.mark.parametrize(("duplicates", "says"), [(["fe80::1"], CONCERN), ([], NA)])
-def test_an_address_that_the_kernel_found_elsewhere_is_told(duplicates: list[str], says: Verdict) -> None:
+def test_an_address_that_the_kernel_found_elsewhere_is_reported(duplicates: list[str], says: Verdict) -> None:
     data = {"hostname": "gpu001", "hosts": [], "nameservers": [], "addresses": [], "duplicates": duplicates}
     assert verdict("network.address_unique", {"naming": data}).verdict is says
 
 
-def test_counters_that_were_not_told_of_a_device_are_no_pass() -> None:
+def test_counters_that_were_not_reported_for_a_device_are_no_pass() -> None:
     data = {"rdma": {"devices": [EFA_BESIDE]}, "efa_counters": {"seconds": 1.0, "devices": []}}
     assert verdict("network.efa_counters", data).verdict is Verdict.INCOMPLETE

@@ -95,10 +95,10 @@ def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> N
 @pytest.mark.parametrize("form", [document, markdown, text], ids=lambda form: form.__name__)
 def test_each_form_says_what_to_do_where_nobody_lets_in(form: Callable[[Run], str]) -> None:
     page = form(run_of(everywhere(Unreached.AUTH)))
-    told = " ".join(Page(page).text.split() if form is document else page.split())
-    assert "all 4 nodes alike: look first at where you ask from: its key, user, network" in told
-    assert "Give a user and a key that gpu000 lets in" in told
-    assert "nothing is worth a look" not in told
+    lines = " ".join(Page(page).text.split() if form is document else page.split())
+    assert "all 4 nodes alike: look first at where you ask from: its key, user, network" in lines
+    assert "Give a user and a key that gpu000 lets in" in lines
+    assert "nothing is worth a look" not in lines
 
 
 def every_verdict(why: Unreached) -> list[Result]:
@@ -115,10 +115,10 @@ def test_of_all_checks_of_such_a_node_one_case_of_junit_is_wrong(why: Unreached,
 
 
 @pytest.mark.parametrize("why", [Unreached.REFUSED, Unreached.AUTH])
-def test_of_all_checks_of_such_a_node_the_remedy_of_reaching_it_is_told_and_no_other(why: Unreached) -> None:
+def test_of_all_checks_of_such_a_node_only_the_remedy_for_reaching_it_is_shown(why: Unreached) -> None:
     results = every_verdict(why)
-    told = [line.text for line in summary(results, PACKAGED, 10_000) if line.text.strip().startswith("do:")]
-    assert told == [f"            do:     {next(one.remedy for one in results if one.check == 'node.reachable')}"]
+    shown = [line.text for line in summary(results, PACKAGED, 10_000) if line.text.strip().startswith("do:")]
+    assert shown == [f"            do:     {next(one.remedy for one in results if one.check == 'node.reachable')}"]
 
 
 def test_where_one_of_many_is_not_reached_nothing_is_said_of_the_others() -> None:

@@ -86,7 +86,7 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
 # What is compared with what
 
 
-def test_of_one_value_the_worst_comparison_is_told() -> None:
+def test_of_one_value_the_worst_comparison_is_reported() -> None:
     found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_telling=True))]
     (only,) = worst_first(found, 5)
     assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"

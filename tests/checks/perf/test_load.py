@@ -69,7 +69,7 @@ def test_a_node_is_compared_with_what_most_write_and_read(own: tuple[float, floa
     assert evaluated("storage.fs_bandwidth", "fs_bandwidth", values).verdict is verdict
 
 
-def test_the_speed_of_a_single_node_is_told_and_not_judged() -> None:
+def test_the_speed_of_a_single_node_is_reported_and_not_evaluated() -> None:
     result = evaluated("storage.fs_bandwidth", "fs_bandwidth", {"gpu001": written(2, 3)})
     assert (result.verdict, result.observed) == (INCOMPLETE, "/fsx: write 2 GB/s, read 3 GB/s")
 
@@ -87,7 +87,7 @@ def test_a_site_has_a_limit_of_its_own() -> None:
     ("file", "verdict"),
     [("gcm-diag-pass.json", PASS), ("gcm-diag-warn.json", CONCERN), ("gcm-diag-pass-exit205.json", PASS)],
 )
-def test_a_captured_answer_of_dcgm_is_judged_as_if_it_had_been_run(file: str, verdict: Verdict) -> None:
+def test_a_captured_answer_of_dcgm_is_evaluated_as_if_it_had_been_run(file: str, verdict: Verdict) -> None:
     value = ran(sample(f"dcgmi/{file}").text, 0, "dcgmi diag -r 2 -j")
     assert evaluated("gpu.dcgm_diag", "dcgm_diag", {"gpu001": value}).verdict is verdict
 
@@ -127,7 +127,7 @@ def test_a_type_with_one_gpu_has_nothing_to_reduce_over() -> None:
         ("azure-mpi-bad-gpu-count.txt", "p5.48xlarge", INCOMPLETE, "measured nothing"),
     ],
 )
-def test_a_captured_log_of_nccl_tests_is_judged(file: str, instance_type: str, verdict: Verdict, words: str) -> None:
+def test_a_captured_log_of_nccl_tests_is_evaluated(file: str, instance_type: str, verdict: Verdict, words: str) -> None:
     value = {"gpus": 8, **ran(sample(f"nccl-tests/{file}").text, 0, "all_reduce_perf")}
     result = evaluated("gpu.node_busbw", "node_busbw", {"gpu001": value}, instance_type)
     assert result.verdict is verdict, result.message
@@ -164,7 +164,7 @@ def all_reduce(busbw: float = 450.0, status: int = 0, **log: str) -> dict[str, o
         (all_reduce(rows=""), [], "p5.48xlarge", INCOMPLETE, "measured nothing (exit status 0); expected a row"),
     ],
 )
-def test_an_all_reduce_within_a_node_is_judged_by_its_largest_message(
+def test_an_all_reduce_within_a_node_is_evaluated_by_its_largest_message(
     own: Any, others: list[Any], instance_type: str, verdict: Verdict, words: str
 ) -> None:
     values = {f"gpu{number:03}": value for number, value in enumerate((own, *others), 1)}
@@ -179,7 +179,7 @@ def test_few_nodes_are_no_measure_of_a_file_system(others: int, verdict: Verdict
     assert evaluated("storage.fs_bandwidth", "fs_bandwidth", values).verdict is verdict
 
 
-def test_a_node_under_load_that_told_nothing_is_incomplete_and_says_why() -> None:
+def test_a_node_under_load_that_reported_nothing_is_incomplete_and_says_why() -> None:
     lost = NodeEvidence("gpu001", {"gpu_gemm": Collected(Status.TIMED_OUT, detail="python3 does not end within 170 s")})
     node = nodes(Cluster("c", "local", (Target("gpu001"),)), {"gpu001": replace(lost)})["gpu001"]
     result = evaluate(all_checks()["gpu.gpu_gemm"], node)

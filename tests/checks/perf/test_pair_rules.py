@@ -94,7 +94,7 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
         ({"a~b": [380.0]}, None, None, PASS, ""),
     ],
 )  # fmt: skip
-def test_a_pair_is_judged_by_what_explains_it(
+def test_a_pair_is_evaluated_by_what_explains_it(
     data: Mapping[str, Sequence[float]], finding: Finding | None, floor: float | None, verdict: Verdict, words: str
 ) -> None:
     result = of_pair(campaign(data, [finding] if finding else [], floor))
@@ -122,7 +122,7 @@ def test_a_pair_is_judged_by_what_explains_it(
         ),
     ],
 )
-def test_a_node_is_judged_by_what_is_found_of_it(finding: Finding, verdict: Verdict, words: str) -> None:
+def test_a_node_is_evaluated_by_its_finding(finding: Finding, verdict: Verdict, words: str) -> None:
     result = of_node("not_a_straggler", campaign(findings=[finding]))
     assert result.verdict is verdict, result.message
     assert words in result.message

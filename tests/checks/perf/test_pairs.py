@@ -53,11 +53,11 @@ def test_a_fault_is_found_where_it_is(fault: PairFault) -> None:
 
 
 @pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
-def test_nobody_else_is_accused(fault: PairFault) -> None:
-    blamed = {asked.partition("@")[2] for asked, verdict in fault.expect.items() if verdict is Verdict.FAIL}
+def test_no_other_node_fails(fault: PairFault) -> None:
+    expected = {asked.partition("@")[2] for asked, verdict in fault.expect.items() if verdict is Verdict.FAIL}
     data = results(CHECKS["network.not_a_straggler"], fault)
-    accused = {name for name, result in data.items() if result.verdict is Verdict.FAIL}
-    assert accused <= blamed | {name for name in data if fault.name == "a node that reckons wrong" and name == "n0006"}
+    failed = {name for name, result in data.items() if result.verdict is Verdict.FAIL}
+    assert failed <= expected | {name for name in data if fault.name == "a node that reckons wrong" and name == "n0006"}
 
 
 @pytest.mark.parametrize("name", ["two nodes only", "three nodes that differ", "three nodes, one of which is dead"])
@@ -78,7 +78,7 @@ def test_every_check_of_pairs_is_proven_able_to_fail() -> None:
     assert failed == CHECKS.keys()
 
 
-def test_a_slow_node_is_told_with_its_numbers() -> None:
+def test_a_slow_node_is_reported_with_its_numbers() -> None:
     message = results(CHECKS["network.not_a_straggler"], PAIR_FAULTS[0])["n0003"].message
     assert "% slower than normal (" in message
     assert "measurements with" in message
@@ -120,7 +120,7 @@ PINGPONG = "fi_pingpong -p efa -e rdm -S 16777216"
         ),
     ],
 )
-def test_a_person_sees_it_with_the_program_that_measured(meter: str, of_node: str, of_pair: str) -> None:
+def test_the_command_by_hand_uses_the_program_that_measured(meter: str, of_node: str, of_pair: str) -> None:
     (campaign,) = run_of(PAIR_FAULTS[0]).campaigns
     about = {"meter": meter, "key": {**KEY, "collective": "all_gather"}}
     run = PairwiseRun((replace(campaign, journal=replace(campaign.journal, about=about)),))

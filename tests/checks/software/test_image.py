@@ -117,7 +117,9 @@ def test_libraries_are_due_where_there_are_gpus(
         (Unreached.DRAINED, "a job has it", INCOMPLETE, "a job has it; expected a place on the node for a moment"),
     ],
 )
-def test_why_a_node_was_not_reached_is_told(why: Unreached, detail: str, verdict: Verdict, words: str) -> None:
+def test_the_reason_why_a_node_was_not_reached_is_reported(
+    why: Unreached, detail: str, verdict: Verdict, words: str
+) -> None:
     expect(said("node.reachable", NodeEvidence("gpu001", unreached=why, detail=detail)), verdict, words)
 
 
@@ -145,7 +147,7 @@ def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str
         ("gpu.peermem", "", "this node has no EFA device"),
     ],
 )
-def test_what_a_node_does_not_have_is_told_of_its_type_or_of_it(check: str, instance_type: str, words: str) -> None:
+def test_a_node_without_a_device_says_so_of_its_type_or_itself(check: str, instance_type: str, words: str) -> None:
     none = {"names": [], "physical": []}
     expect(evaluated(check, instance_type, expect={"gpus": 0, "efa": 0}, interfaces=none), NA, words)
 
@@ -155,7 +157,7 @@ def test_the_driver_of_a_node_without_gpus_is_not_waited_for() -> None:
     expect(evaluated("gpu.driver_answers_in_time", "trn1.32xlarge", nvml=absent), NA, "")
 
 
-def test_a_kernel_without_a_version_tells_nothing_of_dma_buf() -> None:
+def test_a_kernel_without_a_version_says_nothing_about_dma_buf() -> None:
     modules = {"devices": [], "modules": ["gdrdrv"], "nvidia_taint": "OE"}
     result = evaluated("gpu.peermem", expect={"efa": 32}, boot=boot("custom"), rdma=modules)
     expect(result, INCOMPLETE, "the kernel calls itself 'custom'; expected a version")
@@ -168,7 +170,7 @@ def test_a_kernel_without_a_version_tells_nothing_of_dma_buf() -> None:
         (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."] * 3, ", 3 times"),
     ],
 )
-def test_an_xid_is_told_with_its_number_and_its_process(lines: list[str], words: str) -> None:
+def test_an_xid_is_reported_with_its_number_and_its_process(lines: list[str], words: str) -> None:
     data = [[100.0 + at, line] for at, line in enumerate(lines)]
     result = evaluated("gpu.no_xid", kernel_log={"lines": data, "truncated": False}, nvml=nvml(gpu(0)))
     expect(result, FAIL, words)

@@ -20,7 +20,7 @@ def volume(name: str = "nvme0", **changed: object) -> dict[str, Any]:
     return {"name": name, "serial": "vol0546d3c3b0af0bf6d", **dict.fromkeys(NAMES, 0), **changed}
 
 
-def told(*volumes: dict[str, Any], uptime_s: float = HOUR_S) -> dict[str, Any]:
+def with_volumes(*volumes: dict[str, Any], uptime_s: float = HOUR_S) -> dict[str, Any]:
     """A node with these volumes of EBS."""
     return {"ebs": {"volumes": list(volumes)}, "boot": {"uptime_s": uptime_s}}
 
@@ -28,19 +28,27 @@ def told(*volumes: dict[str, Any], uptime_s: float = HOUR_S) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "says", "words"),
     [
-        (told(volume()), PASS, ""),
-        (told(volume(volume_iops_us=300_000_000)), PASS, ""),
+        (with_volumes(volume()), PASS, ""),
+        (with_volumes(volume(volume_iops_us=300_000_000)), PASS, ""),
         (
-            told(volume(volume_iops_us=300_600_000)),
+            with_volumes(volume(volume_iops_us=300_600_000)),
             CONCERN,
             "nvme0 (vol-0546d3c3b0af0bf6d): above the volume's IOPS for 301 s, 50.1 s in 600 s; expected at most 50 s",
         ),
-        (told(volume(), volume("nvme1", instance_iops_us=10**9)), CONCERN, "nvme1 (vol-0546d3c3b0af0bf6d): above the"),
-        (told(volume(volume_throughput_us=50_000_000), uptime_s=60.0), PASS, ""),  # no mean of so short a time
-        (told(volume(volume_throughput_us=51_000_000), uptime_s=60.0), CONCERN, "the volume's throughput for 51 s"),
-        (told(volume(instance_iops_us={"error": "ENOTSUP", "text": ""})), INCOMPLETE, "ENOTSUP"),
-        (told(volume(volume_iops_us="many")), INCOMPLETE, "not understood"),
-        (told(), INCOMPLETE, "no volume of EBS was reported"),
+        (
+            with_volumes(volume(), volume("nvme1", instance_iops_us=10**9)),
+            CONCERN,
+            "nvme1 (vol-0546d3c3b0af0bf6d): above the",
+        ),
+        (with_volumes(volume(volume_throughput_us=50_000_000), uptime_s=60.0), PASS, ""),  # no mean of so short a time
+        (
+            with_volumes(volume(volume_throughput_us=51_000_000), uptime_s=60.0),
+            CONCERN,
+            "the volume's throughput for 51 s",
+        ),
+        (with_volumes(volume(instance_iops_us={"error": "ENOTSUP", "text": ""})), INCOMPLETE, "ENOTSUP"),
+        (with_volumes(volume(volume_iops_us="many")), INCOMPLETE, "not understood"),
+        (with_volumes(), INCOMPLETE, "no volume of EBS was reported"),
         ({"boot": {"uptime_s": HOUR_S}}, INCOMPLETE, "ebs: was not asked for"),
     ],
 )

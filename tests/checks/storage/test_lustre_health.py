@@ -27,7 +27,7 @@ def test_a_node_that_mounts_no_lustre_needs_no_client() -> None:
     assert (result.verdict, result.message) == (Verdict.NOT_APPLICABLE, "no Lustre file system is mounted")
 
 
-def test_a_mount_without_a_client_that_tells_of_it_is_incomplete() -> None:
+def test_a_mount_without_a_client_that_reports_it_is_incomplete() -> None:
     result = health(mount("/fsx", "lustre"))
     assert result.verdict is Verdict.INCOMPLETE
     assert result.message == "/fsx is Lustre; lustre: not on this node (no Lustre client: no module lustre is loaded)"

@@ -61,7 +61,7 @@ def test_a_file_system_that_jobs_write_to_has_room(mount: dict[str, Any], verdic
     assert result.verdict is verdict, result.message
 
 
-def test_what_is_full_outranks_what_is_not_known_of_another() -> None:
+def test_a_full_file_system_outranks_an_unknown_one() -> None:
     assert verdict_of({**FULL, "path": "/a", "free_kib": {"error": "EIO", "text": ""}}, FULL).verdict is FAIL
 
 
