@@ -43,12 +43,12 @@ def campaign(
     estimates: Sequence[str] = ("a", "b", "c", "d"),
 ) -> Campaign:
     """A campaign of four nodes with these bandwidths and this result of the analysis."""
-    readings = [
+    measurements = [
         Measurement(pair(*name.split("~")), number, 2, one if isinstance(one, Reading) else reading(one))
         for name, values in data.items()
         for number, one in enumerate(values)
     ]
-    made = Campaign(Journal(plan(list("abcd"), {}, 0.05, seed=1), {"meter": meter}, {}, tuple(readings), ""))
+    made = Campaign(Journal(plan(list("abcd"), {}, 0.05, seed=1), {"meter": meter}, {}, tuple(measurements), ""))
     normal = Normal(log(USUAL), log(USUAL), 0.01)
     analysis = Analysis(tuple(findings), normal, dict.fromkeys(estimates, SLOW))
     vars(made).update(analysis=analysis, floor_gb_per_s=floor)
