@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.evidence import Status
-from tests.builders.probed import PATIENT, SOON, probe, probe_node, tell, value
+from tests.builders.probed import PATIENT, SOON, collect, probe, probe_node, value
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import (
@@ -243,4 +243,4 @@ def test_services_have_what_systemd_restarts_and_how_often_it_has() -> None:
 @needs_nodes
 def test_a_systemctl_that_prints_nothing_is_no_evidence(script: str, status: Status) -> None:
     image = with_tool(healthy_cpu(), "/usr/local/bin/systemctl", f"#!/bin/sh\n{script}\n")
-    assert tell(image, "services").status is status
+    assert collect(image, "services").status is status

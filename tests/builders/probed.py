@@ -68,7 +68,7 @@ def probe_node(
     return decode(node.name, Answer(ran.stdout + ran.stderr), nonce)
 
 
-def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
+def collect(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:
     """What one collector reports about a node with this image."""
     with entered(image) as node:
         evidence = probe_node(node, [collector], options, user=user)
@@ -77,7 +77,7 @@ def tell(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, u
 
 
 def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
-    data = tell(image, collector, options, user=user)
+    data = collect(image, collector, options, user=user)
     assert data.status is Status.TOLD, data.detail
     return data.value
 
@@ -91,12 +91,12 @@ def host_root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     return folder
 
 
-def tell_under(folder: Path, collector: str) -> Collected:
+def collect_under(folder: Path, collector: str) -> Collected:
     """What one collector reports about another root."""
     return probe([collector], ProbeOptions(host_root=str(folder), collector_s=30.0)).collectors[collector]
 
 
 def read_under(folder: Path, collector: str) -> Any:
-    data = tell_under(folder, collector)
+    data = collect_under(folder, collector)
     assert data.status is Status.TOLD, data.detail
     return data.value

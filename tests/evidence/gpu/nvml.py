@@ -14,7 +14,7 @@ from tests.testbed.node import healthy_p5, with_nvml
 
 
 def collected(image: NodeImage, options: ProbeOptions = PATIENT) -> Collected:
-    return probed.tell(image, "nvml", options)
+    return probed.collect(image, "nvml", options)
 
 
 def value(image: NodeImage) -> Any:

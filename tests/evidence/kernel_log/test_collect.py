@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.agent.reading import Node as ProbedNode
 from clusterproof.plugins.evidence.kernel_log import collect as collector
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from tests.builders.probed import PATIENT, tell, value
+from tests.builders.probed import PATIENT, collect, value
 from tests.evidence.kernel_log.xid_lines import evaluate
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
@@ -125,7 +125,7 @@ HIDDEN = {
 def test_in_a_storm_every_fault_is_kept_and_evaluated() -> None:
     storm = (HIDDEN.get(n, f"NVRM: Xid (PCI:0000:{n % 16:02x}:00): 31, pid={n}, name=train") for n in range(STORM))
     log = "".join(f"3,{n},{n + 1}000000,-;{text}\n" for n, text in enumerate(storm))
-    evidence = tell(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
+    evidence = collect(with_file(healthy_cpu(), "/dev/kmsg", log), "kernel_log")
     data = evidence.value
     assert len(data["lines"]) < 2 * 16 * 16 + len(HIDDEN) + 1
     assert [line[:2] for line in data["lines"] if line[1] in HIDDEN.values()] == [

@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.evidence import Status
-from tests.builders.probed import PATIENT, probe, tell, value
+from tests.builders.probed import PATIENT, collect, probe, value
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes, needs_root
 from tests.testbed.node import (
@@ -113,7 +113,7 @@ echo "[ 9000.300000]{host and " gpu001 health[9]:"} {"NVRM: no word of the kerne
 @needs_nodes
 def test_a_log_that_may_not_be_read_is_denied_and_not_empty() -> None:
     image = with_tool(with_tool(healthy_cpu(), "journalctl", "#!/bin/sh\necho '-- No entries --'\n"), "dmesg", DENIED)
-    collector = tell(image, "kernel_log", user=NOBODY)
+    collector = collect(image, "kernel_log", user=NOBODY)
     assert collector.status is Status.DENIED
     assert "/dev/kmsg: Permission denied" in collector.detail
     assert "read kernel buffer failed" in collector.detail
@@ -122,8 +122,10 @@ def test_a_log_that_may_not_be_read_is_denied_and_not_empty() -> None:
 @needs_nodes
 def test_an_empty_log_is_no_evidence() -> None:
     image = with_file(healthy_cpu(), "/dev/kmsg", "")
-    assert tell(with_tool(image, "dmesg", DENIED), "kernel_log").status is Status.DENIED
-    assert tell(with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n"), "kernel_log").status is Status.TOLD
+    assert collect(with_tool(image, "dmesg", DENIED), "kernel_log").status is Status.DENIED
+    assert (
+        collect(with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n"), "kernel_log").status is Status.TOLD
+    )
 
 
 def without_kmsg() -> NodeImage:

@@ -22,7 +22,7 @@ from clusterproof.plugins.evidence.network import collect_naming as naming
 from clusterproof.plugins.evidence.node import Node as NodeOfCluster
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
-from tests.builders.probed import tell_under
+from tests.builders.probed import collect_under
 
 REAL, SILENT = "127.0.71.55", "127.0.71.56"
 DNSMASQ = shutil.which("dnsmasq", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -145,11 +145,11 @@ def test_another_network_namespace_is_reported_with_what_helps(tmp_path: Path) -
     folder = tmp_path / "proc/1/ns"
     folder.mkdir(parents=True)
     (folder / "net").symlink_to("net:[1]")
-    answer = tell_under(tmp_path, "naming")
+    answer = collect_under(tmp_path, "naming")
     assert answer.status is Status.DENIED
     assert answer.detail == "this process is in another network namespace; expected the node's own (hostNetwork: true)"
 
 
 def test_a_network_namespace_that_may_not_be_looked_at_is_not_called_another(tmp_path: Path) -> None:
-    answer = tell_under(tmp_path, "naming")
+    answer = collect_under(tmp_path, "naming")
     assert (answer.status, answer.detail) == (Status.DENIED, "/proc/1/ns/net may not be looked at")

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.software import collect_image as image
 from clusterproof.plugins.evidence.software import collect_packages as packages
 from clusterproof.plugins.evidence.software import collect_versions as versions
-from tests.builders.probed import probe, tell, value
+from tests.builders.probed import collect, probe, value
 from tests.testbed.image import File, Folder
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, healthy_p5, with_file, with_tool, without_file
@@ -228,7 +228,7 @@ def test_plug_ins_are_those_that_plugstack_names(tmp_path: Path) -> None:
 
 @needs_nodes
 def test_a_healthy_node_reports_every_component_that_it_has() -> None:
-    data = tell(healthy_p5(), "versions").value["components"]
+    data = collect(healthy_p5(), "versions").value["components"]
     assert all("version" in found for found in data.values()), data
     assert data.keys() >= {
         *("kernel", "driver", "libcuda", "cuda", "cudnn", "nccl", "efa_installer", "libfabric", "aws_ofi_nccl"),

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
-from tests.builders.probed import PATIENT, host_root, probe_node, read_under, tell_under
+from tests.builders.probed import PATIENT, collect_under, host_root, probe_node, read_under
 from tests.testbed.image import File
 from tests.testbed.lustre import FILE_SYSTEM, INSTANCE, imported, ost
 from tests.testbed.needs import needs_nodes
@@ -26,7 +26,7 @@ NEURON = "sys/devices/virtual/neuron_device"
 
 @pytest.mark.parametrize("collector", ["lustre", "lustre_space", "neuron"])
 def test_what_a_host_has_nothing_of_is_absent(tmp_path: Path, collector: str) -> None:
-    assert tell_under(host_root(tmp_path, {"sys/module/ena/initstate": "live\n"}), collector).status is Status.ABSENT
+    assert collect_under(host_root(tmp_path, {"sys/module/ena/initstate": "live\n"}), collector).status is Status.ABSENT
 
 
 def test_a_host_without_nvme_has_no_controller(tmp_path: Path) -> None:
