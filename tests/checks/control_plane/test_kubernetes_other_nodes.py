@@ -175,5 +175,5 @@ def test_a_taint_of_the_only_node_of_a_group_is_a_concern() -> None:
 def test_what_hyperpod_says_of_a_node_is_believed_by_its_words(
     labels: Mapping[str, str], verdict: Verdict, words: str
 ) -> None:
-    result = said("hyperpod_node_health", lambda words: label(words, OTHER, **labels))
+    result = said("hyperpod_node_health", lambda kubernetes: label(kubernetes, OTHER, **labels))
     assert (result.verdict, result.message) == (verdict, words)
