@@ -60,8 +60,8 @@ class Figures:
     named_7pct: float
     named_10pct: float
     unsaid_10pct: float
-    false_accusation: float
-    link_accused: float
+    false_positive_rate: float
+    link_flagged: float
     left_open: float
 
 
@@ -144,8 +144,8 @@ def _figures(found: dict[NoisyCell, Borne]) -> Figures:
         named_7pct=_share(of(0.07).named, of(0.07).slow),
         named_10pct=_share(of(0.10).named, of(0.10).slow),
         unsaid_10pct=_share(of(0.10).unsaid, of(0.10).slow),
-        false_accusation=_share(whole.flagged, whole.healthy),
-        link_accused=_share(whole.with_link, whole.clusters),
+        false_positive_rate=_share(whole.flagged, whole.healthy),
+        link_flagged=_share(whole.with_link, whole.clusters),
         left_open=_share(whole.left_open, whole.healthy),
     )
 

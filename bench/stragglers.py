@@ -171,7 +171,7 @@ def figures(found: dict[Cell, Counter[str]]) -> dict[str, float]:
     return {
         "named_10pct_at_5pct": goal["ours: slow named"] / slow,
         "healthy_ranks": whole["ours: healthy"],
-        "accused": whole["ours: healthy named"],
+        "flagged": whole["ours: healthy named"],
     }
 
 

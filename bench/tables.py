@@ -151,7 +151,7 @@ def _figures_of(data: Tallies, rule: str) -> dict[str, object]:
     whole, of_nodes = data.sum(rule), data.sum(rule, "slow nodes", GOAL_EFFECT)
     return {
         "detected_7pct": round(of_nodes.detection, 5),
-        "false_accusation": round(whole.false_positive_rate, 7),
+        "false_positive_rate": round(whole.false_positive_rate, 7),
         "kind_right": round((whole.kinds_right + of_nodes.found) / (whole.kinds + of_nodes.slow), 5),
         "rounds_max": whole.rounds,
     }

@@ -13,7 +13,7 @@ from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, tables
 
 pytestmark = pytest.mark.long
 
-FIGURES = {"detected_7pct", "false_accusation", "kind_right", "rounds_max"}
+FIGURES = {"detected_7pct", "false_positive_rate", "kind_right", "rounds_max"}
 
 
 @pytest.fixture(scope="module")
