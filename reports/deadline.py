@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
     """What went wrong with each piece of work, all done side by side; empty where nothing did.
 
-    Of an exception only its kind is told: its words, and those of its traceback, may hold a password.
+    Of an exception only its type is reported: its message, and its traceback, may hold a password.
     """
     data: dict[int, str] = {}
 

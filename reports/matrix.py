@@ -17,7 +17,7 @@ MAX_TITLE = 120  # characters of what a cell shows under the pointer
 MAX_LABEL = 28
 LABELS = 16  # names of nodes along the edge, at most, where there is no room for all
 
-# After Okabe and Ito: told apart with any of the usual kinds of colour vision, and in grey.
+# After Okabe and Ito: distinguishable with any of the usual kinds of colour vision, and in grey.
 COLOURS = {
     Verdict.PASS: "#dbe9f2",
     Verdict.NOT_APPLICABLE: "#f4f4f4",
@@ -106,7 +106,7 @@ def _striped(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: f
 
 
 def _grounds(cells: Cells, checks: Sequence[str], nodes: Sequence[str], width: float) -> Iterator[str]:
-    """A ground where a check was judged, so that what was not run stays white."""
+    """A ground where a check was evaluated, so that what was not run stays white."""
     steps = "".join(
         f"M{first * width:.6g} {row * CELL}h{count * width:.6g}v{CELL - 1}h-{count * width:.6g}z"
         for row, check in enumerate(checks)

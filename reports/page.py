@@ -70,7 +70,7 @@ def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
 
 
 def _about(check: str, site: str) -> str:
-    """The check by its id, a link where its page is known, and the command that tells of it without a network."""
+    """The check by its id, a link where its page is known, and the command that explains it without a network."""
     name = escape(check)
     link = f'<a href="{escape(site)}checks/{quote(check)}.html">{name}</a>' if site else name
     return f"{link} <code>clusterproof explain {name}</code>"

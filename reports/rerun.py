@@ -16,7 +16,7 @@ _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 def again(run: Run, verdict: Verdict) -> str:
     """What a shell takes to run once more the checks that have this verdict, on the nodes that do; empty: none.
 
-    A check that is judged by pairs is run on all nodes: what is normal for one the others tell.
+    A check that is evaluated by pairs is run on all nodes: what is normal for one depends on the others.
     """
     found = [result for result in run.results if result.verdict is verdict]
     if not found:

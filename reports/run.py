@@ -1,4 +1,4 @@
-"""A run as reports see it: its verdicts, what its nodes told, when it was, and how it is asked for again."""
+"""A run as reports see it: its verdicts, what its nodes reported, when it was, and how it is asked for again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Run:
     between: PairwiseRun | None = None  # what was measured between nodes
     past: Past | None = None  # this run and those before it, where there is a history
     site: str = ""  # where the documentation stands, with a slash at its end
-    training: TrainingRun | None = None  # what a training run told of itself
+    training: TrainingRun | None = None  # what a training run recorded of itself
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
     before: Mapping[Pair, Verdict] = field(default_factory=dict)  # what stood then, where it was not fine
 

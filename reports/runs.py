@@ -16,7 +16,7 @@ _MAX_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
 def folder_of_its_own(where: Path, cluster: str, now: datetime) -> Path:
     """A new folder under `where` for a run that begins now. Raises OSError.
 
-    The folder of all runs tells git to pass over it.
+    The folder of all runs has a .gitignore, so that git passes over it.
     """
     runs = where / RUNS
     if not runs.exists():

@@ -65,7 +65,7 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     findings = [result for result in results if result.verdict.is_finding]  # what is well asks for nothing
     unfit = {result.node for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
-        unfit |= {result.node for result in findings if result.is_of_cluster}  # nobody told anything of the whole
+        unfit |= {result.node for result in findings if result.is_of_cluster}  # nothing is known of the whole
     asked: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
     for result in findings:
         action, reason = _asked(result)

@@ -105,7 +105,7 @@ def is_device(word: str) -> bool:
 
 
 def is_surely_address(text: str) -> bool:
-    """Whether it is an address, also where a version is told: a host of AWS's, or four numbers with large parts."""
+    """Whether it is an address even where a version is expected: an AWS host name, or four numbers with large parts."""
     if _AWS_HOST.match(text):
         return True
     if not re.fullmatch(r"\d{1,3}(?:\.\d{1,3}){3}", text):

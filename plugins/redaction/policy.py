@@ -1,4 +1,4 @@
-"""A site's policy without names: as checks are judged by it, and as its file is handed on."""
+"""A site's policy without names: as checks are evaluated by it, and as its file is handed on."""
 
 from __future__ import annotations
 

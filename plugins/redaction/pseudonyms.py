@@ -32,7 +32,7 @@ class Pseudonyms:
         self._common: set[str] = set()  # hosts called `a` or `node`: replaced where only a host can stand
         self._common_places = re.compile(r"(?!)")
         self._wording = Wording(self.word)
-        self._done: dict[tuple[str, bool], str] = {}  # many nodes tell the same texts
+        self._done: dict[tuple[str, bool], str] = {}  # many nodes report the same texts
 
     def know_host(self, name: str, word: str) -> None:
         """Let a word stand for a host: by its whole name, and by its first label."""

@@ -86,7 +86,7 @@ class Redaction:
                 keep(self.evidence(evidence))
 
     def learn(self, evidence: NodeEvidence) -> None:
-        """Take note of the names that a node tells: its own, its hardware's and its file servers'."""
+        """Take note of the names that a node reports: its own, its hardware's and its file servers'."""
         self._pseudonyms.forget()
         for name, collector in evidence.collectors.items():
             self._learn(collector.value, place_of(name), evidence.node)
@@ -125,7 +125,7 @@ class Redaction:
         )
 
     def of_control_plane(self, evidence: NodeEvidence) -> NodeEvidence:
-        """What the control plane told of the cluster, without names; every node has been learned before."""
+        """What the control plane reported about the cluster, without names; every node has been learned before."""
         self._pseudonyms.forget()
         for name, collector in evidence.collectors.items():
             self._learn(collector.value, place_of(name), "")

@@ -25,7 +25,7 @@ def all_checks() -> dict[str, Check]:
 
 @cache
 def node_checks() -> dict[str, Check]:
-    """Those of the checks that run on each node, and need nothing but what the node tells."""
+    """The checks that run on each node and need nothing but what the node reports."""
     return {
         name: check
         for name, check in all_checks().items()
@@ -60,5 +60,5 @@ def when(check: Check) -> str:
 
 
 def evaluated_by_pairs() -> frozenset[str]:
-    """The checks that are judged by pairs of nodes, by id."""
+    """The checks that are evaluated from measurements of pairs of nodes, by id."""
     return frozenset(name for name, check in all_checks().items() if check.needs_pairs)

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood
 
 
-UNNAMED_S = 30.0  # for AWS to tell of nodes that were named without it: nobody waits for it there
+UNNAMED_S = 30.0  # for AWS to answer about nodes that were named without it: nobody waits for it there
 
 
 @dataclass(slots=True)
 class Noted:
-    """What AWS is asked about, as nodes tell it: the file systems that they mount, and which instances they are."""
+    """What AWS is asked about, as nodes report it: the file systems that they mount, and which instances they are."""
 
     mounted: set[Source] = field(default_factory=set)
     instances: Instances = field(default_factory=Instances)
@@ -68,7 +68,7 @@ class Asking:
 
     @cached_property
     def captured(self) -> tuple[Understood, ...]:
-        """What the files of a capture tell of each node, read once; nothing where the cluster is none."""
+        """What the files of a capture hold for each node, read once; empty where the cluster is not a capture."""
         if self.cluster.connection != "capture":
             return ()
         from clusterproof.plugins.captures.collection import read_capture  # many forms: only captures need them
@@ -116,7 +116,7 @@ class Asking:
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 
     def control_plane(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
-        """What AWS, Slurm and Kubernetes tell of the cluster, and AWS of the file systems that its nodes mount."""
+        """What AWS, Slurm and Kubernetes report about the cluster, and AWS about the file systems its nodes mount."""
         if self.cluster.connection == "replay":
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
         of_aws, of_kubernetes = collectors - NOT_OF_AWS, collectors & OF_KUBERNETES
@@ -131,7 +131,7 @@ class Asking:
         return replace(data, collectors=answers)
 
     def _aws(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
-        """What AWS tells of its cluster, or of one whose nodes have turned out to be instances; else nothing."""
+        """What AWS reports about its cluster, or one whose nodes have turned out to be instances; else nothing."""
         if is_of_aws(self.cluster):
             return self._from_aws(self.cluster, collectors, noted, aws.COLLECTOR_S)
         instances, option = noted.instances, self.config.option

@@ -28,14 +28,14 @@ class Check:
 
     @property
     def collectors(self) -> frozenset[str]:
-        """What it needs that nodes tell."""
+        """The collectors of a node that it needs."""
         from clusterproof.plugins.suite.needs_of_check import of_nodes
 
         return self.needs & of_nodes()
 
     @property
     def control_collectors(self) -> frozenset[str]:
-        """What it needs that AWS or Slurm tells; a check of a node asks neither."""
+        """The collectors of the control plane that it needs; a check of a node needs none."""
         from clusterproof.plugins.suite.needs_of_check import of_control_plane
 
         return self.needs & of_control_plane() if self.is_of_cluster else frozenset()
@@ -56,7 +56,7 @@ class Check:
 
     @property
     def is_of_member(self) -> bool:
-        """Whether it is run on each node, by what the control plane tells of it."""
+        """Whether it is run on each node, by what the control plane reports about it."""
         return self.subject == OF_A_MEMBER
 
     @property
@@ -77,7 +77,7 @@ class Check:
 
 def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Check:
     """The check that a test function is; `is_light` must hold for it."""
-    import inspect  # of one that the index tells, nothing is to be found out
+    import inspect  # slow to import, and not needed for a check that is in the index
 
     parameters = tuple(inspect.signature(function).parameters)
     subject = next((name for name in parameters if name not in WHOLE), parameters[0])

@@ -31,8 +31,8 @@ _OF_PYTEST = frozenset(
 class CheckItem(pytest.Item):
     """A check on one node: one report where pytest's own items have three, and no fixtures.
 
-    It holds what tells it from others. Its name and id are made whenever they are asked for, and what pytest keeps in
-    an item once somebody does.
+    It holds only what distinguishes it from others. Its name and id are made whenever they are asked for, and what
+    pytest keeps in an item once somebody does.
     """
 
     __slots__ = (
@@ -92,7 +92,7 @@ class CheckItem(pytest.Item):
         return self.kept_id or f"{self.collector.nodeid}::{self.function_name}[{self.node_name}]"
 
     def keep_id(self) -> None:
-        """Tell the very same text from now on, whenever the id is asked for."""
+        """Return the very same text from now on, whenever the id is asked for."""
         self.kept_id = self.nodeid
 
     def on(self, node_name: str) -> CheckItem:

@@ -37,7 +37,7 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
         run = collector.config.stash.get(TRAINING_RUN, None)
         return [item.on(run.name)] if run else []
     if not cluster.targets:
-        return []  # a run is judged by itself
+        return []  # a training run is evaluated on its own
     if check.is_of_pair:
         return of_pairs(item)
     if check.is_of_cluster and not can_tell(cluster, check):

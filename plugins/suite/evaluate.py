@@ -42,7 +42,7 @@ def verdict_on(policy: Policy, check: Check, owner: Owner, known: Examined | Non
 
 
 def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
-    """The same, device by device: a result for each that it complains of or cannot judge, else one for all of them."""
+    """The same, device by device: a result for each that is not well or not evaluated, else one for all of them."""
     rule = policy.disables(check.route.check, owner.name)
     if rule:
         return [not_run(check, owner, words_of(rule, policy.source))]
@@ -81,7 +81,7 @@ def _findings(check: Check, owner: Owner) -> list[Finding]:
         if not subjects:
             return [_of_nothing(check.subject, owner)]
         unseen = _unseen(check.subject, owner)
-    except Exception as ended:  # whatever a node told costs its own checks at most
+    except Exception as ended:  # whatever a node reported costs its own checks at most
         return [_finding("", ended)]
     return [*(_examine(check, subject, owner) for subject in subjects), *unseen]
 
@@ -98,7 +98,7 @@ def _of_nothing(subject: str, owner: Owner) -> Finding:
     try:
         expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
     except Incomplete:
-        expected = 0  # nothing tells: then none is no loss, and the check that counts them is incomplete itself
+        expected = 0  # unknown: then none is no loss, and the check that counts them is incomplete itself
     if expected:
         message = f"no {DEVICES[subject]} answers; expected {expected}"
         return Finding(Verdict.INCOMPLETE, message=message, cause=f"no {DEVICES[subject]} answers")
@@ -134,7 +134,7 @@ def _words_of_pytest() -> tuple[type[BaseException], ...]:
 def _label(subject: Any) -> str:
     try:
         return str(subject.label)
-    except Exception:  # a name that the node did not tell, or not as one
+    except Exception:  # a name that the node did not report, or not as a text
         return "a device without a name"
 
 

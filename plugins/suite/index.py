@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = os.path.realpath(f"{__file__}/../../..")
 FILE = f"{PACKAGE}/plugins/suite/checks.json"
-MADE_OF = ("checks", "plugins/evidence")  # folders: what the checks are, and what tells which collectors they need
+MADE_OF = ("checks", "plugins/evidence")  # folders: the checks, and what determines which collectors they need
 ON_FUNCTION = ("by_hand", "remedied_by", "over_ssm")  # what of a route is no text
 NODE = "node"  # the subsystem whose checks come first
 INSTALLED_S = 60.0  # what was written so soon after the index came with it
@@ -72,7 +72,7 @@ def of_occasions(index: Mapping[str, Entry], occasions: Collection[str]) -> dict
 
 
 def collectors_of(entries: Iterable[Entry]) -> frozenset[str]:
-    """What they need that a node tells."""
+    """The collectors of a node that they need."""
     return frozenset(collector for entry in entries for collector in entry["collectors"])
 
 

@@ -39,7 +39,7 @@ class _Loop:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Write what the nodes told, and run no check."""
+        """Write what the nodes reported, and run no check."""
         every = nodes_of(session.config).values()
         answered = [node for node in every if not node.evidence.unreached]
         for node in every:

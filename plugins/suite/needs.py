@@ -16,8 +16,8 @@ from clusterproof.plugins.suite.needs_of_check import PAIRWISE, needs_of, of_nod
 from clusterproof.plugins.suite.state import is_of_instances
 
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
-OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # what tells where nodes stand
-OF_INSTANCES = frozenset({"imds", "platform"})  # what tells whether they are EC2's, and which
+OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # where nodes stand
+OF_INSTANCES = frozenset({"imds", "platform"})  # whether they are EC2's, and which
 OF_TYPES = frozenset({"imds", "platform", "resource_config", "rdma", "nvml", "versions"})  # and of what kind they are
 
 

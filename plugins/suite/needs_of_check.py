@@ -22,8 +22,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def reads(*collectors: str) -> Callable[[F], F]:
     """Declare which collectors a check reads, besides its device; `pairwise` stands for measurements of pairs.
 
-    A check that declares nothing gets all evidence but those measurements. What collectors of one's own tell is always
-    there. Raises ValueError for what is no collector's name.
+    A check that declares nothing gets all evidence but those measurements. The values of one's own collectors are
+    always there. Raises ValueError for what is no collector's name.
     """
     known = {PAIRWISE, *of_nodes(), *of_control_plane()}
     for name in collectors:
@@ -61,7 +61,7 @@ def _is_packaged(function: Callable[..., Any]) -> bool:
 
 @cache
 def of_nodes() -> frozenset[str]:
-    """Every collector of a node, those that load it and those that only captures tell included."""
+    """Every collector of a node, including those that load it and those that only captures have."""
     from clusterproof.plugins.agent.collectors import collector_names
     from clusterproof.plugins.benchmarks.load.options import COLLECTORS
     from clusterproof.plugins.evidence.fact import ONLY_CAPTURED

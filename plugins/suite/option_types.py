@@ -69,7 +69,7 @@ class Options(Protocol):
     history: str | None
     since_last: bool
 
-    # who is told
+    # notifications
     notify: list[str] | None
     cloudwatch: str | None
 

@@ -43,7 +43,7 @@ _WORDS: dict[Verdict, tuple[str, str, Any]] = {
 
 
 class Outcomes:
-    """The plugin object that hears every report of a run, in the process that reports."""
+    """The plugin object that receives every report of a run, in the process that reports."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config

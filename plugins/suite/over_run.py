@@ -29,7 +29,7 @@ _OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", 
 
 
 class OverRun:
-    """The plugin object that says which run is judged."""
+    """The plugin object that says which training run is evaluated."""
 
     def __init__(self, run: TrainingRun) -> None:
         self.run = run

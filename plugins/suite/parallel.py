@@ -170,7 +170,7 @@ def _can_fork() -> bool:
 
 
 def _items_of_nodes(session: pytest.Session) -> list[CheckItem]:
-    """The items of our own checks that are about one node and to be run: those of others may do more than judge."""
+    """The items of our own checks that are about one node and to be run: those of others may do more than evaluate."""
     folder, policy = f"{CHECKS}{os.sep}", policy_of(session.config)
     checks = (item for item in session.items if isinstance(item, CheckItem) and item.check.subject in SUBJECTS)
     own = (item for item in checks if str(item.path).startswith(folder))

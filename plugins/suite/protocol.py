@@ -113,7 +113,7 @@ _NOT_WATCHING = ("_pytest", "_hypothesis_pytestplugin", "clusterproof", "xdist",
 def run(
     item: CheckItem, hook: Any, is_large: bool = False, quiet: Quiet | None = None, known: Examined | None = None
 ) -> None:
-    """Judge, report once, and once more where a report of its own teardown is waited for."""
+    """Evaluate, report once, and once more where a report of its own teardown is waited for."""
     started = time.time()
     if quiet:
         result = verdict_on(policy_of(item.config), item.check, item.owner, known)
@@ -137,7 +137,7 @@ def run(
 
 
 def _spare(config: pytest.Config, report: pytest.TestReport, instead: pytest.TestReport | None) -> None:
-    """Let pytest's terminal keep another report in the place of one that it has just heard, or none."""
+    """Let pytest's terminal keep another report in the place of one that it has just received, or none."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     for kept in reporter.stats.values() if reporter else ():
         if kept and kept[-1] is report:
@@ -177,7 +177,7 @@ def pytest_runtest_makereport(
 
 
 def _of_light(item: pytest.Item, ended: BaseException | None) -> Result | None:
-    """What a light item was judged that took the usual way, unless a plugin of another ended it otherwise."""
+    """The result of a light item that took the usual way, unless another author's plugin ended it differently."""
     if not isinstance(item, CheckItem) or item.evaluated is None:
         return None
     return item.evaluated if ended is None or ended is item.raised else None

@@ -21,7 +21,7 @@ _READ_LITTLE = ("clusterproof.", "_pytest.cacheprovider", "_pytest.logging", "_p
 
 
 class Quiet:
-    """Keeps what is well, in the place of those who hear reports: the suite's own outcomes, and pytest's terminal."""
+    """Keeps what is well, in the place of what receives reports: the suite's own outcomes, and pytest's terminal."""
 
     def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
         reporter = config.pluginmanager.get_plugin("terminalreporter")
@@ -32,7 +32,7 @@ class Quiet:
 
     @classmethod
     def of(cls, config: pytest.Config) -> Quiet | None:
-        """None where somebody hears of each test, or the terminal says something of each."""
+        """None where a plugin handles every test, or the terminal prints something for each."""
         hear = [hooked for name in _HOOKS for hooked in getattr(config.hook, name).get_hookimpls()]
         outcomes: Outcomes | None = config.pluginmanager.get_plugin("clusterproof-outcomes")
         is_unheard = all(str(hooked.function.__module__).startswith(_READ_LITTLE) for hooked in hear)

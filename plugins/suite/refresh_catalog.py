@@ -63,7 +63,7 @@ def lines(found: Comparison, region: str) -> list[str]:
 
 
 def compare(rows: Mapping[str, InstanceType], data: Mapping[str, Mapping[str, Any]]) -> Comparison:
-    """Hold the catalogue's rows against EC2's: fields that EC2 tells, and types with GPUs or Neuron and EFA."""
+    """Compare the catalogue's rows with EC2's: fields that EC2 reports, and types with GPUs or Neuron and EFA."""
     both = sorted(rows.keys() & data.keys())
     return Comparison(
         differences=tuple(line for name in both for line in _differences(rows[name], data[name])),
@@ -80,7 +80,7 @@ def compare(rows: Mapping[str, InstanceType], data: Mapping[str, Mapping[str, An
 def _differences(row: InstanceType, data: Mapping[str, Any]) -> Iterable[str]:
     for name in FIELDS:
         ours, theirs = getattr(row, name), data[name]
-        if ours != theirs and (ours or theirs):  # 0 and not told are alike
+        if ours != theirs and (ours or theirs):  # 0 and not reported are alike
             yield f"{row.name}: {name} is {_value(ours)} in the catalogue; EC2 has {_value(theirs)}"
 
 

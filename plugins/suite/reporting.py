@@ -66,7 +66,7 @@ class Reporting:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the reports of what was judged, also of a run that was stopped."""
+        """Write the reports of what was evaluated, also of a run that was stopped."""
         if self.folder is None or self.problem:
             return
         from clusterproof.reports.folder import write_forms

@@ -27,7 +27,7 @@ def is_selected(config: pytest.Config, marks: Iterable[pytest.Mark]) -> bool:
 
 
 def are_alike(config: pytest.Config) -> bool:
-    """Whether nobody tells items of one check from each other before all are collected: one stands for them."""
+    """Whether nothing distinguishes items of one check before all are collected: one stands for them."""
     is_by_name = config.option.keyword or config.option.deselect or any("::" in word for word in config.args)
     return not (is_by_name or any(config.getoption(name, False) for name in _BY_LAST_RUN) or _marks_may_follow(config))
 

@@ -39,7 +39,7 @@ from clusterproof.plugins.transport.gather import replay
 if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction
 
-MAX_NODES_KEPT_WHOLE = 1_000  # nodes; all that 10,000 recorded ones told would fill 3 GB
+MAX_NODES_KEPT_WHOLE = 1_000  # nodes; the whole evidence of 10,000 recorded ones would fill 3 GB
 MAX_NODES_IN_CACHE = 100  # nodes; pytest would write down 149,000 tests of 1,000 ones for `--new-first`
 GC_THRESHOLDS = (100_000, 20, 100)  # new objects between two collections; how many of these until older ones are
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Session:
         self.shared: tempfile.TemporaryDirectory[str] | None = None
 
     def _redact(self, worker: dict[str, Any] | None) -> None:
-        """Judge by what is shown; a worker reads what the controller has rewritten."""
+        """Evaluate what is shown; a worker reads what the controller has rewritten."""
         from clusterproof.plugins.redaction.policy import without_names
         from clusterproof.plugins.redaction.redact import Redaction  # few runs need it, and it compiles many patterns
 
@@ -83,7 +83,7 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
-        gc.set_threshold(*GC_THRESHOLDS)  # what nodes told stays to the end: no use to look through it
+        gc.set_threshold(*GC_THRESHOLDS)  # evidence stays to the end: no use in looking through it
         if len(self.cluster.targets) > MAX_NODES_IN_CACHE and not self.config.getoption("newfirst", False):
             self._forget_which_are_new()
         if not self.cluster.targets:

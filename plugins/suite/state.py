@@ -34,7 +34,7 @@ PAIRS: pytest.StashKey[Mapping[str, MeasuredPair]] = pytest.StashKey()
 TRAINING_RUN: pytest.StashKey[TrainingRun] = pytest.StashKey()
 UNWRITTEN: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by option, what kept a file from being written
 USUAL_WAY: pytest.StashKey[bool] = pytest.StashKey()  # light items run by pytest's own protocol
-OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors that are told of its clusters alone
+OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors that are asked about its clusters alone
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 
@@ -45,7 +45,7 @@ def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None
 
 
 def is_of_instances(collectors: frozenset[str]) -> bool:
-    """Whether collectors of AWS are told of EC2 instances too, and not of HyperPod's clusters alone."""
+    """Whether collectors of AWS are asked about EC2 instances too, and not about HyperPod's clusters alone."""
     return bool(collectors - OF_HYPERPOD - NOT_OF_AWS)
 
 
@@ -60,7 +60,7 @@ def catalog_of(config: pytest.Config) -> Catalog:
 
 
 def cluster_of(config: pytest.Config) -> ClusterFacts:
-    """The run's cluster, with what AWS told of it."""
+    """The run's cluster, with what its control plane reported."""
     if WHOLE not in config.stash:
         cluster = config.stash[CLUSTER]
         data = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
@@ -93,7 +93,7 @@ def names_of(config: pytest.Config) -> frozenset[str]:
 
 
 def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
-    """The nodes of the run by name, with what each told."""
+    """The nodes of the run by name, with what each reported."""
     if NODES not in config.stash:
         cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
         data = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}

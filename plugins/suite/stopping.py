@@ -1,4 +1,4 @@
-"""Signals that end a run: the first stops it, and then what was judged is reported, whoever presses again."""
+"""Signals that end a run: the first stops it, and then what was evaluated is reported, whoever presses again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopping:
-    """The plugin object that hears signals from the start of the session until pytest is done."""
+    """The plugin object that handles signals from the start of the session until pytest is done."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.heard = 0
@@ -36,7 +36,7 @@ class Stopping:
                 self.before[number] = signal.signal(number, self.hear)
 
     def hear(self, number: int, _frame: FrameType | None) -> None:
-        """End the run as Ctrl-C does; once it ends, only say that reports are written, and give up when told again."""
+        """End the run as Ctrl-C does; once it ends, only say that reports are written; give up at the next signal."""
         self.heard += 1
         if self.heard >= AT_ONCE_FROM:
             os._exit(INTERRUPTED)
@@ -46,7 +46,7 @@ class Stopping:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Any:
-        """From now on nothing is judged any more: what is written is let be written."""
+        """From now on nothing more is evaluated: the reports are allowed to finish."""
         self.is_finishing = True
         return (yield)
 

@@ -1,1 +1,1 @@
-"""Watching a cluster while it works: what samplers tell, states that open and close, the recording."""
+"""Watching a cluster while it works: what samplers send, states that open and close, the recording."""

@@ -27,7 +27,7 @@ def append_changes(path: Path, changes: Iterable[Change], wall_s: float) -> None
 
 
 def read_changes(path: Path) -> Iterator[Change]:
-    """What another watch has said, in seconds since 1970. A line that tells no change is none. Raises OSError."""
+    """What another watch has said, in seconds since 1970. A line that holds no change is skipped. Raises OSError."""
     with path.open("rb") as file:
         for line in file:
             try:

@@ -1,4 +1,4 @@
-"""What each node told last, for who asks at any moment: values of now, and sums that only grow."""
+"""What each node reported last, for whoever asks at any moment: current values, and sums that only grow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Values = tuple[float | None, ...]
 
 @record
 class Latest:
-    """A node, as of the last thing that it told; `seen_s` is in seconds since 1970 by the clock of who watches."""
+    """A node, as of the last thing that it sent; `seen_s` is in seconds since 1970 by the watching host's clock."""
 
     seen_s: float = 0.0
     at: float = 0.0  # the same by time.monotonic()
@@ -32,11 +32,11 @@ class Latest:
     up: float | None = None  # of its last sample, in seconds since its boot
     gpu: tuple[Values, ...] = ()  # of each GPU, as GPU_COLUMNS have them
     gpus: tuple[SampledGpu, ...] = ()
-    sums: tuple[Values, ...] = ()  # of each GPU, as SUMMED has them; None of what was never told
+    sums: tuple[Values, ...] = ()  # of each GPU, as SUMMED has them; None for what was never reported
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
     def after(self, update: Update, wall_s: float, at: float) -> Latest:
-        """What is known once the node has told this."""
+        """What is known once the node has sent this."""
         seen = replace(self, seen_s=wall_s, at=at)
         if isinstance(update, Hello):
             return replace(seen, connections=self.connections + 1, up=None)

@@ -32,11 +32,11 @@ class Snapshot:
     began_s: float  # since 1970
     now: float  # by time.monotonic()
     every_s: float
-    fresh_s: float  # what a node told longer ago is not the present
+    fresh_s: float  # what a node sent longer ago is not current
     nodes: Mapping[str, Latest]
     open: Mapping[Key, Seen]
-    judged: frozenset[str] = frozenset()  # nodes that have told enough for that
-    unjudged: Mapping[str, int] = field(default_factory=dict)  # checks that could not judge, by node
+    judged: frozenset[str] = frozenset()  # nodes that have reported enough for that
+    unjudged: Mapping[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
     said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
     notified: Mapping[str, int] = field(default_factory=dict)  # notifications by outcome
     failing: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch: whether one fails now
@@ -165,7 +165,7 @@ def _of_nodes(seen: Snapshot) -> Iterator[Metric]:
 
 
 def _of_gpus(seen: Snapshot) -> Iterator[Metric]:
-    """Of nodes that tell at present: what is old would look like the truth."""
+    """Of nodes that report at present: old values would look current."""
     present = [(name, one) for name, one in seen.nodes.items() if one.seen_s and seen.now - one.at < seen.fresh_s]
     total = {(name, str(at)): gpu.memory_mib * 1024.0**2 for name, at, gpu in _fixed(present) if gpu.memory_mib}
     yield _gauge("gpu_memory_bytes", "All of its memory.", total, seen, ("node", "gpu"))

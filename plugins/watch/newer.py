@@ -1,4 +1,4 @@
-"""Puts what a node tells while it is watched over all that it told before: new lines of its log, new facts of its GPUs.
+"""Puts what a watched node sends over all that it reported before: new lines of its log, new facts of its GPUs.
 
 Pure: evidence comes in and evidence goes out, the same object where nothing is new.
 """
@@ -22,13 +22,13 @@ Facts = Mapping[int, Mapping[str, Any]]  # of GPUs by index
 
 @dataclass
 class Meanwhile:
-    """What a node tells while all of its evidence is gathered, which is then older than this."""
+    """What a node sends while all of its evidence is gathered, which is then older than this."""
 
     facts: dict[int, dict[str, Any]] = field(default_factory=dict)
     lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
 
     def take(self, update: Update) -> None:
-        """Note it; of a fact what was told last."""
+        """Note it; of a fact the last value."""
         if isinstance(update, Tick):
             for index, facts in update.facts.items():
                 self.facts.setdefault(index, {}).update(facts)
@@ -57,7 +57,7 @@ def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence
 
 
 def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
-    """The GPUs tell these facts."""
+    """The evidence with these facts of its GPUs."""
     known = _value(evidence, NVML)
     if known is None or not isinstance(known.get("gpus"), list):
         return evidence
@@ -72,7 +72,7 @@ def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
 
 
 def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
-    """Of the log and the GPUs what was known before in this boot, where they did not tell now: it is watched on."""
+    """The log and the GPUs as known before in this boot, where they are missing now: they are still watched."""
     if boot_of(evidence) != boot_of(before):
         return evidence
     missing = [name for name in (LOG, NVML) if _value(evidence, name) is None and _value(before, name) is not None]
@@ -81,7 +81,7 @@ def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
 
 
 def boot_of(evidence: NodeEvidence) -> object:
-    """The boot id that it tells; None where it tells none."""
+    """The boot id that it reports; None where it reports none."""
     return (_value(evidence, "boot") or {}).get("boot_id")
 
 

@@ -1,4 +1,4 @@
-"""What is told of changes to a program: those of many nodes that are alike as one, so that a storm is no thousand."""
+"""Notifications of changes to a program: changes alike on many nodes are one, so that a storm is not a thousand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Notification:
         return (self.kind, self.rule, self.verdict) == (change.kind, change.key.rule, change.verdict)
 
     def add(self, change: Change) -> None:
-        """Tell of this one too."""
+        """Include this one too."""
         self.changes += 1
         self.nodes.add(change.key.node)
         if change.key.device and len(self.devices) < MAX_DEVICES:
@@ -60,7 +60,7 @@ class Notification:
 
 
 class Waiting:
-    """Notifications that are still to be told, in the order in which they began."""
+    """Notifications that are still to be sent, in the order in which they began."""
 
     def __init__(self) -> None:
         self._all: list[Notification] = []
@@ -70,7 +70,7 @@ class Waiting:
         return len(self._all)
 
     def add(self, changes: Iterable[Change], wall_s: float) -> None:
-        """Tell of these too: with what waits already, unless something else of the same check came in between."""
+        """Add these too: to what waits already, unless something else of the same check came in between."""
         for change in changes:
             of_rule = [one for one in self._all if one.rule == change.key.rule]
             last = next((one for one in reversed(of_rule) if one.takes(change)), None)
@@ -87,7 +87,7 @@ class Waiting:
         return self._all.pop(0) if self._all else None
 
     def clear(self) -> int:
-        """Tell of none of them; how many there were."""
+        """Drop all of them; how many there were."""
         count = len(self._all)
         self._all.clear()
         return count

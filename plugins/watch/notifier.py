@@ -23,7 +23,7 @@ from clusterproof.plugins.watch.states import Change
 
 GATHER_S = 2.0  # from the first change on: a switch that fails takes its nodes within that
 TIMEOUT_S = 30.0  # for the program
-END_S = 10.0  # for all that is left to be told, when the watch ends
+END_S = 10.0  # for all that is left to be sent, when the watch ends
 MAX_WORDS = 200  # characters of what it says of its failure
 
 
@@ -61,7 +61,7 @@ class Notifier:
         self._thread.start()
 
     def said(self, changes: Sequence[Change]) -> None:
-        """Tell of these, soon."""
+        """Notify of these, soon."""
         if changes:
             with self._change:
                 self._since = self._since if len(self._waiting) else time.monotonic()
@@ -69,7 +69,7 @@ class Notifier:
                 self._change.notify()
 
     def close(self) -> None:
-        """Tell what is left, as far as there is time."""
+        """Send what is left, as far as there is time."""
         with self._change:
             self._is_over = True
             self._change.notify()

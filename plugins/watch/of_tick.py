@@ -32,6 +32,6 @@ def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> Seen | None:
 
 
 def silent(seconds: float, why: str) -> Seen:
-    """That a node tells nothing: what happens there is not known."""
+    """That a node sends nothing: what happens there is not known."""
     because = f" ({why})" if why else ""
     return Seen(Verdict.INCOMPLETE, f"no sample for {seconds:.0f} s{because}; expected one at each tick")

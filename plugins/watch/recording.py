@@ -102,7 +102,7 @@ class Recording:
         return bool(self._problem)
 
     def take(self, node: str, update: Update, wall_s: float, now: float, why: str = "") -> None:
-        """Keep what a node told."""
+        """Keep what a node sent."""
         recording = self._nodes.get(node)
         if recording is None:
             recording = self._nodes[node] = NodeRecording(self.folder, node, self._every_s)

@@ -1,6 +1,6 @@
 """When something is said: events at once and once; states when they last, and again when they are over.
 
-Pure: it knows no clock, only the seconds that it is told.
+Pure: it reads no clock, and knows only the seconds that are passed in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Kind(str, Enum):
 
 @record
 class Key:
-    """What a state is of: a node, its device if any, and the rule, which is a check's id where a check judged it."""
+    """What a state is of: a node, its device if any, and the rule: a check's id where it is a check's verdict."""
 
     node: str
     device: str
@@ -111,9 +111,9 @@ class States:
         now: float,
         unknown: frozenset[tuple[str, str]] = frozenset(),
     ) -> list[Change]:
-        """What rules say of a node that are judged whenever something happens: said at once, and closed at once.
+        """What rules say of a node that are evaluated whenever something happens: said at once, and closed at once.
 
-        `unknown` are the devices of which a rule could not judge now: nothing of theirs is over.
+        `unknown` are the devices for which a rule could not be evaluated now: nothing of theirs is over.
         """
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
@@ -129,7 +129,7 @@ class States:
         return changes
 
     def tick(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
-        """What rules say of a node that are judged at each tick: said when it lasts."""
+        """What rules say of a node that are evaluated at each tick: said when it lasts."""
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
             if key.rule in rules and (key.device, key.rule) not in found:

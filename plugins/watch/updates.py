@@ -1,4 +1,4 @@
-"""What a node's sampler tells, line by line: bounded, and decoded strictly, for a node is not trusted."""
+"""What a node's sampler sends, line by line: bounded, and decoded strictly, for a node is not trusted."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MAX_LINE = 256 * 1024  # bytes
 MAX_TEXT = 1_000  # characters of a line of the kernel log
 MAX_WORDS = 200
 MAX_LINES = 4_000  # of the kernel log at once
-OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each tells
+OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
 MAX_SECONDS = 1e11
 
 
 class NotUnderstood(ClusterproofError, ValueError):  # noqa: N818 - an outcome of one connection
-    """What came is not what a sampler tells; the message says what was seen."""
+    """What came is not what a sampler sends; the message says what was seen."""
 
 
 class LinesLost(NotUnderstood):
-    """Lines that the sampler has told did not come."""
+    """Lines that the sampler sent did not arrive."""
 
 
 @record
@@ -47,7 +47,7 @@ class Tick:
     gpu: tuple[tuple[float | None, ...], ...]
     host: tuple[float | None, ...]
     gpus: tuple[SampledGpu, ...] | None = None
-    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of GPUs by index, as `nvml` tells them
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of GPUs by index, as `nvml` reports them
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # sources: for how long (s), and why
 
 
@@ -73,7 +73,7 @@ Update: TypeAlias = Hello | Tick | Logged
 
 
 class Stream:
-    """What comes of one sampler, piece by piece; lines without the nonce are noise, and of one told twice is one."""
+    """The output of one sampler, piece by piece; lines without the nonce are noise, a line sent twice counts once."""
 
     def __init__(self, nonce: str) -> None:
         self._mark = nonce.encode() + b" "
@@ -107,7 +107,7 @@ class Stream:
 
 
 def _decoded(line: bytes) -> tuple[Update, int | None]:
-    """What a line tells, and its number, where it has one."""
+    """What a line holds, and its number, where it has one."""
     try:
         data = json.loads(line)
         if not isinstance(data, dict):
@@ -160,7 +160,7 @@ def _log_line(data: Any) -> LogLine:
 
 
 def _values(data: Any, count: int) -> tuple[float | None, ...]:
-    """So many values; as many of None where a source told nothing."""
+    """So many values; as many of None where a source reported nothing."""
     if data is None:
         return (None,) * count
     if len(data) != count:

@@ -1,4 +1,4 @@
-"""How loaded file systems of FSx were, minute by minute, where CloudWatch told."""
+"""How loaded file systems of FSx were, minute by minute, where CloudWatch answered."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _figure(words: str, lines: list[Line], begin: float) -> str:
 
 
 def _path(points: Points, top: float) -> str:
-    """A line with a gap where nothing is told."""
+    """A line with a gap where there is no value."""
     stride = -(-len(points) // MAX_POINTS)
     joined = [max(filter(_is_known, points[at : at + stride]), default=None) for at in range(0, len(points), stride)]  # type: ignore[type-var]
     step = WIDTH / max(1, len(joined) - 1)

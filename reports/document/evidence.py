@@ -1,4 +1,4 @@
-"""The evidence as nodes told it, as much of it as a page can hold: what is alike once, the sick nodes' first."""
+"""The evidence as nodes reported it, as much as a page can hold: what is alike once, the sick nodes' first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_DETAIL = 300
 
 
 def evidence(run: Run) -> str:
-    """JSON: the values that were kept, and for each node how its collectors ended and which value each told.
+    """JSON: the values that were kept, and for each node how its collectors ended and which value each returned.
 
     A value of which there was no room is -1; a collector too long is a text that says so.
     """
     values: dict[str, int] = {}
     endings: dict[str, int] = {}
     nodes: dict[str, tuple[int, list[int]]] = {}
-    known: dict[int, int] = {}  # by the value's identity: large clusters hold once what nodes told alike
+    known: dict[int, int] = {}  # by the value's identity: large clusters hold once what nodes reported alike
     room = MAX_OF_ALL
     for name in _worst_first(run):
         data = run.nodes[name].evidence
@@ -65,7 +65,7 @@ def _endings(data: NodeEvidence) -> str:
 
 
 def _as_json(collector: Collected) -> str:
-    """What a collector told: JSON that a browser reads, whatever the node made of it."""
+    """A collector's value: JSON that a browser reads, whatever the node made of it."""
     try:
         text = json.dumps(collector.value, separators=(",", ":"), allow_nan=False)
     except ValueError:  # NaN and infinity, which are no JSON: as text

@@ -1,4 +1,4 @@
-"""What GPUs told of themselves at the moment of the run, for the heat map of GPUs × nodes: measures, no verdicts."""
+"""What GPUs reported about themselves during the run, for the heat map of GPUs × nodes: measures, no verdicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Number = float | int | None
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number that a GPU tells.
+    """One number that a GPU reports.
 
     `span` is how far apart two values are at least that shall look different from end to end; 0 of what is counted,
     of which everything but zero is worth a look.
@@ -43,7 +43,7 @@ def _of(key: str, digits: int = 0, divisor: float = 1) -> Callable[[Mapping[str,
 
 
 def _nvlink_errors(gpu: Mapping[str, Any]) -> Number:
-    """The sum over kinds and links of what was told; None where no counter was."""
+    """The sum over kinds and links of what was reported; None where no counter was."""
     kinds = gpu.get("nvlink_errors")
     dicts = [links for links in kinds.values() if isinstance(links, dict)] if isinstance(kinds, dict) else []
     counted = [links for links in dicts if "error" not in links]
@@ -76,7 +76,7 @@ _HEAT = """<p class="tools" hidden><label>Show <select id="measure"></select></l
 
 
 def gpus_section(run: Run) -> Section | None:
-    """The heat map, which the page's script draws; None where no GPU told anything."""
+    """The heat map, which the page's script draws; None where no GPU reported anything."""
     return Section("gpus", "GPUs × nodes", _HEAT) if any(map(_tells, run.nodes.values())) else None
 
 
@@ -85,7 +85,7 @@ def _tells(node: Node) -> bool:
 
 
 def measured(run: Run, pooled: Callable[[object], int]) -> list[list[Any]]:
-    """`[title, unit, span, pool number of each node's values]` for each measure that any GPU tells."""
+    """`[title, unit, span, pool number of each node's values]` for each measure that any GPU reports."""
     records = [_gpus(node) for node in run.nodes.values()]
     found = []
     for one in MEASURES:

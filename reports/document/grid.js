@@ -17,7 +17,7 @@ function drawGrid(filter) {
   render();
 }
 
-// A node that hardly told anything, as one that was not reached: its gaps have one cause, and no column for each.
+// A node that hardly reported anything, as one that was not reached: its gaps have one cause, and no column for each.
 function isSilent(node) {
   const judged = checks.filter((check) => "FIC.".includes(letterOf(check, node)));
   return judged.filter((check) => letterOf(check, node) === "I").length > judged.length / 2;
@@ -111,7 +111,7 @@ function several(group) {
   }, el("b", {}, group.nodes.length + " nodes"), " " + names);
 }
 
-// What stands in one cell, said where a screen reader hears it.
+// What stands in one cell, said where a screen reader announces it.
 function tell(cell) {
   const group = cell.parentNode.group;
   const check = group && grid.columns[cell.cellIndex - 1];

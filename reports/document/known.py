@@ -22,7 +22,7 @@ Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head,
 
 
 def tables(node: Node) -> Iterator[Table]:
-    """The node itself, its GPUs, its RDMA devices, what is mounted, and its versions: what of it was told."""
+    """The node itself, its GPUs, its RDMA devices, what is mounted, and its versions, as far as they were reported."""
     yield "Node", (), tuple((word, data) for word, data in _itself(node) if data)
     found = (
         ("GPUs", ("GPU", "UUID", "serial", "name", "PCI", "VBIOS"), _gpus(node)),
@@ -98,7 +98,7 @@ def _table(data: object) -> Mapping[str, Any]:
 
 
 def _number(data: object) -> float | None:
-    """A number that one can reckon with, None for all else that a node may tell."""
+    """A number that one can calculate with, None for all else that a node may report."""
     try:
         return number(data)
     except TypeError:

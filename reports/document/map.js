@@ -1,7 +1,7 @@
 // The map: every node as a cell in the place where it stands, coloured by its worst verdict; a click filters the page to it.
 const BY_NAME = "name";
 const MAX_NAMED = 64; // nodes that have their names in their cells
-const NEXT_TO_EACH_OTHER = 50; // nodes of one name in a place, where nobody tells the places
+const NEXT_TO_EACH_OTHER = 50; // nodes of one name in a place, where the places are unknown
 const map = { place: document.getElementById("map-places"), by: document.getElementById("map-by"), cells: [] };
 
 function drawMap() {

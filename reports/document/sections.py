@@ -101,7 +101,7 @@ def _pairs(run: Run) -> Section | None:
 def _training(run: Run) -> Section | None:
     if run.training is None:
         return None
-    from clusterproof.reports.document.training import training_section  # few runs judge a training run
+    from clusterproof.reports.document.training import training_section  # few runs evaluate a training run
 
     return training_section(run.training)
 
@@ -173,5 +173,5 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
 
 
 def sections(run: Run) -> list[Section]:
-    """The sections that have something to tell."""
+    """The sections that have something to show."""
     return [section for tell in SECTIONS if (section := tell(run))]

@@ -1,4 +1,4 @@
-"""What a training run told of itself: time in phases, long steps, ranks side by side, GPUs over time, kernels."""
+"""What a training run recorded of itself: time in phases, long steps, ranks side by side, GPUs over time, kernels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BAR = 240  # units
 
 
 def training_section(run: TrainingRun) -> Section | None:
-    """The section; None where its files told nothing that can be drawn."""
+    """The section; None where its files have nothing that can be drawn."""
     drawn = (
         _phases(run.data),
         _steps(run),

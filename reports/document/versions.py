@@ -36,7 +36,7 @@ _HEAD = ("component", "group", "version", "nodes")
 
 
 def versions_of(node: Node) -> Mapping[str, str]:
-    """The versions that a node tells, by component; empty where it cannot tell."""
+    """The versions that a node reports, by component; empty where it cannot."""
     data: dict[str, str] = {}
     try:
         for component in node.software.components:

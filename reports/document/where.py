@@ -13,7 +13,7 @@ from clusterproof.reports.document.section import Section
 from clusterproof.reports.run import Run
 
 MAX_NAME = 80  # characters
-UNKNOWN = -1  # in place of a number, where nobody tells
+UNKNOWN = -1  # in place of a number, where the place is not reported
 
 _MAP = """<p class="tools" hidden><label>by <select id="map-by"></select></label>
 <a href="#q=" id="map-all" hidden>show all nodes again</a></p>

@@ -1,4 +1,4 @@
-"""`clusterproof history`: what a history tells of a cluster, as plain text."""
+"""`clusterproof history`: what a history shows of a cluster, as plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of what hardware the nodes of a run are made, as their evidence tells it."""
+"""Of what hardware the nodes of a run are made, by their evidence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")  # of an address in Systems Manag
 
 
 def identities(nodes: Mapping[str, Node]) -> dict[str, Identity]:
-    """What each node told of itself. What two nodes both claim to be counts for neither."""
+    """What each node reported about itself. What two nodes both claim to be counts for neither."""
     data = {name: Identity(_instance_id(node), _serial(node), tuple(_gpus(node))) for name, node in nodes.items()}
     instances = _claimed_twice(identity.instance_id for identity in data.values())
     serials = _claimed_twice(identity.serial for identity in data.values())

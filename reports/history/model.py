@@ -46,21 +46,21 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Of what hardware a node is made; what nobody told is empty."""
+    """Of what hardware a node is made; what was not reported is empty."""
 
     instance_id: str = ""
     serial: str = ""  # of the machine
     gpus: tuple[Gpu, ...] = ()
 
     def is_same_machine(self, other: Identity) -> bool:
-        """Whether nothing speaks against it: the instance is the same or, where nobody told, a GPU is."""
+        """Whether nothing speaks against it: the instance is the same or, where it is unknown, a GPU is."""
         if self.instance_id and other.instance_id:
             return self.instance_id == other.instance_id
         mine, others = ({gpu.uuid for gpu in one.gpus} for one in (self, other))
         return not mine or not others or bool(mine & others)
 
     def completed(self, before: Identity) -> Identity:
-        """This identity and, if the machine is the same, what only an earlier run told, as of a GPU now lost."""
+        """This identity and, if the machine is the same, what only an earlier run reported, as of a GPU now lost."""
         if not self.is_same_machine(before):
             return self
         gpus = {gpu.index: gpu for gpu in (*before.gpus, *self.gpus)}
@@ -87,7 +87,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a history tells of a cluster, oldest first.
+    """What a history knows of a cluster, oldest first.
 
     `tracks` has every pair of check and node that was ever anything but fine; `identities` by node, from which run on;
     `measured` by name and node, with the run's number.

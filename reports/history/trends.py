@@ -1,4 +1,4 @@
-"""What several runs tell together: what flaps, which hardware fails again, how measurements move. Pure functions."""
+"""What several runs show together: what flaps, which hardware fails again, how measurements move. Pure functions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node that one check finds at fault with one machine in it, and with the next: neither is to blame."""
+    """A node that one check finds at fault with one machine in it, and with the next: neither is the cause."""
 
     node: str
     check: str

@@ -77,7 +77,7 @@ def _ascii(text: str) -> str:
 
 
 class CloudWatchForm:
-    """The plugin object of a run that CloudWatch is told of."""
+    """The plugin object of a run that is reported to CloudWatch."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], namespace: str) -> None:
         self.cluster = cluster

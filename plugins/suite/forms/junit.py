@@ -65,7 +65,7 @@ class JUnitForm:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Iterator[None]:
-        """Leave out what was stopped before it was judged: pytest writes a case without a name, which reads as a pass.
+        """Leave out what was stopped before its verdict: pytest writes a case without a name, which reads as a pass.
 
         Where names are to be hidden, hide that of this machine too.
         """

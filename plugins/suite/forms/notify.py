@@ -95,7 +95,7 @@ def _one_line(text: str, most: int) -> str:
 
 
 class NotifyForm:
-    """The plugin object of a run that tells somebody."""
+    """The plugin object of a run that sends a notification."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], urls: Sequence[str]) -> None:
         """Refuse at once what Apprise does not know. Raises pytest.UsageError."""

@@ -76,7 +76,7 @@ def paths_named(config: pytest.Config) -> list[Path]:
 def collectors_named(option: Options, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:
     """Those that load the hardware and are needed by the tests that the command line selects, packaged or of `others`.
 
-    With xdist nodes are asked before anybody has collected a test: so it is as far as paths, `-m` and `-k` tell.
+    With xdist nodes are asked before any test is collected: so it goes only by paths, `-m` and `-k`.
     """
     wanted = (test.collectors for test in _selected(option, paths, others))
     return load_options(option).asked(frozenset[str]().union(*wanted))
@@ -97,7 +97,7 @@ def others_named(config: pytest.Config) -> list[Test]:
 
 
 def _selected(option: Options, paths: Collection[Path], others: Iterable[Test]) -> list[Test]:
-    """The tests of load that the command line selects, as far as paths, `-m` and `-k` tell."""
+    """The tests of load that the command line selects, going only by paths, `-m` and `-k`."""
     if not is_named(option.markexpr, "perf"):
         return []
     from _pytest.mark.expression import Expression  # pytest has no public name for what reads -m and -k

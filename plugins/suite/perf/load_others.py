@@ -1,4 +1,4 @@
-"""Tests of other authors that the command line names, as far as can be told before anybody has collected them."""
+"""Tests of other authors that the command line names, as far as is known before they are collected."""
 
 from __future__ import annotations
 

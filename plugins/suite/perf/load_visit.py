@@ -25,7 +25,7 @@ def load_nodes(
     answered: Mapping[str, NodeEvidence],
     keep: Callable[[NodeEvidence], None],
 ) -> None:
-    """Load the nodes that answered, and hand all that each tells then to `keep`."""
+    """Load the nodes that answered, and hand all that each then reports to `keep`."""
     options = load_options(config.option)
     reached = sum(not evidence.unreached for evidence in answered.values())
     reporter = config.pluginmanager.get_plugin("terminalreporter")

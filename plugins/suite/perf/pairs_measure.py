@@ -87,7 +87,7 @@ def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> Pairwise
 
 
 def replayed(folder: Path, catalog: Catalog, baseline: str | None = None) -> PairwiseRun:
-    """What a recording tells of pairs. Raises pytest.UsageError."""
+    """The measurements of pairs in a recording. Raises pytest.UsageError."""
     figures = _figures(Path(baseline) if baseline else None)
     campaigns = tuple(Campaign(read_or_refuse(path), figures, catalog) for path in _files(folder))
     return PairwiseRun(campaigns, why_not="" if campaigns else "the recording has no measurements between nodes")
@@ -169,7 +169,7 @@ class _Renamed:
     ways: Ways
 
     def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
-        """Measure under the real names, tell under those that are shown."""
+        """Measure under the real names, report under those that are shown."""
         real = {pair(*(self.ways.real[node] for node in one)): one for one in pairs}
         shown_names = {name: shown for shown, name in self.ways.real.items()}
 

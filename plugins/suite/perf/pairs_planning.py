@@ -87,7 +87,7 @@ def _efa(node: Node) -> int:
 
 
 def _stack(node: Node) -> Stack:
-    """The software under the network, as a node tells it."""
+    """The software under the network, as a node reports it."""
 
     def version(component: str) -> str:
         try:

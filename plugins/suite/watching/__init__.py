@@ -1,1 +1,1 @@
-"""`clusterproof watch`: the same checks, judged again whenever a node tells something that changes what they say."""
+"""`clusterproof watch`: the same checks, evaluated again whenever a node reports something that they depend on."""

@@ -162,7 +162,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
 
 
 def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namespace) -> None:
-    """Tell whatever the command line names. Raises NoAddress, NoTextfile, NoProgram."""
+    """Open the outlets that the command line names. Raises NoAddress, NoTextfile, NoProgram."""
     if recording:
         outlets.add_part("recording", lambda: recording.is_failing)
     if option.listen is not None:

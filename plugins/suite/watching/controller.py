@@ -145,7 +145,7 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= look:
                 look = now + every_s
-                for _ in range(self._events.qsize()):  # what was told while a visit was judged comes before silence
+                for _ in range(self._events.qsize()):  # what came in while a visit was evaluated comes before silence
                     self._take(self._events.get())
                 self._say(self.watch.look(now))
                 self.outlets.look(self.watch.names)
@@ -192,7 +192,7 @@ class Controller:
             connection = connection_for(self.cluster.connection)
             self._visitors.append(connection)
             settings = self.settings
-            once = Alike().once  # a thousand nodes at once are much, and tell mostly the same
+            once = Alike().once  # a thousand nodes at once are much, and report mostly the same
 
             def answered(evidence: NodeEvidence) -> NodeEvidence:
                 self._awaited.answered(evidence)
@@ -246,7 +246,7 @@ class Controller:
 
 @dataclass(frozen=True)
 class Visited:
-    """What nodes told in a whole visit, until it is judged."""
+    """What nodes reported in a whole visit, until it is evaluated."""
 
     data: dict[str, NodeEvidence]
 

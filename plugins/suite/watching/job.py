@@ -30,7 +30,7 @@ OF_KUBERNETES = ("k8s:", "eks:")  # whose jobs have a namespace and a name
 NUMBER = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")  # of Slurm's: also of an array, or of several in one
 ASK_S = 30.0  # between two questions whether the job still runs; one is asked at once where a connection ends
 LEAST_S = 2.0
-HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that no sampler tells anything
+HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that no sampler sends anything
 MARKS = "preflight or run"
 REPORT = "report"  # the folder in the recording's
 # A folder that a watch is begun in may be anybody's: Python would look there first.
@@ -66,7 +66,7 @@ def folder_of(job: str) -> str:
 
 
 def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Callable[[], str], Mapping[str, str]]:
-    """What asks for the job's state, empty where it is over; raises Incomplete, KubernetesError where nobody tells.
+    """What asks for the job's state, empty where it is over; raises Incomplete, KubernetesError where it is unknown.
 
     And the nodes of its pods by their hosts, as it last found them; of a job of Slurm's there are none.
     """
@@ -83,7 +83,7 @@ def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Ca
 
 
 def state_of(job: str, settings: Mapping[str, str]) -> str:
-    """What Slurm calls its state, empty where it is over. Raises Incomplete where Slurm does not tell."""
+    """What Slurm calls its state, empty where it is over. Raises Incomplete where Slurm does not answer."""
     answer = ask_slurm(submit_host(settings), Limits(), (JOBS,))[JOBS]
     state = SlurmJobs(answer_of(JOBS, answer).value).state_of(job)
     return "" if state == COMPLETING else state
@@ -132,7 +132,7 @@ class JobEnd:
                     self._over()
                     return
                 self._look(state)
-            except Exception as problem:  # nobody tells, or it is a fault of ours: neither ends the watch
+            except Exception as problem:  # no answer, or it is a fault of ours: neither ends the watch
                 self._outage.failed(problem)
             self._asked.wait(ASK_S)
             self._asked.clear()
@@ -147,7 +147,7 @@ class JobEnd:
 
 
 def keep_latest(folder: Path, names: Iterable[str], latest: Callable[[str], Mapping[str, Collected]]) -> None:
-    """Put what nodes have told since their last visit into what is recorded of it. Raises OSError."""
+    """Add what nodes have reported since their last visit to what is recorded of it. Raises OSError."""
     for name in names:
         path = folder / "nodes" / recording_file(name)
         with contextlib.suppress(FileNotFoundError, EvidenceError):
@@ -156,7 +156,7 @@ def keep_latest(folder: Path, names: Iterable[str], latest: Callable[[str], Mapp
 
 
 def judge(folder: Path, steps: Sequence[str], policy: str | None) -> None:
-    """Judge what was recorded, the nodes and the run, and leave the report beside it."""
+    """Evaluate what was recorded, the nodes and the run, and leave the report beside it."""
     missing = [path for path in steps if not Path(path).exists()]
     for path in missing:
         sys.stdout.write(f"--steps {path}: there is no such file; the report goes without it\n")

@@ -1,4 +1,4 @@
-"""Judges a node by the packaged checks, all of them at the start, then those that what has changed concerns."""
+"""Evaluates the packaged checks on a node: all of them at the start, then those that read what has changed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from clusterproof.plugins.watch.states import Seen
 from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"
-CHANGING = frozenset({LOG, NVML})  # what is told again while a node is watched
+CHANGING = frozenset({LOG, NVML})  # what is reported again while a node is watched
 OF_PLACE = ("boot", "platform", "imds", "resource_config", "edac", "pci", "rdma", "mounts", "neuron")
-KEPT = CHANGING | frozenset(OF_PLACE)  # … and what it is judged with
+KEPT = CHANGING | frozenset(OF_PLACE)  # … and what it is evaluated with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one
-LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: judged at each tick, and said when it lasts
+LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: evaluated at each tick, said when it lasts
 
 Found = dict[tuple[str, str], Seen]  # by device and check
 Unknown = frozenset[tuple[str, str]]
 
 
 class Judge:
-    """The nodes of a cluster with what is kept of what they told."""
+    """The nodes of a cluster with what is kept of their evidence."""
 
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
         self._cluster, self._policy = cluster, policy
@@ -45,7 +45,7 @@ class Judge:
 
     @property
     def collectors(self) -> frozenset[str]:
-        """What a node is asked for, so that all of these checks can judge it."""
+        """What a node is asked for, so that all of these checks can be evaluated."""
         asked = frozenset[str]().union(*(check.collectors for check in self._checks.values()))
         return (asked | {"boot", "platform"}) - ONLY_CAPTURED - COLLECTORS
 
@@ -58,12 +58,12 @@ class Judge:
         )
 
     def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:
-        """What all checks say of these nodes; what is needed to judge them again is kept."""
+        """What all checks say of these nodes; what is needed to evaluate them again is kept."""
         every = {target.name: data.get(target.name) for target in self._cluster.targets}
         known = {name: one if one else self._of(name) for name, one in every.items()}
         made = nodes(self._cluster, known, OCCASION, self._policy)
         said = {}
-        alike = Alike()  # nodes of a kind tell mostly the same, at one visit
+        alike = Alike()  # nodes of a kind report mostly the same, at one visit
         for name in data:
             results = self._results(made[name], self._checks)
             said[name] = self._found(made[name], results), results
@@ -79,11 +79,11 @@ class Judge:
         return said
 
     def knows(self, name: str) -> bool:
-        """Whether a node has told enough to be judged again."""
+        """Whether a node has reported enough to be evaluated again."""
         return name in self._nodes
 
     def latest(self, name: str) -> Mapping[str, Collected]:
-        """What a node has told again since its last visit, as if it had been visited now."""
+        """What a node has reported again since its last visit, as if it had been visited now."""
         node = self._nodes.get(name)
         return {one: value for one, value in node.evidence.collectors.items() if one in CHANGING} if node else {}
 
@@ -103,13 +103,13 @@ class Judge:
         self._keep(name, with_lines(self._nodes[name].evidence, lines))
 
     def changed(self, name: str, facts: Mapping[int, Mapping[str, Any]]) -> bool:
-        """The GPUs of a node tell these facts; whether that is anything new."""
+        """The GPUs of a node report these facts; whether that is anything new."""
         before = self._nodes[name].evidence
         self._keep(name, with_facts(before, facts))
         return self._nodes[name].evidence is not before
 
     def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], Found, Unknown]:
-        """Which of these checks could judge a node now, what they say of it, and what they do not know."""
+        """Which of these checks could be evaluated on a node now, what they say of it, and what they do not know."""
         node = self._nodes[name]
         results = self._results(node, sorted(rules))
         could, unknown = judged(results)
@@ -142,7 +142,7 @@ class Judge:
 
 
 def judged(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
-    """The checks that could judge, and devices of theirs that they could not: of these nothing is over."""
+    """The checks that could be evaluated, and devices for which they could not: of these nothing is over."""
     every = list(results)
     unknown = {
         (device, one.check) for one in every if one.verdict is Verdict.INCOMPLETE for device in one.devices or ("",)

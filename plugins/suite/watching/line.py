@@ -19,7 +19,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 SETTLED_S = 60.0  # a connection that held so long begins anew without delay
 DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without a line
 MAX_WAITING, BUSY_S = 5_000, 0.05  # events that nobody has taken yet
-MAX_A_TICK = 1 << 20  # bytes that a node may tell between two ticks
+MAX_A_TICK = 1 << 20  # bytes that a node may send between two ticks
 
 Cursor = Callable[[], tuple[str, int, float] | None]
 
@@ -94,7 +94,7 @@ class Line:
             room.take(len(piece))
             for update in stream.updates(piece):
                 while self._events.qsize() > MAX_WAITING and not self._is_over.is_set():
-                    time.sleep(BUSY_S)  # many tell at once what they could not before; their connections hold it
+                    time.sleep(BUSY_S)  # many send at once what they could not before; their connections hold it
                 self._put(update)
 
         dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._how.every_s)
@@ -116,7 +116,7 @@ class Line:
 
 
 class _Room:
-    """How much a node may tell: a stream that does not end would fill the controller."""
+    """How much a node may send: a stream that does not end would fill the controller."""
 
     def __init__(self, every_s: float) -> None:
         self._per_s = MAX_A_TICK / every_s

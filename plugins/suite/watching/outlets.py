@@ -1,4 +1,4 @@
-"""What a watch tells besides its lines, to programs: metrics over HTTP and in a file, and a program that is run."""
+"""What a watch gives to programs besides its lines: metrics over HTTP and in a file, and a program that is run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousa
 class Outlets:
     """Open from when they are made until they are closed.
 
-    The watch's own thread tells them; whoever asks for a snapshot, from another, waits for nothing that it does.
+    The watch's own thread updates them; whoever asks for a snapshot, from another, waits for nothing that it does.
     """
 
     def __init__(self, cluster: str, watch: Watch, say: Callable[[str], object]) -> None:
@@ -50,7 +50,7 @@ class Outlets:
         self._open.close()
 
     def add_part(self, part: str, is_so: Callable[[], bool]) -> None:
-        """Let metrics tell whether a part of the watch fails now."""
+        """Let metrics show whether a part of the watch fails now."""
         self._parts[part] = is_so
 
     def listen(self, address: Address) -> None:
@@ -76,7 +76,7 @@ class Outlets:
         self.add_part("notify", lambda: notifier.outage.is_so)
 
     def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
-        """A node has told something."""
+        """A node has reported something."""
         self._nodes[node] = self._nodes[node].after(update, wall_s, at)
 
     def on_end(self, act: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""What a watch makes of what its nodes tell. It reads no clock and no connection: whoever does tells it, in order."""
+"""What a watch makes of what its nodes report. It reads no clock and no connection: both are passed in, in order."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from clusterproof.plugins.watch.states import Change, Key, Kind, Seen, States
 from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 Found = Mapping[tuple[str, str], Seen]
-AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which tells its ticks
+AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which sends its ticks
 LASTS = frozenset({*LASTING, *RULES_OF_TICK})
 
 
 @dataclass
 class _Node:
-    heard: float  # when it last told anything, or was first connected to
-    is_expected: bool = True  # to tell at each tick: its first connection has told something, or ended
-    unheard: int = 0  # looks at it, one after the other, before which it had told nothing
+    heard: float  # when it last sent anything, or was first connected to
+    is_expected: bool = True  # to send at each tick: its first connection has sent something, or ended
+    unheard: int = 0  # consecutive looks at it without anything from it
     hello: Hello | None = None
     last: Hello | Tick | None = None
     boot_id: str = ""
     last_boot_id: str = ""  # of the boot before this one
-    sequence: int = 0  # of the last line of the kernel log that it has told in this boot
+    sequence: int = 0  # of the last line of the kernel log that it has sent in this boot
     why: str = ""  # the connection ended
-    is_slowed: bool = False  # some of its GPUs are, by what was told last
+    is_slowed: bool = False  # some of its GPUs are, by the last sample
     ticks: int = 0
     meanwhile: Meanwhile | None = None  # while it is visited
     visited: float = 0.0  # when its last visit began
@@ -59,7 +59,7 @@ class Watch:
     pace: Pace = PACE
     states: States = field(init=False)
     verdicts: dict[Key, Verdict] = field(default_factory=dict)  # the worst that was said of each
-    incomplete: dict[str, int] = field(default_factory=dict)  # checks that could not judge, by node
+    incomplete: dict[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
 
     def __post_init__(self) -> None:
         self.states = States(self.pace)
@@ -72,12 +72,12 @@ class Watch:
 
     @property
     def silent(self) -> list[str]:
-        """The nodes of which nothing is heard."""
+        """The nodes that send nothing."""
         return sorted({key.node for key in self.states.open if key.rule == SILENT})
 
     @property
     def unknown(self) -> list[str]:
-        """The nodes that no visit has reached, and that have told no sample."""
+        """The nodes that no visit has reached, and that have sent no sample."""
         return [name for name, node in self._nodes.items() if not node.ticks and not self.judge.knows(name)]
 
     def resume(self, changes: Iterable[Change], later_s: float) -> int:
@@ -94,18 +94,18 @@ class Watch:
             node.heard, node.is_expected = now, False
 
     def visiting(self, names: Iterable[str], now: float) -> None:
-        """All evidence of these nodes is being gathered; what they tell meanwhile is newer."""
+        """All evidence of these nodes is being gathered; what they send meanwhile is newer."""
         for name in names:
             self._nodes[name].meanwhile = Meanwhile()
             self._nodes[name].visited = now
 
     def is_due(self, name: str, update: Update, now: float) -> bool:
-        """Whether all evidence of a node that tells this is to be gathered, no visit having reached it in this boot."""
+        """Whether all evidence of a node that sends this is to be gathered, no visit having reached it in this boot."""
         node = self._nodes[name]
         return node.is_due and (isinstance(update, Hello) or now - node.visited >= AGAIN_S)
 
     def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
-        """What nodes told in a whole visit, judged by all checks. What could not be judged is not over."""
+        """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
         changes = []
         data = {name: self._with_meanwhile(name, one) for name, one in data.items()}
         for name, (found, results) in self.judge.whole(data).items():
@@ -121,7 +121,7 @@ class Watch:
         return self._said(changes)
 
     def take(self, name: str, update: Update, now: float) -> list[Change]:
-        """What a node's sampler tells."""
+        """What a node's sampler sends."""
         node = self._nodes[name]
         node.heard, node.is_expected, node.unheard, node.why = now, True, 0, ""
         if node.meanwhile:
@@ -144,20 +144,20 @@ class Watch:
         node.is_expected, node.why = True, why or node.why
 
     def log_cursor(self, name: str) -> tuple[str, int, float] | None:
-        """From where on its kernel log is to be followed: of a boot that no visit has reached all that was not told."""
+        """Where to follow its kernel log from: in a boot that no visit has reached, after the last line it sent."""
         node, judged = self._nodes[name], self.judge.log_cursor(name)
         if judged and node.boot_id and judged[0] != node.boot_id:
             return node.boot_id, node.sequence, 0.0
         return judged
 
     def is_new_boot(self, name: str, hello: Hello) -> bool:
-        """Whether a node has booted since it was last judged: then all of it is to be judged anew."""
+        """Whether a node has booted since it was last evaluated: then all of it is to be evaluated anew."""
         return bool(self._nodes[name].boot_id) and hello.boot_id != self._nodes[name].boot_id
 
     def look(self, now: float) -> list[Change]:
-        """At which nodes tell nothing; to be called about each tick, when all that they told before `now` is known.
+        """Which nodes send nothing; to be called about each tick, when all that they sent before `now` has been taken.
 
-        A silence is one of so many looks too: who watches may have been stopped itself.
+        A silence is also one of so many looks: the watch itself may have been stopped in between.
         """
         changes = []
         for name, node in self._nodes.items():
