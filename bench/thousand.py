@@ -28,7 +28,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.suite.watching import controller as module
 from clusterproof.plugins.suite.watching import line as lines
 from clusterproof.plugins.suite.watching.controller import Controller, Settings, give_back_memory
-from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.evaluator import Evaluator
 from clusterproof.plugins.suite.watching.line import Event, How
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Program
@@ -86,7 +86,7 @@ def watch(address: str) -> dict[str, float]:
     names = [f"gpu{number:04d}" for number in range(REAL + REPLAYED)]
     targets = tuple(Target(name, address=address, instance_type="p5.48xlarge") for name in names)
     cluster = Cluster("bench", "ssh", targets)
-    state = Watch(Judge(cluster, NO_POLICY), EVERY_S, names, time.monotonic())
+    state = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, names, time.monotonic())
     before_mb = _resident_mb()
     state.evidence(_visited(names), time.monotonic())
     give_back_memory()

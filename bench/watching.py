@@ -19,7 +19,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import load
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.evaluator import Evaluator
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.watch.recording import Recording
@@ -66,8 +66,8 @@ def who_watches() -> Iterator[Figure]:
     evidence = load((DEMO / "nodes" / "gpu001.json").read_bytes())
     names = [f"gpu{number:04d}" for number in range(NODES)]
     cluster = Cluster("bench", "ssh", tuple(Target(name, instance_type="p5.48xlarge") for name in names))
-    watch = Watch(Judge(cluster, NO_POLICY), EVERY_S, names, 0.0)
-    watch.judge.whole({name: replace(evidence, node=name) for name in names[:50]})  # the others cost the same
+    watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, names, 0.0)
+    watch.evaluator.whole({name: replace(evidence, node=name) for name in names[:50]})  # the others cost the same
     random = Random(1)
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(Path(folder), EVERY_S, print)

@@ -101,7 +101,7 @@ def is_address_v6(found: re.Match[str]) -> bool:
     return int(address) > 1  # `::` is nobody, `::1` everybody
 
 
-def is_telling(name: str) -> bool:
+def is_distinctive(name: str) -> bool:
     """Whether a name can be replaced wherever it stands, for it is none of the words that texts are made of."""
     if len(name) < _SHORTEST or name.lower() in _WORDS or _VOCABULARY.fullmatch(name):
         return False

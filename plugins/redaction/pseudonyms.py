@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from clusterproof.plugins.redaction.naming import FORMS, Names, has_form, host_places, is_telling, name_in
+from clusterproof.plugins.redaction.naming import FORMS, Names, has_form, host_places, is_distinctive, name_in
 from clusterproof.plugins.redaction.vocabulary import words
 from clusterproof.plugins.redaction.wording import BEGIN, END, Wording, marked, unmarked
 
@@ -43,7 +43,7 @@ class Pseudonyms:
                 continue
             self._hosts.add(known.lower())
             self._words[known.lower()] = word
-            if is_telling(known):
+            if is_distinctive(known):
                 self._names_for(known).add(known, marked(word))
             elif known not in self._common:
                 self._common.add(known)
@@ -52,7 +52,7 @@ class Pseudonyms:
     def know(self, name: str, kind: str) -> None:
         """Let a word stand for a name wherever it stands, if it is no common word and no version, which others have."""
         if (
-            is_telling(name)
+            is_distinctive(name)
             and not _VERSION.fullmatch(name)
             and not (has_form(name) or _PCI.fullmatch(name))
             and name.lower() not in words()
@@ -61,7 +61,7 @@ class Pseudonyms:
 
     def know_as(self, name: str, word: str) -> None:
         """Let this word stand for a name wherever it stands."""
-        if is_telling(name) and not has_form(name):
+        if is_distinctive(name) and not has_form(name):
             self._plain.add(name, marked(word))
 
     def forget(self) -> None:

@@ -40,7 +40,7 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
         return []  # a training run is evaluated on its own
     if check.is_of_pair:
         return of_pairs(item)
-    if check.is_of_cluster and not can_tell(cluster, check):
+    if check.is_of_cluster and not can_answer(cluster, check):
         return []
     if check.is_of_cluster and not check.is_of_member:
         return [item.on(cluster.name)]
@@ -89,7 +89,7 @@ def expand_pairs(session: pytest.Session) -> None:
     session.items[:] = made
 
 
-def can_tell(cluster: Cluster, check: Check) -> bool:
+def can_answer(cluster: Cluster, check: Check) -> bool:
     """Whether the cluster has, or may turn out to have, the control plane that a check asks."""
     by_evidence = may_be_on_ec2(cluster)
     if not (by_evidence or is_of_aws(cluster) or is_of_slurm(cluster) or is_of_kubernetes(cluster)):

@@ -115,11 +115,11 @@ def read_by(check: Check) -> str:
     what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
     if check.is_of_cluster:
         asked = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))
-        what = f"of {_who_tells(check)} {asked}" + (f"; of the nodes {what}" if check.collectors else "")
+        what = f"of {_control_planes(check)} {asked}" + (f"; of the nodes {what}" if check.collectors else "")
     return what if check.is_of_member or check.subject in WHOLE else f"{what}; once for each `{check.subject}`"
 
 
-def _who_tells(check: Check) -> str:
+def _control_planes(check: Check) -> str:
     """Whom a check of the cluster asks."""
     if check.control_collectors == {SLURM_COLLECTOR}:
         return "Slurm"

@@ -173,7 +173,7 @@ class Outcomes:
         for option, words in self.config.stash.get(UNWRITTEN, {}).items():
             terminalreporter.write_line(f"warning: {option} is not whole: {printable(words)}", yellow=True)
         if not self.results:
-            self._tell_of_nothing(terminalreporter)
+            self._note_empty(terminalreporter)
             return
         terminalreporter.section(self.cluster.name, sep="=")
         width, is_verbose = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
@@ -182,9 +182,9 @@ class Outcomes:
         places = topology_of(self.config)
         for text in lines(places) if places else ():
             terminalreporter.write_line(text)
-        self._tell_of_pairs(terminalreporter)
+        self._note_pairs(terminalreporter)
 
-    def _tell_of_nothing(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def _note_empty(self, terminalreporter: pytest.TerminalReporter) -> None:
         if is_named(self.config.option.markexpr, "run") and TRAINING_RUN not in self.config.stash:
             words = "-m run judges a training run, and none is named; expected --run PATH"
             terminalreporter.write_line(words, yellow=True)
@@ -194,7 +194,7 @@ class Outcomes:
 
             terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)
 
-    def _tell_of_pairs(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def _note_pairs(self, terminalreporter: pytest.TerminalReporter) -> None:
         between = self.config.stash.get(PAIRWISE, None)
         if between is None:
             return

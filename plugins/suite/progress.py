@@ -78,17 +78,17 @@ def _lines(awaited: Awaited, say: Callable[[str], object]) -> Iterator[Shown]:
     """Say who is awaited each LINE_S seconds, for as long as anybody is."""
     is_over = threading.Event()
 
-    def tell() -> None:
+    def repeat() -> None:
         while not is_over.wait(LINE_S):
             say(awaited.words)
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
     try:
         yield awaited.answered
     finally:
         is_over.set()
-        teller.join()
+        thread.join()
 
 
 @contextmanager

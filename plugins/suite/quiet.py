@@ -33,10 +33,10 @@ class Quiet:
     @classmethod
     def of(cls, config: pytest.Config) -> Quiet | None:
         """None where a plugin handles every test, or the terminal prints something for each."""
-        hear = [hooked for name in _HOOKS for hooked in getattr(config.hook, name).get_hookimpls()]
+        receivers = [hooked for name in _HOOKS for hooked in getattr(config.hook, name).get_hookimpls()]
         outcomes: Outcomes | None = config.pluginmanager.get_plugin("clusterproof-outcomes")
-        is_unheard = all(str(hooked.function.__module__).startswith(_READ_LITTLE) for hooked in hear)
-        return cls(config, outcomes) if outcomes and outcomes.is_large and is_unheard else None
+        has_no_reader = all(str(hooked.function.__module__).startswith(_READ_LITTLE) for hooked in receivers)
+        return cls(config, outcomes) if outcomes and outcomes.is_large and has_no_reader else None
 
     def takes(self, item: CheckItem, result: Result, started: float) -> bool:
         """Keep a result that is well; False where pytest's hooks are to have it, as the first of its kind."""

@@ -20,7 +20,7 @@ class Stopping:
     """The plugin object that handles signals from the start of the session until pytest is done."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.heard = 0
+        self.signals = 0
         self.is_finishing = False
         self.before: dict[int, Any] = {}
         self.config = config
@@ -33,16 +33,16 @@ class Stopping:
         for number in _ENDS:
             is_left = signal.getsignal(number) is signal.SIG_IGN  # as by nohup
             if not is_left and not (self.config.option.usepdb and number is signal.SIGINT):
-                self.before[number] = signal.signal(number, self.hear)
+                self.before[number] = signal.signal(number, self.handle)
 
-    def hear(self, number: int, _frame: FrameType | None) -> None:
+    def handle(self, number: int, _frame: FrameType | None) -> None:
         """End the run as Ctrl-C does; once it ends, only say that reports are written; give up at the next signal."""
-        self.heard += 1
-        if self.heard >= AT_ONCE_FROM:
+        self.signals += 1
+        if self.signals >= AT_ONCE_FROM:
             os._exit(INTERRUPTED)
-        if self.heard == 1 and not self.is_finishing:
+        if self.signals == 1 and not self.is_finishing:
             raise KeyboardInterrupt(signal.Signals(number).name)
-        os.write(2, b"\nwriting what was judged; press again to leave without it\n")
+        os.write(2, b"\nwriting what was evaluated; press again to leave without it\n")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Any:

@@ -35,8 +35,8 @@ class Snapshot:
     fresh_s: float  # what a node sent longer ago is not current
     nodes: Mapping[str, Latest]
     open: Mapping[Key, Seen]
-    judged: frozenset[str] = frozenset()  # nodes that have reported enough for that
-    unjudged: Mapping[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
+    evaluated: frozenset[str] = frozenset()  # nodes that have reported enough for that
+    incomplete: Mapping[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
     said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
     notified: Mapping[str, int] = field(default_factory=dict)  # notifications by outcome
     failing: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch: whether one fails now
@@ -127,12 +127,12 @@ def _of_findings(seen: Snapshot) -> Iterator[Metric]:
     open_now = Counter((key.node, key.rule, found.verdict.value) for key, found in seen.open.items())
     words = "Findings that are open now: devices of a node, by check and verdict."
     yield _gauge("findings", words, open_now, seen, ("node", "check", "verdict"))
-    worst = {node: NONE if node in seen.judged else Verdict.INCOMPLETE.value for node in seen.nodes}
+    worst = {node: NONE if node in seen.evaluated else Verdict.INCOMPLETE.value for node in seen.nodes}
     for key, found in sorted(seen.open.items(), key=lambda one: -one[1].verdict.rank):
         worst[key.node] = found.verdict.value
     nodes = Counter(worst.values())
     count = {(finding,): nodes[finding] for finding in (*(verdict.value for verdict in BAD), NONE)}
-    words = "Nodes by the worst finding that is open; a node that was never judged is incomplete."
+    words = "Nodes by the worst finding that is open; a node that was never evaluated is incomplete."
     yield _gauge("nodes", words, count, seen, ("finding",))
     said = {(kind, verdict.value): number for (kind, verdict), number in seen.said.items()}
     yield _counter("changes", "Changes that were said.", said, seen, ("kind", "verdict"))
@@ -147,13 +147,14 @@ def _of_findings(seen: Snapshot) -> Iterator[Metric]:
 def _of_nodes(seen: Snapshot) -> Iterator[Metric]:
     node = ("node",)
     last = {(name,): one.seen_s for name, one in seen.nodes.items() if one.seen_s}
-    yield _gauge("node_last_seen_timestamp_seconds", "When a node told anything last, since 1970.", last, seen, node)
+    yield _gauge("node_last_seen_timestamp_seconds", "When a node last sent anything, since 1970.", last, seen, node)
     samples = {(name,): one.samples for name, one in seen.nodes.items()}
-    yield _counter("node_samples", "Samples that a node has told.", samples, seen, node)
+    yield _counter("node_samples", "Samples that a node has sent.", samples, seen, node)
     connections = {(name,): one.connections for name, one in seen.nodes.items()}
     yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, seen, node)
-    unjudged = {(name,): count for name, count in seen.unjudged.items()}
-    yield _gauge("node_unjudged_checks", "Checks that could not judge at the last visit.", unjudged, seen, node)
+    incomplete = {(name,): count for name, count in seen.incomplete.items()}
+    words = "Checks that could not be evaluated at the last visit."
+    yield _gauge("node_unjudged_checks", words, incomplete, seen, node)
     late = {
         (name, source): s
         for name, one in seen.nodes.items()

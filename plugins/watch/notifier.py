@@ -91,14 +91,14 @@ class Notifier:
                 self._count_dropped()
             if one is None:
                 return
-            self._tell(one)
+            self._send(one)
 
     def _count_dropped(self) -> None:
         if self._waiting.dropped > self.counts["dropped"]:
             self.counts["dropped"] = self._waiting.dropped
             self.outage.failed("more came than the program takes, and the oldest were dropped")
 
-    def _tell(self, one: Notification) -> None:
+    def _send(self, one: Notification) -> None:
         try:
             why = self._run(one.to_json(self._cluster).encode())
         except OSError as problem:  # such as no room for what the program says

@@ -77,10 +77,10 @@ _HEAT = """<p class="tools" hidden><label>Show <select id="measure"></select></l
 
 def gpus_section(run: Run) -> Section | None:
     """The heat map, which the page's script draws; None where no GPU reported anything."""
-    return Section("gpus", "GPUs × nodes", _HEAT) if any(map(_tells, run.nodes.values())) else None
+    return Section("gpus", "GPUs × nodes", _HEAT) if any(map(_reports_any, run.nodes.values())) else None
 
 
-def _tells(node: Node) -> bool:
+def _reports_any(node: Node) -> bool:
     return any(one.read(gpu) is not None for gpu in _gpus(node).values() for one in MEASURES)
 
 

@@ -174,4 +174,4 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
 
 def sections(run: Run) -> list[Section]:
     """The sections that have something to show."""
-    return [section for tell in SECTIONS if (section := tell(run))]
+    return [section for make in SECTIONS if (section := make(run))]

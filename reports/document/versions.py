@@ -24,7 +24,7 @@ def versions_section(run: Run) -> Section | None:
     if not rows:
         return None
     odd, same = ([row for row in rows if bool(row[-1]) is is_odd] for is_odd in (True, False))
-    words = f"{len(same)} components are the same on all nodes of a group that tell them"
+    words = f"{len(same)} components are the same on all nodes of a group that report them"
     parts = (
         table((*_HEAD, "the odd ones out"), odd) if odd else "",
         f"<details><summary>{words}</summary>{table(_HEAD, [row[:-1] for row in same])}</details>" if same else "",
@@ -71,5 +71,5 @@ def _rows(group: str, nodes: Sequence[Node]) -> Iterator[tuple[str, str, str, st
         words = [f"{version}: {within(fold(names), MAX_NODES)}" for version, names in odd[:MAX_VERSIONS]]
         if len(odd) > MAX_VERSIONS:
             words.append(f"… and {len(odd) - MAX_VERSIONS} more versions")
-        telling = sum(map(len, versions.values()))
-        yield component, group, usual, f"{len(most)} of {telling}", "; ".join(words)
+        total = sum(map(len, versions.values()))
+        yield component, group, usual, f"{len(most)} of {total}", "; ".join(words)

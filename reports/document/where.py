@@ -34,13 +34,13 @@ def places(run: Run) -> list[list[Any]]:
 
 
 def _kinds(run: Run) -> Iterator[tuple[str, Mapping[str, str | None]]]:
-    readings: tuple[tuple[str, Callable[[ClusterFacts], Mapping[str, str | None]]], ...] = (
+    kinds: tuple[tuple[str, Callable[[ClusterFacts], Mapping[str, str | None]]], ...] = (
         ("UltraServer", ultraservers),
         ("network node", lambda cluster: lowest_layers(network_layers(cluster))),
         ("Slurm switch", lambda cluster: cluster.slurm.switches),
         ("availability zone", zones),
     )
-    for kind, read in readings:
+    for kind, read in kinds:
         yield kind, _known(read, run.facts)
     yield "group", {name: node.target.group for name, node in run.nodes.items()}
 

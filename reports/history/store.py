@@ -107,12 +107,12 @@ def _past(database: sqlite3.Connection, cluster: str, most_runs: int) -> Past:
         )
         tracks[check, node].append(entry)
     identities: dict[str, list[tuple[int, Identity]]] = defaultdict(list)
-    for node, run, *told_of in database.execute(
+    for node, run, *columns in database.execute(
         "SELECT n.name, i.run, i.instance_id, i.serial, i.gpus FROM identity AS i"
         " JOIN nodes AS n ON n.id = i.node WHERE n.cluster = ? ORDER BY n.name, i.run",
         (cluster,),
     ):
-        identities[node].append((run, _identity(told_of)))
+        identities[node].append((run, _identity(columns)))
     measured: dict[Pair, list[tuple[int, Measured]]] = defaultdict(list)
     for name, node, run, value, unit in database.execute(
         "SELECT m.name, n.name, m.run, m.value, m.unit FROM measurements AS m"

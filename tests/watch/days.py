@@ -11,7 +11,7 @@ from typing import Any
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.policy import NO_POLICY
-from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.evaluator import Evaluator
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch.states import Change
@@ -48,7 +48,7 @@ class Day:
 
     def __post_init__(self) -> None:
         cluster = Cluster("day", "ssh", (Target(NODE, instance_type="p5.48xlarge"),))
-        self.watch = Watch(Judge(cluster, NO_POLICY), EVERY_S, [NODE], 0.0)
+        self.watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, [NODE], 0.0)
         self.watch.resume(self.before, 0.0)
         if not self.before:
             self.visit()

@@ -42,7 +42,7 @@ def test_a_fault_is_said_once_and_once_that_it_is_over(day: Day, fault: Fault) -
     assert {change.key.rule for change in day.said} - {REBOOT} <= {fault.rule, *ALSO.get(fault.rule, ())}
 
 
-# What else the suite says of the same fault: it judges by all of its checks.
+# What else the suite says of the same fault: it evaluates all of its checks.
 ALSO = {
     "gpu.no_uncorrected_ecc": ("gpu.recovery_action",),
     "gpu.gpu_answers": ("gpu.gpu_count", "gpu.gpu_identity", "gpu.gpu_uniform"),
@@ -88,7 +88,7 @@ def test_800_000_lines_of_one_xid_are_one_event_and_take_no_more_room(day: Day) 
     for _ in range(400):
         day.log("NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained: FBHUB", 20)
     assert day.of("gpu.no_xid") == ["opened"]
-    log = day.watch.judge._nodes[NODE].evidence.collectors["kernel_log"].value
+    log = day.watch.evaluator._nodes[NODE].evidence.collectors["kernel_log"].value
     assert len(log["lines"]) <= 2_000
 
 
@@ -107,7 +107,7 @@ def test_a_day_takes_as_much_memory_as_an_hour(day: Day) -> None:
         tracemalloc.stop()
 
 
-def test_evidence_without_gpus_is_judged_and_watched_too() -> None:
+def test_evidence_without_gpus_is_evaluated_and_watched_too() -> None:
     made = Day()
     made.said += made.watch.evidence({NODE: evidence()}, 1.0)
     assert made.said == []

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.evaluator import Evaluator
 from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
@@ -113,9 +113,9 @@ def test_open_findings_are_counted_by_check_and_verdict_and_go_when_they_are_ove
     assert watched.read['nodes{finding="none"}'] == 1
 
 
-def test_a_node_that_was_not_reached_and_never_judged_is_incomplete() -> None:
+def test_a_node_that_was_not_reached_and_never_evaluated_is_incomplete() -> None:
     cluster = Cluster("day", "ssh", (Target(NODE),))
-    watch = Watch(Judge(cluster, NO_POLICY), 10.0, [NODE], 0.0)
+    watch = Watch(Evaluator(cluster, NO_POLICY), 10.0, [NODE], 0.0)
     watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, 0.0)
     seen = Outlets("day", watch, print).snapshot()
     (nodes,) = (family for family in families(seen) if family.name == "clusterproof_watch_nodes")

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import job as module
-from clusterproof.plugins.suite.watching.job import JobEnd, judge
+from clusterproof.plugins.suite.watching.job import JobEnd, evaluate_recorded
 from tests.builders.wheel import ROOT
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm import SlurmBed
@@ -106,7 +106,7 @@ def test_the_report_runs_no_code_of_the_folder_in_which_the_watch_was_begun(
         )
     shutil.copytree(DEMO, tmp_path / "kept")
     monkeypatch.chdir(tmp_path)
-    judge(Path("kept"), (), None)
+    evaluate_recorded(Path("kept"), (), None)
     assert not (tmp_path / "ran").exists()
     assert (tmp_path / "kept" / "report" / "results.jsonl").exists()
 

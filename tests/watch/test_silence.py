@@ -17,7 +17,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.suite.watching import controller as module
 from clusterproof.plugins.suite.watching.controller import Controller, Settings, Visited
-from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.evaluator import Evaluator
 from clusterproof.plugins.suite.watching.line import Event, How
 from clusterproof.plugins.suite.watching.view import first_answers
 from clusterproof.plugins.suite.watching.watch import Watch
@@ -95,7 +95,7 @@ class Clock:
 def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) -> Iterator[Running]:
     cluster = Cluster("one", "ssh", (Target(NODE, instance_type="p5.48xlarge"),))
     made = Running(Slow())
-    watch = Watch(Judge(cluster, NO_POLICY), EVERY_S, [NODE], time.monotonic())
+    watch = Watch(Evaluator(cluster, NO_POLICY), EVERY_S, [NODE], time.monotonic())
     look = watch.look
 
     def counted(now: float) -> list[Change]:
@@ -145,7 +145,7 @@ def test_while_the_first_answers_are_awaited_it_says_whose(monkeypatch: pytest.M
 
     monkeypatch.setattr(module, "LINE_S", 0.01)
     monkeypatch.setattr(module, "gather", answered_late)
-    controller = Controller(day.watch.judge._cluster, day.watch, SETTINGS, None, day.said.extend, say=say)
+    controller = Controller(day.watch.evaluator._cluster, day.watch, SETTINGS, None, day.said.extend, say=say)
     controller.run()
     assert said[0] == f"asking the nodes: 0 of 1 done; waiting for {NODE}"
 
@@ -190,19 +190,19 @@ def test_a_watch_that_was_stopped_itself_calls_nobody_silent() -> None:
     assert day.of(SILENT) == ["opened"]
 
 
-def test_what_a_node_told_while_others_were_judged_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_node_sent_while_others_were_evaluated_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     day = Day()
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
-    controller = Controller(day.watch.judge._cluster, day.watch, SETTINGS, None, day.said.extend)
+    controller = Controller(day.watch.evaluator._cluster, day.watch, SETTINGS, None, day.said.extend)
 
-    def judged(*_: object) -> list[Change]:
+    def evaluated(*_: object) -> list[Change]:
         for at in range(1, 61):
             clock.now = 10.0 * at  # a tick of the day's
             controller._events.put(Event(NODE, Tick(1.7e9 + clock.now, 90_000.0 + clock.now, (), ()), clock.now))
         return []
 
-    monkeypatch.setattr(day.watch, "evidence", judged)
+    monkeypatch.setattr(day.watch, "evidence", evaluated)
     look = day.watch.look
     monkeypatch.setattr(day.watch, "look", lambda now: (controller.stop(), look(now))[1])
     controller._events.put(Visited({NODE: evidence()}))

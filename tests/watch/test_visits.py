@@ -15,7 +15,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.watching.judge import KEPT, Judge
+from clusterproof.plugins.suite.watching.evaluator import KEPT, Evaluator
 from clusterproof.plugins.suite.watching.watch import AGAIN_S
 from clusterproof.plugins.watch.newer import LOG, NVML
 from clusterproof.plugins.watch.updates import Hello, LogLine, Tick
@@ -70,7 +70,7 @@ def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None
     line = [90_000.0 + day.now, XID_79]
     read = {**data, "lines": [*data["lines"], line], "cursor": [data["cursor"][0], 5_000, line[0]]}
     visited(day, kernel_log=Collected(Status.TOLD, read))
-    kept: Any = day.watch.judge._nodes[NODE].evidence.collectors["kernel_log"].value
+    kept: Any = day.watch.evaluator._nodes[NODE].evidence.collectors["kernel_log"].value
     assert [words for _, words, *_ in kept["lines"]].count(XID_79) == 1
 
 
@@ -82,7 +82,7 @@ def test_what_was_told_before_a_boot_is_not_put_over_what_the_node_tells_after_i
     assert day.of("gpu.no_xid") == ["opened", "closed"]
 
 
-def test_what_a_visit_could_not_judge_is_not_over_and_is_watched_on(day: Day) -> None:
+def test_what_a_visit_could_not_evaluate_is_not_over_and_is_still_watched(day: Day) -> None:
     day.tick({3: ECC})
     day.log(XID_79)
     visited(day, nvml=HUNG, kernel_log=HUNG)
@@ -122,40 +122,40 @@ def test_a_concern_about_a_gpu_is_said_while_another_is_lost_and_each_in_its_own
 
 
 @pytest.mark.long
-def test_of_a_visit_nothing_is_kept_but_what_is_judged_again(day: Day) -> None:
+def test_of_a_visit_only_what_is_evaluated_again_is_kept(day: Day) -> None:
     results, collected = alive(Result), alive(Collected)
     for _ in range(3):
-        visited(day, nvml=HUNG)  # so that checks cannot judge, and facts raise
+        visited(day, nvml=HUNG)  # so that checks are incomplete, and facts raise
     assert alive(Result) == results
     assert alive(Collected) == collected
-    kept = day.watch.judge._nodes[NODE]
+    kept = day.watch.evaluator._nodes[NODE]
     assert kept.group.nodes == [kept]
     assert kept.evidence.collectors.keys() <= KEPT
 
 
-def judge_of(*names: str) -> Judge:
+def evaluator_of(*names: str) -> Evaluator:
     """One that has visited these nodes."""
     targets = tuple(Target(name, instance_type="p5.48xlarge") for name in names)
-    judge = Judge(Cluster("some", "ssh", targets), NO_POLICY)
-    judge.whole({name: replace(evidence(), node=name) for name in names})
-    return judge
+    evaluator = Evaluator(Cluster("some", "ssh", targets), NO_POLICY)
+    evaluator.whole({name: replace(evidence(), node=name) for name in names})
+    return evaluator
 
 
-def test_a_visit_of_one_node_judges_none_but_that() -> None:
-    judge = judge_of("gpu001", "gpu002")
-    assert judge.whole({"gpu001": replace(evidence(), node="gpu001")}).keys() == {"gpu001"}
+def test_a_visit_of_one_node_evaluates_only_that_node() -> None:
+    evaluator = evaluator_of("gpu001", "gpu002")
+    assert evaluator.whole({"gpu001": replace(evidence(), node="gpu001")}).keys() == {"gpu001"}
 
 
 @pytest.mark.long
 def test_of_nodes_that_are_visited_one_by_one_nothing_is_kept_but_the_last_visit() -> None:
     names = ("gpu001", "gpu002", "gpu003")
-    judge = judge_of(*names)
+    evaluator = evaluator_of(*names)
 
     def visited_anew() -> Mapping[str, int]:
         for name in names:
-            judge.whole({name: replace(evidence(), node=name)})
-            judge.logged(name, [LogLine(5_000, 90_000.0, XID_79)])
-            judge.again(name, judge.rules(LOG, NVML))
+            evaluator.whole({name: replace(evidence(), node=name)})
+            evaluator.logged(name, [LogLine(5_000, 90_000.0, XID_79)])
+            evaluator.again(name, evaluator.rules(LOG, NVML))
         return {kind.__name__: alive(kind) for kind in (Node, Group, Collected, Result)}
 
     once = visited_anew()
@@ -174,10 +174,10 @@ def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
 
 
 def test_of_a_boot_that_no_visit_has_reached_the_log_is_followed_from_what_was_told(day: Day) -> None:
-    judged = day.watch.judge.log_cursor(NODE)
-    assert judged
-    day.hello(judged[0])
-    assert day.watch.log_cursor(NODE) == judged
+    first = day.watch.evaluator.log_cursor(NODE)
+    assert first
+    day.hello(first[0])
+    assert day.watch.log_cursor(NODE) == first
     day.hello("boot-2")
     assert day.watch.log_cursor(NODE) == ("boot-2", 0, 0.0)
     day.log(XID_79)

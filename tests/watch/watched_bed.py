@@ -16,7 +16,7 @@ from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.suite.watching.controller import Controller, Settings
-from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.evaluator import Evaluator
 from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits
@@ -104,7 +104,7 @@ def watching(
     """Watch a cluster for as long as the block runs; whoever is `joined` is on its network."""
     every_s = settings.how.every_s
     names = [target.name for target in cluster.targets]
-    watch = Watch(Judge(cluster, NO_POLICY), every_s, names, time.monotonic())
+    watch = Watch(Evaluator(cluster, NO_POLICY), every_s, names, time.monotonic())
     said: list[Change] = []
     own: list[str] = []
     recording = Recording(record, every_s, own.append) if record else None

@@ -223,13 +223,13 @@ def _figures(path: Path | None) -> tuple[Figure, ...]:
 
 
 def _save(path: Path, run: PairwiseRun) -> None:
-    readings = [
+    measured = [
         (campaign.key, campaign.stack, one.reading)
         for campaign in run.campaigns
         for one in campaign.journal.measurements
         if campaign.key
     ]
     try:
-        site.write(path, site.figures_of(readings))
+        site.write(path, site.figures_of(measured))
     except BaselineError as problem:
         raise pytest.UsageError(str(problem)) from None

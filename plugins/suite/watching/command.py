@@ -22,8 +22,16 @@ from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
-from clusterproof.plugins.suite.watching.job import JobEnd, NoJob, asking, cluster_of, folder_of, judge, keep_latest
-from clusterproof.plugins.suite.watching.judge import Judge
+from clusterproof.plugins.suite.watching.evaluator import Evaluator
+from clusterproof.plugins.suite.watching.job import (
+    JobEnd,
+    NoJob,
+    asking,
+    cluster_of,
+    evaluate_recorded,
+    folder_of,
+    keep_latest,
+)
 from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, summary
@@ -131,7 +139,7 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
     """Watch until the end; the exit code."""
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
-    state = Watch(Judge(cluster, policy), settings.how.every_s, names, began, _pace(policy))
+    state = Watch(Evaluator(cluster, policy), settings.how.every_s, names, began, _pace(policy))
     view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(state, sys.stdout)
     try:
         recording = Recording(Path(option.record), settings.how.every_s, view.say) if option.record else None
@@ -153,9 +161,9 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
             sys.stdout.write(f"{line}\n")
         if end and recording:
             folder, places = recording.folder, end.places
-            recording.guard(lambda: keep_latest(folder, names, state.judge.latest), time.monotonic())
+            recording.guard(lambda: keep_latest(folder, names, state.evaluator.latest), time.monotonic())
             recording.guard(lambda: write_pods(folder, places), time.monotonic())
-            judge(folder, option.steps, option.policy)
+            evaluate_recorded(folder, option.steps, option.policy)
     verdicts = set(state.verdicts.values())
     is_incomplete = Verdict.INCOMPLETE in verdicts or bool(state.unknown)
     return FAILED if Verdict.FAIL in verdicts else INCOMPLETE if is_incomplete else 0

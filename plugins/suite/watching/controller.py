@@ -159,7 +159,7 @@ class Controller:
         if event is None:
             return
         if isinstance(event, Visited):
-            self._judge(event.data)
+            self._evaluate(event.data)
             self.outlets.look(event.data)
         elif isinstance(event.what, Ended):
             self._why[event.node] = event.what.why
@@ -188,7 +188,7 @@ class Controller:
         some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in chosen))
 
         def make() -> None:
-            collectors = self.watch.judge.collectors
+            collectors = self.watch.evaluator.collectors
             connection = connection_for(self.cluster.connection)
             self._visitors.append(connection)
             settings = self.settings
@@ -213,7 +213,7 @@ class Controller:
         finally:
             self._visiting.difference_update(names)
 
-    def _judge(self, data: dict[str, NodeEvidence]) -> None:
+    def _evaluate(self, data: dict[str, NodeEvidence]) -> None:
         self._visiting.difference_update(data)
         now = time.monotonic()
         if self.recording:

@@ -155,7 +155,7 @@ def keep_latest(folder: Path, names: Iterable[str], latest: Callable[[str], Mapp
             write_node(folder, replace(visited, collectors={**visited.collectors, **latest(name)}))
 
 
-def judge(folder: Path, steps: Sequence[str], policy: str | None) -> None:
+def evaluate_recorded(folder: Path, steps: Sequence[str], policy: str | None) -> None:
     """Evaluate what was recorded, the nodes and the run, and leave the report beside it."""
     missing = [path for path in steps if not Path(path).exists()]
     for path in missing:

@@ -90,7 +90,7 @@ class Line:
         stream = Stream(nonce)
         room = _Room(self._how.every_s)
 
-        def heard(piece: bytes) -> None:
+        def received(piece: bytes) -> None:
             room.take(len(piece))
             for update in stream.updates(piece):
                 while self._events.qsize() > MAX_WAITING and not self._is_over.is_set():
@@ -102,7 +102,7 @@ class Line:
             text = sampler(self._how.every_s, self._how.host_root, self._staying.is_heard)
             word = cursor_word(self._cursor() or NO_CURSOR)
             program = started_by_shell(text, nonce, self._how.sudo, on_stdin=True, word=word)
-            why = self._staying.stay(self._target, program, heard, dead_s)
+            why = self._staying.stay(self._target, program, received, dead_s)
         except LinesLost as lost:
             return str(lost)
         except NotUnderstood as wrong:

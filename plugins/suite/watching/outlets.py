@@ -39,7 +39,7 @@ class Outlets:
         self._said: Counter[tuple[str, Verdict]] = Counter()
         self._parts: dict[str, Callable[[], bool]] = {}
         self._notified: Mapping[str, int] = {}
-        self._tell: list[Callable[[Sequence[Change]], object]] = []
+        self._senders: list[Callable[[Sequence[Change]], object]] = []
         self._ended: list[Callable[[], object]] = []
         self._open = ExitStack()
 
@@ -71,7 +71,7 @@ class Outlets:
         """Run a program for what has changed."""
         notifier = Notifier(words, self._cluster, self._say)
         self._open.callback(notifier.close)
-        self._tell.append(notifier.said)
+        self._senders.append(notifier.said)
         self._notified = notifier.counts
         self.add_part("notify", lambda: notifier.outage.is_so)
 
@@ -91,8 +91,8 @@ class Outlets:
     def said(self, changes: Sequence[Change]) -> None:
         """These changes were said."""
         self._said.update((change.kind.value, change.verdict) for change in changes)
-        for tell in self._tell:
-            tell(changes)
+        for send in self._senders:
+            send(changes)
 
     def look(self, nodes: Iterable[str]) -> None:
         """Something may have opened or closed of these nodes."""
@@ -110,8 +110,8 @@ class Outlets:
             fresh_s=self._watch.pace.silent_ticks * self._watch.every_s,
             nodes=self._nodes.copy(),
             open={key: seen for of_node in list(self._open_of.values()) for key, seen in of_node.items()},
-            judged=frozenset(filter(self._watch.judge.knows, list(self._nodes))),
-            unjudged=self._watch.incomplete.copy(),
+            evaluated=frozenset(filter(self._watch.evaluator.knows, list(self._nodes))),
+            incomplete=self._watch.incomplete.copy(),
             said=dict(self._said),
             notified=dict(self._notified),
             failing={part: is_so() for part, is_so in self._parts.copy().items()},

@@ -166,6 +166,7 @@ def summary(watch: Watch, seconds: float) -> Iterable[str]:
     if watch.unknown:
         nodes = printable(within(fold(watch.unknown), MAX_NODES))
         yield f"nothing is known of {counted(len(watch.unknown), 'node')}: {nodes}"
-    unjudged = sum(watch.incomplete.values())
-    if unjudged:
-        yield f"{counted(unjudged, 'check')} could not judge at the start; clusterproof check X says which and why"
+    incomplete = sum(watch.incomplete.values())
+    if incomplete:
+        checks = counted(incomplete, "check")
+        yield f"{checks} could not be evaluated at the start; clusterproof check X says which and why"

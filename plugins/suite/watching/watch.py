@@ -9,7 +9,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.watching.judge import LASTING, Judge, judged
+from clusterproof.plugins.suite.watching.evaluator import LASTING, Evaluator, evaluated
 from clusterproof.plugins.watch.newer import LOG, NVML, Meanwhile, boot_of
 from clusterproof.plugins.watch.of_tick import (
     CLOCK,
@@ -32,9 +32,9 @@ LASTS = frozenset({*LASTING, *RULES_OF_TICK})
 
 @dataclass
 class _Node:
-    heard: float  # when it last sent anything, or was first connected to
+    last_seen: float  # when it last sent anything, or was first connected to
     is_expected: bool = True  # to send at each tick: its first connection has sent something, or ended
-    unheard: int = 0  # consecutive looks at it without anything from it
+    silent_looks: int = 0  # consecutive looks at it without anything from it
     hello: Hello | None = None
     last: Hello | Tick | None = None
     boot_id: str = ""
@@ -52,7 +52,7 @@ class _Node:
 class Watch:
     """A cluster that is watched: states of its nodes, and what was said of them."""
 
-    judge: Judge
+    evaluator: Evaluator
     every_s: float
     names: Iterable[str]
     began: float
@@ -78,7 +78,7 @@ class Watch:
     @property
     def unknown(self) -> list[str]:
         """The nodes that no visit has reached, and that have sent no sample."""
-        return [name for name, node in self._nodes.items() if not node.ticks and not self.judge.knows(name)]
+        return [name for name, node in self._nodes.items() if not node.ticks and not self.evaluator.knows(name)]
 
     def resume(self, changes: Iterable[Change], later_s: float) -> int:
         """Go on from what was said before, by a clock that is so much later than ours; how much of it is open."""
@@ -91,7 +91,7 @@ class Watch:
     def connecting(self, now: float) -> None:
         """All nodes are connected to for the first time, so many at once: none is silent before it has had its turn."""
         for node in self._nodes.values():
-            node.heard, node.is_expected = now, False
+            node.last_seen, node.is_expected = now, False
 
     def visiting(self, names: Iterable[str], now: float) -> None:
         """All evidence of these nodes is being gathered; what they send meanwhile is newer."""
@@ -108,7 +108,7 @@ class Watch:
         """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
         changes = []
         data = {name: self._with_meanwhile(name, one) for name, one in data.items()}
-        for name, (found, results) in self.judge.whole(data).items():
+        for name, (found, results) in self.evaluator.whole(data).items():
             self.incomplete[name] = len({one.check for one in results if one.verdict is Verdict.INCOMPLETE})
             if data[name].unreached:
                 self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
@@ -116,14 +116,14 @@ class Watch:
             node = self._nodes[name]
             node.is_due = bool(node.last_boot_id) and boot_of(data[name]) == node.last_boot_id  # it was asked before
             lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
-            rules, unknown = judged(results)
+            rules, unknown = evaluated(results)
             changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
         return self._said(changes)
 
     def take(self, name: str, update: Update, now: float) -> list[Change]:
         """What a node's sampler sends."""
         node = self._nodes[name]
-        node.heard, node.is_expected, node.unheard, node.why = now, True, 0, ""
+        node.last_seen, node.is_expected, node.silent_looks, node.why = now, True, 0, ""
         if node.meanwhile:
             node.meanwhile.take(update)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
@@ -133,9 +133,9 @@ class Watch:
             changes += self._tick(name, node, update, now)
         elif isinstance(update, Logged):
             node.sequence = max((line.sequence for line in update.lines), default=node.sequence)
-            if self.judge.knows(name):
-                self.judge.logged(name, update.lines)
-                changes += self._judged_again(name, LOG, now)
+            if self.evaluator.knows(name):
+                self.evaluator.logged(name, update.lines)
+                changes += self._evaluated_again(name, LOG, now)
         return self._said(changes)
 
     def ended(self, name: str, why: str) -> None:
@@ -145,10 +145,10 @@ class Watch:
 
     def log_cursor(self, name: str) -> tuple[str, int, float] | None:
         """Where to follow its kernel log from: in a boot that no visit has reached, after the last line it sent."""
-        node, judged = self._nodes[name], self.judge.log_cursor(name)
-        if judged and node.boot_id and judged[0] != node.boot_id:
+        node, cursor = self._nodes[name], self.evaluator.log_cursor(name)
+        if cursor and node.boot_id and cursor[0] != node.boot_id:
             return node.boot_id, node.sequence, 0.0
-        return judged
+        return cursor
 
     def is_new_boot(self, name: str, hello: Hello) -> bool:
         """Whether a node has booted since it was last evaluated: then all of it is to be evaluated anew."""
@@ -161,9 +161,9 @@ class Watch:
         """
         changes = []
         for name, node in self._nodes.items():
-            seconds = now - node.heard
-            node.unheard += 1
-            is_long = seconds >= self.pace.silent_ticks * self.every_s and node.unheard >= self.pace.silent_ticks
+            seconds = now - node.last_seen
+            node.silent_looks += 1
+            is_long = seconds >= self.pace.silent_ticks * self.every_s and node.silent_looks >= self.pace.silent_ticks
             if node.is_expected and is_long:
                 found = {("", SILENT): silent(seconds, node.why)}
                 changes += self.states.events(name, frozenset({SILENT}), found, now)
@@ -190,19 +190,19 @@ class Watch:
         if step:
             changes.append(_once(name, CLOCK, step.message, now))
         node.last = tick
-        is_new = self.judge.changed(name, tick.facts) if tick.facts and self.judge.knows(name) else False
+        is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
         if is_new:
-            changes += self._judged_again(name, NVML, now)
+            changes += self._evaluated_again(name, NVML, now)
         lasting = dict(of_sources(tick))
         if tick.facts:
             node.is_slowed = any(facts.get("slowdown") for facts in tick.facts.values())
-        if node.is_slowed and self.judge.knows(name):
-            lasting |= self.judge.again(name, LASTING)[1]
+        if node.is_slowed and self.evaluator.knows(name):
+            lasting |= self.evaluator.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTS, lasting, now)
 
-    def _judged_again(self, name: str, collector: str, now: float) -> list[Change]:
+    def _evaluated_again(self, name: str, collector: str, now: float) -> list[Change]:
         """What the checks that read it say now."""
-        rules, found, unknown = self.judge.again(name, self.judge.rules(collector))
+        rules, found, unknown = self.evaluator.again(name, self.evaluator.rules(collector))
         return self.states.events(name, rules, found, now, unknown)
 
     def _with_meanwhile(self, name: str, evidence: NodeEvidence) -> NodeEvidence:

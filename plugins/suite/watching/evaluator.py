@@ -35,7 +35,7 @@ Found = dict[tuple[str, str], Seen]  # by device and check
 Unknown = frozenset[tuple[str, str]]
 
 
-class Judge:
+class Evaluator:
     """The nodes of a cluster with what is kept of their evidence."""
 
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
@@ -112,8 +112,8 @@ class Judge:
         """Which of these checks could be evaluated on a node now, what they say of it, and what they do not know."""
         node = self._nodes[name]
         results = self._results(node, sorted(rules))
-        could, unknown = judged(results)
-        return could, self._found(node, results), unknown
+        rules, unknown = evaluated(results)
+        return rules, self._found(node, results), unknown
 
     def _of(self, name: str) -> NodeEvidence:
         node = self._nodes.get(name)
@@ -141,7 +141,7 @@ class Judge:
         return found
 
 
-def judged(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
+def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
     """The checks that could be evaluated, and devices for which they could not: of these nothing is over."""
     every = list(results)
     unknown = {
