@@ -1,4 +1,4 @@
-"""`--redact` keeps what is declared harmless: every value that a node tells is declared, and in what kind."""
+"""`--redact` keeps what is declared harmless: every value that a node reports is declared, and of what kind."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ BASES = (loadable_p5, loadable_trn2, healthy_cpu, gb300, v100)
 
 
 def of(data: NodeEvidence) -> set[str]:
-    """The paths in what a node told of which nobody said what they are."""
+    """The paths in a node's evidence whose kind is not declared."""
     answers = data.collectors.items()
     return {path for name, answer in answers for path in undeclared(answer.value, place_of(name), name)}
 
 
 def undeclared(value: object, place: Place, path: str) -> Iterator[str]:
-    """The paths of a value of which nobody declared what kind they are of."""
+    """The paths of a value whose kind is not declared."""
     if isinstance(value, list):
         for entry in value:
             yield from undeclared(entry, place, path)

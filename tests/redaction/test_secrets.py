@@ -56,7 +56,7 @@ def values_of(place: Place, secrets: Iterator[str]) -> object:
 
 
 def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
-    """What a node tells that has a secret in every place."""
+    """The evidence of a node that has a secret in every place."""
     data = {
         collector: Collected(Status.TOLD, values_of(place_of(collector), secrets), next(secrets))
         for collector in collectors()
@@ -94,12 +94,12 @@ def planted(value: object, secrets: Iterator[str]) -> object:
 
 
 def lines(secrets: Iterator[str]) -> list[list[object]]:
-    """A kernel log that tells of events, each with secrets in it."""
+    """A kernel log of events, each with secrets in it."""
     return [[float(number), sentence.replace("{}", next(secrets))] for number, sentence in enumerate(SENTENCES * 12)]
 
 
 def demo(secrets: Iterator[str]) -> Iterator[NodeEvidence]:
-    """Nodes of the demo cluster with secrets in what they tell: in every text, in some of them, and in the log."""
+    """Nodes of the demo cluster with secrets in their evidence: in every text, in some of them, and in the log."""
     for number, path in enumerate(sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())[:6]):
         data = load(path.read_bytes())
         name = ("zephyr-7", "osprey.zorg.example", "n00417", "gpu-node-west", "дарья", "ip-10-7-13-212.ec2.internal")[

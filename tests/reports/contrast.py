@@ -1,4 +1,4 @@
-"""How well the words of a page can be told from their ground, as the page itself reckons it."""
+"""How well the words of a page stand out from their background, as the page itself computes it."""
 
 from __future__ import annotations
 

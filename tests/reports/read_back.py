@@ -1,4 +1,4 @@
-"""The verdicts that a form of report tells, read back out of the folder of a run."""
+"""The verdicts in a form of report, read back out of the folder of a run."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def result(check: str, name: str, verdict: Verdict = Verdict.PASS, message: str 
 
 
 def run_of(results: Iterable[Result], data: Sequence[NodeEvidence] | None = None, **more: Any) -> Run:
-    """The run that had these results; without more its nodes told nothing."""
+    """The run that had these results; without more its nodes reported nothing."""
     results = list(results)
     names = dict.fromkeys(one.node for one in results if not one.is_of_cluster)
     data = [node(name) for name in names] if data is None else data

@@ -1,4 +1,4 @@
-"""A training run for the page: everything that files can tell of one."""
+"""A training run for the page: everything that files can hold of one."""
 
 from __future__ import annotations
 

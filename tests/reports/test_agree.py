@@ -26,7 +26,7 @@ from tests.benchmarks.pairwise.pair_faults import PairFault, run_of, write_recor
 from tests.builders.runs import ROOT
 from tests.reports.read_back import named, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
 
-BY_FINDING = ("fail", "concern")  # what the forms for people tell of each check with its nodes
+BY_FINDING = ("fail", "concern")  # what the forms for people list by check, with its nodes
 TOLD = (*BY_FINDING, "incomplete")
 HEADLINES = {
     "demo": "16 nodes: 2 fit as far as checked, 14 failed",

@@ -1,4 +1,4 @@
-"""What was judged is reported: on a full disk, to nobody who listens, and when a person cannot wait."""
+"""What was evaluated is reported: on a full disk, to a closed pipe, and when a person cannot wait."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ SLOW_REPORTS = """
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda stop: stop.name)
 def test_a_signal_while_reports_are_written_lets_them_be_written(runs: Runs, stop: signal.Signals, times: int) -> None:
-    """Once after all was judged, or the second time of a run that was stopped already."""
+    """Once after all was evaluated, or the second time of a run that was stopped already."""
     reached = runs.folder / "reached"
     stall = STALL.format(reached=str(reached))
     stalling = LIGHT.replace("say(node", f'{stall} if node.name == "gpu002" else say(node')

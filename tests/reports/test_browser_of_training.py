@@ -21,7 +21,7 @@ return new Set([...document.querySelectorAll(arguments[0])].map((one) => getComp
 
 @pytest.fixture(scope="module")
 def of_training(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a training run with everything that one can tell."""
+    """The page of a training run with everything that one can have."""
     path = tmp_path_factory.mktemp("training") / "report.html"
     path.write_text(document(run_of([result("run.slow_rank", "llama")], training=training_run())), encoding="utf-8")
     return path

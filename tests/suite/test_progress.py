@@ -64,7 +64,7 @@ def test_many_long_names_are_cut() -> None:
 
 
 class Reporter:
-    """A terminal reporter that keeps its lines, and tells of the first."""
+    """A terminal reporter that keeps its lines, and signals the first."""
 
     def __init__(self) -> None:
         self.isatty = False

@@ -1,4 +1,4 @@
-"""What is well in a large run goes past pytest's hooks, and nobody can tell by what it says."""
+"""What is well in a large run goes past pytest's hooks, and its output is the same."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ STATUSES = ("absent", "denied", "broke", "timed_out", "stuck", "uncollected", "n
 
 
 def mutated(data: dict[str, Any], chance: random.Random, count: int) -> dict[str, Any]:
-    """A recorded node (`evidence.to_json`) that tells so many things otherwise; the node's own name stays."""
+    """A recorded node (`evidence.to_json`) with so many changes; the node's own name stays."""
     changed = copy.deepcopy(data)
     for _ in range(count):
         if chance.random() < 0.05:
@@ -87,7 +87,7 @@ def _of_a_collector(data: dict[str, Any], chance: random.Random) -> None:
 
 
 def _place(data: dict[str, Any], chance: random.Random) -> Place:
-    """A value anywhere in what the collectors told, each collector as likely, and each depth."""
+    """A value anywhere in what the collectors returned, each collector equally likely, and each depth."""
     collectors = [name for name, collector in data["leaves"].items() if "value" in collector]
     if not collectors:
         return data["probe"], "python"

@@ -35,7 +35,7 @@ from tests.untrusted.mutations import mutated, written
 
 RUNS = int(os.environ.get("HOSTILE_RUNS", "4"))
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))
-HOSTILE, CHANGES = 24, 30  # nodes of a run, and what each tells otherwise
+HOSTILE, CHANGES = 24, 30  # nodes of a run, and changes to each
 PEERS = [f"gpu{number:03d}" for number in range(1, 6)]
 EVERYTHING = "preflight or prolog or epilog or ami or perf"
 WAYS = (
@@ -91,7 +91,7 @@ def run(request: pytest.FixtureRequest, recordings: list[dict[str, Any]], tmp_pa
 
 
 def validated(folder: Path, nodes: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
-    """Run everything over nodes that told these texts."""
+    """Run everything over nodes that returned these texts."""
     (folder / "recording" / "nodes").mkdir(parents=True)
     write_cluster(folder / "recording", Cluster("hostile", "ssh", tuple(Target(name) for name in nodes)))
     for name, text in nodes.items():

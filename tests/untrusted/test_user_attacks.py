@@ -69,7 +69,7 @@ def output_of(node: Node) -> NodeEvidence:
 
 
 def attacked(image: NodeImage) -> NodeEvidence:
-    """What a node tells on which all attacks are under way."""
+    """What a node reports while all attacks are under way on it."""
     with entered(image, "gpu001") as node:
         subprocess.run(
             ["gcc", "-x", "c", "-", "-o", str(node.root / "usr/bin/vforks")], input=FORK.encode(), check=True

@@ -125,7 +125,7 @@ def test_whoever_a_user_holds_in_his_file_system_does_not_fail_the_node(tmp_path
         (("rwsem_down_read_failed", "down_read", "__access_remote_vm", "environ_read"), Verdict.CONCERN),
         (("request_wait_answer",), Verdict.CONCERN),
         (("schedule_timeout",), Verdict.FAIL),
-        ((), Verdict.FAIL),  # as older recordings tell it
+        ((), Verdict.FAIL),  # as older recordings have it
     ],
 )
 def test_evidence_that_hangs_fails_unless_a_user_can_hold_it(waits: tuple[str, ...], verdict: Verdict) -> None:

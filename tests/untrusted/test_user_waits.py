@@ -125,7 +125,7 @@ def test_the_innermost_function_that_is_known_says_what_is_waited_for(stack: tup
 @pytest.mark.parametrize(
     ("wait", "stack", "verdict"),
     [
-        ("uvm_va_space_mm_shutdown", None, Verdict.FAIL),  # as told without root, and by older recordings
+        ("uvm_va_space_mm_shutdown", None, Verdict.FAIL),  # as read without root, and in older recordings
         ("kernel_clone", None, Verdict.PASS),
         ("", None, Verdict.CONCERN),
         ("folio_wait_bit_common", ["folio_wait_bit_common", "exc_page_fault"], Verdict.CONCERN),

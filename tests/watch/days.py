@@ -1,4 +1,4 @@
-"""Days of a node that trains, as its sampler tells them, without any waiting; and faults that are put into them."""
+"""Days of a node that trains, as its sampler sends them, without any waiting; and faults that are put into them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POWER_CAP, NOTHING, BRAKE = 0x4, 0x0, 0x80
 
 
 def evidence(**changes: Any) -> NodeEvidence:
-    """What the demo's healthy node tells; `changes` are put into collectors' values, by name."""
+    """What the demo's healthy node reports; `changes` are put into collectors' values, by name."""
     data = json.loads((ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8"))
     for collector, change in changes.items():
         data["leaves"][collector]["value"].update(change)
@@ -77,7 +77,7 @@ class Day:
             self.tick()
 
     def silence(self, seconds: float) -> None:
-        """Nothing is heard for so long."""
+        """The node sends nothing for so long."""
         for _ in range(int(seconds // EVERY_S)):
             self.now += EVERY_S
             self.said += self.watch.look(self.now)
@@ -139,7 +139,7 @@ class Fault:
 
 
 def again(**facts: Any) -> Act:
-    """GPU 3 tells these facts."""
+    """GPU 3 reports these facts."""
     return lambda day: day.tick({3: facts})
 
 

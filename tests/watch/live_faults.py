@@ -1,4 +1,4 @@
-"""What goes wrong on a node while it is watched, and what is to be said of it: table by table, as the node tells it."""
+"""What goes wrong on a node while it is watched, and what is to be said of it: table by table, as the node shows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.watch.watched_bed import Watched
 
 @dataclass(frozen=True)
 class OfGpu:
-    """GPUs tell so: a fake library that answers these, and NVIDIA's mock with that injected and healed."""
+    """GPUs report it: a fake library that answers these, and NVIDIA's mock with that injected and healed."""
 
     name: str
     gpu: int
@@ -39,7 +39,7 @@ class OfLog:
 
 @dataclass(frozen=True)
 class OfFile:
-    """A file of the node tells it, which each visit reads and the sampler does not."""
+    """A file of the node shows it, which each visit reads and the sampler does not."""
 
     rule: str
     words: str

@@ -103,7 +103,7 @@ def xids(watch: Watched, name: str) -> list[str]:
 
 
 def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that tells nothing is given up, and tried again, within seconds."""
+    """A connection that sends nothing is given up, and tried again, within seconds."""
     for name, value in QUICK.items():
         module, _, constant = name.partition(".")
         monkeypatch.setattr({"line": line, "staying": staying, "watch": watch}[module], constant, value)

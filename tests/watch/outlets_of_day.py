@@ -25,7 +25,7 @@ def tick(up: float, *, late: float = 0.0, gpus: tuple[SampledGpu, ...] | None = 
 
 
 class OfDay:
-    """Outlets, told by hand."""
+    """Outlets, updated by hand."""
 
     def __init__(self) -> None:
         self.day = Day()
@@ -34,7 +34,7 @@ class OfDay:
         self.at = 0.0
 
     def take(self, *every: Update) -> OfDay:
-        """The node tells these, ten seconds between two."""
+        """The node sends these, ten seconds between two."""
         for update in every:
             self.at += 10.0
             self.outlets.take(NODE, update, 1.7e9 + self.at, self.outlets.snapshot().now)

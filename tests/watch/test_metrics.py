@@ -1,4 +1,4 @@
-"""What Prometheus is told of a watch: base units, counters that only grow, nothing that is old, no series too many."""
+"""What Prometheus gets from a watch: base units, counters that only grow, nothing that is old, no series too many."""
 
 from __future__ import annotations
 

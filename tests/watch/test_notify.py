@@ -1,4 +1,4 @@
-"""`--notify`: what a program is told, and what its failure costs."""
+"""`--notify`: what a program receives, and what its failure costs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def change(node: str, kind: Kind = Kind.OPENED, rule: str = "watch.silent", devi
 
 
 def notifications(waiting: Waiting) -> list[Any]:
-    """What would be told now, as a program reads it."""
+    """What would be sent now, as a program reads it."""
     every = iter(waiting.take, None)
     return [json.loads(one.to_json("prod")) for one in every]
 

@@ -27,7 +27,7 @@ def scraped(bed: SlurmBed) -> str:
 
 
 def watts(bed: SlurmBed) -> set[str]:
-    """The GPUs whose power is told, by the labels that tell them apart."""
+    """The GPUs whose power is reported, by the labels that distinguish them."""
     return set(re.findall(r'gpu_power_watts\{cluster="[^"]*",(gpu="\d",node="\w+")\} \d', scraped(bed)))
 
 

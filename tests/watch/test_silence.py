@@ -1,4 +1,4 @@
-"""A node is silent once it should have told something: a visit or a log-in that takes long is no silence."""
+"""A node is silent once it should have sent something: a visit or a log-in that takes long is no silence."""
 
 from __future__ import annotations
 

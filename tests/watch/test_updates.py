@@ -1,4 +1,4 @@
-"""What samplers tell is decoded strictly; what nodes that are not trusted tell costs their own connection."""
+"""What samplers send is decoded strictly; what nodes that are not trusted send costs only their own connection."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
     tick = found[1]
     assert isinstance(tick, Tick)
     assert (len(tick.gpu[0]), len(tick.host)) == (14, 15)
-    assert tick.host[-2:] == (None, None)  # of Lustre nothing was told
+    assert tick.host[-2:] == (None, None)  # Lustre reported nothing
 
 
 def test_of_a_line_that_comes_twice_one_is_taken_and_of_one_that_is_lost_it_is_told() -> None:

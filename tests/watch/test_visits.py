@@ -1,4 +1,4 @@
-"""All evidence gathered while a node goes on telling: what is newer holds, and what is not known closes nothing."""
+"""All evidence gathered while a node goes on sending: what is newer holds, and what is not known closes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def alive(kind: type) -> int:
 
 
 def visited(day: Day, **collectors: Collected) -> None:
-    """All evidence comes that was gathered, with these in the place of what their collectors told."""
+    """All evidence comes that was gathered, with these in the place of what their collectors returned."""
     data = evidence()
     data = replace(data, collectors={**data.collectors, **collectors})
     day.said += day.watch.evidence({NODE: data}, day.now)

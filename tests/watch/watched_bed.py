@@ -45,7 +45,7 @@ class Running(ABC):
 
     @abstractmethod
     def samples(self, node: str) -> int:
-        """How many a node has told."""
+        """How many samples a node has sent."""
 
     def until_sampled(self, *nodes: str, more: int = 3) -> None:
         for node in nodes:

@@ -1,4 +1,4 @@
-"""The history: what a run adds, and what several tell together."""
+"""The history: what a run adds, and what several show together."""
 
 from __future__ import annotations
 

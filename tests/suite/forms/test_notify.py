@@ -1,4 +1,4 @@
-"""`--notify`: who is told what and when, over a real webhook and a real mail server, and that no password is shown."""
+"""`--notify`: what is sent when, and to whom, over a real webhook and a real mail server; no password is shown."""
 
 from __future__ import annotations
 
