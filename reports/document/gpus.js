@@ -24,19 +24,19 @@ function drawGpus() {
   const [title, unit, span, rows] = data.gpus[heat.by.value || 0];
   const isCount = !span;
   const valuesOf = (node) => data.pool[rows[node]];
-  const told = heat.nodes.filter((node) => valuesOf(node).some((value) => value !== null));
-  const all = told.flatMap((node) => valuesOf(node).map((value, gpu) => [value, node, gpu])).filter(([value]) => value !== null);
+  const reporting = heat.nodes.filter((node) => valuesOf(node).some((value) => value !== null));
+  const all = reporting.flatMap((node) => valuesOf(node).map((value, gpu) => [value, node, gpu])).filter(([value]) => value !== null);
   const step = scaleOf(all.map(([value]) => value), span);
   const across = Math.max(4, Math.floor((heat.width - LABEL - 4) / CELL));
-  const deep = Math.max(0, ...told.map((node) => valuesOf(node).length));
+  const deep = Math.max(0, ...reporting.map((node) => valuesOf(node).length));
   const bands = [];
-  for (let at = 0; at < told.length; at += across) bands.push(told.slice(at, at + across));
+  for (let at = 0; at < reporting.length; at += across) bands.push(reporting.slice(at, at + across));
   fill(heat.place, bands.slice(0, heat.shown).map((band) => bandOf(band, deep, valuesOf, step, title)),
     bands.length <= heat.shown ? "" : el("button", { type: "button", onclick: () => { heat.shown += 4 * BANDS; drawGpus(); } },
-      "show more nodes (" + told.slice(heat.shown * across).length + " are not shown)"),
-    told.length ? "" : el("p", {}, "No node that is shown told this."));
+      "show more nodes (" + reporting.slice(heat.shown * across).length + " are not shown)"),
+    reporting.length ? "" : el("p", {}, "None of the nodes shown reported this."));
   drawLegend(step, unit);
-  fill(document.getElementById("gpu-told"));
+  fill(document.getElementById("gpu-detail"));
   sayMost(all, title, unit, isCount);
 }
 
@@ -74,7 +74,7 @@ function bandOf(band, deep, valuesOf, step, title) {
     const box = drawn.getBoundingClientRect();
     return [band[Math.floor((event.clientX - box.left - LABEL) / CELL)], Math.floor((event.clientY - box.top) / CELL)];
   };
-  drawn.addEventListener("mousemove", (event) => tellOfGpu(...under(event), valuesOf));
+  drawn.addEventListener("mousemove", (event) => describeGpu(...under(event), valuesOf));
   drawn.addEventListener("click", (event) => {
     const [node, gpu] = under(event);
     if (node !== undefined && gpu < deep) location.hash = "#node=" + encodeURIComponent(data.nodes[node]);
@@ -82,12 +82,12 @@ function bandOf(band, deep, valuesOf, step, title) {
   return drawn;
 }
 
-function tellOfGpu(node, gpu, valuesOf) {
+function describeGpu(node, gpu, valuesOf) {
   const value = node === undefined ? undefined : valuesOf(node)[gpu];
   if (value === undefined) return;
   const others = data.gpus.map(([title, unit, , rows]) => [title, unit, data.pool[rows[node]][gpu]]);
-  fill(document.getElementById("gpu-told"), el("b", {}, within(data.nodes[node], 60) + " GPU " + gpu), " ",
-    others.map(([title, unit, told]) => title + " " + (told === null || told === undefined ? "not reported" : told + (unit && " " + unit))).join(" · "));
+  fill(document.getElementById("gpu-detail"), el("b", {}, within(data.nodes[node], 60) + " GPU " + gpu), " ",
+    others.map(([title, unit, one]) => title + " " + (one === null || one === undefined ? "not reported" : one + (unit && " " + unit))).join(" · "));
 }
 
 function drawLegend(step, unit) {
@@ -98,9 +98,9 @@ function drawLegend(step, unit) {
     return shorter(bounds[number]) + " to " + shorter(end) + (unit && " " + unit);
   };
   const swatch = (name, text) => el("span", {}, el("span", { class: "swatch " + name }), " " + text);
-  const told = most === -Infinity ? [] : !isCount && least === most ? [swatch(STEPS_OF_HEAT[0], "all " + shorter(most) + (unit && " " + unit))]
+  const swatches = most === -Infinity ? [] : !isCount && least === most ? [swatch(STEPS_OF_HEAT[0], "all " + shorter(most) + (unit && " " + unit))]
     : STEPS_OF_HEAT.map((name, number) => swatch(name, words(number)));
-  fill(document.getElementById("gpu-legend"), told, el("span", {}, "empty: not reported"));
+  fill(document.getElementById("gpu-legend"), swatches, el("span", {}, "empty: not reported"));
 }
 
 function shorter(value) {

@@ -71,7 +71,7 @@ MEASURES = (
 _HEAT = """<p class="tools" hidden><label>Show <select id="measure"></select></label></p>
 <p id="gpu-legend" class="heat-legend"></p>
 <div id="gpu-bands"></div>
-<p id="gpu-told" class="told" aria-live="polite"></p>
+<p id="gpu-detail" class="detail" aria-live="polite"></p>
 <div id="gpu-most"></div>"""
 
 

@@ -9,8 +9,8 @@ function drawGrid(filter) {
   const nodes = [];
   for (let node = 0; node <= CLUSTER; node++) if (filter.takesNode(node, among)) nodes.push(node);
   const worth = nodes.map((node) => [node, isSilent(node) ? "F" : "FIC"]);
-  const told = among.filter((check) => worth.some(([node, letters]) => letters.includes(letterOf(check, node))));
-  grid.columns = all || !told.length ? among : told;
+  const notable = among.filter((check) => worth.some(([node, letters]) => letters.includes(letterOf(check, node))));
+  grid.columns = all || !notable.length ? among : notable;
   grid.columns.sort((a, b) => a.subsystem.localeCompare(b.subsystem) || a.number - b.number);
   grid.rows = grouped(nodes, grid.columns);
   grid.shown = Math.max(PAGE, grid.shown);
@@ -19,8 +19,8 @@ function drawGrid(filter) {
 
 // A node that hardly reported anything, as one that was not reached: its gaps have one cause, and no column for each.
 function isSilent(node) {
-  const judged = checks.filter((check) => "FIC.".includes(letterOf(check, node)));
-  return judged.filter((check) => letterOf(check, node) === "I").length > judged.length / 2;
+  const evaluated = checks.filter((check) => "FIC.".includes(letterOf(check, node)));
+  return evaluated.filter((check) => letterOf(check, node) === "I").length > evaluated.length / 2;
 }
 
 function grouped(nodes, columns) {
@@ -112,13 +112,13 @@ function several(group) {
 }
 
 // What stands in one cell, said where a screen reader announces it.
-function tell(cell) {
+function describeCell(cell) {
   const group = cell.parentNode.group;
   const check = group && grid.columns[cell.cellIndex - 1];
   if (!check) return;
   const letter = group.letters[cell.cellIndex - 1];
   const messages = new Set(group.nodes.slice(0, 50).map((node) => wordsOf(check, node)));
-  fill(document.getElementById("told"),
+  fill(document.getElementById("grid-detail"),
     el("b", {}, WORDS[letter] || "not run"), " " + within(fold(group.nodes.map(nameOf)), 200) + " · " + check.id + ": " + check.title,
     [...messages].filter(Boolean).slice(0, 3).map((words) => el("span", { class: "message" }, words)),
   );
@@ -152,7 +152,7 @@ if (grid.table) {
   for (const kind of ["focusin", "mouseover"]) {
     grid.table.addEventListener(kind, (event) => {
       const cell = event.target.closest("tbody td");
-      if (cell) tell(cell);
+      if (cell) describeCell(cell);
     });
   }
 }

@@ -12,7 +12,7 @@ function drawMap() {
     el("div", { class: "cells" }, nodes.map(cellOf)))));
   const first = map.cells.find((cell) => "FIC".includes(worstOf(cell.node, checks))) || map.cells[0];
   if (first) first.tabIndex = 0;
-  fill(document.getElementById("map-told"), "Point at a node, or walk with the arrow keys, to read what is wrong with it; Enter shows it alone.");
+  fill(document.getElementById("map-detail"), "Point at a node, or walk with the arrow keys, to read what is wrong with it; Enter shows it alone.");
 }
 
 function cellOf(node) {
@@ -46,8 +46,8 @@ function placesBy(kind) {
 
 function summary(nodes) {
   const worst = nodes.map((node) => worstOf(node, checks));
-  const told = [..."FIC"].map((letter) => [worst.filter((one) => one === letter).length, WORDS[letter]]);
-  return [counted(undefined, nodes.length, "node"), ...told.filter(([count]) => count).map(([count, word]) => count + " " + word)].join(", ");
+  const counts = [..."FIC"].map((letter) => [worst.filter((one) => one === letter).length, WORDS[letter]]);
+  return [counted(undefined, nodes.length, "node"), ...counts.filter(([count]) => count).map(([count, word]) => count + " " + word)].join(", ");
 }
 
 // Nodes that the filter leaves out are dim.
@@ -57,12 +57,12 @@ function dimMap(chosen) {
   document.getElementById("map-all").hidden = !location.hash.startsWith("#q=");
 }
 
-function tellOfNode(node) {
+function describeNode(node) {
   const found = checks.filter((check) => "FIC".includes(letterOf(check, node)));
   const ranked = found.sort((a, b) => WORST_FIRST.indexOf(letterOf(a, node)) - WORST_FIRST.indexOf(letterOf(b, node)));
   const names = ranked.slice(0, 4).map((check) => check.title + " (" + WORDS[letterOf(check, node)] + ")");
   const more = ranked.length > names.length ? ", … and " + (ranked.length - names.length) + " more" : "";
-  fill(document.getElementById("map-told"), el("b", {}, WORDS[worstOf(node, checks)] || "not checked"), " ",
+  fill(document.getElementById("map-detail"), el("b", {}, WORDS[worstOf(node, checks)] || "not checked"), " ",
     el("a", { href: "#node=" + encodeURIComponent(data.nodes[node]) }, within(data.nodes[node], 60)),
     names.length ? ": " + names.join(", ") + more : "");
 }
@@ -84,7 +84,7 @@ if (map.place) {
   });
   for (const kind of ["focusin", "mouseover"]) {
     map.place.addEventListener(kind, (event) => {
-      if (event.target.node !== undefined) tellOfNode(event.target.node);
+      if (event.target.node !== undefined) describeNode(event.target.node);
     });
   }
   drawMap();

@@ -2,15 +2,15 @@
 function drawNode(node) {
   const place = document.getElementById("node");
   const counts = [...WORST_FIRST].map((letter) => [letter, checks.filter((check) => letterOf(check, node) === letter)]);
-  const told = counts.filter(([, found]) => found.length);
-  const facts = told.map(([letter, found]) => found.length + " " + WORDS[letter]).join(", ");
+  const present = counts.filter(([, found]) => found.length);
+  const facts = present.map(([letter, found]) => found.length + " " + WORDS[letter]).join(", ");
   fill(place,
     el("p", {}, el("a", { href: "#grid" }, "← the whole cluster")),
     el("h2", {}, el("span", { class: "badge " + classOf(worstOf(node, checks)) }, WORDS[worstOf(node, checks)] || "not checked"), " " + nameOf(node)),
     el("p", {}, facts || "no check was run on it"),
-    told.filter(([letter]) => "FIC".includes(letter)).map(([letter, found]) => found.map((check) => one(check, node, letter))),
+    present.filter(([letter]) => "FIC".includes(letter)).map(([letter, found]) => found.map((check) => one(check, node, letter))),
     (data.known[node] || []).map((number) => tableOf(data.tables[number])),
-    told.filter(([letter]) => letter === "-" || letter === ".").map(([letter, found]) => rest(letter, found, node)),
+    present.filter(([letter]) => letter === "-" || letter === ".").map(([letter, found]) => rest(letter, found, node)),
     evidenceOf(node),
   );
   offerToCopy(place);
@@ -54,11 +54,11 @@ function tableOf([title, head, rows]) {
 function evidenceOf(node) {
   if (!data.evidence.nodes[node]) return "";
   const [ending, values] = data.evidence.nodes[node];
-  const leaves = data.evidence.endings[ending];
-  if (!leaves.length) return "";
+  const collectors = data.evidence.endings[ending];
+  if (!collectors.length) return "";
   const kept = values.length ? "" : el("p", {},
-    "This page has no room for what it told: it keeps the evidence of the nodes that something is wrong with. --record DIR keeps all.");
-  return el("section", {}, el("h3", {}, "Evidence, as told"), kept, leaves.map(([name, status, detail], at) => {
+    "This page has no room for what it reported: it keeps the evidence of the nodes that something is wrong with. --record DIR keeps all.");
+  return el("section", {}, el("h3", {}, "Evidence, as reported"), kept, collectors.map(([name, status, detail], at) => {
     const words = name + " " + status.replace("_", " ") + (detail ? ": " + detail : "");
     const value = values[at];
     if (value === undefined || value < 0) return el("p", { class: "collector" }, words);

@@ -190,7 +190,7 @@ addEventListener("hashchange", () => {
 });
 // What scrolls by itself is reached by keys.
 function reachByKeys() {
-  for (const one of document.querySelectorAll(".scroll, #map-places, #gpu-bands, #told, .collector pre")) {
+  for (const one of document.querySelectorAll(".scroll, #map-places, #gpu-bands, #grid-detail, .collector pre")) {
     if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
     else one.removeAttribute("tabindex");
   }

@@ -43,7 +43,7 @@ _GRID = """<p class="legend"></p>
 <p class="tools" hidden><label><input type="checkbox" id="all-checks"> checks that pass too</label></p>
 <div class="scroll" id="grid-scroll"><table id="grid-table"></table></div>
 <p id="more" hidden></p>
-<p id="told" aria-live="polite"></p>
+<p id="grid-detail" aria-live="polite"></p>
 <noscript><p>The map, the grid, the search and the page of each node need this file's own script, which this
 browser does not run. The findings above have everything that is wrong.</p></noscript>"""
 

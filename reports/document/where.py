@@ -18,7 +18,7 @@ UNKNOWN = -1  # in place of a number, where the place is not reported
 _MAP = """<p class="tools" hidden><label>by <select id="map-by"></select></label>
 <a href="#q=" id="map-all" hidden>show all nodes again</a></p>
 <div id="map-places"></div>
-<p id="map-told" class="told" aria-live="polite"></p>"""
+<p id="map-detail" class="detail" aria-live="polite"></p>"""
 
 
 def map_section(run: Run) -> Section | None:

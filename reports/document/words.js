@@ -25,8 +25,8 @@ function el(tag, attributes, ...children) {
 
 // What an element is to hold, in place of what it holds: elements, and texts as texts.
 function fill(place, ...children) {
-  const told = children.flat(3).filter((child) => child !== null && child !== undefined && child !== "");
-  place.replaceChildren(...told.map((child) => (child.nodeType ? child : visible(child))));
+  const present = children.flat(3).filter((child) => child !== null && child !== undefined && child !== "");
+  place.replaceChildren(...present.map((child) => (child.nodeType ? child : visible(child))));
   return place;
 }
 
@@ -131,8 +131,8 @@ for (const [check, letter, words, where] of data.words) {
 }
 
 function wordsOf(check, node) {
-  const told = said[node].get(check.number) || [];
-  return told.map(([, words]) => words || "(said in results.jsonl)").join("\n");
+  const entries = said[node].get(check.number) || [];
+  return entries.map(([, words]) => words || "(said in results.jsonl)").join("\n");
 }
 
 function haystack(node) {

@@ -187,12 +187,12 @@ def test_the_grid_is_walked_with_keys_and_says_what_stands_where(chromium: Brows
     cells = chromium.driver.find_elements("css selector", f"{ROWS} td[tabindex='0']")
     assert len(cells) == 1
     chromium.run("arguments[0].focus()", cells[0])
-    assert chromium.find("#told b").text.lower() in ("fail", "incomplete", "concern")
-    before = chromium.find("#told").text
+    assert chromium.find("#grid-detail b").text.lower() in ("fail", "incomplete", "concern")
+    before = chromium.find("#grid-detail").text
     chromium.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    assert chromium.find("#told").text != before
+    assert chromium.find("#grid-detail").text != before
     chromium.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
-    assert chromium.find("#told").text == before
+    assert chromium.find("#grid-detail").text == before
     chromium.driver.switch_to.active_element.send_keys(Keys.ENTER)
     assert chromium.awaited("#node").is_displayed()
 

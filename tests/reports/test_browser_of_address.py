@@ -30,7 +30,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shows(chromium: Browser, words: str) -> None:
-    """Wait until so many are shown: a browser tells of a changed hash a moment later."""
+    """Wait until so many are shown: a browser reports a changed hash a moment later."""
     WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: words in chromium.find("#shown").text)
 
 
@@ -88,7 +88,7 @@ def test_nothing_lies_over_the_cell_that_has_the_focus(chromium: Browser, demo: 
     chromium.run("document.querySelector('#grid-table tbody td[tabindex=\"0\"]').focus()")
     for key in (Keys.ARROW_RIGHT,) * 40 + (Keys.ARROW_DOWN,) * 5 + (Keys.ARROW_LEFT,) * 38 + (Keys.ARROW_UP,) * 3:
         chromium.driver.switch_to.active_element.send_keys(key)
-        assert chromium.run(IS_SEEN), chromium.find("#told").text
+        assert chromium.run(IS_SEEN), chromium.find("#grid-detail").text
 
 
 def test_a_long_name_of_a_check_is_not_cut(chromium: Browser, demo: Path) -> None:

@@ -74,9 +74,9 @@ def test_the_map_is_walked_with_keys_and_says_what_is_wrong(chromium: Browser, p
     first = chromium.find(f"{CELLS}[tabindex='0']")
     assert first.text == "gpu002 F"
     chromium.run("arguments[0].focus()", first)
-    assert chromium.find("#map-told").text == "FAIL gpu002: Title of ecc (fail)"
+    assert chromium.find("#map-detail").text == "FAIL gpu002: Title of ecc (fail)"
     first.send_keys(Keys.ARROW_RIGHT)
-    assert chromium.find("#map-told").text == "PASS gpu003"
+    assert chromium.find("#map-detail").text == "PASS gpu003"
 
 
 def test_the_heat_map_shows_what_the_reader_chooses_and_says_where_the_most_is(chromium: Browser, page: Path) -> None:
