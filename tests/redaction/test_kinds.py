@@ -67,7 +67,7 @@ def test_every_value_of_the_demo_cluster_is_declared() -> None:
 
 @needs_nodes
 @pytest.mark.parametrize("base", BASES, ids=lambda base: base.__name__)
-def test_every_value_that_a_healthy_node_tells_is_declared(base: Callable[[], NodeImage]) -> None:
+def test_every_value_that_a_healthy_node_reports_is_declared(base: Callable[[], NodeImage]) -> None:
     assert of(healthy(base)) == set(), DECLARE
 
 

@@ -127,7 +127,7 @@ def test_the_inventorys_address_of_a_node_is_the_node() -> None:
     assert record["detail"] == "node1:22 refuses"
 
 
-def test_what_one_node_calls_itself_is_replaced_in_what_another_told_before() -> None:
+def test_what_one_node_calls_itself_is_replaced_in_the_evidence_of_one_before() -> None:
     early = node("gpu001", kernel_log={"lines": [[1.0, "hydra-7 hangs; serial 1650523020001"]]})
     late = node("gpu002", boot=boot(hostname="hydra-7"), nvml=nvml(gpu(0, serial="1650523020001")))
     first, second = redacted(["gpu001", "gpu002"], early, late)
@@ -138,9 +138,9 @@ def test_what_one_node_calls_itself_is_replaced_in_what_another_told_before() ->
 def test_a_node_that_calls_itself_by_a_version_takes_it_from_no_other() -> None:
     lying = node("gpu001", boot=boot(boot_id="6.18.44-fc-v669"), nvml=nvml(gpu(0, serial="580.126.09")))
     honest = node("gpu002", boot=boot(kernel="6.18.44-fc-v669"), nvml=nvml(gpu(0), driver="580.126.09"))
-    _, told = redacted(["gpu001", "gpu002"], lying, honest)
-    assert told["leaves"]["boot"]["value"]["kernel"] == "6.18.44-fc-v669"
-    assert told["leaves"]["nvml"]["value"]["driver"] == "580.126.09"
+    _, second = redacted(["gpu001", "gpu002"], lying, honest)
+    assert second["leaves"]["boot"]["value"]["kernel"] == "6.18.44-fc-v669"
+    assert second["leaves"]["nvml"]["value"]["driver"] == "580.126.09"
 
 
 def test_a_text_that_was_seen_before_its_names_were_known_is_looked_at_again() -> None:

@@ -174,7 +174,7 @@ def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: l
     every = IN_PLACES
     secrets = cycle(every)
     nodes = list(demo(secrets))
-    recording, out = runs.folder / "told", runs.folder / "out"
+    recording, out = runs.folder / "recorded", runs.folder / "out"
     targets = tuple(Target(one.node, "10.7.13.211", "zalice", 22, "zorg-gpt9-pretrain", "zorg-box") for one in nodes)
     settings = {
         "region": "us-west-2",

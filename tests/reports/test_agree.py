@@ -27,7 +27,7 @@ from tests.builders.runs import ROOT
 from tests.reports.read_back import named, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
 
 BY_FINDING = ("fail", "concern")  # what the forms for people list by check, with its nodes
-TOLD = (*BY_FINDING, "incomplete")
+LISTED = (*BY_FINDING, "incomplete")
 HEADLINES = {
     "demo": "16 nodes: 2 fit as far as checked, 14 failed",
     "pairs": "16 nodes: 1 failed, 15 not proven: something is incomplete; 48 pairs of nodes: 1 failed",
@@ -80,7 +80,7 @@ def of_pytest_html(run: Path) -> Iterable[tuple[str, ...]]:
     assert blob
     for rows in json.loads(unescape(blob[1]))["tests"].values():
         for row in rows:
-            if row["verdict"] in TOLD:
+            if row["verdict"] in LISTED:
                 yield row["check"], row["node"], row["verdict"]
 
 
@@ -88,7 +88,7 @@ def of_pytest_html(run: Path) -> Iterable[tuple[str, ...]]:
 def test_forms_without_passes_have_all_that_is_wrong(
     run: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]
 ) -> None:
-    assert sorted(read(run)) == truth(run, TOLD)
+    assert sorted(read(run)) == truth(run, LISTED)
 
 
 def test_prometheus_counts_every_verdict(run: Path) -> None:

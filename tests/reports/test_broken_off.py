@@ -144,6 +144,6 @@ def test_a_file_that_cannot_be_begun_is_a_wrong_command_line(
 ) -> None:
     runs.checks(test_it=LIGHT)
     (tmp_path / "file").touch()
-    data = runs.run("--cluster", runs.cluster(all_verdicts()), f"{option}={tmp_path}/file/told")
+    data = runs.run("--cluster", runs.cluster(all_verdicts()), f"{option}={tmp_path}/file/report")
     assert data.ret == 4
     data.stderr.fnmatch_lines([f"ERROR: {option}*{words}"])

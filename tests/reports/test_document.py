@@ -88,7 +88,7 @@ def test_what_a_node_says_is_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, "\ud800", [[[[]]]], {"a": {"__proto__": 1}}])
-def test_the_script_is_given_json_whatever_a_node_told(value: object) -> None:
+def test_the_script_is_given_json_whatever_a_node_reported(value: object) -> None:
     raw = page(result("gpu.ecc", "gpu001"), data=[node("gpu001", odd={"value": value})])
     assert len(raw.data["evidence"]["values"]) == 1
 
@@ -159,7 +159,7 @@ def test_a_collector_that_is_too_long_is_cut_and_says_so() -> None:
     assert value.endswith("--record keeps all)")
 
 
-def test_versions_tell_who_differs_in_each_group() -> None:
+def test_versions_show_who_differs_in_each_group() -> None:
     def of(name: str, version: str) -> NodeEvidence:
         return node(name, versions={"components": {"driver": {"version": version}, "slurm": {"version": "24"}}})
 
@@ -175,7 +175,7 @@ def test_what_was_not_chosen_is_named() -> None:
     assert "perf.busbw The bus is slow" in words
 
 
-def test_the_row_behind_the_nodes_has_the_name_of_what_was_judged() -> None:
+def test_the_row_behind_the_nodes_has_the_name_of_what_was_evaluated() -> None:
     def whole(*subjects: str) -> str:
         results = [result("run.slow", "llama", subject=subject) for subject in subjects]
         return str(Page(document(run_of(results, []))).data["whole"])

@@ -56,7 +56,7 @@ def test_report_names_the_folder(runs: Runs) -> None:
     [["--no-report"], ["--collect-only"], ["-k", "nothing_of_that_name"], ["--nodes", "gpu[1-"]],
     ids=["--no-report", "--collect-only", "no check", "a bad command line"],
 )
-def test_nothing_is_written_where_nothing_is_to_be_told(runs: Runs, arguments: list[str]) -> None:
+def test_nothing_is_written_where_there_is_nothing_to_report(runs: Runs, arguments: list[str]) -> None:
     ran = over(runs, *arguments)
     assert not (runs.folder / "runs").exists()
     assert "report: " not in ran.stdout.str()
@@ -97,7 +97,7 @@ def test_a_latest_that_is_somebody_elses_is_left_alone(runs: Runs) -> None:
     ran.stdout.fnmatch_lines(["no report, *latest is no link *"])
 
 
-def test_a_run_that_is_stopped_reports_what_it_had_judged(runs: Runs) -> None:
+def test_a_run_that_is_stopped_reports_what_it_had_evaluated(runs: Runs) -> None:
     stop = 'if node.name == "gpu003":\n            raise KeyboardInterrupt'
     runs.checks(test_it=LIGHT.replace("        say(node", f"        {stop}\n        say(node"))
     cluster = runs.cluster([saying(f"gpu{number:03d}", "pass") for number in (1, 2, 3, 4)])

@@ -98,7 +98,7 @@ def test_the_mail_stays_short_however_much_is_wrong() -> None:
     assert max(map(len, data.partition("Run what")[0].splitlines())) <= max(WIDTH, 310)
 
 
-def test_a_healthy_cluster_is_told_in_four_lines() -> None:
+def test_a_healthy_cluster_takes_four_lines() -> None:
     data = text(run_of([result("gpu.ecc", "gpu001")], exit_code=0))
     assert data.split("\n")[:2] == ["NOTHING TO DO · 1 fit", ""]
     assert data.split("\n")[2:4] == ["prod: fit as far as checked", "  1 node: 1 fit as far as checked"]
@@ -178,7 +178,7 @@ def test_a_run_in_which_no_check_applies_is_not_called_fit_in_any_form() -> None
     assert "fit as far as checked" not in page.partition("<section")[0].partition("<body")[2]
 
 
-def test_a_run_in_which_nothing_was_told_has_its_reports_too() -> None:
+def test_a_run_without_any_evidence_has_its_reports_too() -> None:
     data = NodeEvidence("gpu001", {"boot": Collected(Status.STUCK)})
     run = run_of([], [data])
     assert text(run).startswith("prod: not checked")

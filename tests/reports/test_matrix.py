@@ -101,7 +101,7 @@ def test_a_cluster_without_results_has_no_matrix() -> None:
     assert matrix([], ["n1"]) == ""
 
 
-def test_verdicts_can_be_told_apart_without_colours() -> None:
+def test_verdicts_can_be_distinguished_without_colours() -> None:
     def brightness(colour: str) -> float:
         red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
         return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2

@@ -105,14 +105,14 @@ def test_pairs_are_measured_again_among_all_nodes() -> None:
 
 
 @pytest.mark.parametrize("between", [None, PairwiseRun(), PairwiseRun(why_not="no two nodes are alike")])
-def test_nothing_is_told_of_pairs_where_none_was_measured(between: PairwiseRun | None) -> None:
+def test_nothing_is_shown_of_pairs_where_none_was_measured(between: PairwiseRun | None) -> None:
     assert section(between) == ""
     assert measurements_csv(run(between)) is None
     assert between is None or list(lines_of_pairs(between, 100)) == []
 
 
 @pytest.mark.parametrize("fault", PAIR_FAULTS, ids=lambda fault: fault.name)
-def test_every_kind_of_finding_is_told_in_words(fault: PairFault) -> None:
+def test_every_kind_of_finding_is_put_in_words(fault: PairFault) -> None:
     (campaign,) = measured(fault).campaigns
     words = words_of(page(fault))
     for finding in campaign.analysis.findings:

@@ -64,7 +64,7 @@ def table(between: PairwiseRun) -> list[dict[str, str]]:
     return list(csv.DictReader((measurements_csv(run(between)) or "").splitlines()))
 
 
-def test_the_section_tells_what_was_measured_and_how_good_that_is() -> None:
+def test_the_section_says_what_was_measured_and_how_good_that_is() -> None:
     words = words_of(page(SLOW))
     for data in (
         "93 pairs of 32 nodes, measured 96 times with nccl-tests, in 8 rounds",
@@ -85,7 +85,7 @@ def test_racks_stand_together_with_lines_between_them() -> None:
     assert lines.count("M") == 6
 
 
-def test_a_baseline_and_its_other_software_are_told() -> None:
+def test_a_baseline_and_its_other_software_are_shown() -> None:
     (campaign,) = measured(SLOW).campaigns
     assert campaign.key
     figure = Figure(campaign.key, Stack(nccl="2.20"), 395.0, 12)
@@ -101,7 +101,7 @@ def test_a_baseline_and_its_other_software_are_told() -> None:
         ("", ""),
     ],
 )
-def test_what_was_left_out_is_told(ended: str | None, words: str) -> None:
+def test_what_was_left_out_is_shown(ended: str | None, words: str) -> None:
     between = changed(SLOW, ended=ended)
     data = words_of(section(between))
     assert (words in data) if words else ("left out" not in data)
@@ -109,7 +109,7 @@ def test_what_was_left_out_is_told(ended: str | None, words: str) -> None:
     assert ("left out: " in line) is bool(words)
 
 
-def test_nodes_that_were_not_reached_are_told_with_the_reason() -> None:
+def test_nodes_that_were_not_reached_are_listed_with_the_reason() -> None:
     assert "not measuredn0002: refused" in words_of(page(FAULTS["a node that was not reached"]))
 
 

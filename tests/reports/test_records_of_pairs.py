@@ -39,7 +39,7 @@ def recording_of(fault: PairFault, folder: Path) -> Path:
     return folder
 
 
-def test_the_history_keeps_the_busbw_of_each_node_and_tells_the_deepest_fall_first(
+def test_the_history_keeps_the_busbw_of_each_node_and_lists_the_deepest_fall_first(
     runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history = tmp_path / "history.sqlite"
@@ -78,7 +78,7 @@ def met(recording: Path, node: str) -> str:
     return next(one.pair.other(node) for one in data if node in one.pair)
 
 
-def test_who_is_not_asked_is_not_judged_and_nothing_of_that_run_is_in_the_trends(runs: Runs, tmp_path: Path) -> None:
+def test_who_is_not_asked_is_not_evaluated_and_nothing_of_that_run_is_in_the_trends(runs: Runs, tmp_path: Path) -> None:
     history = tmp_path / "history.sqlite"
     slow = recording_of(SLOW, tmp_path / "slow")
     evaluated(runs, slow, f"--history={history}")

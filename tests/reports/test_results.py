@@ -132,8 +132,8 @@ def test_a_record_is_on_disk_before_the_next_check_begins(runs: Runs) -> None:
         test_it=SAYING
         + f"""
     def test_order(node):
-        told = open({str(runs.results_file)!r}).read().splitlines()
-        assert len(told) == int(node.name[3:]) - 1
+        records = open({str(runs.results_file)!r}).read().splitlines()
+        assert len(records) == int(node.name[3:]) - 1
 """
     )
     runs.over([saying(f"gpu{number:03d}", "pass") for number in range(1, 4)])

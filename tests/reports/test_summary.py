@@ -50,7 +50,7 @@ INCOMPLETE  gpu008: the word was not heard (host.word)
 """
 
 
-def telling(name: str, *words: str, kernel: str = "pass") -> NodeEvidence:
+def saying_by_gpu(name: str, *words: str, kernel: str = "pass") -> NodeEvidence:
     """A node that says one word itself, and one by each of its GPUs."""
     gpus = (gpu(index, word=word) for index, word in enumerate(words))
     return node(name, boot=boot(kernel, hostname=name), nvml=nvml(*gpus))
@@ -71,9 +71,9 @@ def test_the_summary_of_a_small_cluster(runs: Runs) -> None:
     runs.checks(test_gpu=DEVICES, test_it=LIGHT)
     words = ["bad", "concern", "incomplete"]
     nodes = [
-        *(telling(f"gpu{number:03d}", "pass", "bad") for number in range(1, 5)),
-        telling("gpu005", "worse", "pass", "worst"),
-        *(telling(f"gpu{number:03d}", "pass", kernel=word) for number, word in enumerate(words, start=6)),
+        *(saying_by_gpu(f"gpu{number:03d}", "pass", "bad") for number in range(1, 5)),
+        saying_by_gpu("gpu005", "worse", "pass", "worst"),
+        *(saying_by_gpu(f"gpu{number:03d}", "pass", kernel=word) for number, word in enumerate(words, start=6)),
         unreached("gpu009"),
         unreached("gpu010"),
     ]

@@ -33,7 +33,7 @@ def labels(page: Page) -> str:
     return "\n".join(page.attributes("aria-label"))
 
 
-def told(*facts: object, name: str = "x") -> TrainingRun:
+def run_with(*facts: object, name: str = "x") -> TrainingRun:
     data = RunData()
     data.add(facts, "made up")  # type: ignore[arg-type]
     return TrainingRun(name, data)
@@ -48,7 +48,7 @@ def test_time_is_shown_in_phases_that_make_up_the_whole(page: Page) -> None:
     assert found["communication"] == pytest.approx(100 * 0.2 / 1.05, abs=1)
 
 
-def test_long_steps_are_marked_and_what_took_longer_in_them_is_told(page: Page) -> None:
+def test_long_steps_are_marked_and_what_took_longer_in_them_is_named(page: Page) -> None:
     assert "60 steps, usually 1 s, at most 1.8 s, 2 far longer" in labels(page)
     for step in LONG:
         assert f"{step}1.8 s1.8data +800 ms (rank {LATE})" in page.text
@@ -78,17 +78,17 @@ def test_kernels_and_operators_are_sorted_by_their_time(page: Page) -> None:
     assert at == sorted(at)
 
 
-def test_what_no_file_told_has_no_drawing() -> None:
-    assert section(told()) == ""
+def test_what_no_file_has_is_not_drawn() -> None:
+    assert section(run_with()) == ""
     only_compute = [Operation(Place(rank), step, "forward", 1.0) for step in range(30) for rank in range(4)]
-    html = section(told(*only_compute))
+    html = section(run_with(*only_compute))
     assert "Ranks side by side" in html
     assert not any(title in html for title in ("<h3>Steps", "How busy", "GPU memory", "Kernels"))
 
 
 def test_ranks_of_which_only_steps_are_known_are_compared_by_those() -> None:
     steps = [Step(Place(rank), step, 1.2 if rank == 3 else 1.0) for step in range(30) for rank in range(8)]
-    assert "8 ranks; the slowest, rank 3, takes for a step 1.20 times as long as all ranks" in section(told(*steps))
+    assert "8 ranks; the slowest, rank 3, takes for a step 1.20 times as long as all ranks" in section(run_with(*steps))
 
 
 def test_names_are_text_whatever_they_are() -> None:
@@ -99,7 +99,7 @@ def test_names_are_text_whatever_they_are() -> None:
         *(Sample(evil, metric, evil, 10.0 * at, 50.0) for at in range(99) for metric in (GPU, MEMORY)),
         *(Step(Place(rank), step, 1.0, {evil + "data": 0.1}) for step in range(30) for rank in range(4)),
     )
-    html = document(run_of([result("run.slow_rank", "x")], training=told(*facts, name=evil)))
+    html = document(run_of([result("run.slow_rank", "x")], training=run_with(*facts, name=evil)))
     assert "<script>alert" not in html
     assert not re.search("[\u202e\x1b]", html)
 
@@ -115,7 +115,7 @@ def test_a_thousand_nodes_five_thousand_ranks_and_a_hundred_thousand_steps_take_
     ]
     ranks = [Step(Place(rank), step, 1.0 + rank % 7, {"forward": 1.0}) for step in range(25) for rank in range(5_000)]
     steps = [Step(Place(0), step, 1.0 + (step * 7919 % 13) / 3) for step in range(100_000)]
-    html = section(told(*samples, *ranks, *steps))
+    html = section(run_with(*samples, *ranks, *steps))
     assert len(html) < MOST
     assert "5 of them to a cell" in html
     assert "1,600 GPUs of 200 nodes, a line for each node" in html

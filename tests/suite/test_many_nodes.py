@@ -69,7 +69,7 @@ def output_of(name: str, value: object) -> NodeEvidence:
     return NodeEvidence(name, {"pci": Collected(Status.TOLD, value)})
 
 
-def test_what_two_nodes_tell_alike_is_kept_once_and_what_differs_stays() -> None:
+def test_what_two_nodes_report_alike_is_kept_once_and_what_differs_stays() -> None:
     values: list[Any] = [{"devices": [{"address": "0000:00:04.0", "lanes": n}, {"numa": [0, 1]}]} for n in (8, 16)]
     alike = Alike()
     first, second = (

@@ -43,7 +43,7 @@ def asked(runs: Runs, tmp_path: Path, *words: str) -> set[str]:
     """The collectors that a run of the site's own checks over this machine asked for."""
     runs.run("--cluster", "local", f"--results={runs.results_file}", f"--record={tmp_path / 'recording'}", *words)
     node = next((tmp_path / "recording" / "nodes").iterdir())
-    return {name for name, told in json.loads(node.read_text())["leaves"].items() if told["status"] != "not_asked"}
+    return {name for name, one in json.loads(node.read_text())["leaves"].items() if one["status"] != "not_asked"}
 
 
 @pytest.mark.parametrize("check", [BY_A_COMPUTED_NAME, BY_A_CLASS_OF_ONES_OWN, DECLARED])
@@ -69,7 +69,7 @@ def test_a_check_of_devices_gets_the_devices_besides_what_it_declares(runs: Runs
     assert asked(runs, tmp_path) >= {"kernel", "nvme"}
 
 
-def test_a_slip_in_what_a_check_declares_is_told_where_it_is_written() -> None:
+def test_a_slip_in_what_a_check_declares_is_refused_where_it_is_written() -> None:
     with pytest.raises(ValueError, match=r"^reads\('kernl'\): no collector is called so \(did you mean kernel\?\)$"):
         reads("kernl")
 

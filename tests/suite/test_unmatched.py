@@ -56,6 +56,6 @@ def test_where_other_tests_ran_k_has_chosen_something(runs: Runs) -> None:
         ("qqqqqq", ""),
     ],
 )
-def test_a_word_that_chooses_nothing_is_told_with_the_check_or_node_that_is_meant(keyword: str, near: str) -> None:
+def test_a_word_that_chooses_nothing_is_named_with_the_check_or_node_that_is_meant(keyword: str, near: str) -> None:
     words = f"-k {keyword!r} chooses nothing{near}; clusterproof checks lists what there is"
     assert nothing_chosen(keyword, CLUSTER) == words

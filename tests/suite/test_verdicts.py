@@ -65,7 +65,7 @@ def test_a_check_that_breaks_is_incomplete_and_says_where(runs: Runs, checks: st
     ],
     ids=["return", "misspelt"],
 )
-def test_a_check_that_judges_nothing_is_incomplete(runs: Runs, checks: str, does: str, words: str) -> None:
+def test_a_check_that_evaluates_nothing_is_incomplete(runs: Runs, checks: str, does: str, words: str) -> None:
     runs.checks(test_it=checks.replace("say(node.boot.kernel)", does))
     runs.over([saying("gpu001", "bad")])
     (result,) = runs.results

@@ -96,12 +96,12 @@ def test_no_script_drains_for_what_a_user_does() -> None:
     for occasion in DRAINING:
         assert drained_for(calm, occasion) == {}, occasion
         assert drained_for(evidence, occasion) == {}, occasion
-    not_told = {
+    changed = {
         name: collector.detail
         for name, collector in evidence.collectors.items()
         if collector.status != calm.collectors[name].status
     }
-    assert not_told == {}
+    assert changed == {}
 
 
 def test_no_fault_is_hidden_by_what_a_user_does() -> None:

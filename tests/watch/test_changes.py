@@ -47,7 +47,7 @@ def test_a_torn_line_is_cut_before_the_next_is_written(tmp_path: Path, torn: byt
 @pytest.mark.parametrize(
     "line", ["[]", "1", "{}", '{"node": 1}', '{"time": "x", "kind": "opened"}', "[" * 100_000, "\xff", FOREVER]
 )
-def test_a_line_that_tells_no_change_is_none(tmp_path: Path, line: str) -> None:
+def test_a_line_that_holds_no_change_is_skipped(tmp_path: Path, line: str) -> None:
     path = tmp_path / "changes"
     append_changes(path, [change()], 1.7e9)
     path.write_bytes(line.encode("latin-1") + b"\n" + path.read_bytes())

@@ -38,32 +38,32 @@ class Scripted:
         self.over.set()
 
 
-def says_hello(nonce: str, heard: Callable[[bytes], object]) -> str:
-    heard(nonce.encode() + HELLO)
+def says_hello(nonce: str, take: Callable[[bytes], object]) -> str:
+    take(nonce.encode() + HELLO)
     return "the connection broke: reset"
 
 
-def floods(_nonce: str, heard: Callable[[bytes], object]) -> str:
+def floods(_nonce: str, take: Callable[[bytes], object]) -> str:
     while True:
-        heard(b"x" * 1000 + b"\n")
+        take(b"x" * 1000 + b"\n")
 
 
-def lies(nonce: str, heard: Callable[[bytes], object]) -> str:
-    heard(f"{nonce} {{}}\n".encode())
+def lies(nonce: str, take: Callable[[bytes], object]) -> str:
+    take(f"{nonce} {{}}\n".encode())
     return ""
 
 
-def loses(nonce: str, heard: Callable[[bytes], object]) -> str:
-    heard(b"".join(nonce.encode() + HELLO.replace(b'"sampler"', b'"n":%d,"sampler"' % number) for number in (0, 1, 4)))
+def loses(nonce: str, take: Callable[[bytes], object]) -> str:
+    take(b"".join(nonce.encode() + HELLO.replace(b'"sampler"', b'"n":%d,"sampler"' % number) for number in (0, 1, 4)))
     return ""
 
 
-def refuses(_nonce: str, heard: Callable[[bytes], object]) -> str:
-    heard(b"This account is currently not available.\n")
+def refuses(_nonce: str, take: Callable[[bytes], object]) -> str:
+    take(b"This account is currently not available.\n")
     return "the program ended"
 
 
-def breaks(_nonce: str, _heard: Callable[[bytes], object]) -> str:
+def breaks(_nonce: str, _take: Callable[[bytes], object]) -> str:
     raise KeyError("a fault of ours")
 
 
@@ -78,7 +78,7 @@ def breaks(_nonce: str, _heard: Callable[[bytes], object]) -> str:
         (breaks, "KeyError: 'a fault of ours'"),
     ],
 )
-def test_whatever_ends_a_connection_is_told_and_it_begins_anew(
+def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
     act: Callable[[str, Callable[[bytes], object]], str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
@@ -98,17 +98,17 @@ def test_whatever_ends_a_connection_is_told_and_it_begins_anew(
     assert any(isinstance(one, Hello) for one in seen)
 
 
-def test_who_tells_faster_than_anybody_takes_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 2)
     has_update = threading.Event()
 
-    def tells_much(nonce: str, heard: Callable[[bytes], object]) -> str:
-        heard((nonce.encode() + HELLO) * 10)
+    def sends_much(nonce: str, take: Callable[[bytes], object]) -> str:
+        take((nonce.encode() + HELLO) * 10)
         has_update.set()
         return ""
 
     events: SimpleQueue[Event | None] = SimpleQueue()
-    line = Line(Target("gpu001"), Scripted(tells_much), How(10.0), lambda: None, events)
+    line = Line(Target("gpu001"), Scripted(sends_much), How(10.0), lambda: None, events)
     line.start()
     taken = [events.get(timeout=PATIENCE_S)]
     while not has_update.is_set() or events.qsize():

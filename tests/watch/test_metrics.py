@@ -60,7 +60,7 @@ def read() -> Mapping[str, float]:
         ("up", 1),
     ],
 )
-def test_a_sample_is_told_in_base_units(read: Mapping[str, float], series: str, value: float) -> None:
+def test_a_sample_is_exported_in_base_units(read: Mapping[str, float], series: str, value: float) -> None:
     assert read[series] == pytest.approx(value)
 
 
@@ -81,13 +81,13 @@ def test_counters_grow_by_the_time_between_samples_and_never_shrink_when_the_con
     assert all(before <= after for before, after in pairwise(grown))
 
 
-def test_what_a_gpu_does_not_tell_has_no_series(watched: OfDay) -> None:
+def test_what_a_gpu_does_not_report_has_no_series(watched: OfDay) -> None:
     read = watched.take(tick(100.0, sm=None, tensor=None, nvlink=None)).read
     assert [name for name in read if name.startswith(("gpu_sm_active", "gpu_tensor", "gpu_nvlink_bytes"))] == []
     assert 'gpu_power_watts{gpu="0"}' in read
 
 
-def test_values_of_a_node_that_is_silent_are_not_told_as_if_they_were_of_now(watched: OfDay) -> None:
+def test_values_of_a_node_that_is_silent_are_not_exported_as_current(watched: OfDay) -> None:
     seen = watched.take(tick(100.0)).outlets.snapshot()
     later = replace(seen, now=seen.now + 30.0)
     names = {family.name for family in families(later)}
@@ -95,7 +95,7 @@ def test_values_of_a_node_that_is_silent_are_not_told_as_if_they_were_of_now(wat
     assert "clusterproof_watch_node_last_seen_timestamp_seconds" in names
 
 
-def test_a_driver_that_hangs_is_told_with_its_time_and_without_old_values(watched: OfDay) -> None:
+def test_a_driver_that_hangs_is_exported_with_its_time_and_without_old_values(watched: OfDay) -> None:
     read = watched.take(tick(100.0), tick(110.0, late=12.5)).read
     assert read['source_late_seconds{source="gpu"}'] == 12.5
     assert not any(name.startswith("gpu_") for name in read)
@@ -122,7 +122,7 @@ def test_a_node_that_was_not_reached_and_never_evaluated_is_incomplete() -> None
     assert {one.labels["finding"]: one.value for one in nodes.samples}["incomplete"] == 1
 
 
-def test_a_node_that_tells_ever_new_words_adds_no_series(watched: OfDay) -> None:
+def test_a_node_that_sends_ever_new_words_adds_no_series(watched: OfDay) -> None:
     watched.take(tick(100.0))
     before = set(watched.read)
     for at in range(50):
@@ -132,7 +132,7 @@ def test_a_node_that_tells_ever_new_words_adds_no_series(watched: OfDay) -> None
     assert set(watched.read) == before
 
 
-def test_a_failure_of_the_watch_itself_is_told_while_it_lasts(watched: OfDay) -> None:
+def test_a_failure_of_the_watch_itself_is_exported_while_it_lasts(watched: OfDay) -> None:
     failing = [True]
     watched.outlets.add_part("recording", lambda: failing[0])
     assert watched.read['trouble{part="recording"}'] == 1
@@ -140,7 +140,7 @@ def test_a_failure_of_the_watch_itself_is_told_while_it_lasts(watched: OfDay) ->
     assert watched.read['trouble{part="recording"}'] == 0
 
 
-def test_metrics_are_told_from_another_thread_while_findings_come_and_go(watched: OfDay) -> None:
+def test_metrics_are_read_from_another_thread_while_findings_come_and_go(watched: OfDay) -> None:
     is_over = threading.Event()
     failed: list[Exception] = []
 

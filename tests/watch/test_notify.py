@@ -66,7 +66,7 @@ def test_a_storm_is_one_notification_with_a_nodeset() -> None:
         ([change("a"), change("a", rule="gpu.no_xid"), change("b")], [("opened", "a,b"), ("opened", "a")]),
     ],
 )
-def test_the_last_that_is_told_of_a_node_is_what_is_so(
+def test_the_last_notification_of_a_node_is_what_is_so(
     changes: Sequence[Change], said: Sequence[tuple[str, str]]
 ) -> None:
     waiting = Waiting()
@@ -94,10 +94,10 @@ def test_what_waits_is_bounded_and_the_newest_stays() -> None:
     ("command", "said"),
     [
         ("", "--notify is empty; expected a program and its arguments"),
-        ("tell 'us", '--notify is "tell \'us": No closing quotation; expected a program and its arguments'),
+        ("notify 'us", '--notify is "notify \'us": No closing quotation; expected a program and its arguments'),
         (
-            "/nowhere/tell us",
-            "--notify: no program '/nowhere/tell' that may be run; expected its path, or a name on PATH",
+            "/nowhere/notify us",
+            "--notify: no program '/nowhere/notify' that may be run; expected its path, or a name on PATH",
         ),
         ("/etc/passwd", "--notify: no program '/etc/passwd' that may be run"),
     ],
@@ -120,7 +120,7 @@ class Program:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str = "") -> None:
         monkeypatch.setattr(notifier, "GATHER_S", 0.05)
-        self.file = tmp_path / "told"
+        self.file = tmp_path / "received"
         program = f"import sys; open({str(self.file)!r}, 'a').write(sys.stdin.read()); {more}"
         self.own: list[str] = []
         self.notifier = Notifier([sys.executable, "-c", program], "prod", self.own.append)
@@ -145,7 +145,7 @@ def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: py
     assert made.own == []
 
 
-def test_its_failure_is_said_once_and_the_next_is_told_all_the_same(
+def test_its_failure_is_said_once_and_the_next_is_sent_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Program(tmp_path, monkeypatch, "sys.exit('no such channel')")
@@ -195,7 +195,7 @@ def test_a_program_that_hangs_is_killed_with_what_it_has_started(
         time.sleep(0.01)
 
 
-def test_the_end_tells_what_waits_and_does_not_wait_for_what_hangs(
+def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Program(tmp_path, monkeypatch)
@@ -211,7 +211,7 @@ def test_the_end_tells_what_waits_and_does_not_wait_for_what_hangs(
 
 
 def test_a_watch_runs_it_for_what_it_says_and_counts_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched, file = OfDay(), tmp_path / "told"
+    watched, file = OfDay(), tmp_path / "received"
     with watched.outlets as outlets:
         outlets.notify(["sh", "-c", 'cat >> "$0"', str(file)])
         watched.day.silence(60)

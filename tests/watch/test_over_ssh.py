@@ -57,7 +57,7 @@ def test_events_are_said_at_once_and_once_and_nothing_is_left_on_the_nodes(
     ]
 
 
-def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_tells_is_said(
+def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_shows_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(controller, "WHOLE_S", 3.0)

@@ -58,7 +58,7 @@ def test_a_stream_is_read_in_any_pieces_and_noise_is_passed_over() -> None:
     assert tick.host[-2:] == (None, None)  # Lustre reported nothing
 
 
-def test_of_a_line_that_comes_twice_one_is_taken_and_of_one_that_is_lost_it_is_told() -> None:
+def test_a_line_that_comes_twice_is_taken_once_and_one_that_is_lost_is_reported() -> None:
     stream = Stream(NONCE)
     ticks = [line({**TICK, "n": number, "now": 1.7e9 + number}) for number in range(5)]
     assert len(list(stream.updates(b"".join(ticks[:3])))) == 3
@@ -114,7 +114,7 @@ def test_numbers_that_are_none_and_lines_without_an_end_are_refused() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_nothing_that_a_node_tells_raises_anything_else(data: bytes) -> None:
+def test_nothing_that_a_node_sends_raises_anything_else(data: bytes) -> None:
     try:
         updates(NONCE.encode() + b" " + data + b"\n")
     except NotUnderstood as wrong:

@@ -55,7 +55,7 @@ def test_what_the_kernel_logs_after_a_visit_has_read_its_log_is_not_over_with_th
     assert day.of("gpu.no_xid") == ["opened", "closed"]
 
 
-def test_what_a_gpu_tells_after_a_visit_has_asked_it_is_not_over_with_that_visit(day: Day) -> None:
+def test_what_a_gpu_reports_after_a_visit_has_asked_it_is_not_over_with_that_visit(day: Day) -> None:
     day.watch.visiting([NODE], day.now)
     day.tick({3: ECC})
     visited(day)
@@ -74,7 +74,7 @@ def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None
     assert [words for _, words, *_ in kept["lines"]].count(XID_79) == 1
 
 
-def test_what_was_told_before_a_boot_is_not_put_over_what_the_node_tells_after_it(day: Day) -> None:
+def test_what_was_sent_before_a_boot_is_not_put_over_what_the_node_reports_after_it(day: Day) -> None:
     day.watch.visiting([NODE], day.now)
     day.log(XID_79)
     day.hello("boot-2")
@@ -173,7 +173,7 @@ def test_an_answer_from_before_a_boot_is_no_visit_of_it(day: Day) -> None:
     assert not day.watch.is_due(NODE, Tick(1.7e9, 5.0, (), ()), day.now + 2 * AGAIN_S)
 
 
-def test_of_a_boot_that_no_visit_has_reached_the_log_is_followed_from_what_was_told(day: Day) -> None:
+def test_of_a_boot_that_no_visit_has_reached_the_log_is_followed_from_what_was_sent(day: Day) -> None:
     first = day.watch.evaluator.log_cursor(NODE)
     assert first
     day.hello(first[0])

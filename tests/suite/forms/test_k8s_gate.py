@@ -51,7 +51,7 @@ def orders(connection: str = "kubernetes", **said: Any) -> Orders:
         ({"connection": "replay"}, "k8s:bed is reached by replay; expected k8s:…, eks:… or HyperPod"),
     ],
 )
-def test_what_proves_no_node_or_means_nothing_is_told(said: dict[str, Any], expected: str) -> None:
+def test_what_proves_no_node_or_means_nothing_is_refused(said: dict[str, Any], expected: str) -> None:
     with pytest.raises(pytest.UsageError) as wrong:
         orders(**said)
     assert expected in str(wrong.value)

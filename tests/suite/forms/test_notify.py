@@ -126,7 +126,7 @@ def test_a_failure_is_one_message_to_each_and_its_password_is_nowhere(
     shows_no_secret(data, runs)
 
 
-def test_only_a_change_or_a_failure_is_told(runs: Runs, webhook: Webhook) -> None:
+def test_only_a_change_or_a_failure_is_sent(runs: Runs, webhook: Webhook) -> None:
     arguments = ("--history=history.sqlite", "--notify", webhook.url)
     data = []
     for word in ("pass", "pass", "concern", "concern", "bad", "bad", "pass", "pass"):
@@ -137,7 +137,7 @@ def test_only_a_change_or_a_failure_is_told(runs: Runs, webhook: Webhook) -> Non
     assert (webhook.posted[3]["type"], "gone gpu001" in webhook.posted[3]["message"]) == ("success", True)
 
 
-def test_without_a_history_a_good_run_is_not_told_and_missing_evidence_is(runs: Runs, webhook: Webhook) -> None:
+def test_without_a_history_a_good_run_is_not_sent_and_missing_evidence_is(runs: Runs, webhook: Webhook) -> None:
     over(runs, "--notify", webhook.url, gpu001="concern")
     assert webhook.posted == []
     over(runs, "--notify", webhook.url, gpu001="incomplete")
@@ -150,12 +150,12 @@ def test_with_workers_there_is_one_message(runs: Runs, webhook: Webhook) -> None
     shows_no_secret(data, runs)
 
 
-def test_listing_tests_tells_nobody(runs: Runs, webhook: Webhook) -> None:
+def test_listing_tests_sends_nothing(runs: Runs, webhook: Webhook) -> None:
     over(runs, "--notify", webhook.url, "--collect-only", gpu001="bad")
     assert webhook.posted == []
 
 
-def test_a_redacted_run_tells_no_names(runs: Runs, webhook: Webhook) -> None:
+def test_a_redacted_run_sends_no_names(runs: Runs, webhook: Webhook) -> None:
     runs.checks(test_it=LIGHT)
     runs.over([saying("hidden-a", "bad"), saying("hidden-b", "pass")], "--redact", "--notify", webhook.url)
     (posted,) = webhook.posted
@@ -221,7 +221,7 @@ def test_a_message_is_bounded_and_holds_whole_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "changes", "is_told"),
+    ("exit_code", "changes", "is_due"),
     [
         (0, Changes(), False),
         (0, Changes(gone=(Change("a.b", "n", None, Verdict.PASS),)), True),
@@ -233,11 +233,11 @@ def test_a_message_is_bounded_and_holds_whole_lines() -> None:
         (6, Changes(), True),
     ],
 )
-def test_when_a_message_is_due(exit_code: int, changes: Changes, is_told: bool) -> None:
-    assert (message_of("hp", [], exit_code, changes, PACKAGED) is not None) == is_told
+def test_when_a_message_is_due(exit_code: int, changes: Changes, is_due: bool) -> None:
+    assert (message_of("hp", [], exit_code, changes, PACKAGED) is not None) == is_due
 
 
-def test_who_does_not_answer_is_left_behind_and_what_broke_is_told_by_its_kind() -> None:
+def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type() -> None:
     never = threading.Event()
 
     def hang() -> str:
