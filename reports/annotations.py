@@ -20,7 +20,7 @@ _IN_TITLE = {**_IN_WORDS, ":": "%3A", ",": "%2C"}
 
 
 def are_read() -> bool:
-    """Whether whoever runs this reads annotations."""
+    """Whether the CI system that runs this reads annotations."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 

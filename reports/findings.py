@@ -178,7 +178,7 @@ def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
 def _is_probably_configuration(hit: Sequence[Result], evaluated: int, catalog: Catalog) -> bool:
     """Whether so many nodes share a failure that hardware is unlikely to be the cause.
 
-    One slow node is in half of all pairs of four, a slow rack in most of all: only all pairs are nobody's.
+    One slow node is in half of all pairs of four, a slow rack in most of all: only a failure of all pairs names none.
     """
     share = 1 if hit[0].is_of_pair else catalog.threshold("configuration.suspected_share")
     return evaluated >= catalog.threshold("configuration.suspected_minimum_nodes") and len(hit) >= evaluated * share

@@ -53,7 +53,7 @@ def write_forms(folder: Path, run: Run) -> None:
 
 
 def write_whole(path: Path, data: str) -> None:
-    """Write a file so that nobody ever reads half of it. Raises OSError."""
+    """Write a file so that no reader ever sees half of it. Raises OSError."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         new.write_bytes(data.encode("utf-8", "backslashreplace"))

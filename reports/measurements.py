@@ -73,6 +73,6 @@ def _number(number: float | None) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text on one line that no spreadsheet reckons: what would be a formula begins with an apostrophe."""
+    """Text on one line that no spreadsheet evaluates: what would be a formula begins with an apostrophe."""
     line = " ".join(printable(text, MAX_TEXT).split())
     return f"'{line}" if line.startswith(_FORMULA) else line

@@ -122,7 +122,7 @@ def _normal_and_spread(campaign: Campaign) -> str:
 
 
 def of_wire(campaign: Campaign) -> str:
-    """`95 % of the wire; with 2 nodes …`, and how that is to be read; empty where nobody knows the wire."""
+    """`95 % of the wire; with 2 nodes …`, and how that is to be read; empty where the wire is unknown."""
     data = [(words, found) for words, busbw in _normals(campaign) if (found := campaign.of_wire(busbw))]
     if not data:
         return ""

@@ -1,4 +1,4 @@
-"""The shapes of what names nobody: numbers, units, devices, PCI addresses, versions, regions, instance types."""
+"""The shapes of words that name nothing: numbers, units, devices, PCI addresses, versions, regions, instance types."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ HARDWARE = re.compile(  # ids of PCI, microcode, VBIOS and firmware, taints of a
 _ACCOUNT_DIGITS = 12  # of an AWS account's id
 _LARGE_PART = 100  # of an address, and of no version of four parts
 _LONGEST_SIZE = 16  # digits
-_LOCAL = frozenset({"127.0.0.1", "0.0.0.0", "::1", "::", "localhost"})  # noqa: S104 - names nobody
+_LOCAL = frozenset({"127.0.0.1", "0.0.0.0", "::1", "::", "localhost"})  # noqa: S104 - identify nothing
 _ZEROS = re.compile(r"[0-]{8,36}|00(?::00){5,19}|169\.254(?:\.\d{1,3}){2}")
 _ROMAN = re.compile(r"[A-Za-z]|[A-Z]{1,2}\d{1,2}")
 
@@ -93,7 +93,7 @@ _AWS_HOST = re.compile(r"(?:ip|ec2)(?:-\d{1,3}){4}(?!\d)")
 
 
 def is_harmless(word: str) -> bool:
-    """Whether a word without blanks has a shape that names nobody."""
+    """Whether a word without blanks has a shape that identifies nothing."""
     if any(shape.fullmatch(word) for shape in _SHAPES) or word in _LOCAL:
         return True
     return word.isascii() and word.isdecimal() and len(word) <= _LONGEST_SIZE and not int(word) % 65536

@@ -98,7 +98,7 @@ def is_address_v6(found: re.Match[str]) -> bool:
         address = ipaddress.IPv6Address(name_in(found))
     except ValueError:
         return False
-    return int(address) > 1  # `::` is nobody, `::1` everybody
+    return int(address) > 1  # `::` is unspecified, `::1` loopback
 
 
 def is_distinctive(name: str) -> bool:

@@ -26,7 +26,7 @@ _KEPT = ("region", "arn", "partition", "ec2")  # settings that say what kind of 
 _ARN = re.compile(r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:(?P<account>\d{12}):cluster/(?P<id>[a-z0-9]+)")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")
 _OF_TEXT = ("", "text", "number", "version", "hardware", "symbol")  # kinds of place that hold no name
-_LARGEST = 10**8  # of a number of which nobody declared what it is
+_LARGEST = 10**8  # of a number whose kind is not declared
 
 
 class Redaction:
@@ -148,7 +148,7 @@ class Redaction:
         }
 
     def _target(self, target: Target) -> Target:
-        """The node as reports see it; how to reach it is nobody else's business."""
+        """The node as reports see it, without how to reach it."""
         return Target(
             name=self._nodes[target.name],
             group=self._pseudonyms.name("group", target.group),

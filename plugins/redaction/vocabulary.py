@@ -1,4 +1,4 @@
-"""The words that name nobody: those of the suite's own files, of the kernel, of drivers and of tools."""
+"""The words that identify nothing: those of the suite's own files, of the kernel, of drivers and of tools."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Asking:
             account = Account(settings.get("region", ""), settings.get("profile", ""))
             account.require_credentials()
         except AwsError as problem:
-            was_named = is_of_aws(self.cluster) or settings.get("profile")  # else nobody owes AWS's keys
+            was_named = is_of_aws(self.cluster) or settings.get("profile")  # else no AWS credentials are expected
             status = Status.BROKE if was_named or problem.code != NO_CREDENTIALS else Status.NOT_ASKED
             return NodeEvidence(cluster.name, dict.fromkeys(collectors, Collected(status, detail=str(problem))))
         window = str(window_minutes(self.config.option.fsx_window))

@@ -32,7 +32,7 @@ class CheckItem(pytest.Item):
     """A check on one node: one report where pytest's own items have three, and no fixtures.
 
     It holds only what distinguishes it from others. Its name and id are made whenever they are asked for, and what
-    pytest keeps in an item once somebody does.
+    pytest keeps in an item from then on.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class CheckItem(pytest.Item):
         return item
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[pytest.Item | Any, pytest.Mark]]:
-        """Its marks and those of its parents, without a list of its own where nobody gave it any."""
+        """Its marks and those of its parents, without a list of its own where it has none."""
         for mark in self.own_markers if self.is_whole else self.marks:
             if name is None or mark.name == name:
                 yield self, mark

@@ -55,7 +55,7 @@ def of_nodes(item: CheckItem) -> list[CheckItem]:
 
 
 def of_pairs(item: CheckItem) -> list[CheckItem]:
-    """Its check on each pair that was measured; one that stands for all while nobody knows which they will be."""
+    """Its check on each pair that was measured; one that stands for all until it is known which they are."""
     run = item.config.stash.get(PAIRWISE, None)
     names = [pair.name for pair in run.pairs] if run else []
     return [item.on(name) for name in names or [ALL_PAIRS]]

@@ -126,7 +126,7 @@ def _endings() -> tuple[type[BaseException], ...]:
 
 
 def _words_of_pytest() -> tuple[type[BaseException], ...]:
-    """`pytest.skip` and `pytest.fail`: where nobody has imported pytest, no check ends by them."""
+    """`pytest.skip` and `pytest.fail`: where pytest is not imported, no check ends by them."""
     pytest = sys.modules.get("pytest")
     return (pytest.skip.Exception, pytest.fail.Exception) if pytest else ()
 

@@ -1,4 +1,4 @@
-"""Where pytest prints to: when nobody reads any more, or the disk is full, the run goes on to its reports."""
+"""Where pytest prints to: when the reader has gone, or the disk is full, the run goes on to its reports."""
 
 from __future__ import annotations
 

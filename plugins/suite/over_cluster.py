@@ -122,7 +122,7 @@ def is_only_by_name(item: pytest.Item, markexpr: str) -> bool:
     What loads the hardware, and what is of an image alone: on a node that people work on it finds their work.
     """
     if not is_of_cluster(item):
-        return False  # somebody else's test, whose marks mean what they say
+        return False  # another author's test, whose marks mean what they say
     has_another = item.get_closest_marker("preflight")
     if item.get_closest_marker("perf") and not has_another:  # one that has reads logs then, and loads nothing
         return not is_named(markexpr, "perf")

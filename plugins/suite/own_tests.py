@@ -1,4 +1,4 @@
-"""Checks of somebody's own that `clusterproof check X FILE…` names: where they are rooted, and what they may import."""
+"""A site's own checks that `clusterproof check X FILE…` names: where they are rooted, and what they may import."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Child:
         try:
             self.pid = os.fork()
             if self.pid == 0:
-                os.close(self._read_end)  # else its writing would go on when nobody reads any more
+                os.close(self._read_end)  # else its writing would go on after the reader has gone
                 _run_child(self.items, write_end, mask)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -47,7 +47,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     _keep_ids(session)  # of pairs too, which are known only now
     is_large = len(session.items) > MANY
     if is_large:
-        gc.freeze()  # items and evidence stay to the end: nobody need look through them again and again
+        gc.freeze()  # items and evidence stay to the end: no use in scanning them again and again
     quiet = Quiet.of(config) if is_large else None
     with children_of(session if quiet and not takes_usual_way(config) else None) as children:
         _run_all(session, is_large, quiet, children)
@@ -75,7 +75,7 @@ def _run_all(session: pytest.Session, is_large: bool, quiet: Quiet | None, child
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    """Run a light item where somebody else runs the loop: a worker of xdist."""
+    """Run a light item where another plugin runs the loop: in a worker of xdist."""
     if not isinstance(item, CheckItem) or takes_usual_way(item.config):
         return None
     run(item, item.ihook)
@@ -167,7 +167,7 @@ def pytest_runtest_makereport(
     if about is None or (call.when != "call" and call.excinfo is None) or call.when == "teardown":
         return report
     if hasattr(report, "wasxfail"):
-        return report  # whoever marked it so wants pytest's own word
+        return report  # a test marked so is to have pytest's own word
     ended = call.excinfo.value if call.excinfo else None
     policy = policy_of(item.config)
     result = _of_light(item, ended) or policy.read(result_of(about[0], about[1], ended, call.duration))

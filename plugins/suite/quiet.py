@@ -1,4 +1,4 @@
-"""What is well in a large run is kept and counted past pytest's hooks: nobody there says or does anything about it."""
+"""What is well in a large run is kept and counted past pytest's hooks: no plugin says or does anything about it."""
 
 from __future__ import annotations
 

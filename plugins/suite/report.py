@@ -51,7 +51,7 @@ def report_of(
 
 
 class KeptReport(pytest.TestReport):
-    """A report that takes next to nothing while nobody reads it whole: it is made anew whenever somebody does."""
+    """A report that takes next to no memory until it is read whole: then it is made on demand."""
 
     __slots__ = ("clusterproof", "item", "start")
     clusterproof: Result

@@ -56,7 +56,7 @@ class _Scope:
     given: Mapping[str, list[ast.Call]]
 
     def behind(self, name: str) -> list[ast.expr]:
-        """The expressions that a name can stand for; none where nobody knows."""
+        """The expressions that a name can stand for; none where they are unknown."""
         if name in self.assigned:
             return self.assigned[name]
         parameters = list(inspect.signature(self.function).parameters)

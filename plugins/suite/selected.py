@@ -47,7 +47,7 @@ def _compiled(markexpr: str) -> Expression:
 
 
 def _marks_may_follow(config: pytest.Config) -> bool:
-    """Whether somebody else looks at items before `-m` does, and may mark those of one node."""
+    """Whether another plugin looks at items before `-m` does, and may mark those of one node."""
     if _OTHERS_ARE_MARKED not in config.stash:
         found = (hooked.function for name in _HOOKS for hooked in getattr(config.hook, name).get_hookimpls())
         config.stash[_OTHERS_ARE_MARKED] = any(not _is_known(function) for function in found)

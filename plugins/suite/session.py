@@ -87,7 +87,7 @@ class Session:
         if len(self.cluster.targets) > MAX_NODES_IN_CACHE and not self.config.getoption("newfirst", False):
             self._forget_which_are_new()
         if not self.cluster.targets:
-            self.config.stash[EVIDENCE] = {}  # there is nobody to ask
+            self.config.stash[EVIDENCE] = {}  # there are no nodes to ask
             return
         worker = getattr(self.config, "workerinput", None)
         if worker is not None:

@@ -44,7 +44,7 @@ def _words(expression: str) -> Iterator[str]:
 
 
 def refuse_misspelt_mark(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-    """Raise pytest.UsageError where `-m` has a mark that nobody has, and one is near."""
+    """Raise pytest.UsageError where `-m` has a mark that no test has, and one is near."""
     lines, markexpr = config.getini("markers"), config.option.markexpr
     if misspelt_mark(markexpr, lines):
         wrong = misspelt_mark(markexpr, lines, {mark.name for item in items for mark in item.iter_markers()})

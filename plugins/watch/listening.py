@@ -1,4 +1,4 @@
-"""`--listen [HOST]:PORT`: answers Prometheus, a few at a time, and whoever keeps it waiting is let go."""
+"""`--listen [HOST]:PORT`: answers Prometheus, a few at a time, and drops a client that keeps it waiting."""
 
 from __future__ import annotations
 
@@ -105,4 +105,4 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who asked has gone: nobody else's business."""
+        """The client has gone: nothing to report."""

@@ -24,7 +24,7 @@ def of_sources(tick: Tick) -> dict[tuple[str, str], Seen]:
 
 
 def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> Seen | None:
-    """That somebody has set the node's clock between two moments, by so much or more."""
+    """That the node's clock was set between two moments, by so much or more."""
     step = (tick.now - before.now) - (tick.up - before.up)
     if abs(step) < least_s:
         return None

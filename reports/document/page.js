@@ -93,7 +93,7 @@ function show() {
   let node = -1;
   try {
     node = asked ? data.nodes.indexOf(decodeURIComponent(asked[1])) : -1;
-  } catch { /* a hash that somebody typed */ }
+  } catch { /* a hash typed by hand */ }
   const wasHidden = document.getElementById("main").hidden;
   document.getElementById("main").hidden = node >= 0;
   if (wasHidden && node < 0) apply(); // what is as wide as the window was drawn in none

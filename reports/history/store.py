@@ -171,7 +171,7 @@ def _row(result: Result, run: int, names: _Names, before: Mapping[Pair, Verdict]
 
 
 def _worst(results: Iterable[Result]) -> list[Result]:
-    """The worst result of each check and node: a test of somebody's own may speak of one several times."""
+    """The worst result of each check and node: a site's own test may report one several times."""
     worst: dict[Pair, Result] = {}
     for result in results:
         pair = (_text(result.check), _text(result.node))

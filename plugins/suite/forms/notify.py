@@ -48,7 +48,7 @@ class Message:
 def message_of(
     cluster: str, results: Sequence[Result], exit_code: int, changes: Changes, catalog: Catalog
 ) -> Message | None:
-    """The message of a run; none where it ended with 0 and nothing is new or gone, or where somebody stopped it."""
+    """The message of a run; none where it ended with 0 and nothing is new or gone, or where it was interrupted."""
     is_unchecked = exit_code == pytest.ExitCode.NO_TESTS_COLLECTED and results
     if (exit_code in QUIET_EXITS and not is_unchecked) or (exit_code == 0 and not changes):
         return None
@@ -132,7 +132,7 @@ def services(urls: Sequence[str]) -> list[tuple[str, Callable[[Message], str]]]:
     """What sends to each URL, beside its scheme, which is all that may be shown of it. Raises pytest.UsageError."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # its own imports, nobody's business here
+            warnings.simplefilter("ignore", DeprecationWarning)  # raised by its own imports
             import apprise
     except ImportError:
         raise pytest.UsageError(ABSENT) from None

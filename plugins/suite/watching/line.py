@@ -18,7 +18,7 @@ from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream,
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 SETTLED_S = 60.0  # a connection that held so long begins anew without delay
 DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without a line
-MAX_WAITING, BUSY_S = 5_000, 0.05  # events that nobody has taken yet
+MAX_WAITING, BUSY_S = 5_000, 0.05  # events not taken yet
 MAX_A_TICK = 1 << 20  # bytes that a node may send between two ticks
 
 Cursor = Callable[[], tuple[str, int, float] | None]
