@@ -16,7 +16,7 @@ OF_PYTEST = (
     Option("-m", "checks by occasion, subsystem or owner: prolog, gpu, 'gpu and not perf', …", {"metavar": "MARKS"}),
     Option("-k", "checks by name", {"metavar": "NAME"}),
     Option("-x", "stop at the first failure", {"action": "store_true"}),
-    Option("-n", "processes to judge with (pytest-xdist)", {"metavar": "N"}),
+    Option("-n", "processes to run the checks in (pytest-xdist)", {"metavar": "N"}),
     Option("-q", "say less", {"action": "store_true"}),
     Option("-v", "say more", {"action": "store_true"}),
     Option("--lf", "only what failed in the last run", {"action": "store_true"}),
@@ -85,7 +85,7 @@ def watch() -> argparse.ArgumentParser:
     """`clusterproof watch`."""
     parser = OneLineParser(
         prog="clusterproof watch",
-        description="Samples the nodes of a cluster while it works, follows their kernel logs, judges by the same "
+        description="Samples the nodes of a cluster while it works, follows their kernel logs, evaluates the same "
         "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
         allow_abbrev=False,
     )
@@ -104,7 +104,7 @@ def watch() -> argparse.ArgumentParser:
     parser.add_argument("--textfile", metavar="FILE.prom", help="the same in a file that node_exporter reads")
     parser.add_argument("--notify", metavar="COMMAND", help="run this for what changes, which stands on its input")
     parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
-    parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else tells it")
+    parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else reports it")
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
@@ -166,7 +166,7 @@ def whole() -> argparse.ArgumentParser:
     )
     parser.add_argument("--help-all", action="store_true", help="every option, pytest's own too")
     parser.add_argument("--version", action="store_true", help="the version")
-    parser.add_argument("--run", metavar="PATH", help="judge a training run by its traces, logs or dumps")
+    parser.add_argument("--run", metavar="PATH", help="evaluate a training run by its traces, logs or dumps")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser)
     for one in every():
         name = one.prog.rpartition(" ")[2]

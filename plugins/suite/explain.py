@@ -35,7 +35,7 @@ WHEN = {  # of an Xid, by its verdict in the catalogue
     "unless-no-reset": "fail; concern where its line says that no reset is due (RST: No, D-RST: No)",
     "by-reset": "fail where its line says that a reset is due (RST: Yes, D-RST: Yes, a fatal error), else nothing",
 }
-OWN = {"policy": "this suite's own rule", "proposal": "a proposal of this suite"}  # sources that are nobody else's
+OWN = {"policy": "this suite's own rule", "proposal": "a proposal of this suite"}  # sources of our own
 _XID = re.compile(r"xid[ :=]?(\d{1,4})", re.IGNORECASE)
 LABEL = 16
 
@@ -111,7 +111,7 @@ def read_by(check: Check) -> str:
     if check.needs_pairs:
         return "measurements of pairs of nodes" + ("; once for each pair" if check.is_of_pair else "")
     if check.is_of_run:
-        return "what a training run told" + ("; once for each rank" if check.subject == "rank" else "")
+        return "the files of a training run" + ("; once for each rank" if check.subject == "rank" else "")
     what = f"{', '.join(f'`{collector}`' for collector in sorted(check.collectors))}" or "whether the node answered"
     if check.is_of_cluster:
         asked = ", ".join(f"`{collector}`" for collector in sorted(check.control_collectors))

@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option("--exclude", "but not these", {"metavar": "NODESET"}),
         Option(
             "--instance-type",
-            "the instance type of every node, where nothing else tells it",
+            "the instance type of every node, where nothing else reports it",
             {"metavar": "TYPE"},
         ),
         Option(
@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     "clusterproof: which training run": (
         Option(
             "--run",
-            "what a training run told, a file, a folder or s3://BUCKET/PREFIX; several are files of one run",
+            "what a training run wrote: a file, a folder or s3://BUCKET/PREFIX; several are files of one run",
             {"metavar": "PATH", "action": "append"},
         ),
     ),
@@ -186,7 +186,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--log-cursor",
-            "of the kernel log only what came after this counts (BOOT_ID:SEQUENCE:SECONDS, as the evidence tells it); "
+            "of the kernel log only what came after this counts (BOOT_ID:SEQUENCE:SECONDS, as the evidence has it); "
             "where the node has booted since, all of this boot does",
             {"default": "", "metavar": "CURSOR"},
         ),
@@ -225,7 +225,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"action": "store_true"},
         ),
     ),
-    "clusterproof: who is told": (
+    "clusterproof: notifications": (
         Option(
             "--notify",
             "send one message where the run failed, or differs from the last one in the history, to a URL of Apprise's "

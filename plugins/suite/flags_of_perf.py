@@ -62,7 +62,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--pairs-budget",
-            "the time for all of it, e.g. 90s, 20m or 2h (default 20m); what tells least is left out, and named",
+            "the time for all of it, e.g. 90s, 20m or 2h (default 20m); the least informative is left out, and named",
             {"default": "20m", "metavar": "TIME"},
         ),
         Option("--pairs-seed", "which random rounds (default: others in every run)", {"type": int, "metavar": "N"}),

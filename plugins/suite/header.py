@@ -33,11 +33,11 @@ def of_window(option: str) -> Iterator[str]:
     """How far back the kernel log counts, where that is not the whole boot."""
     since = window(option)
     if not since.is_boot:
-        yield f"kernel log: only what it told {since.in_words} counts"
+        yield f"kernel log: only what it logged {since.in_words} counts"
 
 
 def of_captures(captured: Sequence[Understood], redaction: Redaction | None) -> Iterable[str]:
-    """The files of a capture that nobody understood, by name."""
+    """The files of a capture that were not understood, by name."""
     if not captured:
         return ()
     from clusterproof.plugins.captures.collection import not_understood  # most runs read no capture

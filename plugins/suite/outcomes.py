@@ -63,7 +63,7 @@ class Outcomes:
         guard_writers(self.config)
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
-            reporter._tw._file = Outlet(reporter._tw._file)  # noqa: SLF001 - pytest lets nobody choose it
+            reporter._tw._file = Outlet(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
             reporter.startpath = (
                 self.config.rootpath
             )  # files as `checks/gpu/test_memory.py`, wherever that is installed
@@ -186,7 +186,7 @@ class Outcomes:
 
     def _note_empty(self, terminalreporter: pytest.TerminalReporter) -> None:
         if is_named(self.config.option.markexpr, "run") and TRAINING_RUN not in self.config.stash:
-            words = "-m run judges a training run, and none is named; expected --run PATH"
+            words = "-m run evaluates a training run, and none is named; expected --run PATH"
             terminalreporter.write_line(words, yellow=True)
         keyword = self.config.option.keyword
         if keyword and self.is_empty and terminalreporter.stats.get("deselected"):

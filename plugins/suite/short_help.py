@@ -22,7 +22,7 @@ _HEAD = """\
 clusterproof: proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without evidence.
 
   clusterproof check X [OPTION...]     validate the nodes of X; pytest --cluster X is the same
-  clusterproof --run PATH              judge a training run by its traces, logs or dumps (docs/training-runs.md)
+  clusterproof --run PATH              evaluate a training run by its traces, logs or dumps (docs/training-runs.md)
   clusterproof checks [-m MARKS]       the packaged checks, a line for each
   clusterproof explain CHECK...        what a check means, or an Xid (xid:79), and what to do then: offline
   clusterproof doctor                  what can be reached from here, and what is missing for the rest
@@ -39,14 +39,14 @@ often used options
   --nodes NODESET, --exclude NODESET   only these nodes of X; but not these
   -m prolog | gpu | perf | …           by occasion, subsystem or owner; perf loads the hardware: only when named
   -k NAME                              checks by name
-  --expect gpus=8,efa=32               what every node must have, where nothing else tells
+  --expect gpus=8,efa=32               what every node must have, where nothing else reports it
   --policy FILE                        a site's thresholds, expectations and exceptions; ./clusterproof.toml by itself
   --since 24h                          what counts of the kernel log (default: all of this boot)
   --sudo                               ask sudo -n for what only root may read
   --report DIR, --no-report            where the reports go
   --record DIR                         keep the evidence, for replay:DIR
   --redact                             write nothing that names nodes, people or accounts
-  --since-last, --notify URL           what is new; tell Slack, e-mail, SNS or a webhook
+  --since-last, --notify URL           what is new; notify Slack, e-mail, SNS or a webhook
   --help-all                           every option, pytest's own too
 
 exit codes: 0 nothing failed · 1 a check failed · 2 interrupted · 3 internal error · 4 bad command line or inventory

@@ -82,7 +82,7 @@ def test_beside_a_cluster_both_are_evaluated(runs: Runs) -> None:
 def test_a_cluster_alone_has_no_checks_of_runs(runs: Runs) -> None:
     ran = over(runs, "--cluster", runs.cluster([node("gpu001")]), "-m", "run")
     assert ran.ret == 5
-    ran.stdout.fnmatch_lines(["-m run judges a training run, and none is named; expected --run PATH"])
+    ran.stdout.fnmatch_lines(["-m run evaluates a training run, and none is named; expected --run PATH"])
 
 
 def test_every_report_has_the_run(runs: Runs) -> None:

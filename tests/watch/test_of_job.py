@@ -131,11 +131,11 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
     assert own == [
         "whether the job runs is not known: slurmctld does not answer; watching goes on",
         "whether the job runs is known again",
-        "job 12 is suspended: its nodes tell nothing before it goes on; watching goes on",
+        "job 12 is suspended: its nodes send nothing until it goes on; watching goes on",
         "whether the job runs is not known: slurmctld does not answer; watching goes on",
         "whether the job runs is known again",
         "job 12 goes on",
-        "job 12 is stopped: its nodes tell nothing before it goes on; watching goes on",
+        "job 12 is stopped: its nodes send nothing until it goes on; watching goes on",
         "job 12 has ended",
         "over",
     ]

@@ -38,5 +38,5 @@ def _why_not(option: Options, cluster: Cluster) -> str:
     if option.redact:
         return "redacted names differ from run to run, and are kept in none"
     if cluster.connection in OF_ANOTHER_TIME:
-        return f"what a {cluster.connection} tells is of another time, and is kept in none unless that is asked for"
+        return f"what a {cluster.connection} holds is of another time, and is kept in none unless that is asked for"
     return ""

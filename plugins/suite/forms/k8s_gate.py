@@ -116,5 +116,5 @@ _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 def _unended(session: pytest.Session) -> str:
     """Why the run did not come to its end; empty where it did."""
     if session.shouldfail or session.shouldstop or session.exitstatus in (pytest.ExitCode.INTERRUPTED, *_ERRORS):
-        return "the run was stopped before its end; expected one that judges every node by every check"
+        return "the run was stopped before its end; expected one that evaluates every check on every node"
     return ""

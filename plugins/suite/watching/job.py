@@ -140,7 +140,7 @@ class JobEnd:
     def _look(self, state: str) -> None:
         halted = state if state in HALTED else ""
         if halted and not self._halted:
-            self._say(f"job {self._job} is {state}: its nodes tell nothing before it goes on; watching goes on")
+            self._say(f"job {self._job} is {state}: its nodes send nothing until it goes on; watching goes on")
         elif self._halted and not halted:
             self._say(f"job {self._job} goes on")
         self._halted = halted

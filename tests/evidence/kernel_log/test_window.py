@@ -126,7 +126,7 @@ def test_a_window_on_a_node_of_unknown_uptime_is_incomplete() -> None:
 def test_the_header_says_a_window(runs: Runs, since: str, words: str) -> None:
     runs.checks(test_word=LIGHT)
     ended = runs.over([saying("gpu001", "pass")], "--since", since)
-    ended.stdout.fnmatch_lines([f"kernel log: only what it told {words} counts"])
+    ended.stdout.fnmatch_lines([f"kernel log: only what it logged {words} counts"])
     assert runs.verdicts == {"gpu001": Verdict.PASS}
 
 

@@ -151,7 +151,7 @@ def test_a_replay_is_no_news_of_its_cluster(runs: Runs) -> None:
     runs.plain("--cluster", cluster)
     assert not list(runs.folder.rglob("history.sqlite"))
     data = runs.plain("--cluster", cluster, "--since-last")
-    assert "--since-last needs --history=FILE: what a replay tells is of another time" in data.stderr.str()
+    assert "--since-last needs --history=FILE: what a replay holds is of another time" in data.stderr.str()
 
 
 def test_a_path_that_leads_pytest_away_from_its_configuration_is_named(
