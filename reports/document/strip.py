@@ -14,7 +14,7 @@ WIDTH = 560  # of the axis
 ROW = 18
 LEFT, RIGHT, HEAD = 180, 250, 22
 MAX_NOTE = 38  # characters
-_LEAST, _MOST = 0.85, 1.1  # what the axis has at least
+_LOW, _HIGH = 0.85, 1.1  # the axis spans at least this
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Measured:
 def drawn(lines: Sequence[Measured], slow: float) -> str:
     """The strip; `slow` is the share from which on a measurement is slow."""
     shares = [share for line in lines for share in line.shares]
-    least = max(0.0, min(_LEAST, floor(min(shares, default=1.0) * 20) / 20))
-    most = min(2.0, max(_MOST, ceil(max(shares, default=1.0) * 20) / 20))
+    least = max(0.0, min(_LOW, floor(min(shares, default=1.0) * 20) / 20))
+    most = min(2.0, max(_HIGH, ceil(max(shares, default=1.0) * 20) / 20))
     scale = _Scale(least, most)
     height = HEAD + ROW * len(lines) + 4
     band = f"M{scale.x(slow):g} {HEAD}H{scale.x(min(2 - slow, most)):g}V{height}H{scale.x(slow):g}z"

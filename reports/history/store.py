@@ -74,17 +74,17 @@ def clusters(path: Path) -> list[str]:
         return [row[0] for row in database.execute("SELECT cluster FROM runs GROUP BY cluster ORDER BY max(id) DESC")]
 
 
-def read_past(path: Path, cluster: str, most_runs: int) -> Past:
+def read_past(path: Path, cluster: str, max_runs: int) -> Past:
     """What the last runs over a cluster found. Raises HistoryError."""
     with reading(path) as database:
         try:
-            return _past(database, _text(cluster), most_runs)
+            return _past(database, _text(cluster), max_runs)
         except (ValueError, TypeError, KeyError) as problem:
             raise HistoryError(f"{path} has a row that clusterproof did not write: {problem}; move it away") from None
 
 
-def _past(database: sqlite3.Connection, cluster: str, most_runs: int) -> Past:
-    runs = tuple(_runs(database, cluster, most_runs))
+def _past(database: sqlite3.Connection, cluster: str, max_runs: int) -> Past:
+    runs = tuple(_runs(database, cluster, max_runs))
     first = runs[0].number if runs else 0
     tracks: dict[Pair, list[Entry]] = defaultdict(list)
     rows = database.execute(

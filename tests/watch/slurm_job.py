@@ -15,7 +15,7 @@ from tests.testbed.slurm import SlurmBed
 
 NAMES = ("gpu001", "gpu002")
 UBUNTU = 1000
-PATIENCE_S = 120.0  # this machine may be busy
+TIMEOUT_S = 120.0  # this machine may be busy
 MAIN = """import sys
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import job
@@ -25,7 +25,7 @@ sys.exit(main())"""
 
 def until(is_so: Callable[[], object], what: Callable[[], object]) -> None:
     """Wait until it is so; `what` is said where it does not come."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline, what()
         time.sleep(0.2)
@@ -44,7 +44,7 @@ def job(bed: SlurmBed, user: int = UBUNTU) -> Iterator[str]:
         bed.run("scancel", number)
         for name in NAMES:
             bed.wait_for(name, "IDLE")
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
 
 
 def steps(bed: SlurmBed) -> list[str]:

@@ -17,7 +17,7 @@ from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
 from tests.watch.outages import CLOSED, OUTAGES, boot_again, kill_sampler, make_quick, xid, xids
-from tests.watch.watched_bed import PATIENCE_S, Watched, samplers, watched
+from tests.watch.watched_bed import TIMEOUT_S, Watched, samplers, watched
 
 pytestmark = needs_cluster
 NAMES = [outage.node for outage in OUTAGES]
@@ -66,7 +66,7 @@ def test_what_is_logged_while_a_boot_is_visited_and_the_sampler_is_gone_is_said(
     def held(*asked: Any) -> dict[str, NodeEvidence]:
         data = gather(*asked)
         has_asked.set()
-        is_free.wait(PATIENCE_S)
+        is_free.wait(TIMEOUT_S)
         return data
 
     with testbed({"gpu001": healthy_p5("gpu001")}) as bed, watched(bed, monkeypatch) as watch:

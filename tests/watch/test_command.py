@@ -24,7 +24,7 @@ from tests.watch.days import NODE, Day
 
 pytestmark = pytest.mark.long
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
 
 
@@ -63,14 +63,14 @@ def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Pa
     record = tmp_path / "kept"
     words = [sys.executable, "-c", MAIN, "watch", "--cluster", "local", "--every", "1", "--record", str(record)]
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not list(record.glob(f"*{SUFFIX}")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.1)
     children = _below(process.pid)
     process.send_signal(number)
-    out, _ = process.communicate(timeout=PATIENCE_S)
+    out, _ = process.communicate(timeout=TIMEOUT_S)
     assert "samples: 1 node, " in out
     assert process.returncode == (1 if "FAIL  " in out else 6 if "INCOMPLETE " in out else 0)
     assert children

@@ -22,7 +22,7 @@ from tests.builders.wheel import ROOT
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster
 from tests.testbed.node import healthy_p5
-from tests.watch.watched_bed import PATIENCE_S, log, samplers
+from tests.watch.watched_bed import TIMEOUT_S, log, samplers
 
 pytestmark = needs_cluster
 
@@ -64,7 +64,7 @@ def running(bed: Testbed, record: Path, out: Path) -> Iterator[Running]:
 
 
 def until(is_so: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline, f"{what} did not come"
         time.sleep(0.05)
@@ -81,7 +81,7 @@ def test_ended_while_nodes_are_visited_it_leaves_nothing_running(
     with running(bed, tmp_path / "kept", tmp_path / "out") as watch:
         until(lambda: all(samplers(bed.nodes[name]) for name in NAMES), "the first visit")
         watch.process.send_signal(number)
-        assert watch.process.wait(PATIENCE_S) in (0, 6, -number)  # 6 where nobody had answered yet
+        assert watch.process.wait(TIMEOUT_S) in (0, 6, -number)  # 6 where nobody had answered yet
     until(lambda: nothing_is_left(bed), "the end of what it runs on nodes")
 
 
@@ -101,7 +101,7 @@ def test_killed_and_begun_again_it_loses_nothing_and_repeats_nothing(bed: Testbe
         log(bed.nodes["gpu002"], XID.format(48), time.clock_gettime(time.CLOCK_BOOTTIME))
         until(lambda: "Xid 48 (" in watch.text, "Xid 48")
         watch.process.send_signal(signal.SIGINT)
-        assert watch.process.wait(PATIENCE_S) == 1, watch.text
+        assert watch.process.wait(TIMEOUT_S) == 1, watch.text
         assert f"open since before, and not said again: 1 ({record}/{CHANGES_FILE})" in watch.text
         assert "Xid 79" not in watch.text
         assert "samples: 2 nodes, 2 with a fail" in watch.text

@@ -15,7 +15,7 @@ from clusterproof.plugins.suite.watching.line import MAX_A_TICK, Ended, Event, H
 from clusterproof.plugins.watch.updates import Hello
 
 HELLO = b' {"sampler":1,"boot_id":"b","log":"","now":1.0,"up":2.0}\n'
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 class Scripted:
@@ -31,7 +31,7 @@ class Scripted:
         nonce = program.command.partition("n=")[2].partition(";")[0]
         if self.acts:
             return self.acts.pop(0)(nonce, heard)
-        self.over.wait(PATIENCE_S)
+        self.over.wait(TIMEOUT_S)
         return ""
 
     def end(self) -> None:
@@ -88,11 +88,11 @@ def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
     line.start()
     seen: list[object] = []
     while sum(isinstance(one, Ended) for one in seen) < 2:
-        event = events.get(timeout=PATIENCE_S)
+        event = events.get(timeout=TIMEOUT_S)
         assert event is not None
         seen.append(event.what)
     line.end()
-    assert line.join(PATIENCE_S)
+    assert line.join(TIMEOUT_S)
     ended = [one.why for one in seen if isinstance(one, Ended)]
     assert ended[0].startswith(words)
     assert any(isinstance(one, Hello) for one in seen)
@@ -110,10 +110,10 @@ def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.Monkey
     events: SimpleQueue[Event | None] = SimpleQueue()
     line = Line(Target("gpu001"), Scripted(sends_much), How(10.0), lambda: None, events)
     line.start()
-    taken = [events.get(timeout=PATIENCE_S)]
+    taken = [events.get(timeout=TIMEOUT_S)]
     while not has_update.is_set() or events.qsize():
         assert events.qsize() <= 4
-        taken.append(events.get(timeout=PATIENCE_S))
+        taken.append(events.get(timeout=TIMEOUT_S))
     line.end()
-    assert line.join(PATIENCE_S)
+    assert line.join(TIMEOUT_S)
     assert sum(bool(one and isinstance(one.what, Hello)) for one in taken) == 10

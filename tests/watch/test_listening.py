@@ -22,7 +22,7 @@ from clusterproof.plugins.watch.metrics import Metrics
 from tests.builders.wheel import ROOT
 from tests.watch.outlets_of_day import OfDay, series, tick
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
 
 
@@ -37,7 +37,7 @@ def listener() -> Iterator[Listener]:
 
 def asked(url: str, accept: str = "text/plain") -> tuple[str, str]:
     request = urllib.request.Request(url, headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         return answer.read().decode(), answer.headers["Content-Type"]
 
 
@@ -78,14 +78,14 @@ def test_a_scrape_in_the_midst_of_a_watch_has_its_nodes_samples_and_the_end_lets
         assert process.stdout
         found = re.search(r"metrics: (http://127\.0\.0\.1:(\d+)/metrics)", process.stdout.readline())
         assert found
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (read := series(asked(found[1])[0])).get("node_samples_total"):
             assert time.monotonic() < deadline, read
             time.sleep(0.2)
         assert read["up"] == 1
-        assert read["node_last_seen_timestamp_seconds"] == pytest.approx(time.time(), abs=PATIENCE_S)
+        assert read["node_last_seen_timestamp_seconds"] == pytest.approx(time.time(), abs=TIMEOUT_S)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE_S)
+        process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
     with socket.create_server(("127.0.0.1", int(found[2]))):
@@ -102,15 +102,15 @@ def test_openmetrics_is_answered_to_who_asks_for_it(listener: Listener) -> None:
 def test_who_asks_and_says_nothing_takes_a_place_and_not_all_of_them(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening._Handler, "timeout", 10 * PATIENCE_S)
+    monkeypatch.setattr(listening._Handler, "timeout", 10 * TIMEOUT_S)
     here = listening.HERE, int(listener.url.split(":")[2].split("/")[0])
     mute = [socket.create_connection(here) for _ in range(listening.AT_ONCE - 1)]
     assert "clusterproof_watch_up" in asked(listener.url)[0]
-    mute += [socket.create_connection(here, timeout=PATIENCE_S) for _ in range(3)]
+    mute += [socket.create_connection(here, timeout=TIMEOUT_S) for _ in range(3)]
     assert mute[-1].recv(1) == b""
     for one in mute:
         one.close()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not _is_answered(listener.url):
         assert time.monotonic() < deadline
 

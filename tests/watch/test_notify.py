@@ -21,7 +21,7 @@ from clusterproof.plugins.watch.notifier import NoProgram, Notifier, words_of
 from clusterproof.plugins.watch.states import Change, Key, Kind
 from tests.watch.outlets_of_day import OfDay
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def change(node: str, kind: Kind = Kind.OPENED, rule: str = "watch.silent", device: str = "") -> Change:
@@ -126,7 +126,7 @@ class Program:
         self.notifier = Notifier([sys.executable, "-c", program], "prod", self.own.append)
 
     def until(self, outcome: str, count: int = 1) -> Program:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self.notifier.counts[outcome] < count:
             assert time.monotonic() < deadline, self.notifier.counts
             time.sleep(0.01)
@@ -189,7 +189,7 @@ def test_a_program_that_hangs_is_killed_with_what_it_has_started(
     made.notifier.said([change("a")])
     made.until("failed").notifier.close()
     assert "did not end within 2 s" in made.own[0]
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while child.exists() and Path(f"/proc/{child.read_text()}").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)

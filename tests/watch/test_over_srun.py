@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.suite.watching.command import why_not_watched
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm import CONTROLLER, SlurmBed
-from tests.watch.slurm_job import NAMES, PATIENCE_S, interrupt, job, steps, until, watching
+from tests.watch.slurm_job import NAMES, TIMEOUT_S, interrupt, job, steps, until, watching
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_slurm
@@ -42,7 +42,7 @@ def test_what_happens_on_nodes_of_a_job_is_said_and_the_end_leaves_no_step(bed: 
         until(lambda: {f'gpu="{gpu}",node="{name}"' for gpu in range(8) for name in NAMES} <= watts(bed), out.read_text)
         assert 'clusterproof_watch_findings{check="gpu.no_xid"' in scraped(bed)
         interrupt(process)
-        assert process.wait(PATIENCE_S) == 1
+        assert process.wait(TIMEOUT_S) == 1
         until(lambda: steps(bed) == before, lambda: (steps(bed), out.read_text()))
         until(lambda: not any(samplers(bed.node(name)) for name in NAMES), out.read_text)
         assert "samples: 2 nodes, 1 with a fail" in out.read_text()

@@ -29,7 +29,7 @@ from clusterproof.plugins.watch.updates import Tick
 from tests.watch.days import NODE, Day, evidence
 
 EVERY_S, LOOKS = 0.01, 20  # many more ticks than a silence takes
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 SETTINGS = Settings(How(EVERY_S), Limits(), ProbeOptions())
 
 
@@ -41,7 +41,7 @@ class Slow:
     let_in: threading.Event = field(default_factory=threading.Event)
 
     def stay(self, target: Target, program: Program, heard: Heard, dead_s: float) -> str:  # noqa: ARG002
-        self.let_in.wait(PATIENCE_S)
+        self.let_in.wait(TIMEOUT_S)
         return "the connection broke"
 
     def end(self) -> None:
@@ -65,7 +65,7 @@ class Running:
     looks: int = 0
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not is_so():
             assert time.monotonic() < deadline, self.said
             time.sleep(EVERY_S)
@@ -112,7 +112,7 @@ def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) 
         yield made
     finally:
         controller.stop()
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
         assert not thread.is_alive()
 
 
@@ -135,7 +135,7 @@ def test_while_the_first_answers_are_awaited_it_says_whose(monkeypatch: pytest.M
     day = Day()
 
     def answered_late(*_: object) -> dict[str, NodeEvidence]:
-        assert has_said.wait(PATIENCE_S)
+        assert has_said.wait(TIMEOUT_S)
         controller.stop()
         return {NODE: evidence()}
 

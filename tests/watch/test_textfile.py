@@ -14,7 +14,7 @@ from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.watch.textfile import NoTextfile, Textfile
 from tests.watch.outlets_of_day import OfDay, series, tick
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def kept(path: Path, own: list[str] | None = None) -> Textfile:
 
 
 def until(is_so: object) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_so():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -25,7 +25,7 @@ from clusterproof.plugins.watch.states import Change, Kind
 from tests.testbed.cluster import Testbed
 from tests.testbed.node import Node
 
-PATIENCE_S = 90.0  # this machine may be busy
+TIMEOUT_S = 90.0  # this machine may be busy
 EVERY_S = 1.0
 
 
@@ -38,7 +38,7 @@ class Running(ABC):
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
         """Wait until it is so."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not is_so():
             assert time.monotonic() < deadline, f"{what} did not come: {self.said[-5:]}"
             time.sleep(0.05)
@@ -116,7 +116,7 @@ def watching(
         yield RunningHere(said, own, controller=controller)
     finally:
         controller.stop()
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
         assert not thread.is_alive()
 
 

@@ -119,11 +119,11 @@ for number in range(5):
 def test_runs_that_end_at_the_same_time_are_all_kept(file: Path, tmp_path: Path, local: bool) -> None:
     linked_in(tmp_path)
     elsewhere = "" if local else "schema.LOCAL = frozenset()\n"
-    patient = f"from clusterproof.reports.history import schema\nschema.TIMEOUT_S = 600.0\n{elsewhere}"
+    with_timeout = f"from clusterproof.reports.history import schema\nschema.TIMEOUT_S = 600.0\n{elsewhere}"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", patient + WRITER, str(file)], env=environment, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", with_timeout + WRITER, str(file)], env=environment, stderr=subprocess.PIPE, text=True
         )
         for _ in range(4)
     ]
