@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The contrast of an element's text with its ground, as WCAG reckons it.
+# The contrast of an element's text with its ground, as WCAG computes it.
 CONTRAST = """
 const light = (colour) => {
   const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => {

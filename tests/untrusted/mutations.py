@@ -1,4 +1,4 @@
-"""Recorded nodes as nobody has recorded them: values of other types, out of range, hostile, dropped, doubled."""
+"""Recorded nodes as no machine reports them: values of other types, out of range, hostile, dropped, doubled."""
 
 from __future__ import annotations
 
