@@ -9,7 +9,7 @@ from typing import Any
 from botocore.parsers import BaseCBORParser
 
 TYPE = "application/cbor"
-_TIMES = ("Timestamps",)  # keys of lists of times, which are told as seconds since 1970
+_TIMES = ("Timestamps",)  # keys of lists of times, encoded as seconds since 1970
 
 
 def as_json(body: bytes) -> bytes:
@@ -19,7 +19,7 @@ def as_json(body: bytes) -> bytes:
 
 
 def of_json(data: bytes) -> bytes:
-    """An answer that is told as JSON."""
+    """A JSON answer as CBOR."""
     return _item(json.loads(data))
 
 

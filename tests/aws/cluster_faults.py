@@ -93,13 +93,13 @@ def zone_not_told(service: Service, vpc: Vpc) -> None:
 
 
 def zone_told_of_the_node_alone(service: Service, vpc: Vpc) -> None:
-    """Neither its address nor its group's subnets tell the zone of one node, which is another's."""
+    """One node is in another zone, which neither its address nor its group's subnets show."""
     zone_not_told(service, vpc)
     placed(service, {instance_id("workers-2"): "us-west-2b"})
 
 
 def in_two_zones_of_sagemakers_own(service: Service, vpc: Vpc) -> None:
-    """A cluster without a VpcConfig has no subnets that could tell zones."""
+    """A cluster without a VpcConfig has no subnets that could show zones."""
     described(service, lambda data: data.pop("VpcConfig"))
     placed(service, {instance_id("workers-2"): "us-west-2b"})
 

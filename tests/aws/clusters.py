@@ -1,4 +1,4 @@
-"""HyperPod clusters in moto, told as SageMaker itself tells them."""
+"""HyperPod clusters in moto, described as SageMaker itself describes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def with_cluster(service: Service, groups: Mapping[str, tuple[str, int]], name: 
 
 
 def placed(service: Service, zones: Mapping[str, str | None]) -> None:
-    """Let DescribeClusterNode tell these zones by instance id, nothing where one is None, us-west-2a of the others."""
+    """Let DescribeClusterNode return these zones by instance id, none where one is None, us-west-2a for the others."""
 
     def answer(asked: dict[str, Any]) -> dict[str, Any]:
         zone = zones.get(asked["NodeId"], "us-west-2a")
@@ -73,7 +73,7 @@ def _second_number(group: str) -> int:
 
 
 def _as_described(vpc: Vpc) -> Callable[[dict[str, Any]], None]:
-    """What moto leaves out of an answer."""
+    """What moto omits from an answer."""
 
     def change(data: dict[str, Any]) -> None:
         data["ClusterArn"] = ARN

@@ -1,4 +1,4 @@
-"""EC2 instances in moto, and the network nodes that EC2 tells of them."""
+"""EC2 instances in moto, and the network nodes that EC2 reports for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_instances(
 def with_topology(
     service: Service, layers: Mapping[str, Sequence[str]], ultraservers: Mapping[str, str] | None = None
 ) -> None:
-    """What DescribeInstanceTopology tells: the network nodes above each instance, and its UltraServer's block."""
+    """What DescribeInstanceTopology returns: the network nodes above each instance, and its UltraServer's block."""
 
     def answer(asked: Mapping[str, str]) -> str:
         wanted = [value for key, value in asked.items() if key.startswith("InstanceId.")]

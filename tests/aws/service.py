@@ -95,7 +95,7 @@ def moto() -> Iterator[str]:
         _wait_for(port, server)
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.kill()  # it keeps nothing, and told to end it ends its requests first
+        server.kill()  # it keeps nothing, and on SIGTERM it would finish its requests first
         server.wait()
 
 
@@ -158,7 +158,7 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
 
 
 def _said(service: Service, action: str, body: bytes) -> Told | None:
-    """What a test says in place of moto, if it does."""
+    """What a test answers in place of moto, if it does."""
     waiting = service.answers.get(action)
     if service.allows_first.get(action, 0) >= service.calls.count(action):
         waiting = None
@@ -182,7 +182,7 @@ def _form(body: bytes) -> dict[str, Any]:
 
 
 def _refused(answer: Answer, body: bytes) -> Told:
-    """An error as the service would tell it: JSON, or XML where it was asked by a form."""
+    """An error as the service would return it: JSON, or XML for a form-encoded request."""
     if _is_json(body) or not answer.code:
         return answer.status, _error_of(answer), JSON
     data = f"<Error><Code>{answer.code}</Code><Message>{answer.message}</Message></Error>"

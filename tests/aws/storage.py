@@ -1,4 +1,4 @@
-"""File systems of FSx in moto, CloudWatch with what they told, and nodes that mount them."""
+"""File systems of FSx in moto, CloudWatch with their metrics, and nodes that mount them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def openzfs(service: Service, capacity_gib: int = 1000, **configuration: object)
 
 
 def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
-    """A file system in moto; what nobody can ask for when making one is told of it all the same."""
+    """A file system in moto, described also with what nobody can ask for when creating one."""
     made = client(service, "fsx").create_file_system(
         FileSystemType=kind, StorageCapacity=capacity_gib, SubnetIds=[SUBNET]
     )
@@ -69,7 +69,7 @@ class CloudWatch:
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def put(self, name: str, metric: str, statistic: str, points: Points, **place: str) -> None:
-        """What a metric tells; the last point is of the last minute asked for."""
+        """The points of a metric; the last one is of the last minute asked for."""
         dimensions = (("FileSystemId", name), *((_PLACES[key], value) for key, value in place.items()))
         self.data[metric, statistic, dimensions] = points
 
@@ -164,7 +164,7 @@ def _flat(minutes: int) -> Any:
 
 
 def mounting(*mounts: Mount) -> dict[str, object]:
-    """What the collector `mounts` tells of these, beside a root volume."""
+    """What the collector `mounts` reports for these, beside a root volume."""
     data = [("ext4", "/dev/root", "/"), *mounts]
     entry = {"options": "rw", "alive": "yes", "total_kib": 1, "free_kib": 1, "inodes": 1, "inodes_free": 1}
     return {
@@ -177,7 +177,7 @@ def mounting(*mounts: Mount) -> dict[str, object]:
 def nodes_that_mount(
     service: Service, monkeypatch: pytest.MonkeyPatch, *mounts: Mount, of: Mapping[int, Sequence[Mount] | None] = {}
 ) -> None:
-    """A HyperPod cluster of three nodes that all tell these mounts; `of` says it of single ones, None: unreached."""
+    """A HyperPod cluster of three nodes that report these mounts; `of` sets those of single nodes, None: unreached."""
     if "ListClusterNodes" not in service.served:
         with_cluster(service, {"workers": ("ml.p5.48xlarge", 3)})
 

@@ -1,4 +1,4 @@
-"""Nodes that say little of themselves, and accounts that tell nothing of them: what is asked, what is incomplete."""
+"""Nodes that report little of themselves, and accounts that know nothing of them: what is asked, what is incomplete."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ NOWHERE = {"control_plane.ultraserver_block": Verdict.NOT_APPLICABLE}
 
 
 def ran(runs: Runs, *arguments: str) -> pytest.RunResult:
-    """The checks of the control plane over the cluster, as far as AWS alone tells."""
+    """The checks of the control plane that need AWS alone, over the cluster."""
     return runs.run("--cluster", NAME, "--results", str(runs.results_file), CHECKS, *OF_AWS_ALONE, *arguments)
 
 

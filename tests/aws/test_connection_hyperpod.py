@@ -1,4 +1,4 @@
-"""One SSM session for each node, its answer told apart from all that comes with it, and the session always closed."""
+"""One SSM session for each node, its answer separated from all that comes with it, and the session always closed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def targets(count: int = 1) -> list[Target]:
 def asked(
     count: int = 1, limits: Limits = QUICK, collectors: frozenset[str] = frozenset({"boot"})
 ) -> list[NodeEvidence]:
-    """What that many nodes tell, in their order."""
+    """What that many nodes report, in their order."""
     to_run, nonce = program(collectors, ProbeOptions(), on_stdin=False)
     data: dict[str, NodeEvidence] = {}
 

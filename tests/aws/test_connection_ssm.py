@@ -32,7 +32,7 @@ def targets(count: int) -> list[Target]:
 
 
 def asked(count: int = 1, limits: Limits = LIMITS) -> list[NodeEvidence]:
-    """What that many instances tell, in their order."""
+    """What that many instances report, in their order."""
     to_run, nonce = program(frozenset({"boot"}), ProbeOptions(), on_stdin=False)
     data: dict[str, NodeEvidence] = {}
 

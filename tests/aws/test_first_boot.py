@@ -43,7 +43,7 @@ TOPIC = "arn:aws:sns:us-west-2:123456789012:nodes"
 
 @pytest.fixture
 def published(service: Service) -> list[dict[str, Any]]:
-    """What the topic is told."""
+    """What is published to the topic."""
     heard: list[dict[str, Any]] = []
 
     def publish(asked: dict[str, Any]) -> str:

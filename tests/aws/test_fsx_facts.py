@@ -133,7 +133,7 @@ def test_points_that_are_none_are_incomplete(values: object) -> None:
 
 def test_the_checks_ask_nodes_for_their_mounts_and_aws_for_file_systems_and_metrics() -> None:
     for check in CHECKS:
-        assert "mounts" in check.collectors <= {"mounts", "platform", "imds", "pci"}  # a node's type is told by three
+        assert "mounts" in check.collectors <= {"mounts", "platform", "imds", "pci"}  # three may show a node's type
         assert check.control_collectors == {"fsx", "fsx_metrics"}
 
 
@@ -175,11 +175,11 @@ QUIET: dict[tuple[str, str, str], list[float | None]] = {
     LEAST_FREE: [150.0 * 2**30] * 15,
     ("FreeDataStorageCapacity", "SampleCount", ""): [4.0] * 15,
 }
-DARK: list[float | None] = [5.0, 5.0]  # too few minutes to tell anything
+DARK: list[float | None] = [5.0, 5.0]  # too few minutes to show anything
 
 
 def series(metric: str, statistic: str, place: str, points: object) -> dict[str, object]:
-    """What CloudWatch tells of the file system, or of one of its servers or targets."""
+    """What CloudWatch reports for the file system, or for one of its servers or targets."""
     where = {"target" if place[:3] in ("OST", "MDT") else "server": place}
     return {**SERIES, "metric": metric, "statistic": statistic, "values": points, **where}
 

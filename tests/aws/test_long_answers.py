@@ -64,7 +64,7 @@ def sick(manager: SystemsManager) -> Iterator[NodeImage]:
 
 
 def through_ssm(limits: Limits = LIMITS) -> NodeEvidence:
-    """What the instance tells."""
+    """What the instance reports."""
     cluster = Cluster("one", "ssm", (NODE,))
     return gather(cluster, Ssm(), collector_names(), PATIENT, limits, lambda _: None)[NODE.name]
 

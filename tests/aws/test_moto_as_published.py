@@ -1,4 +1,4 @@
-"""AWS as moto tells it, without a proxy before it and with nothing replaced."""
+"""AWS as moto serves it, without a proxy in front of it and with nothing replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.aws.networks import Vpc, with_vpc
 from tests.aws.service import Service, environment
 
 NAME = "as-published"
-PAGE = 100  # of ListClusterNodes: moto tells its first page again and again
+PAGE = 100  # of ListClusterNodes: moto returns its first page again and again
 SETTINGS = {"fsx_window_minutes": "180"}
 
 
@@ -44,7 +44,7 @@ def hyperpod(vpc: Vpc, count: int) -> None:
 
 
 def output_of(cluster: Cluster, collector: str) -> Collected:
-    """What AWS tells of one thing."""
+    """What AWS returns for one collector."""
     return aws.ask(Account("us-west-2"), cluster_with(cluster, SETTINGS), [collector]).collectors[collector]
 
 

@@ -1,4 +1,4 @@
-"""Where nodes stand: what HyperPod's nodes say, what EC2 tells of instances, and what checks and reports make of it."""
+"""Where nodes stand: what HyperPod's nodes and EC2 say of it, and what checks and reports make of it."""
 
 from __future__ import annotations
 

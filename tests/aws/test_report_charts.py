@@ -1,4 +1,4 @@
-"""What the page of a run shows of FSx: a chart for each percentage that CloudWatch told."""
+"""What the page of a run shows of FSx: a chart for each percentage that CloudWatch returned."""
 
 from __future__ import annotations
 
