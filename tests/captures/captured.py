@@ -24,24 +24,24 @@ def written(folder: Path, *names: str, **contents: str | bytes) -> Path:
 
 
 def output_of(text: str) -> dict[str, Any]:
-    """What a text tells, by collector; everything in it is understood."""
+    """What a text has, by collector; everything in it is understood."""
     values, problems = read_text(textwrap.dedent(text))
     assert not problems
     return values
 
 
 def gpus_in(text: str) -> list[dict[str, Any]]:
-    """The GPUs that a text tells of."""
+    """The GPUs in a text."""
     return list(output_of(text)["nvml"]["gpus"])
 
 
 def first_gpu(text: str) -> dict[str, Any]:
-    """The first GPU that a text tells of."""
+    """The first GPU in a text."""
     return gpus_in(text)[0]
 
 
 def of_file(file: Path) -> Understood:
-    """What one file tells as a capture of its own."""
+    """What is understood of one file as a capture of its own."""
     return understood(layout(file).nodes[0], file.parent, collector_names())
 
 

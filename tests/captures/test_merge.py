@@ -1,4 +1,4 @@
-"""What several files tell of one node, put together."""
+"""What several files have of one node, merged."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ OTHER_FORM = {  # by what its command was, not by its folder
     "nvidia-smi-table/rtx4080s-version.txt": "nvidia-smi --version",
 }
 NO_OUTPUT = ["nvidia-smi-query-gpu/h100-help-query-gpu.txt"]  # a manual page
-TYPES = {  # the instance type, where MANIFEST.tsv tells it
+TYPES = {  # the instance type, where MANIFEST.tsv has it
     "nvidia-smi-q/gpud-h100x8-535.161.txt": "p5.48xlarge",
     "nvidia-smi-q/gpud-h100x8-535.183.txt": "p5.48xlarge",
     "nvidia-smi-q-xml/h100-hw.xml": "p5.48xlarge",

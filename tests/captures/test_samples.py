@@ -1,4 +1,4 @@
-"""Real captures through every form of output but nvidia-smi's: each is recognised, and judged as what it is."""
+"""Real captures through every form of output but nvidia-smi's: each is recognised, and evaluated as what it is."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def recognised(text: str, forms: tuple[Form, ...] = FORMS) -> list[str]:
 
 
 def evaluated(sample: Sample) -> list[Result]:
-    """What every check says of each node that a capture tells of."""
+    """What every check says of each node in a capture."""
     raw, _ = read_text(plain(sample.text))
     slurm_nodes = raw.get("slurm_node")
     names = [entry["name"] for entry in slurm_nodes["nodes"]] if isinstance(slurm_nodes, dict) else ["node"]
@@ -188,7 +188,7 @@ def test_a_faulty_capture_has_a_finding(sample: Sample) -> None:
 
 
 def xids(lines: Iterable[facts.Line]) -> Counter[int]:
-    """How many lines tell each Xid, those that were left out included."""
+    """How many lines report each Xid, those that were left out included."""
     found: Counter[int] = Counter()
     for event in facts.parse(lines):
         if isinstance(event, facts.XidEvent):
@@ -222,7 +222,7 @@ def test_a_capture_of_the_kernel_log_loses_no_xid(sample: Sample) -> None:
 
 
 def understood(form: Form, text: str) -> None:
-    """Read what a form may be handed: it tells collectors, or says why it cannot."""
+    """Read what a form may be handed: it gives collectors, or says why it cannot."""
     if not form.recognises(text):
         return
     try:

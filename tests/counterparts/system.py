@@ -51,11 +51,11 @@ class System:
         return subprocess.run([*inside, layers, *command], input=stdin, capture_output=True, timeout=WITHIN_S)
 
     def output_of(self) -> NodeEvidence:
-        """What every collector of the probe tells here."""
+        """What every collector of the probe reports here."""
         return self._answered(*program(collector_names(), PATIENT))
 
     def told_under_load(self) -> NodeEvidence:
-        """What every collector that loads the hardware tells here."""
+        """What every collector that loads the hardware reports here."""
         return self._answered(*load_program(tuple(SECONDS), OPTIONS))
 
     def _answered(self, to_run: Program, nonce: str) -> NodeEvidence:
@@ -64,6 +64,6 @@ class System:
 
 
 def broken(evidence: NodeEvidence) -> dict[str, str]:
-    """The collectors that neither told anything nor found nothing to tell of, and what they say instead."""
+    """The collectors that neither reported anything nor found nothing to report, and what they say instead."""
     whole = (Status.TOLD, Status.ABSENT)
     return {name: collector.detail for name, collector in evidence.collectors.items() if collector.status not in whole}

@@ -1,4 +1,4 @@
-"""What a real API server tells of nodes and pods, and what the checks say of it."""
+"""What a real API server returns for nodes and pods, and what the checks say of it."""
 
 from __future__ import annotations
 

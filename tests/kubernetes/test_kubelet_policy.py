@@ -32,7 +32,7 @@ def told(pid: int) -> Kubelet:
 
 
 def used_by(machine: Machine) -> Mapping[str, str]:
-    """The configuration as the kubelet itself tells it, to who may ask for all that it does."""
+    """The configuration as the kubelet itself returns it, to who may ask for all that it does."""
     context = ssl._create_unverified_context()  # of a certificate that it made itself
     with urllib.request.urlopen(f"https://127.0.0.1:{machine.kubelet_port}/configz", context=context) as answer:
         found: Mapping[str, str] = json.load(answer)["kubeletconfig"]

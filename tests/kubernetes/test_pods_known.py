@@ -18,7 +18,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 class Told:
-    """An API server that lists these pods, and then tells that one was deleted."""
+    """An API server that lists these pods, and then reports that one was deleted."""
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)

@@ -1,4 +1,4 @@
-"""A watch of Kubernetes' nodes: a pod on each that tells as long as it lasts, and ends with whoever watches."""
+"""A watch of Kubernetes' nodes: a pod on each that samples as long as it lasts, and ends with the watch."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ WITHOUT_GPU = Service("loaded", "inactive", "dead", "enabled")  # enabled, and i
 
 @cache
 def good() -> NodeEvidence:
-    """What a p5 known to be good tells."""
+    """What a p5 known to be good reports."""
     return probed(healthy_p5())
 
 

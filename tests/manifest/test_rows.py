@@ -1,4 +1,4 @@
-"""How single rows of a golden manifest are kept, and which of them cannot be judged without their device."""
+"""How single rows of a golden manifest are kept, and which of them cannot be evaluated without their device."""
 
 from __future__ import annotations
 

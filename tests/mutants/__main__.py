@@ -38,7 +38,7 @@ def main(words: str) -> int:
 
 
 def _cases() -> list[Case]:
-    """Every case, with what checks say of it. What they do not say twice is told, and left out."""
+    """Every case, with what checks say of it. What they do not say twice is reported, and left out."""
     with ProcessPoolExecutor(os.cpu_count()) as readers:
         data = faults.begin(readers)  # which goes on meanwhile
         of_tests = list(evaluated.cases(ROOT))

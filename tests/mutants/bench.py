@@ -23,7 +23,7 @@ class Bench:
     live: Mapping[Place, Sequence[FunctionType]]
 
     def killers(self) -> Iterator[str]:
-        """For each mutant the case and the check that tell it from what it was made of; empty where none does."""
+        """For each mutant the case and the check that distinguish it from its origin; empty where none does."""
         _benches[:] = [self]
         with multiprocessing.get_context("fork").Pool(os.cpu_count()) as workers:
             yield from workers.imap(_killer, range(len(self.mutants)))

@@ -1,6 +1,6 @@
-"""The cases of tests that ask AWS or Slurm, or measure pairs, once: what they had judged is kept to be judged again.
+"""The cases of tests that ask AWS or Slurm, or measure pairs, once: what they evaluated is kept to be evaluated again.
 
-Those tests hold every verdict of each judgement against a table, so that one that differs is one that they would find.
+Those tests compare every verdict with a table, so that one that differs is one that they would find.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TESTS = (
 
 
 def cases(root: Path) -> Iterable[Case]:
-    """What those tests judge, by what it was about. Raises RuntimeError where they do not pass."""
+    """What those tests evaluate, as cases. Raises RuntimeError where they do not pass."""
     ended, found = judged_by(*(str(root / test) for test in TESTS))
     if ended is not pytest.ExitCode.OK:
         raise RuntimeError(f"the tests do not pass as they are: {ended!r}")
@@ -35,7 +35,7 @@ def cases(root: Path) -> Iterable[Case]:
 
 
 def judged_by(*words: str) -> tuple[int, list[Case]]:
-    """How the tests end that these words of a command line choose, and what they judge."""
+    """How the tests end that these words of a command line choose, and what they evaluate."""
     kept: dict[int, tuple[Any, dict[str, Check]]] = {}
     findings = evaluating._findings  # by which every verdict comes about, whoever has imported what calls it
 

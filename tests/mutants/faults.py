@@ -17,7 +17,7 @@ from tests.testbed.image import NodeImage
 
 
 def begin(executor: Executor) -> dict[str, Future[NodeEvidence]]:
-    """By fault, what a node tells that it was put into: beginning now, in the executor's processes."""
+    """By fault, the evidence of a node that it was put into: beginning now, in the executor's processes."""
     faults = [fault for fault in ALL_FAULTS if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
     return {fault.name: executor.submit(_evidence_of, fault.name) for fault in faults}
 

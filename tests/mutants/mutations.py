@@ -1,6 +1,6 @@
 """Mutants: functions of checks and of the catalogue with one thing wrong, put into the live ones and taken out again.
 
-Not made, as nothing could tell them from the function that they are of: a dropped assert without a message, or of
+Not made, as nothing could distinguish them from their origin: a dropped assert without a message, or of
 `x is not None`, which is there for the type checker alone. Nor is a branch never taken that is but one call: that call
 dropped is the same.
 """

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Process 1 of a fake node: makes its root in a mount namespace of its own, then waits to be told to end.
+# Process 1 of a fake node: makes its root in a mount namespace of its own, then waits until it is told to end.
 # boot.sh NAME LIFELINE FROZEN HUNG DAEMONS ROOT_PERCENT, with an archive on standard input. LIFELINE is the
 # number of a descriptor: the node ends when that one does.
 set -e

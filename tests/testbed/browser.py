@@ -51,7 +51,7 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, css)
 
     def awaited(self, css: str) -> WebElement:
-        """The first element, once it can be seen: a browser tells of a changed hash a moment after the click."""
+        """The first element, once it is visible: the hashchange event comes a moment after the click."""
         return WebDriverWait(self.driver, _LONGEST_S).until(visibility_of_element_located((By.CSS_SELECTOR, css)))
 
     def texts(self, css: str) -> list[str]:

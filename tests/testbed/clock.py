@@ -13,7 +13,7 @@ OFFSET = "/run/clock-offset"  # as clock.c has it
 
 
 def settable(node: Node) -> None:
-    """Programs that start on the node from now on are told the time that `set_clock` sets."""
+    """Programs that start on the node from now on see the time that `set_clock` sets."""
     (node.root / LIBRARY.lstrip("/")).write_bytes(shared_library(SOURCE, Path(LIBRARY).name))
     with (node.root / "etc" / "ld.so.preload").open("a") as file:
         file.write(f"{LIBRARY}\n")

@@ -141,7 +141,7 @@ class Testbed:
         self.start_sshd(name)
 
     def cut_wire(self, name: str) -> None:
-        """Nothing comes through between a node and the switch, and nobody is told."""
+        """Nothing comes through between a node and the switch, and neither end is notified."""
         wires.set_port(self._switch.pid, self.addresses[name], "down")
 
     def mend_wire(self, name: str) -> None:

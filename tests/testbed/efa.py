@@ -1,4 +1,4 @@
-"""What an EFA device tells of its workings: counters, and who lends it GPU memory."""
+"""What an EFA device shows of its state: counters, and what provides it with GPU memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network interface that sends no faster than it is told to: Linux's own traffic control."""
+"""A network interface that sends no faster than a given rate: Linux's own traffic control."""
 
 from __future__ import annotations
 

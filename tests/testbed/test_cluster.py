@@ -1,4 +1,4 @@
-"""A fake cluster: real sshds that answer as their node is, or as badly as they are told to."""
+"""A fake cluster: real sshds that answer as their node is, or as badly as they are configured to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One fake node: it is what its image says, misbehaves as told, and leaves nothing behind."""
+"""One fake node: it is what its image says, misbehaves as configured, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.testbed.node import (
 )
 
 # For each [values file, expressions] of its input: what nvmlInit and then each expression answers with that
-# file. pynvml is p, GPU 3's handle is h; an error is told by its name.
+# file. pynvml is p, GPU 3's handle is h; an error is shown by its name.
 ASK = """
 import json, sys
 import pynvml as p

@@ -19,7 +19,7 @@ NODE = (
 def record(
     name: str, state: str = "IDLE", used: int = 0, gres: str = "gpu:8", memory: int = 1, partitions: str = "gpu"
 ) -> dict[str, dict[str, str]]:
-    """A node as scontrol tells of it."""
+    """A node as scontrol shows it."""
     line = NODE.format(name=name, state=state, used=used, gres=gres, memory=memory, partitions=partitions)
     return nodes_of(f"{line} Reason=the fan is loud [root@2026]\n" if "DRAIN" in state else line)
 

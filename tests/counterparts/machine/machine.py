@@ -50,7 +50,7 @@ class Machine:
         return subprocess.run(command, input=script, capture_output=True, text=True, timeout=timeout_s)
 
     def befall(self, *events: str) -> None:
-        """Tell the monitor, line by line."""
+        """Send these to the monitor, line by line."""
         with socket.socket(socket.AF_UNIX) as spoken:
             spoken.connect(str(self.monitor))
             spoken.settimeout(ANSWER_S)

@@ -16,7 +16,7 @@ from tests.testbed.needs import needs_sshd
 pytestmark = [needs_sshd, installed.needs(NAME)]
 
 FAIL, CONCERN = Verdict.FAIL, Verdict.CONCERN
-TRUE_OF_IT = {  # nobody tells it time or names, its limits are Debian's, and who emulates it has other things to do
+TRUE_OF_IT = {  # it has no time or name server, its limits are Debian's, and who emulates it has other things to do
     "host.clock_sync",
     "host.clocksource",
     "host.cpu_steal",

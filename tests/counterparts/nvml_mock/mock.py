@@ -58,7 +58,7 @@ def needs_mock() -> pytest.MarkDecorator:
 
 
 def probed_mock(profile: str, scratch: Path, monkeypatch: pytest.MonkeyPatch, *faults: str) -> NodeEvidence:
-    """What the probe tells of the mock's machine, with these faults as nvml-mock-ctl words them."""
+    """What the probe reports of the mock's machine, with these faults as nvml-mock-ctl words them."""
     inject(profile, scratch, *faults)
     for name, value in environment(profile, scratch).items():
         monkeypatch.setenv(name, value)

@@ -31,7 +31,7 @@ GPM = ("sm", "tensor", "nvlink", "pcie")
 
 
 def sampled(profile: str, scratch: Path, *faults: str) -> list[list[dict[str, float | None]]]:
-    """What the sampler's source tells of the GPUs of that machine, at three ticks."""
+    """What the sampler's source reports of the GPUs of that machine, at three ticks."""
     inject(profile, scratch, *faults)
     words = [sys.executable, "-c", SAMPLED]
     told = subprocess.run(
@@ -46,7 +46,7 @@ def test_gpus_from_hopper_on_tell_how_busy_they_were_since_the_tick_before(profi
     assert {gpu[name] for gpu in first for name in GPM} == {None}
     for tick in later:
         assert (tick[3]["sm"], tick[3]["tensor"]) == (80.0, 40.0)
-        assert tick[3]["pcie"] == round(2 * 0.8 * 2048 * 1.048576)  # the mock tells 2048 MiB/s each way at 100 %
+        assert tick[3]["pcie"] == round(2 * 0.8 * 2048 * 1.048576)  # the mock reports 2048 MiB/s each way at 100 %
         assert all((gpu[name] or 0) >= 0 for gpu in tick for name in GPM)
 
 

@@ -1,4 +1,4 @@
-"""Plugins that many suites have beside ours: the checks call them, and judge the same."""
+"""Plugins that many suites have beside ours: the checks call them, and the verdicts are the same."""
 
 from __future__ import annotations
 

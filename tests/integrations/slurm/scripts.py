@@ -59,7 +59,7 @@ class Scripted:
         (self.node(name).root / VALUES_PATH.lstrip("/")).write_text(image.nvml or "")
 
     def logged(self, name: str) -> str:
-        """What the scripts have told the node's syslog."""
+        """What the scripts have written to the node's syslog."""
         log = self.node(name).root / SYSLOG
         return log.read_text() if log.exists() else ""
 
@@ -160,7 +160,7 @@ def lines(*names: str) -> dict[str, str]:
 
 
 def settings(toml: str) -> str:
-    """The scripts' settings, with a policy, a patience and a limit on drained nodes that suit the testbed."""
+    """The scripts' settings, with a policy, a deadline and a limit on drained nodes that suit the testbed."""
     limits = "" if "[health_check]" in toml else "[health_check]\nmax_drained_percent = 100\n"
     patience = "" if "deadline_s" in toml else "deadline_s = 8\n"
     return f'policy = "/etc/clusterproof/policy.toml"\n{patience}{toml}{limits}'

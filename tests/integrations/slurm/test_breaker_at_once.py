@@ -37,7 +37,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
 
 @pytest.fixture(autouse=True)
 def on_the_controller(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slurm's commands run on the controller, with a patience that suits two processors."""
+    """Slurm's commands run on the controller, with a timeout that suits two processors."""
 
     def answer(*command: str) -> str:
         done = bed.controller.run(command, env=control.TIMES, timeout=300.0)

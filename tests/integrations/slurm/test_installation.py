@@ -1,4 +1,4 @@
-"""`--check-installation`: what Slurm's scripts judge on a node and what they cannot, told without changing it."""
+"""`--check-installation`: what Slurm's scripts evaluate on a node and what they cannot, without changing it."""
 
 from __future__ import annotations
 

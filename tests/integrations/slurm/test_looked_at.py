@@ -1,4 +1,4 @@
-"""From where on the kernel log is judged again for a drain, once an administrator has taken back what it was of."""
+"""From where on the kernel log is evaluated again for a drain, once an administrator has taken it back."""
 
 from __future__ import annotations
 

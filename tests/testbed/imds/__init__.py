@@ -18,7 +18,7 @@ INSTANCE_ID = "i-0f1e2d3c4b5a69788"
 
 
 def imds_files(instance_type: str) -> dict[str, Content]:
-    """The server and what it tells of a healthy instance; a node runs it with DAEMON among its daemons."""
+    """The server and what it returns for a healthy instance; a node runs it with DAEMON among its daemons."""
     return {
         f"/usr/sbin/{DAEMON}": File(program(Path(__file__).with_name("fake_imds.c")), 0o755),
         "/etc/environment": f'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"\n{NOWHERE}\n',

@@ -32,7 +32,7 @@ def ena_counters(name: str) -> dict[str, Content]:
 
 
 def ebs_volume(name: str, page: bytes = b"") -> dict[str, Content]:
-    """A volume of EBS that tells this, or that no limit has ever held it back."""
+    """A volume of EBS with this log page, by default one that no limit has ever throttled."""
     return {f"/dev/{name}": Device(1, 3, 0o600), f"{PAGES}/{name}": page or ebs_page()}
 
 

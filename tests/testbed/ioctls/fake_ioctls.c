@@ -1,6 +1,6 @@
-/* Preloaded into every program of a fake node: what drivers answer of its interfaces and disks, as files tell.
+/* Preloaded into every program of a fake node: what drivers answer about its interfaces and disks, from files.
  *
- * The interfaces and controllers of a fake node's /sys are none of the kernel's: it cannot be asked of them. */
+ * The interfaces and controllers of a fake node's /sys are none of the kernel's: it cannot be asked about them. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

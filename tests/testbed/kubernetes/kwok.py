@@ -22,7 +22,7 @@ LABEL = "kwok"  # of its nodes
 LINE = "x" * 72
 LOG_BYTES = 20_000  # of each answer, as a node with 8 GPUs has it
 OLD_ETCD = "--feature-gates=WatchList=false"  # kwok watches from 0, for which Debian's etcd is then too old
-QUIET_S = 3600  # nobody tells that its nodes live
+QUIET_S = 3600  # nothing renews the leases of its nodes
 ENDED = """
 phase: Succeeded
 containerStatuses:
@@ -91,7 +91,7 @@ def log() -> bytes:
 
 
 def _node(name: str, port: int) -> Mapping[str, Any]:
-    """A p5 as a cloud and a device plugin tell of it."""
+    """A p5 as a cloud and a device plugin report it."""
     labels = {
         LABEL: "yes",
         "kubernetes.io/os": "linux",

@@ -73,7 +73,7 @@ class Machine:
         self.plane.patch(f"{self.path}/status", {"status": {"addresses": addresses}})
 
     def images(self) -> list[str]:
-        """The images of the node, as its kubelet tells them."""
+        """The images of the node, as its kubelet reports them."""
         status = self.plane.call("GET", self.path)["status"]
         return [name for image in status.get("images") or () for name in image["names"]]
 
@@ -193,7 +193,7 @@ def _kubelet(folder: Path, cgroup: str, port: int, address: str) -> dict[str, ob
 
 
 def _spec(devices: Sequence[str]) -> object:
-    """What runc is told of every container, before the kubelet has its say."""
+    """The spec that runc gets for every container, before the kubelet adds to it."""
     spec = json.loads(subprocess.check_output(["ctr", "oci", "spec"]))
     null = {"type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 0, "gid": 0}
     spec["linux"]["devices"] = [{"path": f"/dev/{name}", **null} for name in devices]

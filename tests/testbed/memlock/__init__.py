@@ -20,7 +20,7 @@ ROWS = {  # by the name that limits.conf has for it: Linux's number, and the wor
 
 
 def limits_files(limits: Mapping[str, str]) -> dict[str, Content]:
-    """The files that make these ("unlimited" or a number, by name) what getrlimit tells every program."""
+    """The files that make getrlimit return these limits ("unlimited" or a number, by name) to every program."""
     library = shared_library(Path(__file__).with_name("fake_memlock.c"), SONAME)
     return {
         f"{LIBRARIES}/{SONAME}": library,

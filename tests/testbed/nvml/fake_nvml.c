@@ -100,7 +100,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *out)
         return SUCCESS; \
     }
 
-/* A clock by its kind; only the one of graphics is told. */
+/* A clock by its kind; only that of graphics is known. */
 #define CLOCK(function, key) \
     int function(Device device, unsigned kind, unsigned *out) \
     { \
@@ -168,7 +168,7 @@ int nvmlDeviceGetMemoryErrorCounter(Device device, unsigned uncorrected, unsigne
     return ecc(INDEX(device), uncorrected, aggregate, where == 2 ? "dram" : "sram", out);
 }
 
-/* The total is the sum of its parts unless the file tells it. */
+/* The total is the sum of its parts unless the file has it. */
 int nvmlDeviceGetTotalEccErrors(Device device, unsigned uncorrected, unsigned aggregate, Wide *out)
 {
     Wide dram, sram;

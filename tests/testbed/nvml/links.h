@@ -1,4 +1,4 @@
-/* The part of the fake library that tells of fields, NVLinks and the fabric. */
+/* The part of the fake library for fields, NVLinks and the fabric. */
 
 /* ---- a GPU: fields by number ---- */
 

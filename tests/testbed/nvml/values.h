@@ -3,7 +3,7 @@
  * The file is `key = value` lines, first of the system, then of each `[gpu N]`. A later line outranks an
  * earlier one, so a fault can be appended. A value is a number, a truth (true/false), text, or
  * `error NAME` with NVML's own name for it; `running` is a counter of nanoseconds that runs.
- * What the file does not tell is NOT_SUPPORTED. Another file in its place is read at the next call.
+ * What the file does not have is NOT_SUPPORTED. Another file in its place is read at the next call.
  *
  *   without = nvmlDeviceGetMigMode,...  these functions are not in this driver
  *   hang = memory_info,...              sleeps for ever in that call (in a GPU's section: for that GPU)

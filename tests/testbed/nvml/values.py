@@ -53,7 +53,7 @@ H100: Values = {
     "utilization_percent": 0,
     "processes": "",
 }
-# Since Blackwell NVLink errors are fields, and the fabric's health is told: every field of its mask well.
+# Since Blackwell NVLink errors are fields, and the fabric's health is reported: every field of its mask good.
 BLACKWELL: Values = {"nvlink_version": 5, "fabric_health_mask": 0x1AA, "fabric_health_summary": 1}
 
 

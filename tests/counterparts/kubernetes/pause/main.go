@@ -1,4 +1,4 @@
-// What a pod's sandbox runs: nothing, until it is told to end.
+// What a pod's sandbox runs: nothing, until SIGINT or SIGTERM.
 package main
 
 import (
