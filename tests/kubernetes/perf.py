@@ -88,7 +88,7 @@ def job(bed: Nodes, node: str, gpus: int) -> Iterator[str]:
 
 
 def limits(answer_s: float = 60, connect_s: float = 60, **settings: str) -> Limits:
-    """Those of a patient run with the image of ranks."""
+    """Generous limits, with the image of ranks."""
     return Limits(connect_s=connect_s, answer_s=answer_s, settings={"k8s_perf_image": RANKS, **settings})
 
 

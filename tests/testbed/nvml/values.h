@@ -1,4 +1,4 @@
-/* The values that the fake NVML library answers with, and how it is told to misbehave.
+/* The values that the fake NVML library answers with, and how it is made to misbehave.
  *
  * The file is `key = value` lines, first of the system, then of each `[gpu N]`. A later line outranks an
  * earlier one, so a fault can be appended. A value is a number, a truth (true/false), text, or
