@@ -57,7 +57,7 @@ def no_recovery(service: Service, vpc: Vpc) -> None:
     described(service, lambda data: data.update(NodeRecovery="None"))
 
 
-def recovery_not_told(service: Service, vpc: Vpc) -> None:
+def recovery_not_reported(service: Service, vpc: Vpc) -> None:
     described(service, lambda data: data.pop("NodeRecovery"))
 
 
@@ -77,7 +77,7 @@ def another_image(service: Service, vpc: Vpc) -> None:
     listed(service, lambda rows: rows[0].update(CurrentImageReleaseVersion="1.0.1400"))
 
 
-def image_not_told(service: Service, vpc: Vpc) -> None:
+def image_not_reported(service: Service, vpc: Vpc) -> None:
     listed(service, lambda rows: rows[0].pop("CurrentImageReleaseVersion"))
 
 
@@ -86,15 +86,15 @@ def in_two_zones(service: Service, vpc: Vpc) -> None:
     listed(service, lambda rows: rows[2].update(PrivateDnsHostname="ip-10-181-1-9.us-west-2.compute.internal"))
 
 
-def zone_not_told(service: Service, vpc: Vpc) -> None:
+def zone_not_reported(service: Service, vpc: Vpc) -> None:
     described(service, lambda data: data["VpcConfig"].update(Subnets=[vpc.near, vpc.far]))
     listed(service, lambda rows: rows[2].update(PrivateDnsHostname="somewhere.internal"))
     placed(service, {instance_id("workers-2"): None})
 
 
-def zone_told_of_the_node_alone(service: Service, vpc: Vpc) -> None:
+def zone_known_from_node_alone(service: Service, vpc: Vpc) -> None:
     """One node is in another zone, which neither its address nor its group's subnets show."""
-    zone_not_told(service, vpc)
+    zone_not_reported(service, vpc)
     placed(service, {instance_id("workers-2"): "us-west-2b"})
 
 
@@ -176,7 +176,7 @@ def giving_addresses(service: Service, vpc: Vpc) -> None:
     client(service, "ec2").modify_subnet_attribute(SubnetId=vpc.near, MapPublicIpOnLaunch={"Value": True})
 
 
-def routes_not_told(service: Service, vpc: Vpc) -> None:
+def routes_not_reported(service: Service, vpc: Vpc) -> None:
     empty = "<DescribeRouteTablesResponse><routeTableSet/></DescribeRouteTablesResponse>"
     service.serves("DescribeRouteTables", lambda _: empty)
 
@@ -210,7 +210,7 @@ def small_volumes(service: Service, vpc: Vpc) -> None:
     described(service, lambda data: data["InstanceGroups"][0].update(InstanceStorageConfigs=sizes))
 
 
-def quota_not_told(service: Service, vpc: Vpc) -> None:
+def quota_not_reported(service: Service, vpc: Vpc) -> None:
     with_quotas(service, [])
 
 
@@ -221,15 +221,15 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     node_failed: ({"nodes_running": Verdict.FAIL}, f"{instance_id('workers-1')} (workers) is Failure"),
     group_short: ({"nodes_running": Verdict.FAIL}, "workers has 3 of 5"),
     no_recovery: ({"node_recovery": Verdict.CONCERN}, "NodeRecovery is None; expected Automatic"),
-    recovery_not_told: ({"node_recovery": Verdict.INCOMPLETE}, "NodeRecovery was not reported"),
+    recovery_not_reported: ({"node_recovery": Verdict.INCOMPLETE}, "NodeRecovery was not reported"),
     without_stress: ({"deep_health_checks": Verdict.CONCERN}, "workers starts without InstanceStress;"),
     without_deep_checks: ({"deep_health_checks": Verdict.CONCERN}, "without InstanceConnectivity and InstanceStress;"),
     another_type: ({"mixed_instance_types": Verdict.CONCERN}, "workers: 2 of p5.48xlarge and 1 of p5e.48xlarge"),
     another_image: ({"image_uniform": Verdict.CONCERN}, "workers: 2 of 1.0.1481 and 1 of 1.0.1400"),
-    image_not_told: ({"image_uniform": Verdict.INCOMPLETE}, "AWS reports no image for 1 of 3 nodes"),
+    image_not_reported: ({"image_uniform": Verdict.INCOMPLETE}, "AWS reports no image for 1 of 3 nodes"),
     in_two_zones: ({"single_az": Verdict.FAIL}, IN_TWO_ZONES),
-    zone_not_told: ({"single_az": Verdict.INCOMPLETE}, "AWS reports no availability zone for somewhere"),
-    zone_told_of_the_node_alone: ({"single_az": Verdict.FAIL}, "2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west-2b"),
+    zone_not_reported: ({"single_az": Verdict.INCOMPLETE}, "AWS reports no availability zone for somewhere"),
+    zone_known_from_node_alone: ({"single_az": Verdict.FAIL}, "2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west-2b"),
     in_two_zones_of_sagemakers_own: ({"single_az": Verdict.FAIL}, "2 in us-west-2a (ip-10-181-0-[1-2]), 1 in us-west"),
     group_in_another_zone: ({}, ""),
     in_two_ultraservers: ({"ultraserver_block": Verdict.CONCERN}, "workers: 2 in us-a (ip-10-181-0-[1-2]), 1 in us-b"),
@@ -241,7 +241,7 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     second_group_closed: ({"security_group_self_reference": Verdict.FAIL}, "through inbound and outbound"),
     public: ({"subnet_private": Verdict.CONCERN}, "routes to an internet gateway; expected private subnets"),
     giving_addresses: ({"subnet_private": Verdict.CONCERN}, "gives every instance a public address"),
-    routes_not_told: (
+    routes_not_reported: (
         {"subnet_private": Verdict.INCOMPLETE, "vpc_endpoints": Verdict.INCOMPLETE},
         "AWS reports no route table of subnet-",
     ),
@@ -252,5 +252,8 @@ FAULTS: dict[Callable[[Service, Vpc], None], tuple[dict[str, Verdict], str]] = {
     few_of_the_type: ({"service_quotas": Verdict.FAIL}, "ml.p5.48xlarge for cluster usage is 2, and 3 are needed"),
     few_nodes: ({"service_quotas": Verdict.FAIL}, "per SageMaker HyperPod cluster is 2, and 3 are needed"),
     small_volumes: ({"service_quotas": Verdict.FAIL}, "cluster instance is 10,000, and 20,000 are needed"),
-    quota_not_told: ({"service_quotas": Verdict.INCOMPLETE}, "AWS reports no quota ml.p5.48xlarge for cluster usage"),
+    quota_not_reported: (
+        {"service_quotas": Verdict.INCOMPLETE},
+        "AWS reports no quota ml.p5.48xlarge for cluster usage",
+    ),
 }  # fmt: skip

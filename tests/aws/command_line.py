@@ -21,14 +21,14 @@ import json, os, socket, sys
 words = [open(word[7:]).read() if word.startswith("file://") else word for word in sys.argv[1:]]
 with socket.create_connection(("127.0.0.1", {port})) as asked:
     asked.sendall(json.dumps(words).encode() + b"\\n")
-    told = json.loads(asked.makefile("rb").read())
-sys.stdout.write(told["said"])
-sys.stderr.write(told["wrong"])
-sys.exit(told["exit"])
+    result = json.loads(asked.makefile("rb").read())
+sys.stdout.write(result["said"])
+sys.stderr.write(result["wrong"])
+sys.exit(result["exit"])
 """
 
 
-class Told(NamedTuple):
+class Result(NamedTuple):
     """What a command prints, and how it ends."""
 
     said: str = ""
@@ -57,11 +57,11 @@ def aws_in(folder: Path) -> Iterator[None]:
         server.shutdown()
 
 
-def _answer(words: list[str], clients: dict[str, Any]) -> Told:
+def _answer(words: list[str], clients: dict[str, Any]) -> Result:
     try:
-        return Told(_said(words, clients))
+        return Result(_said(words, clients))
     except (BotoCoreError, ClientError) as problem:
-        return Told(wrong=f"{problem}\n", exit=254)
+        return Result(wrong=f"{problem}\n", exit=254)
 
 
 def _said(words: list[str], clients: dict[str, Any]) -> str:

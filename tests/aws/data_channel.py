@@ -52,7 +52,7 @@ class DataChannels:
                 return
             agent = Agent(connection)
             agent.shake_hands()
-            agent.tell(self._output(session))
+            agent.send_output(self._output(session))
             agent.close(session)
 
 
@@ -73,11 +73,11 @@ class Agent:
         }
         self._send(json.dumps(asked).encode(), HANDSHAKE_REQUEST)
         while not any(answer.kind == HANDSHAKE_RESPONSE for answer in self._answers):
-            self._hear(None)
+            self._receive(None)
         said = {"HandshakeTimeToComplete": 1_000_000, "CustomerMessage": ""}
         self._send(json.dumps(said).encode(), HANDSHAKE_COMPLETE)
 
-    def tell(self, printed: bytes) -> None:
+    def send_output(self, printed: bytes) -> None:
         """Send what a command has printed."""
         for start in range(0, len(printed), PAYLOAD):
             self._send(printed[start : start + PAYLOAD], PRINTED)
@@ -87,7 +87,7 @@ class Agent:
         said = {"MessageType": CLOSED, "SessionId": session, "SchemaVersion": 1, "Output": ""}
         self._connection.send(Message(CLOSED, json.dumps(said).encode()).packed())
         while True:
-            self._hear(None)
+            self._receive(None)
 
     def _send(self, payload: bytes, kind: int) -> None:
         message = Message(OUTPUT, payload, kind, self._sent)
@@ -99,13 +99,13 @@ class Agent:
     def _is_acknowledged(self, message: Message) -> bool:
         with suppress(TimeoutError):
             while True:
-                heard = self._hear(RESEND_S)
-                is_its = heard.type == ACKNOWLEDGE and heard.data["AcknowledgedMessageId"] == str(message.id)
+                received = self._receive(RESEND_S)
+                is_its = received.type == ACKNOWLEDGE and received.data["AcknowledgedMessageId"] == str(message.id)
                 if is_its:
                     return True
         return False
 
-    def _hear(self, timeout_s: float | None) -> Message:
+    def _receive(self, timeout_s: float | None) -> Message:
         """The next message; what the plugin puts in is acknowledged. Raises TimeoutError, ConnectionClosed."""
         data = self._connection.recv(timeout_s)
         message = read(data if isinstance(data, bytes) else data.encode())

@@ -24,7 +24,7 @@ from tests.transport.loopback import free_port
 START_S = 30.0
 JSON = "application/x-amz-json-1.1"
 XML = "text/xml"
-Told = tuple[int, bytes, str]  # a status, a body and its type
+Response = tuple[int, bytes, str]  # a status, a body and its type
 Change = Callable[[dict[str, Any]], None]
 Serve = Callable[[dict[str, Any]], "dict[str, Any] | Answer | str"]  # text is the XML of a service that speaks it
 
@@ -139,7 +139,7 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_POST  # noqa: N815
 
-        def _of_moto(self, action: str, body: bytes) -> Told:
+        def _of_moto(self, action: str, body: bytes) -> Response:
             if action in service.requests:
                 asked = json.loads(body)
                 service.requests[action](asked)
@@ -157,7 +157,7 @@ def _proxy(moto_url: str, service: Service) -> type[BaseHTTPRequestHandler]:
     return Proxy
 
 
-def _said(service: Service, action: str, body: bytes) -> Told | None:
+def _said(service: Service, action: str, body: bytes) -> Response | None:
     """What a test answers in place of moto, if it does."""
     waiting = service.answers.get(action)
     if service.allows_first.get(action, 0) >= service.calls.count(action):
@@ -181,7 +181,7 @@ def _form(body: bytes) -> dict[str, Any]:
     return {key: values[0] for key, values in parse_qs(body.decode()).items()}
 
 
-def _refused(answer: Answer, body: bytes) -> Told:
+def _refused(answer: Answer, body: bytes) -> Response:
     """An error as the service would return it: JSON, or XML for a form-encoded request."""
     if _is_json(body) or not answer.code:
         return answer.status, _error_of(answer), JSON

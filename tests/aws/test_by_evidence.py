@@ -119,7 +119,7 @@ def test_redacted_evidence_gives_the_same_verdicts_without_the_ids(
     assert [one for one in ids if one in data] == []
 
 
-def test_workers_of_xdist_judge_by_what_the_controller_asked(runs: Runs, ids: Sequence[str]) -> None:
+def test_workers_of_xdist_evaluate_what_the_controller_asked(runs: Runs, ids: Sequence[str]) -> None:
     before = verdicts(ran(runs))
     assert verdicts(ran(runs, "-n2")) == before
 
@@ -141,7 +141,7 @@ def test_workers_of_xdist_judge_by_what_the_controller_asked(runs: Runs, ids: Se
         ("ssh", {"region": "us-west-2"}, False),
     ],
 )
-def test_only_the_nodes_say_what_no_inventory_tells(connection: str, settings: dict[str, str], may: bool) -> None:
+def test_only_the_nodes_know_what_no_inventory_records(connection: str, settings: dict[str, str], may: bool) -> None:
     assert by_evidence.may_be_on_ec2(Cluster("c", connection, (Target("n1"),), settings)) is may
 
 
@@ -175,7 +175,7 @@ def test_a_run_over_nodes_elsewhere_loads_nothing_of_boto3(tmp_path: Path) -> No
     (root / "proc/1").mkdir(parents=True)
     (root / "proc/1/mountinfo").write_text(MOUNTINFO)
     script = (
-        "import sys, pytest; told = pytest.main(sys.argv[1:]); "
+        "import sys, pytest; pytest.main(sys.argv[1:]); "
         "print('LOADED', sorted(name for name in sys.modules if name.startswith(('boto3', 'botocore'))))"
     )
     words = ["--cluster", "local", "--host-root", str(root), "--no-report", "--results", str(tmp_path / "out")]

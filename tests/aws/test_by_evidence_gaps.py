@@ -65,7 +65,7 @@ def test_a_profile_without_credentials_leaves_incomplete_what_was_to_be_asked_wi
     assert verdicts(found) == dict.fromkeys(ALL, INCOMPLETE) | {"single_az": PASS}
 
 
-def test_ids_that_the_account_does_not_know_cost_what_is_told_of_them(
+def test_ids_that_the_account_does_not_know_cost_what_is_asked_about_them(
     runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_instances(service)

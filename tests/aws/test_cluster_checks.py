@@ -103,7 +103,7 @@ def test_a_cluster_in_a_network_of_sagemakers_own_cannot_be_asked_of_it(runs: Ru
     assert service.calls.count("DescribeClusterNode") == 3
 
 
-def test_a_denied_look_at_the_nodes_costs_the_zone_where_no_subnet_tells_it(runs: Runs, service: Service) -> None:
+def test_a_denied_look_at_the_nodes_costs_the_zone_where_no_subnet_shows_it(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
     described(service, lambda data: data.pop("VpcConfig"))
     service.says("DescribeClusterNode", DENIED)
@@ -175,7 +175,7 @@ def test_a_denied_action_costs_the_checks_that_need_it_and_is_named(runs: Runs, 
     assert data.ret == 6
 
 
-def test_what_one_answer_tells_several_collectors_is_asked_once(runs: Runs, service: Service) -> None:
+def test_an_answer_that_several_collectors_need_is_asked_once(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
     ran(runs)
     assert {action: service.calls.count(action) for action in NEEDED_BY} == {
@@ -190,7 +190,7 @@ def test_what_one_answer_tells_several_collectors_is_asked_once(runs: Runs, serv
     }
 
 
-def test_workers_of_xdist_judge_the_cluster_by_what_the_controller_asked(runs: Runs, service: Service) -> None:
+def test_workers_of_xdist_evaluate_the_cluster_by_what_the_controller_asked(runs: Runs, service: Service) -> None:
     with_cluster(service, WORKERS)
     recorded = runs.folder / "recorded"
     ran(runs, "--record", str(recorded))

@@ -60,7 +60,7 @@ SILENCES: dict[str, Callable[[str, Sequence[str]], bytes]] = {
 
 
 @pytest.mark.parametrize("run", SILENCES.values(), ids=SILENCES)
-def test_d1_a_node_that_tells_nothing_passes_no_check(
+def test_d1_a_node_that_reports_nothing_passes_no_check(
     runs: Runs, service: Service, manager: SystemsManager, run: Callable[[str, Sequence[str]], bytes]
 ) -> None:
     with_cluster(service, {"workers": ("ml.p5.48xlarge", 1)})
@@ -154,7 +154,7 @@ def test_d8_a_lifetime_counter_is_no_fault_until_the_driver_says_that_it_is() ->
         ("79, GPU has fallen off the bus.", Verdict.FAIL),
     ],
 )
-def test_d9_an_xid_is_judged_by_what_it_means(xid: str, verdict: Verdict) -> None:
+def test_d9_an_xid_is_evaluated_by_its_meaning(xid: str, verdict: Verdict) -> None:
     image = with_kernel_line(healthy_p5(), XID.format(bus="53", text=xid), at_s=10_000)
     assert evaluated(image)["gpu.no_xid"].verdict is verdict
 

@@ -44,14 +44,14 @@ TOPIC = "arn:aws:sns:us-west-2:123456789012:nodes"
 @pytest.fixture
 def published(service: Service) -> list[dict[str, Any]]:
     """What is published to the topic."""
-    heard: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
 
     def publish(asked: dict[str, Any]) -> str:
-        heard.append(asked)
+        messages.append(asked)
         return "<PublishResponse><PublishResult><MessageId>1</MessageId></PublishResult></PublishResponse>"
 
     service.serves("Publish", publish)
-    return heard
+    return messages
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_node_that_could_not_be_checked_notifies_too(
 
 
 @needs_nodes
-def test_a_topic_that_may_not_be_told_is_said_in_the_log(
+def test_a_topic_that_may_not_be_published_to_is_named_in_the_log(
     aws: dict[str, str],
     service: Service,
 ) -> None:

@@ -31,7 +31,7 @@ def test_the_fullest_storage_target_counts_not_the_whole(
         assert f"the fullest OST is {100 * used:.0f} % full, the whole 50 %" in results[CAPACITY].message
 
 
-def test_a_full_storage_target_is_named_where_cloudwatch_tells_of_each(
+def test_a_full_storage_target_is_named_where_cloudwatch_reports_each(
     runs: Runs, watch: CloudWatch, system: str
 ) -> None:
     for number, used in enumerate((40.0, 41.0, 98.0, 42.0)):
@@ -54,7 +54,7 @@ def test_a_full_openzfs_file_system(
     assert f"{used // 10} % full; expected less than" in results[CAPACITY].message
 
 
-def test_every_file_system_is_judged_by_itself(
+def test_every_file_system_is_evaluated_by_itself(
     runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     other = openzfs(service)
@@ -87,7 +87,7 @@ def test_file_systems_that_are_mounted_by_one_name_cannot_be_told_apart(
     assert all(name in results[CAPACITY].message for name in (first, second))
 
 
-def test_a_cluster_without_fsx_has_nothing_to_judge_and_asks_nothing(
+def test_a_cluster_without_fsx_has_nothing_to_evaluate_and_asks_nothing(
     runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lustre(service)
@@ -107,7 +107,7 @@ def test_nodes_that_cannot_be_reached_leave_it_open_what_is_mounted(
     assert "3 nodes did not report what is mounted" in results[CAPACITY].message
 
 
-def test_a_file_system_of_another_type_is_not_judged(
+def test_a_file_system_of_another_type_is_not_evaluated(
     runs: Runs, service: Service, watch: CloudWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = lustre(service, kind="ONTAP")

@@ -125,7 +125,7 @@ def test_redacted_evidence_gives_the_same_verdicts_without_the_names(
     assert [name for name in (system, "oyuutbev", "10.1.71.197") if name in raw] == []
 
 
-def test_workers_of_xdist_judge_by_what_the_controller_asked(runs: Runs, watch: CloudWatch, system: str) -> None:
+def test_workers_of_xdist_evaluate_what_the_controller_asked(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.put(system, "DataReadBytes", "Sum", [FULL] * 180)
     assert verdicts(ran(runs, "-n2")) == only(THROUGHPUT, Verdict.FAIL)
 

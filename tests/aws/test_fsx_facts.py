@@ -113,7 +113,7 @@ def test_a_file_system_that_fsx_does_not_show_has_no_facts_but_its_mount() -> No
             getattr(system, fact)
 
 
-def test_a_type_that_is_not_judged_is_named() -> None:
+def test_a_type_that_is_not_evaluated_is_named() -> None:
     with pytest.raises(NotApplicable, match="of type WINDOWS"):
         _ = of({"FileSystemType": "WINDOWS"}).kind
 

@@ -70,7 +70,7 @@ def test_a_single_peak_is_no_sustained_load(runs: Runs, watch: CloudWatch, syste
     assert verdicts(ran(runs)) == PASSED
 
 
-def test_minutes_that_are_not_told_are_no_zeros(runs: Runs, watch: CloudWatch, system: str) -> None:
+def test_missing_minutes_are_no_zeros(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.put(system, "DataReadBytes", "Sum", [0.1 * FULL] * 100 + [None] * 20 + [0.1 * FULL] * 60)
     results = ran(runs)
     assert verdicts(results) == only(THROUGHPUT, Verdict.INCOMPLETE)
@@ -146,14 +146,14 @@ def test_a_limit_that_cloudwatch_does_not_have_is_incomplete(runs: Runs, watch: 
     assert "CloudWatch has no NetworkThroughputUtilization of it" in results[UTILIZATION].message
 
 
-def test_a_target_of_which_too_little_is_told_is_incomplete(runs: Runs, watch: CloudWatch, system: str) -> None:
+def test_a_target_with_too_few_datapoints_is_incomplete(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.put(system, "DiskIopsUtilization", "Average", [5.0] * 20, target="OST0001")
     results = ran(runs)
     assert verdicts(results) == only(UTILIZATION, Verdict.INCOMPLETE)
     assert "too few minutes of data for disk IOPS of OST0001" in results[UTILIZATION].message
 
 
-def test_a_metric_that_cloudwatch_fails_to_tell_is_incomplete(runs: Runs, watch: CloudWatch, system: str) -> None:
+def test_a_metric_that_cloudwatch_fails_to_return_is_incomplete(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.codes["DataWriteBytes"] = "InternalError"
     results = ran(runs)
     assert verdicts(results) == only(THROUGHPUT, Verdict.INCOMPLETE)

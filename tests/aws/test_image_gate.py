@@ -156,7 +156,7 @@ def without_daemons(image: NodeImage) -> NodeImage:
     ],
     ids=["healthy", "slurmd", "logins", "logins as EFA's installer sets them", "nobody"],
 )
-def test_the_gate_judges_the_limits_that_jobs_inherit_and_not_the_agents_own(
+def test_the_gate_evaluates_the_limits_that_jobs_inherit_and_not_the_agents_own(
     folder: Path, subnet: str, manager: SystemsManager, image: NodeImage, exit_code: int, words: str
 ) -> None:
     for _ in launched_as(manager, with_memlock(image, LITTLE)):

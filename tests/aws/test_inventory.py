@@ -43,14 +43,14 @@ def test_every_page_of_a_large_cluster_is_read(service: Service) -> None:
     assert service.calls.count("ListClusterNodes") == 12
 
 
-def test_controllers_and_login_nodes_are_told_apart_and_left_out(service: Service) -> None:
+def test_controllers_and_login_nodes_are_recognised_and_left_out(service: Service) -> None:
     with_cluster(service, WORKERS | {"controller-machine": ("ml.m5.xlarge", 1), "login-group": ("ml.m5.xlarge", 2)})
     found = resolve(NAME)
     assert {target.group for target in found.targets} == {"workers"}
     assert found.notes == ("not validated: 1 controller and 2 logins",)
 
 
-def test_the_role_that_the_api_tells_stands_before_the_groups_name(service: Service) -> None:
+def test_the_role_that_the_api_returns_takes_precedence_over_the_groups_name(service: Service) -> None:
     with_cluster(service, {"controller-lookalikes": ("ml.p5.48xlarge", 1), "brain": ("ml.m5.xlarge", 1)})
     describe = service.changes["DescribeCluster"]
 
@@ -63,7 +63,7 @@ def test_the_role_that_the_api_tells_stands_before_the_groups_name(service: Serv
     assert [target.group for target in resolve(NAME).targets] == ["controller-lookalikes"]
 
 
-def test_nodes_of_one_name_are_told_apart_by_their_ids(service: Service) -> None:
+def test_nodes_of_one_name_are_distinguished_by_their_ids(service: Service) -> None:
     with_cluster(service, WORKERS)
     listed = service.served["ListClusterNodes"]
 

@@ -33,7 +33,7 @@ def test_a_load_is_sustained_where_enough_minutes_of_some_span_are_hot(values: l
 
 
 @given(points, st.data())
-def test_a_minute_that_is_not_told_never_makes_a_load(values: list[float | None], data: st.DataObject) -> None:
+def test_a_missing_minute_never_makes_a_load(values: list[float | None], data: st.DataObject) -> None:
     lost = data.draw(st.sets(st.integers(0, max(0, len(values) - 1))))
     fewer = [None if number in lost else value for number, value in enumerate(values)]
     assert not (sustained(fewer, LIMIT) and not sustained(values, LIMIT))
@@ -51,7 +51,7 @@ def test_what_cannot_be_ruled_out_is_what_some_load_of_the_missing_minutes_would
 
 
 @given(raw)
-def test_where_every_minute_is_told_a_load_is_sustained_or_ruled_out(values: list[float]) -> None:
+def test_where_no_minute_is_missing_a_load_is_sustained_or_ruled_out(values: list[float]) -> None:
     assert may_be_sustained(values, LIMIT) == (sustained(values, LIMIT) is not None)
 
 
@@ -102,7 +102,7 @@ def test_a_period_begins_and_ends_hot_and_its_mean_is_above_the_limit(values: li
         ([], None),
     ],
 )
-def test_the_period_that_is_told(values: list[float | None], expected: Period | None) -> None:
+def test_the_period_that_is_reported(values: list[float | None], expected: Period | None) -> None:
     assert sustained(values, LIMIT) == expected
 
 
@@ -129,5 +129,5 @@ def test_the_mean_of_other_points_is_that_of_the_same_minutes() -> None:
     assert period.mean_of([100.0, None, None, None]) is None
 
 
-def test_times_are_told_in_utc() -> None:
+def test_times_are_in_utc() -> None:
     assert clock(1763712600.0) == "2025-11-21 08:10"

@@ -61,7 +61,7 @@ def test_a_page_of_nodes_is_a_cluster(vpc: Vpc) -> None:
     assert len(output_of(found, "hyperpod_nodes").value["nodes"]) == PAGE
 
 
-def test_a_service_that_tells_a_page_twice_is_refused_and_not_asked_for_ever(vpc: Vpc) -> None:
+def test_a_service_that_returns_a_page_twice_is_refused_and_not_asked_for_ever(vpc: Vpc) -> None:
     hyperpod(vpc, PAGE + 1)
     with pytest.raises(InventoryError, match=r"sagemaker:ListClusterNodes: .* same next token was received twice"):
         resolve(NAME)
@@ -70,7 +70,7 @@ def test_a_service_that_tells_a_page_twice_is_refused_and_not_asked_for_ever(vpc
 @pytest.mark.parametrize(
     "collector", ["instances", "subnets", "security_groups", "route_tables", "vpc_endpoints", "fsx"]
 )
-def test_what_moto_tells_of_instances_and_their_network_is_understood(vpc: Vpc, collector: str) -> None:
+def test_what_moto_returns_for_instances_and_their_network_is_understood(vpc: Vpc, collector: str) -> None:
     answer = output_of(instances(vpc), collector)
     assert answer.status is Status.TOLD, answer.detail
 

@@ -104,7 +104,7 @@ def test_what_the_probe_reads_off_the_kernel_is_understood(line: str, system: di
     assert found.is_of(system)
 
 
-def test_what_a_node_mounts_is_taken_from_what_it_tells() -> None:
+def test_what_a_node_mounts_is_taken_from_its_evidence() -> None:
     data = node("gpu001", mounts=mounting(("lustre", "10.1.71.197@tcp:/oyuutbev", "/fsx")))
     assert list(sources_of(data)) == [Source("lustre", "10.1.71.197@tcp:/oyuutbev")]
 
@@ -120,7 +120,7 @@ json = st.recursive(
 
 
 @given(json)
-def test_whatever_a_node_tells_its_sources_are_read_without_an_error(data: object) -> None:
+def test_whatever_a_node_reports_its_sources_are_read_without_an_error(data: object) -> None:
     sources = list(sources_of(node("gpu001", mounts={"mounts": data})))
     assert all(":/" in source.text for source in sources)
 

@@ -34,14 +34,14 @@ def test_each_percentage_is_a_chart_with_its_peak(runs: Runs, watch: CloudWatch,
     assert "OST0003" in data
 
 
-def test_minutes_that_are_not_told_are_gaps_and_no_zeros(runs: Runs, watch: CloudWatch, system: str) -> None:
+def test_missing_minutes_are_gaps_and_no_zeros(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.put(system, "CPUUtilization", "Average", [7.0] * 60 + [None] * 20 + [9.0] * 100, server="MDS0000")
     line = page(runs).rpartition("CPU: at most 9 %")[2].partition('class="line ')[2].partition("/>")[0]
     assert line.count("M") == 2
     assert "MDS0000" in page(runs)
 
 
-def test_where_cloudwatch_told_nothing_there_is_no_chart(runs: Runs, watch: CloudWatch, system: str) -> None:
+def test_where_cloudwatch_returned_nothing_there_is_no_chart(runs: Runs, watch: CloudWatch, system: str) -> None:
     watch.data.clear()
     assert page(runs) == ""
     runs.run("--cluster", NAME, "--results", str(runs.results_file), CHECKS)

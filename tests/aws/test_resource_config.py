@@ -36,12 +36,12 @@ def output_of(root: Path, text: str | bytes, tag: str = OWN, hostname: str = "gp
     return read(Node(str(root)))
 
 
-def test_a_node_tells_the_layers_above_it_from_the_top(tmp_path: Path) -> None:
-    told_here = output_of(tmp_path, json.dumps(config(instance())))
-    assert told_here == {"file": True, "layers": ["nn-a", "nn-b", "nn-c"]}
+def test_a_node_reports_the_layers_above_it_from_the_top(tmp_path: Path) -> None:
+    output = output_of(tmp_path, json.dumps(config(instance())))
+    assert output == {"file": True, "layers": ["nn-a", "nn-b", "nn-c"]}
 
 
-def test_where_the_firmware_tells_no_id_the_address_in_the_host_name_does(tmp_path: Path) -> None:
+def test_where_the_firmware_has_no_id_the_address_in_the_host_name_identifies_the_node(tmp_path: Path) -> None:
     text = json.dumps(config(instance(InstanceId="i-1"), instance(CustomerIpAddress="10.1.2.33", InstanceLabel={})))
     assert output_of(tmp_path, text, tag="", hostname="ip-10-1-2-3")["layers"] == ["nn-a", "nn-b", "nn-c"]
 
@@ -66,7 +66,7 @@ def test_labels_may_have_a_domain_and_are_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "\x00", b"\xff\xfe", "[" * 100_000, "[]", "{}", json.dumps(config(instance(InstanceId="i-2")))]
 )
-def test_a_file_that_does_not_tell_of_this_node_is_broken(tmp_path: Path, text: str | bytes) -> None:
+def test_a_file_without_this_node_is_broken(tmp_path: Path, text: str | bytes) -> None:
     with pytest.raises(Broke, match=r"is not JSON|this node is none of them"):
         output_of(tmp_path, text)
 
@@ -92,7 +92,7 @@ JSON = st.recursive(
 
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(JSON)
-def test_odd_files_tell_layers_or_are_broken(tmp_path: Path, content: object) -> None:
+def test_odd_files_give_layers_or_are_broken(tmp_path: Path, content: object) -> None:
     try:
         answer = output_of(tmp_path, json.dumps(content))
     except Broke:

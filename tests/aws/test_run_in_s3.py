@@ -41,7 +41,7 @@ def put(service: Service, key: str, text: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["job-1", "job-1/", "job-1/profiler-output"])
 @pytest.mark.usefixtures("bucket")
-def test_a_prefix_is_judged_as_a_folder_is(
+def test_a_prefix_is_evaluated_as_a_folder_is(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prefix: str
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
