@@ -42,7 +42,7 @@ def p5(kubernetes: Bed, *names: str, **parts: Any) -> Iterator[None]:
         yield
 
 
-def told(policy: Policy = NO_POLICY) -> ClusterFacts:
+def cluster_facts(policy: Policy = NO_POLICY) -> ClusterFacts:
     """The cluster of the tests' nodes as its API server shows it; no node was asked."""
     cluster = resolve("k8s:bed")
     evidence = {target.name: NodeEvidence(target.name) for target in cluster.targets}

@@ -40,7 +40,7 @@ def give_gpus(bed: Nodes) -> None:
         bed.plane.patch(f"{machine.path}/status", {"status": {"capacity": {GPU: str(GPUS)}}})
         labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
         bed.plane.patch(machine.path, {"metadata": {"labels": labels}, "spec": {"taints": None}})
-    wait_until(lambda: all(free(bed, name) for name in bed.machines), "told by the kubelets")
+    wait_until(lambda: all(free(bed, name) for name in bed.machines), "reported by the kubelets")
 
 
 def free(bed: Nodes, name: str) -> bool:
@@ -96,8 +96,8 @@ def run(script: str, *names: str, pods: PerfPods | None = None, **options: float
     """What a script of /bin/sh says on each node."""
     answers: dict[str, Answer] = {}
     targets = [Target(name) for name in names or NAMES[:1]]
-    patience = limits(**options)  # type: ignore[arg-type]
-    (pods or PerfPods()).run(targets, shell(script), patience, lambda one, said: answers.update({one.name: said}))
+    timeouts = limits(**options)  # type: ignore[arg-type]
+    (pods or PerfPods()).run(targets, shell(script), timeouts, lambda one, said: answers.update({one.name: said}))
     return answers
 
 

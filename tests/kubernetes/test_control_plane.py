@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES, PO
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collector import ask
 from tests.builders.runs import ROOT, Runs
-from tests.kubernetes.control_plane import ASKED, LAYER, P5, expect, p5, pods, says, told
+from tests.kubernetes.control_plane import ASKED, LAYER, P5, cluster_facts, expect, p5, pods, says
 from tests.kubernetes.kueue import KUEUE, kueue
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.needs import needs_kubernetes
@@ -28,7 +28,7 @@ CHECKS = str(ROOT / "checks" / "control_plane")
 
 def test_healthy_nodes_have_what_their_type_has(kubernetes: Bed) -> None:
     with p5(kubernetes, "gpu011", "gpu012"):
-        facts = told()
+        facts = cluster_facts()
     assert {name: one.status for name, one in facts.collectors.items()} == dict.fromkeys(ASKED, Status.TOLD)
     for check in ("k8s_gpu_allocatable", "k8s_topology_labels", "k8s_pod_shm", "k8s_pending_gpu_pods"):
         expect(says(check, facts), Verdict.PASS)
@@ -40,24 +40,24 @@ def test_healthy_nodes_have_what_their_type_has(kubernetes: Bed) -> None:
 
 def test_a_node_without_a_kubelet_is_not_ready_in_kubernetes_words(kubernetes: Bed) -> None:
     with kubernetes.node("gpu011", ready="False", reason="KubeletNotReady", message="no network", capacity=P5):
-        expect(says("k8s_node_ready", told()), Verdict.FAIL, "gpu011: Ready is ")
+        expect(says("k8s_node_ready", cluster_facts()), Verdict.FAIL, "gpu011: Ready is ")
 
 
-def test_a_cordon_and_a_taint_are_told(kubernetes: Bed) -> None:
+def test_a_cordon_and_a_taint_are_reported(kubernetes: Bed) -> None:
     with p5(kubernetes, "gpu011", "gpu012", "gpu013"):
         kubernetes.plane.patch("/api/v1/nodes/gpu011", {"spec": {"unschedulable": True}})
         odd = {"key": "site/hold", "effect": "NoSchedule"}
         kubernetes.plane.patch("/api/v1/nodes/gpu012", {"spec": {"taints": [odd]}})
-        result = says("k8s_node_takes_pods", told())
+        result = says("k8s_node_takes_pods", cluster_facts())
     expect(result, Verdict.FAIL, "gpu011: it is cordoned")
     expect(result, Verdict.FAIL, "gpu012: taint site/hold:NoSchedule")
     assert "gpu013" not in result.message
 
 
-def test_fewer_devices_than_the_type_has_are_told(kubernetes: Bed) -> None:
+def test_fewer_devices_than_the_type_has_are_reported(kubernetes: Bed) -> None:
     with p5(kubernetes, "gpu011"), p5(kubernetes, "gpu012", capacity={**P5, "nvidia.com/gpu": "0"}):
         kubernetes.plane.patch("/api/v1/nodes/gpu011/status", {"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
-        result = says("k8s_gpu_allocatable", told())
+        result = says("k8s_gpu_allocatable", cluster_facts())
     expect(result, Verdict.FAIL, "gpu011: 7 of 8 nvidia.com/gpu allocatable")
     expect(result, Verdict.FAIL, "gpu012: 0 GPUs allocatable; expected 8")
 
@@ -68,10 +68,10 @@ def test_devices_that_are_offered_by_claims_count(kubernetes: Bed) -> None:
     spec = {"driver": "gpu.nvidia.com", "nodeName": "gpu011", "pool": pool, "devices": devices}
     slices = "/apis/resource.k8s.io/v1/resourceslices"
     with p5(kubernetes, "gpu011", capacity={}):
-        expect(says("k8s_gpu_allocatable", told()), Verdict.FAIL, "0 GPUs allocatable")
+        expect(says("k8s_gpu_allocatable", cluster_facts()), Verdict.FAIL, "0 GPUs allocatable")
         kubernetes.plane.call("POST", slices, {"metadata": {"name": "gpu011-gpus"}, "spec": spec})
         try:
-            expect(says("k8s_gpu_allocatable", told()), Verdict.PASS)
+            expect(says("k8s_gpu_allocatable", cluster_facts()), Verdict.PASS)
         finally:
             kubernetes.plane.call("DELETE", f"{slices}/gpu011-gpus")
 
@@ -79,7 +79,11 @@ def test_devices_that_are_offered_by_claims_count(kubernetes: Bed) -> None:
 def test_labels_of_hyperpod_are_read(kubernetes: Bed) -> None:
     labels = {"sagemaker.amazonaws.com/node-health-status": "UnschedulablePendingReboot"}
     with p5(kubernetes, "hyperpod-i-0123456789abcdef0", labels=labels):
-        expect(says("hyperpod_node_health", told()), Verdict.FAIL, "UnschedulablePendingReboot; expected Schedulable")
+        expect(
+            says("hyperpod_node_health", cluster_facts()),
+            Verdict.FAIL,
+            "UnschedulablePendingReboot; expected Schedulable",
+        )
 
 
 def test_pods_are_read_as_the_api_server_has_them(kubernetes: Bed) -> None:
@@ -97,7 +101,7 @@ def test_pods_are_read_as_the_api_server_has_them(kubernetes: Bed) -> None:
         ("other", {"nodeName": kubernetes.machine.name, "schedulerName": "nobody"}, None),
     )
     with p5(kubernetes, "gpu011"), pods(kubernetes, *added):
-        facts = told()
+        facts = cluster_facts()
     found = {pod.pod: pod for pod in facts.kubernetes_pods}
     assert found.keys() == {"bare", "roomy", "plugin", "waits"}
     assert {name: (pod.gpus, pod.shm) for name, pod in found.items()} == {
@@ -138,9 +142,9 @@ def test_flavors_of_kueue_are_compared_with_nodes_by_the_api_server(kubernetes: 
         p5(kubernetes, "gpu012", labels={f"{LAYER}3": None}),
         kueue(kubernetes, resourceflavors=flavors, topologies=[("rack", levels)]),
     ):
-        before = told()
+        before = cluster_facts()
         kubernetes.plane.call("DELETE", f"/apis/{KUEUE}/v1beta1/topologies/rack")
-        after = told()
+        after = cluster_facts()
     words = f"gone (pool=gone) matches no node, h100: 1 of 2 nodes without {LAYER}3 (gpu012); expected"
     expect(says("k8s_queues", before), Verdict.CONCERN, words)
     expect(says("k8s_queues", after), Verdict.FAIL, "h100 names the topology rack, which is not there")
@@ -156,7 +160,7 @@ def test_an_api_server_that_is_not_there_breaks_every_answer(kubernetes: Bed, mo
     assert isinstance(next(iter(answers.values())), Collected)
 
 
-def test_a_run_judges_records_and_replays_what_kubernetes_says(kubernetes: Bed, runs: Runs, tmp_path: Path) -> None:
+def test_a_run_evaluates_records_and_replays_what_kubernetes_says(kubernetes: Bed, runs: Runs, tmp_path: Path) -> None:
     results, recorded = ("--results", str(runs.results_file)), tmp_path / "recorded"
     checks = (CHECKS, "-m", "preflight", "-k", "k8s_node_takes_pods or k8s_gpu_seen")
     name = kubernetes.machine.name

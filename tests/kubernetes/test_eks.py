@@ -19,11 +19,11 @@ pytestmark = needs_kubernetes
 def eks(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     """EKS describes the testbed's API server."""
     ca = base64.b64encode(kubernetes.plane.ca.read_bytes()).decode()
-    told = {"cluster": {"name": "train", "endpoint": kubernetes.plane.url, "certificateAuthority": {"data": ca}}}
+    described = {"cluster": {"name": "train", "endpoint": kubernetes.plane.url, "certificateAuthority": {"data": ca}}}
 
     def call(_account: Account, service: str, operation: str, **arguments: Any) -> dict[str, Any]:
         assert (service, operation, arguments) == ("eks", "describe_cluster", {"name": "train"})
-        return told
+        return described
 
     monkeypatch.setattr(Account, "call", call)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -43,6 +43,6 @@ def test_its_nodes_are_listed_with_that_token(kubernetes: Bed, monkeypatch: pyte
     assert cluster.settings == {"kubernetes": "eks:train", "region": "us-west-2"}
 
 
-def test_an_identity_that_the_cluster_does_not_know_is_told() -> None:
+def test_an_identity_that_the_cluster_does_not_know_is_refused() -> None:
     with pytest.raises(InventoryError, match="401 Unauthorized"):
         resolve("eks:train")

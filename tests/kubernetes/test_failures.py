@@ -24,7 +24,7 @@ def speaks_against_node(answer: Answer) -> bool:
     return unreached_rows()[answer.unreached.value].speaks_against_node
 
 
-def test_a_node_that_is_not_ready_is_told_by_its_kubelets_words_and_gets_no_pod(kubernetes: Bed) -> None:
+def test_a_node_that_is_not_ready_is_reported_in_its_kubelets_words_and_gets_no_pod(kubernetes: Bed) -> None:
     words = {"reason": "KubeletNotReady", "message": "container runtime is down"}
     with kubernetes.node("gpu002", ready="False", images=IMAGES, **words):
         answer = run(shell("true"), "gpu002")["gpu002"]
@@ -44,7 +44,7 @@ def test_a_node_whose_kubelet_has_died_does_not_start_the_pod_and_soon_is_not_re
     assert "NodeStatusUnknown: Kubelet stopped posting node status" in later.detail
 
 
-def test_a_name_that_kubernetes_does_not_know_is_told(kubernetes: Bed) -> None:
+def test_a_name_that_kubernetes_does_not_know_is_reported(kubernetes: Bed) -> None:
     answer = run(shell("true"), "gpu009")["gpu009"]
     assert (answer.unreached, answer.detail) == (
         Unreached.NOT_READY,
@@ -52,7 +52,7 @@ def test_a_name_that_kubernetes_does_not_know_is_told(kubernetes: Bed) -> None:
     )
 
 
-def test_an_image_that_is_not_on_the_node_is_told_and_not_waited_for(
+def test_an_image_that_is_not_on_the_node_is_reported_and_not_waited_for(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_visit.image_on", lambda _: "localhost/none:1")
@@ -63,7 +63,7 @@ def test_an_image_that_is_not_on_the_node_is_told_and_not_waited_for(
     assert not speaks_against_node(answer)
 
 
-def test_an_image_of_the_users_that_cannot_be_pulled_is_told(kubernetes: Bed) -> None:
+def test_an_image_of_the_users_that_cannot_be_pulled_is_reported(kubernetes: Bed) -> None:
     answer = run(shell("true"), k8s_image="localhost:9/python:3")[NODE]
     assert answer.unreached is Unreached.NO_IMAGE
     assert "localhost:9/python:3" in answer.detail
@@ -82,7 +82,7 @@ def test_a_node_without_the_hosts_loader_says_which_system_it_is(
     assert "--k8s-image" in answer.detail
 
 
-def test_a_pod_that_somebody_deletes_is_told(kubernetes: Bed) -> None:
+def test_a_pod_that_somebody_deletes_is_reported(kubernetes: Bed) -> None:
     with Meanwhile(kubernetes, "sleep 60") as meanwhile:
         kubernetes.plane.call("DELETE", f"{PODS}/{meanwhile.pod()}")
     (answer,) = meanwhile.answers
@@ -117,7 +117,7 @@ def test_a_node_full_of_pods_is_busy_in_the_kubelets_words(kubernetes: Bed) -> N
     assert not speaks_against_node(answer)
 
 
-def test_a_log_that_the_control_plane_cannot_read_is_told(kubernetes: Bed) -> None:
+def test_a_log_that_the_control_plane_cannot_read_is_reported(kubernetes: Bed) -> None:
     kubernetes.machine.set_address("127.0.0.2")  # where no kubelet listens
     try:
         answer = answer_of("true")
@@ -135,7 +135,7 @@ def test_a_program_that_does_not_end_is_not_waited_for(kubernetes: Bed) -> None:
     wait_until(lambda: not kubernetes.left(), "clean")
 
 
-def test_a_program_that_takes_too_much_memory_is_told(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_takes_too_much_memory_is_reported(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_pod.MEMORY_LIMIT", "48Mi")
     answer = answer_of('/usr/bin/python3 -c "x = bytearray(200 << 20)"')
     assert answer.unreached is Unreached.CUT
@@ -189,14 +189,14 @@ def test_what_may_not_be_deleted_goes_with_the_job(
     wait_until(lambda: not kubernetes.left(), "clean")
 
 
-def test_a_namespace_that_admits_no_privileged_pods_is_told_with_the_label_that_helps(kubernetes: Bed) -> None:
+def test_a_namespace_that_admits_no_privileged_pods_is_reported_with_the_label_that_helps(kubernetes: Bed) -> None:
     with namespace(kubernetes, {"pod-security.kubernetes.io/enforce": "baseline"}):
         words = refused(k8s_namespace="other")
         assert 'violates PodSecurity "baseline:latest"' in words
         assert "kubectl label namespace other pod-security.kubernetes.io/enforce=privileged" in words
 
 
-def test_a_quota_that_is_used_up_is_told(kubernetes: Bed) -> None:
+def test_a_quota_that_is_used_up_is_reported(kubernetes: Bed) -> None:
     with namespace(kubernetes, {}):
         quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
         path = "/api/v1/namespaces/other/resourcequotas"
@@ -205,7 +205,7 @@ def test_a_quota_that_is_used_up_is_told(kubernetes: Bed) -> None:
         assert "exceeded quota: none" in refused(k8s_namespace="other")
 
 
-def test_a_namespace_that_there_is_not_is_told(kubernetes: Bed) -> None:
+def test_a_namespace_that_there_is_not_is_reported(kubernetes: Bed) -> None:
     words = refused(k8s_namespace="nowhere")
     assert 'namespaces "nowhere" not found' in words
     assert "integrations/kubernetes/rbac.yaml" in words

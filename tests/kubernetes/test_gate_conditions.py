@@ -57,15 +57,15 @@ def test_it_flips_in_each_direction_with_an_event_and_the_time_of_it(gate: GateB
             gate.write({"gpu103": health}, now=NOON + 60 * number)
             assert gate.condition("gpu103")["status"] == health.status
             assert gate.condition("gpu103")["lastTransitionTime"] == f"2027-01-15T08:0{number}:00Z"
-        told = gate.events("gpu103")
-    assert [words.partition(":")[0] for _, words in told] == [
+        events = gate.events("gpu103")
+    assert [words.partition(":")[0] for _, words in events] == [
         "ClusterproofHealthy is True, was not there",
         "ClusterproofHealthy is False, was True",
         "ClusterproofHealthy is Unknown, was False",
         "ClusterproofHealthy is False, was Unknown",
         "ClusterproofHealthy is True, was False",
     ]
-    assert [kind for kind, _ in told] == ["Normal", "Warning", "Normal", "Warning", "Normal"]
+    assert [kind for kind, _ in events] == ["Normal", "Warning", "Normal", "Warning", "Normal"]
 
 
 def test_another_fault_of_an_unfit_node_is_an_event_but_no_transition(gate: GateBed) -> None:
@@ -90,8 +90,8 @@ def test_conditions_of_others_that_come_in_between_stay_as_they_are(gate: GateBe
         monkeypatch.setattr(Api, "patch", after_another)
         assert gate.write({"gpu105": UNFIT}).problems == ()
         assert gate.condition("gpu105")["status"] == "False"
-        told = gate.condition("gpu105", "GPUMissing")
-        assert {key: told[key] for key in FOREIGN} == FOREIGN
+        condition = gate.condition("gpu105", "GPUMissing")
+        assert {key: condition[key] for key in FOREIGN} == FOREIGN
         assert gate.condition("gpu105", "Ready")["reason"] == ready["reason"]
 
 
@@ -99,12 +99,12 @@ def test_it_stands_beside_those_that_a_kubelet_writes_again_and_again(gate: Gate
     name = gate.bed.machine.name
     gate.write({name: FIT}, now=NOON)
     before = gate.condition(name, "Ready")["lastHeartbeatTime"]
-    wait_until(lambda: gate.condition(name, "Ready")["lastHeartbeatTime"] > before, "told again by the kubelet")
+    wait_until(lambda: gate.condition(name, "Ready")["lastHeartbeatTime"] > before, "reported again by the kubelet")
     assert gate.condition(name)["lastTransitionTime"] == "2027-01-15T08:00:00Z"
     assert gate.condition(name, "Ready")["status"] == "True"
 
 
-def test_a_node_that_was_made_anew_since_the_run_began_is_not_told_of_its_predecessor(gate: GateBed) -> None:
+def test_a_node_that_was_recreated_since_the_run_began_gets_no_condition_of_its_predecessor(gate: GateBed) -> None:
     with gate.bed.node("gpu106"):
         written = gate.write({"gpu106": UNFIT, "gpu107": UNFIT}, began=time.time() - 600)
         assert gate.condition("gpu106") == {}
@@ -133,15 +133,15 @@ def test_a_node_that_goes_while_it_is_written_to_hinders_no_other(gate: GateBed,
 
 
 @pytest.mark.parametrize("message", ["x" * 10_000, "\x1b[2J\u202e" + "ü" * 300, "a\nb"])
-def test_the_server_takes_what_a_node_may_have_told(gate: GateBed, message: str) -> None:
+def test_the_server_takes_what_a_node_may_have_reported(gate: GateBed, message: str) -> None:
     with gate.bed.node("gpu110"):
         assert gate.write({"gpu110": Health("False", "HostMemlock", bounded(message))}).problems == ()
-        told = gate.condition("gpu110")["message"]
-    assert len(told) <= 240
-    assert told.isprintable()
+        stored = gate.condition("gpu110")["message"]
+    assert len(stored) <= 240
+    assert stored.isprintable()
 
 
-def test_it_survives_the_api_server_and_one_that_is_away_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_it_survives_the_api_server_and_one_that_is_away_is_reported(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("k")
     with control_plane(folder) as plane:
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -154,8 +154,8 @@ def test_it_survives_the_api_server_and_one_that_is_away_is_told(tmp_path_factor
         with running(folder / "again.log", words) as again:
             wait_until(plane.is_ready, "ready again", again)
             written = write(api_of(plane.kubeconfig()), Orders(), {"gpu001": UNFIT}, NOON * 2, NOON + 60)
-            told = plane.call("GET", "/api/v1/nodes/gpu001")["status"]["conditions"]
+            conditions = plane.call("GET", "/api/v1/nodes/gpu001")["status"]["conditions"]
             again.stop(signal.SIGKILL)
     assert problem.startswith(f"no answer from {plane.url}")
     assert written.lines == ("ClusterproofHealthy of 1 of 1 nodes: 1 False; 0 changed",)
-    assert [one["lastTransitionTime"] for one in told if one["type"] == CONDITION] == ["2027-01-15T08:00:00Z"]
+    assert [one["lastTransitionTime"] for one in conditions if one["type"] == CONDITION] == ["2027-01-15T08:00:00Z"]

@@ -66,19 +66,17 @@ def _rule(verb: str, resource: str) -> Mapping[str, Any]:
         ("create events", 'cannot create resource "events" in API group "" in the namespace "default"'),
     ],
 )
-def test_each_right_that_is_missing_is_told_with_verb_resource_and_user(
-    gate: GateBed, missing: str, expected: str
-) -> None:
+def test_each_missing_right_is_reported_with_verb_resource_and_user(gate: GateBed, missing: str, expected: str) -> None:
     user, api = person(gate, [one for one in RIGHTS if f"{one[0]} {one[1]}" != missing])
     with gate.bed.node("gpu301"), gate.bed.node("gpu302"), gate.bed.node("gpu303", spec={"taints": [STARTUP]}):
         found = {"gpu301": UNFIT, "gpu302": UNFIT, "gpu303": FIT}
         written = gate.write(found, ORDERS, api=api)
-        is_told = bool(gate.condition("gpu301"))
+        has_condition = bool(gate.condition("gpu301"))
         is_tainted = bool(gate.taints("gpu301"))
     assert len(written.problems) == 1, written
     assert f'User "{user}" {expected}' in written.problems[0]
     assert written.problems[0].endswith(f"; {writer.RIGHTS}")
-    assert is_told is (missing not in ("list nodes", "patch nodes/status"))
+    assert has_condition is (missing not in ("list nodes", "patch nodes/status"))
     assert is_tainted is (missing == "create events")
 
 

@@ -105,7 +105,7 @@ def job(gate: GateBed) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(not COMMAND.exists(), reason="no clusterproof beside this Python: scripts/environment dev")
-def test_the_cronjobs_pod_judges_the_cluster_that_it_is_in(gate: GateBed) -> None:
+def test_the_cronjobs_pod_checks_the_cluster_that_it_is_in(gate: GateBed) -> None:
     with labelled(gate) as name:
         before = time.time()
         gate.bed.plane.call("POST", JOBS, job(gate))

@@ -51,8 +51,8 @@ def test_a_node_that_failed_is_tainted_and_one_that_passes_is_not_any_more(gate:
         written = gate.write({"gpu201": FIT}, ONE)
         assert gate.taints("gpu201") == [FOREIGN]
         assert "gpu201: lost the taint clusterproof.dev/unfit:NoSchedule" in written.lines
-        told = [words.partition(" the taint")[0] for _, words in gate.events("gpu201") if "the taint" in words]
-        assert told == ["got", "lost"]
+        changes = [words.partition(" the taint")[0] for _, words in gate.events("gpu201") if "the taint" in words]
+        assert changes == ["got", "lost"]
 
 
 def test_to_observe_changes_no_taint_and_says_which_stays(gate: GateBed) -> None:
@@ -148,7 +148,7 @@ def test_a_taint_of_another_that_comes_in_between_is_kept(
     assert len(tries) >= 2
 
 
-def test_where_others_change_a_node_each_time_that_is_told_and_the_next_run_comes_to_it(
+def test_where_others_change_a_node_each_time_that_is_reported_and_the_next_run_comes_to_it(
     gate: GateBed, monkeypatch: Any
 ) -> None:
     patch = Api.patch

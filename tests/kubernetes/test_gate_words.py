@@ -46,10 +46,13 @@ def test_only_a_failure_is_false_and_only_what_is_proven_is_true(
 
 def test_a_node_that_was_not_reached_is_unknown_though_that_check_fails() -> None:
     cause = f"{UNREACHABLE}not_ready"
-    told = "not Ready since 3 min: the kubelet is silent; expected a kubelet"
-    results = [result("node.reachable", FAIL, told, cause=cause), result("gpu.no_xid", INCOMPLETE, cause, cause=cause)]
+    message = "not Ready since 3 min: the kubelet is silent; expected a kubelet"
+    results = [
+        result("node.reachable", FAIL, message, cause=cause),
+        result("gpu.no_xid", INCOMPLETE, cause, cause=cause),
+    ]
     health = health_of(results)
-    assert (health.status, health.reason, health.message) == ("Unknown", "NotReached", told)
+    assert (health.status, health.reason, health.message) == ("Unknown", "NotReached", message)
 
 
 def test_the_gravest_failure_comes_first_and_the_others_are_named() -> None:
@@ -68,11 +71,11 @@ def test_the_gravest_failure_comes_first_and_the_others_are_named() -> None:
 @pytest.mark.parametrize("message", ["short; expected long", "long " * 500, "a\nb\x1b[2J\u202e" * 90, ""])
 def test_a_message_is_one_line_of_at_most_240_characters_that_any_terminal_shows(message: str, others: int) -> None:
     more = [result(f"host.some_other_check_{number}", FAIL) for number in range(others)]
-    told = health_of([result("gpu.no_xid", FAIL, message, action="replace"), *more]).message
-    assert len(told) <= MAX_MESSAGE == 240
-    assert told.isprintable()
-    assert told.startswith("gpu.no_xid:")
-    assert not others or "; also " in told
+    shown = health_of([result("gpu.no_xid", FAIL, message, action="replace"), *more]).message
+    assert len(shown) <= MAX_MESSAGE == 240
+    assert shown.isprintable()
+    assert shown.startswith("gpu.no_xid:")
+    assert not others or "; also " in shown
 
 
 def test_the_reason_of_every_check_is_what_kubernetes_takes_for_one_and_of_no_other_check() -> None:
@@ -90,8 +93,8 @@ def test_so_is_that_of_a_check_of_a_site_whatever_it_is_called(check: str) -> No
 
 def test_where_a_test_broke_no_node_is_proven_but_what_failed_has_failed() -> None:
     results = [Result("gpu.a", "gpu001", PASS), Result("gpu.a", "gpu002", FAIL, message="seen; expected none")]
-    told = healths(results, is_whole=False)
-    assert {name: health.status for name, health in told.items()} == {"gpu001": "Unknown", "gpu002": "False"}
+    found = healths(results, is_whole=False)
+    assert {name: health.status for name, health in found.items()} == {"gpu001": "Unknown", "gpu002": "False"}
 
 
 def test_what_is_of_the_cluster_or_of_a_pair_or_said_by_kubernetes_is_not_written_to_a_node() -> None:
@@ -122,7 +125,7 @@ def test_a_limit_is_a_number_a_share_or_both(limit: str, nodes: int, most: int) 
 
 
 @pytest.mark.parametrize("limit", ["", "ten", "-1", "101%", "10%%", "5,", "1.5", "9999999"])
-def test_another_limit_is_told(limit: str) -> None:
+def test_another_limit_is_refused(limit: str) -> None:
     with pytest.raises(GateError, match="expected a number, a share, or both: 10%,10"):
         most_tainted(limit, 10)
 
@@ -156,7 +159,7 @@ def test_what_went_wrong_alike_for_many_nodes_is_one_line() -> None:
     assert writer.lines() == ["gpu[000-099]: 500: node NODE is ill"]
 
 
-def test_of_many_things_that_went_wrong_the_first_are_told_and_how_many_more_there_are() -> None:
+def test_of_many_errors_the_first_are_reported_and_how_many_more_there_are() -> None:
     writer = Writer(NOBODY)
     for number in range(12):
         writer.tried(f"gpu{number:03d}", lambda number=number: refuse(f"reason {number}"))  # type: ignore[misc]

@@ -71,7 +71,7 @@ def test_a_selector_takes_exactly_the_nodes_with_these_labels(kubernetes: Bed) -
             resolve("k8s:bed/pool=c")
 
 
-def test_what_labels_and_provider_tell_of_a_node_is_known(kubernetes: Bed) -> None:
+def test_what_labels_and_provider_say_of_a_node_is_known(kubernetes: Bed) -> None:
     labels = {TYPE: "p5.48xlarge", "eks.amazonaws.com/nodegroup": "train"}
     spec = {"providerID": "aws:///us-west-2a/i-0123456789abcdef0"}
     with kubernetes.node("ip-10-0-0-1.ec2.internal", labels=labels, spec=spec):
@@ -103,7 +103,7 @@ def test_a_listing_of_many_pages_is_read_whole(kubernetes: Bed, monkeypatch: pyt
         kubernetes.plane.call("DELETE", "/api/v1/nodes?labelSelector=many%3Dyes")
 
 
-def test_no_context_is_the_current_one_and_a_wrong_one_is_told_with_those_that_there_are(kubernetes: Bed) -> None:
+def test_no_context_is_the_current_one_and_a_wrong_one_is_refused_with_those_that_there_are(kubernetes: Bed) -> None:
     with kubernetes.node("gpu007", capacity={"nvidia.com/gpu": "8"}):
         assert names("k8s:") == ["gpu007"]
     with pytest.raises(InventoryError, match=r"no context is called 'bad' \(did you mean bed\?\); expected one of bed"):
@@ -134,8 +134,8 @@ def test_credentials_of_an_exec_plugin_are_used(
 ) -> None:
     _, token = kubernetes.account([], [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}])
     kind = "client.authentication.k8s.io/v1"
-    told = {"apiVersion": kind, "kind": "ExecCredential", "status": {"token": token}}
-    (tmp_path / "plugin").write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    credential = {"apiVersion": kind, "kind": "ExecCredential", "status": {"token": token}}
+    (tmp_path / "plugin").write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
     (tmp_path / "plugin").chmod(0o755)
     data = json.loads(kubernetes.plane.kubeconfig().read_text())
     plugin = {"apiVersion": kind, "command": str(tmp_path / "plugin"), "interactiveMode": "Never"}
@@ -146,7 +146,7 @@ def test_credentials_of_an_exec_plugin_are_used(
         assert names("k8s:bed") == ["gpu007"]
 
 
-def told(text: str) -> str:
+def refusal(text: str) -> str:
     with pytest.raises(InventoryError) as wrong:
         resolve(text)
     assert "\n" not in str(wrong.value)
@@ -179,7 +179,7 @@ def test_an_exec_plugin_that_gives_no_credentials_is_said_before_anybody_is_aske
     }
     (tmp_path / "config").write_text(json.dumps(data))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    said = told("k8s:bed")
+    said = refusal("k8s:bed")
     assert words in said
     assert "expected one that works (kubectl --context … get nodes)" in said
     assert capfd.readouterr().err == ""
@@ -190,39 +190,39 @@ def test_without_the_right_to_list_nodes_the_servers_words_say_who_lacks_what(
 ) -> None:
     user, token = kubernetes.account([])
     monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
-    assert f'403 Forbidden: nodes is forbidden: User "{user}" cannot list resource "nodes"' in told("k8s:bed")
+    assert f'403 Forbidden: nodes is forbidden: User "{user}" cannot list resource "nodes"' in refusal("k8s:bed")
 
 
-def test_a_token_that_is_not_valid_is_told(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_is_not_valid_is_reported(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig("no-such-token")))
-    assert "401 Unauthorized" in told("k8s:bed")
+    assert "401 Unauthorized" in refusal("k8s:bed")
 
 
-def test_a_certificate_of_another_is_told(kubernetes: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_of_another_is_reported(kubernetes: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = json.loads(kubernetes.plane.kubeconfig().read_text())
     del data["clusters"][0]["cluster"]["certificate-authority"]
     (tmp_path / "config").write_text(json.dumps(data))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    assert "certificate verify failed" in told("k8s:bed").lower()
+    assert "certificate verify failed" in refusal("k8s:bed").lower()
 
 
 @pytest.mark.parametrize("text", ["", "{", "a: [", "current-context: x\n"])
-def test_a_kubeconfig_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_a_kubeconfig_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (tmp_path / "config").write_text(text)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    assert told("k8s:").startswith("--cluster 'k8s:': ")
+    assert refusal("k8s:").startswith("--cluster 'k8s:': ")
 
 
-def test_where_no_server_answers_that_is_told(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_server_answers_that_is_reported(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     path = kubernetes.plane.kubeconfig("gone-from-here", server="https://127.0.0.1:9")
     monkeypatch.setenv("KUBECONFIG", str(path))
-    assert "no answer from https://127.0.0.1:9" in told("k8s:bed")
+    assert "no answer from https://127.0.0.1:9" in refusal("k8s:bed")
 
 
 def test_outside_of_a_pod_in_cluster_says_so() -> None:
-    assert "expected to run in a pod of the cluster" in told("k8s:in-cluster")
+    assert "expected to run in a pod of the cluster" in refusal("k8s:in-cluster")
 
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    assert told("k8s:bed").endswith("pip install kubernetes 'python-dateutil<3'")
+    assert refusal("k8s:bed").endswith("pip install kubernetes 'python-dateutil<3'")

@@ -47,16 +47,16 @@ UNFIT = {"key": "clusterproof.dev/unfit", "effect": "NoSchedule"}
 
 def commands() -> Iterator[str]:
     """Each command once."""
-    told = [part.strip() for check in all_checks().values() for part in check.route.evidence.split("; ")]
+    found_commands = [part.strip() for check in all_checks().values() for part in check.route.evidence.split("; ")]
     remedies = [check.route.remedy for check in all_checks().values()]
     remedies += [row.remedy for row in unreached_rows().values()]
-    told += [found for remedy in remedies for found in OF_REMEDIES.findall(remedy)]
+    found_commands += [found for remedy in remedies for found in OF_REMEDIES.findall(remedy)]
     texts = [(ROOT / document).read_text() for document in DOCUMENTS]
-    told += [one or other for text in texts for one, other in OF_DOCUMENTS.findall(text)]
-    told += re.findall(r"kubectl label .+", refused(KubernetesRefused("no"), Run("run", NAMESPACE)))
+    found_commands += [one or other for text in texts for one, other in OF_DOCUMENTS.findall(text)]
+    found_commands += re.findall(r"kubectl label .+", refused(KubernetesRefused("no"), Run("run", NAMESPACE)))
     takes_pods = all_checks()["control_plane.k8s_node_takes_pods"].route.remedy
-    told += re.findall(r"kubectl uncordon NODE|kubectl taint node NODE KEY-", takes_pods)
-    for command in dict.fromkeys(told):
+    found_commands += re.findall(r"kubectl uncordon NODE|kubectl taint node NODE KEY-", takes_pods)
+    for command in dict.fromkeys(found_commands):
         if command.startswith("kubectl ") and command not in PROSE and not any(word in command for word in NOT_HERE):
             yield re.sub(r"\b(" + "|".join(THERE) + r")\b", lambda found: THERE[found[0]], command)
 

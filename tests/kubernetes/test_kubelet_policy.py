@@ -26,7 +26,7 @@ STATIC = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0", "topologyMana
 OF_A_KUBELET = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
 
-def told(pid: int) -> Kubelet:
+def kubelet_of(pid: int) -> Kubelet:
     value: Any = of_process(Node(), str(pid))
     return Kubelet(value)
 
@@ -45,7 +45,7 @@ def policies(kubelet: Kubelet) -> dict[str, str]:
 
 def test_a_kubelet_that_nobody_configures_keeps_the_defaults(kubernetes: Bed) -> None:
     assert kubernetes.machine.kubelet
-    kubelet = told(kubernetes.machine.kubelet.process.pid)
+    kubelet = kubelet_of(kubernetes.machine.kubelet.process.pid)
     assert kubelet.configured == {}
     assert kubelet.in_force == {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
     assert policies(kubelet) == DEFAULTS
@@ -64,7 +64,7 @@ def test_flags_count_before_further_files_and_those_before_the_first(kubernetes:
     (tmp_path / "20-off.yaml").write_text(yaml.safe_dump({**OF_A_KUBELET, "topologyManagerPolicy": "none"}))
     flags = ("--topology-manager-scope=pod", "--config-dir", str(tmp_path))
     with kubernetes.machine.configured(*flags, **STATIC) as pid:
-        kubelet = told(pid)
+        kubelet = kubelet_of(pid)
         in_use = used_by(kubernetes.machine)
     assert policies(kubelet) == {key: in_use[key] for key in DEFAULTS}
     assert policies(kubelet) == {
@@ -82,7 +82,7 @@ def test_a_file_that_changed_since_is_no_evidence_and_what_the_kubelet_keeps_is(
         file.write_text(yaml.safe_dump({**OF_A_KUBELET, **STATIC}))
         soon = file.stat().st_mtime + 60  # later than the kubelet's start, however soon after it that was
         os.utime(file, (soon, soon))
-        kubelet = told(pid)
+        kubelet = kubelet_of(pid)
     assert list(kubelet.overtaken) == [("cpuManagerPolicy", "none", "static")]
     assert kubelet.policy("cpuManagerPolicy") == "none"
     with pytest.raises(Incomplete, match=r"kubelet\.json changed after the kubelet started"):

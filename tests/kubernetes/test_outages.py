@@ -115,7 +115,7 @@ def test_a_node_that_is_short_of_disk_is_busy_in_the_kubelets_words(kubernetes: 
     )
 
 
-def test_a_node_without_device_plugin_and_driver_stays_in_and_both_are_told(kubernetes: Bed, runs: Runs) -> None:
+def test_a_node_without_device_plugin_and_driver_stays_in_and_both_are_reported(kubernetes: Bed, runs: Runs) -> None:
     labels = {"node.kubernetes.io/instance-type": "p5.48xlarge"}  # all that still says that it has GPUs
     kubernetes.plane.patch(kubernetes.machine.path, {"metadata": {"labels": labels}})
     try:

@@ -63,7 +63,7 @@ def reached(image: str) -> tuple[Unreached | None, str]:
     return evidence.unreached, evidence.detail
 
 
-def test_an_image_with_a_shell_and_no_python_is_told(kubernetes: Bed) -> None:
+def test_an_image_with_a_shell_and_no_python_is_reported(kubernetes: Bed) -> None:
     kubernetes.machine.add_image(archive(shell_alone(), ["localhost/shell:1"]))
     assert reached("localhost/shell:1") == (
         Unreached.NO_PYTHON,
@@ -71,7 +71,7 @@ def test_an_image_with_a_shell_and_no_python_is_told(kubernetes: Bed) -> None:
     )
 
 
-def test_an_image_without_a_shell_is_told_as_what_it_is(kubernetes: Bed) -> None:
+def test_an_image_without_a_shell_is_reported_as_what_it_is(kubernetes: Bed) -> None:
     unreached, detail = reached(KUBE_PROXY)  # which is nothing but `pause` here
     assert unreached is Unreached.NO_PYTHON
     assert detail.startswith(f"nothing starts in {KUBE_PROXY}: failed to create containerd task")

@@ -66,10 +66,10 @@ def test_a_node_passes_by_a_pod(perf: Nodes, tmp_path: Path) -> None:
 def test_without_an_image_no_node_is_loaded_and_each_says_which_option_names_it() -> None:
     cluster = cluster_of(dict.fromkeys(NAMES, ""), "kubernetes")
     answered = {name: NodeEvidence(name) for name in NAMES}
-    told: dict[str, NodeEvidence] = {}
+    evidence: dict[str, NodeEvidence] = {}
     options = LoadOptions()
-    load(cluster, Kubernetes(), ["gpu_gemm"], options, Limits(), answered, lambda one: told.update({one.node: one}))
-    assert {(one.collectors["gpu_gemm"].status, one.collectors["gpu_gemm"].detail) for one in told.values()} == {
+    load(cluster, Kubernetes(), ["gpu_gemm"], options, Limits(), answered, lambda one: evidence.update({one.node: one}))
+    assert {(one.collectors["gpu_gemm"].status, one.collectors["gpu_gemm"].detail) for one in evidence.values()} == {
         (Status.NOT_ASKED, NO_IMAGE_NAMED)
     }
-    assert set(told) == set(NAMES)
+    assert set(evidence) == set(NAMES)

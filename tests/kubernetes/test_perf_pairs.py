@@ -30,18 +30,18 @@ def campaign(meter: Meter, run_s: float = 60.0, **settings: int) -> Campaign:
     return Campaign(meter, MeterSettings(**settings), cluster, limits(), run_s, connection=PerfPods())  # type: ignore[arg-type]
 
 
-def reading(meter: Meter, **settings: int) -> Reading:
+def measurement(meter: Meter, **settings: int) -> Reading:
     with launcher_for(campaign(meter, **settings)) as launcher:
         return measured(launcher, [PAIR])[str(PAIR)]
 
 
 def test_ranks_of_nccl_tests_are_on_both_nodes(perf: Nodes) -> None:
-    data = reading(METERS["nccl-tests"], ranks_per_node=2, size_bytes=2**20)
+    data = measurement(METERS["nccl-tests"], ranks_per_node=2, size_bytes=2**20)
     assert (data.problem, data.ranks, sorted(data.hosts), data.is_correct) == ("", 4, sorted(NAMES), True)
     assert perf.left() == []
 
 
-def test_a_node_that_a_job_has_taken_meanwhile_is_not_blamed(perf: Nodes) -> None:
+def test_a_node_that_a_job_has_taken_meanwhile_is_not_held_responsible(perf: Nodes) -> None:
     with launcher_for(campaign(METERS["nccl-tests"], ranks_per_node=1, size_bytes=2**20)) as launcher:
         measured(launcher, [PAIR])
         with job(perf, NAMES[1], GPUS) as name:

@@ -71,7 +71,7 @@ def test_the_scheduler_places_it_and_it_has_no_privilege_and_nothing_of_the_host
         ),
     ],
 )
-def test_who_holds_devices_is_told_by_name(pods: list[Pod], words: str) -> None:
+def test_who_holds_devices_is_named(pods: list[Pod], words: str) -> None:
     assert taken(node(P5), pods) == words
 
 
@@ -88,7 +88,7 @@ def test_who_holds_devices_is_told_by_name(pods: list[Pod], words: str) -> None:
         (node(P5, **{"nvidia.com/gpu.sharing-strategy": "none"}), ""),
     ],
 )
-def test_a_node_whose_devices_no_pod_could_have_is_told(found: KubernetesNode, words: str) -> None:
+def test_a_node_whose_devices_no_pod_could_have_is_reported(found: KubernetesNode, words: str) -> None:
     assert why_not_whole(found) == words
 
 

@@ -77,7 +77,7 @@ def test_a_node_of_which_a_job_has_a_gpu_is_not_touched_and_others_are(perf: Nod
     assert len({one["auditID"] for one in made}) == 1
 
 
-def test_a_gpu_that_is_taken_in_the_meantime_is_told_by_the_schedulers_words(
+def test_a_gpu_that_is_taken_in_the_meantime_is_reported_in_the_schedulers_words(
     perf: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_perf.taken", lambda *_: "")
@@ -88,7 +88,7 @@ def test_a_gpu_that_is_taken_in_the_meantime_is_told_by_the_schedulers_words(
     assert perf.left() == []
 
 
-def test_an_image_that_cannot_be_pulled_is_told_by_its_option(perf: Nodes) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported_with_its_option(perf: Nodes) -> None:
     answer = run("true", k8s_perf_image="localhost:9/nccl-tests:1")[NODE]
     assert answer.unreached is Unreached.NO_IMAGE
     assert "localhost:9/nccl-tests:1" in answer.detail
@@ -117,7 +117,7 @@ def test_gpus_that_pods_share_are_not_measured(perf: Nodes) -> None:
     assert answer.detail.startswith(f"its GPUs are shared ({label}=time-slicing)")
 
 
-def test_a_quota_that_leaves_no_room_is_told_with_the_way_out(perf: Nodes) -> None:
+def test_a_quota_that_leaves_no_room_is_reported_with_the_way_out(perf: Nodes) -> None:
     path = "/api/v1/namespaces/clusterproof/resourcequotas"
     perf.plane.call("POST", path, {"metadata": {"name": "few"}, "spec": {"hard": {f"requests.{GPU}": "4"}}})
     try:
@@ -131,7 +131,7 @@ def test_a_quota_that_leaves_no_room_is_told_with_the_way_out(perf: Nodes) -> No
     assert perf.left() == []
 
 
-def test_a_pod_that_somebody_deletes_is_told(perf: Nodes) -> None:
+def test_a_pod_that_somebody_deletes_is_reported(perf: Nodes) -> None:
     answers: list[Answer] = []
     visit = threading.Thread(target=lambda: answers.append(run("sleep 60")[NODE]))
     visit.start()

@@ -17,7 +17,7 @@ def pod(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"nodeName": "gpu001"}, "status": {"phase": "Running"}}
 
 
-class Told:
+class DeletingServer:
     """An API server that lists these pods, and then reports that one was deleted."""
 
     def __init__(self, *names: str) -> None:
@@ -39,7 +39,7 @@ def is_gone(watch: PodWatch, name: str) -> bool:
 
 
 def test_a_pod_that_is_forgotten_is_no_longer_kept_and_others_are() -> None:
-    api = Told("pod-0", "pod-1")
+    api = DeletingServer("pod-0", "pod-1")
     watch = PodWatch(api, RUN)  # type: ignore[arg-type] # by its methods
     watch._once()
     watch.forget("pod-0")

@@ -33,6 +33,6 @@ class OnePod:
     ],
 )
 def test_a_pod_of_a_users_namespace_is_none_of_the_systems_whatever_it_is_called(namespace: str, role: str) -> None:
-    told: Any = k8s_pods.read(OnePod(namespace), frozenset({"gpu001"}))  # type: ignore[arg-type]
-    (pod,) = told["pods"]
+    answer: Any = k8s_pods.read(OnePod(namespace), frozenset({"gpu001"}))  # type: ignore[arg-type]
+    (pod,) = answer["pods"]
     assert (pod["owner"], pod["role"]) == ("DaemonSet/nvidia-device-plugin-daemonset", role)

@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
-from tests.kubernetes.control_plane import expect, p5, pods, says, told
+from tests.kubernetes.control_plane import cluster_facts, expect, p5, pods, says
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
@@ -69,7 +69,7 @@ def phase(kubernetes: Bed, name: str) -> str:
     return str(kubernetes.plane.call("GET", f"{CLAIMS}/{name}")["status"].get("phase"))
 
 
-def test_claims_that_nobody_serves_are_told_with_the_reason(kubernetes: Bed) -> None:
+def test_claims_that_nobody_serves_are_reported_with_the_reason(kubernetes: Bed) -> None:
     served = [a_class("fsx", FSX), a_class("late", EBS, "WaitForFirstConsumer")]
     claims = [claim("made", "fsx"), claim("lost-class", "fxs"), claim("by-hand", ""), claim("later", "late")]
     names = [name for _, name, _ in claims]
@@ -79,7 +79,7 @@ def test_claims_that_nobody_serves_are_told_with_the_reason(kubernetes: Bed) -> 
         pods(kubernetes, *(with_claim(f"wants-{name}", name) for name in (*names, "of-nobody"))),
     ):
         wait_until(lambda: {phase(kubernetes, name) for name in names} == {"Pending"}, "seen by the controller")
-        young, old = told(), told(SOON)
+        young, old = cluster_facts(), cluster_facts(SOON)
     expect(says("k8s_volume_claims", young), Verdict.PASS)
     result = says("k8s_volume_claims", old)
     expect(
@@ -100,24 +100,26 @@ def test_a_claim_for_which_a_node_is_chosen_is_due(kubernetes: Bed) -> None:
     ):
         kubernetes.plane.patch(f"{CLAIMS}/later", chosen)  # as the scheduler does
         expect(
-            says("k8s_volume_claims", told(SOON)), Verdict.CONCERN, f"{EBS}, of storage class late, has made no volume"
+            says("k8s_volume_claims", cluster_facts(SOON)),
+            Verdict.CONCERN,
+            f"{EBS}, of storage class late, has made no volume",
         )
 
 
-def test_a_volume_that_is_bound_and_then_deleted_is_told(kubernetes: Bed) -> None:
+def test_a_volume_that_is_bound_and_then_deleted_is_reported(kubernetes: Bed) -> None:
     with (
         p5(kubernetes, "gpu011"),
         there_is(kubernetes, volume("fs-1", FSX), claim("data", "", "fs-1")),
         pods(kubernetes, with_claim("worker", "data", nodeName="gpu011")),
     ):
         wait_until(lambda: phase(kubernetes, "data") == "Bound", "bound by the controller")
-        expect(says("k8s_volume_claims", told(SOON)), Verdict.PASS)
+        expect(says("k8s_volume_claims", cluster_facts(SOON)), Verdict.PASS)
         _remove(kubernetes, f"{VOLUMES}/fs-1")
-        wait_until(lambda: phase(kubernetes, "data") == "Lost", "told by the controller")
-        expect(says("k8s_volume_claims", told(SOON)), Verdict.CONCERN, "its volume fs-1 is gone")
+        wait_until(lambda: phase(kubernetes, "data") == "Lost", "noticed by the controller")
+        expect(says("k8s_volume_claims", cluster_facts(SOON)), Verdict.CONCERN, "its volume fs-1 is gone")
 
 
-def test_a_driver_that_a_node_lacks_is_told_by_its_group_and_by_its_pods(kubernetes: Bed) -> None:
+def test_a_driver_that_a_node_lacks_is_known_by_its_group_and_by_its_pods(kubernetes: Bed) -> None:
     registered = [drivers("gpu011", EBS), drivers("gpu012", EBS), drivers("gpu013")]
     with (
         p5(kubernetes, "gpu011", "gpu012", "gpu013"),
@@ -125,7 +127,7 @@ def test_a_driver_that_a_node_lacks_is_told_by_its_group_and_by_its_pods(kuberne
         pods(kubernetes, with_claim("worker", "data", nodeName="gpu011")),
     ):
         wait_until(lambda: phase(kubernetes, "data") == "Bound", "bound by the controller")
-        young, old = told(), told(SOON)
+        young, old = cluster_facts(), cluster_facts(SOON)
     expect(says("k8s_storage", young), Verdict.INCOMPLETE, "is new: expected within 10 min")
     result = says("k8s_storage", old)
     expect(result, Verdict.FAIL, f"gpu013: no CSI driver {EBS}, as 2 of 2 others of its group have; expected")
@@ -134,8 +136,8 @@ def test_a_driver_that_a_node_lacks_is_told_by_its_group_and_by_its_pods(kuberne
     assert "gpu012" not in result.message
 
 
-def test_a_cluster_without_storage_is_not_judged(kubernetes: Bed) -> None:
+def test_a_cluster_without_storage_is_not_evaluated(kubernetes: Bed) -> None:
     with p5(kubernetes, "gpu011", "gpu012"):
-        facts = told(SOON)
+        facts = cluster_facts(SOON)
     expect(says("k8s_storage", facts), Verdict.NOT_APPLICABLE, "no CSI driver has registered with a node of its group")
     expect(says("k8s_volume_claims", facts), Verdict.NOT_APPLICABLE, "has a volume claim")

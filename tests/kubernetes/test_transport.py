@@ -29,8 +29,8 @@ OF_THE_MOMENT = {"host.cpu_steal", "host.d_state", "host.iowait", "host.job_left
 def validated(folder: Path, cluster: str) -> dict[str, str]:
     """The verdicts of a whole run of the command, by check."""
     words = ["-m", "pytest", str(ROOT / "checks"), "--cluster", cluster, "-m", "preflight and not control_plane"]
-    patience = ["--connect-timeout", "60", "--probe-timeout", "20", "-p", "no:cacheprovider", "-q"]
-    done = subprocess.run([sys.executable, *words, *patience], cwd=folder, capture_output=True, text=True, check=False)
+    timeouts = ["--connect-timeout", "60", "--probe-timeout", "20", "-p", "no:cacheprovider", "-q"]
+    done = subprocess.run([sys.executable, *words, *timeouts], cwd=folder, capture_output=True, text=True, check=False)
     (results,) = (folder / "runs").glob("*/*/results.jsonl")
     rows = map(json.loads, results.read_text().splitlines())
     found = {str(row["check"]): str(row["verdict"]) for row in rows if "verdict" in row and "check" in row}

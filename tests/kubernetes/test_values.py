@@ -19,7 +19,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("data", WRONG, ids=repr)
-def test_what_is_not_as_it_should_be_is_as_if_it_were_not_told(data: object) -> None:
+def test_a_malformed_value_is_as_if_it_were_missing(data: object) -> None:
     assert (node_of(data).name, pod_of(data).name) == ("", "")
     assert not node_of(data).is_ready
 
@@ -50,7 +50,7 @@ def test_the_instance_id_is_ec2s_or_none(found: KubernetesNode, expected: str) -
     assert found.instance_id == expected
 
 
-def test_a_pod_tells_its_containers_and_why_they_wait() -> None:
+def test_a_pod_has_its_containers_and_why_they_wait() -> None:
     limits = {"nvidia.com/gpu": "8"}
     pod = pod_of(
         {

@@ -153,14 +153,14 @@ def test_sigterm_leaves_nothing(kubernetes: Bed, tmp_path: Path) -> None:
 def test_of_a_log_that_is_rotated_no_line_is_lost(kubernetes: Bed) -> None:
     stays, data, rotated = PodStays(Limits(connect_s=60.0)), bytearray(), set[Path]()
 
-    def heard(piece: bytes) -> None:
+    def received(piece: bytes) -> None:
         data.extend(piece)
         with suppress(FileNotFoundError):  # of a pod that has just been removed
             rotated.update((kubernetes.machine.folder / "logs").glob("*/*/*.log.*"))
 
     stays.open(CHATTY)
     try:
-        why = stays.on_node(print).stay(Target(NODE), Program("python3 -u -", CHATTY.encode()), heard, 60.0)
+        why = stays.on_node(print).stay(Target(NODE), Program("python3 -u -", CHATTY.encode()), received, 60.0)
     finally:
         stays.close()
     assert why == "the program ended"
@@ -168,7 +168,7 @@ def test_of_a_log_that_is_rotated_no_line_is_lost(kubernetes: Bed) -> None:
     assert rotated  # the kubelet of the testbed lets a log have 1 MiB
 
 
-def test_whoever_may_not_keep_the_job_is_told_so_and_nothing_is_left(
+def test_whoever_may_not_keep_the_job_gets_an_error_and_nothing_is_left(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = kubernetes.granted(without=("patch", "jobs"))
