@@ -31,7 +31,7 @@ LOST = {"error": "GPU_IS_LOST", "text": "GPU is lost"}
         ([(10, 1), (20, {"a": 1})], {"a": 1}),
     ],
 )
-def test_the_higher_rank_holds_and_others_tell_what_it_leaves_out(data: list, expected: object) -> None:  # type: ignore[type-arg]
+def test_the_higher_rank_holds_and_others_add_what_it_leaves_out(data: list, expected: object) -> None:  # type: ignore[type-arg]
     assert merged(data) == expected
 
 

@@ -125,6 +125,6 @@ def test_a_gpu_that_the_capture_leaves_out_is_incomplete_and_none_is_missing() -
 
 
 @pytest.mark.parametrize("file", ["nvidia-smi-topo/h100.txt", "nvidia-smi-table/h100-version.txt"])
-def test_what_a_capture_does_not_tell_never_passes(file: str) -> None:
+def test_what_a_capture_does_not_have_never_passes(file: str) -> None:
     results = evaluated(FOLDER / sample(file).file)
     assert [check for check, result in results.items() if result.verdict is Verdict.PASS] == []

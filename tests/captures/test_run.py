@@ -81,7 +81,7 @@ def test_a_redacted_run_names_no_file(runs: Runs, capture: Path) -> None:
     assert "gpu001" not in output.partition("rootdir")[0]
 
 
-def test_workers_judge_what_the_first_process_has_read(runs: Runs, capture: Path) -> None:
+def test_workers_evaluate_what_the_first_process_has_read(runs: Runs, capture: Path) -> None:
     ended = runs.started(
         "--cluster", f"capture:{capture}", "--results", str(runs.results_file), "-n", "2", "-q", *CHECKS
     ).communicate()
@@ -102,6 +102,6 @@ def test_every_form_is_in_the_manual(form: Form) -> None:
 
 
 @pytest.mark.parametrize("collector", sorted(COMMANDS))
-def test_every_collector_that_a_command_tells_is_a_collector(collector: str) -> None:
+def test_every_collector_that_a_command_gives_is_a_collector(collector: str) -> None:
     assert collector in collector_names()
     assert COMMANDS[collector] in how_to_collect(collector)

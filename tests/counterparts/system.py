@@ -17,8 +17,8 @@ from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.gather import evidence_of
 from tests.testbed.load import OPTIONS
 
-WITHIN_S = 300  # on a machine that is busy with other things
-PATIENT = ProbeOptions(collector_s=60.0, mount_s=30.0)
+TIMEOUT_S = 300  # on a machine that is busy with other things
+PROBE_OPTIONS = ProbeOptions(collector_s=60.0, mount_s=30.0)
 
 # Standard input and the last arguments are the program's; the first names the layers, the topmost first.
 ENTER = """set -e
@@ -48,13 +48,13 @@ class System:
         """Run a program as root, in namespaces of its own; words `NAME=value` before it are its environment."""
         layers = ":".join(str(path) for path in (*self.over, self.root))
         inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "sh", "-c", ENTER, "sh"]
-        return subprocess.run([*inside, layers, *command], input=stdin, capture_output=True, timeout=WITHIN_S)
+        return subprocess.run([*inside, layers, *command], input=stdin, capture_output=True, timeout=TIMEOUT_S)
 
     def output_of(self) -> NodeEvidence:
         """What every collector of the probe reports here."""
-        return self._answered(*program(collector_names(), PATIENT))
+        return self._answered(*program(collector_names(), PROBE_OPTIONS))
 
-    def told_under_load(self) -> NodeEvidence:
+    def output_under_load(self) -> NodeEvidence:
         """What every collector that loads the hardware reports here."""
         return self._answered(*load_program(tuple(SECONDS), OPTIONS))
 

@@ -119,6 +119,6 @@ def test_a_slip_in_an_inventory_file_is_one_line_that_says_where(tmp_path: Path,
     assert data in refusal(written(tmp_path, text))
 
 
-def test_an_inventory_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_an_inventory_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
     assert "byte 0 is not UTF-8" in refusal(str(tmp_path / "x.toml"))

@@ -72,7 +72,7 @@ def folder_of_nccl() -> str:
 
 
 @needs_nodes
-def test_what_a_node_could_not_tell_is_incomplete_and_no_deviation() -> None:
+def test_what_a_node_could_not_report_is_incomplete_and_no_deviation() -> None:
     data = probed(healthy_p5())
     for collector, checks in {
         "services": ["services"],

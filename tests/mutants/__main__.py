@@ -29,7 +29,7 @@ def main(words: str) -> int:
     mutants = [mutant for mutant in _mutants() if words in mutant.in_words()]
     cases = _cases()
     left = _survivors(mutants, list(Bench(mutants, cases, live_functions(ROOT)).killers()))
-    _say(f"{len(mutants)} mutants; {len(left)} survive {sum(len(case.ran) for case in cases)} judgements")
+    _say(f"{len(mutants)} mutants; {len(left)} survive {sum(len(case.ran) for case in cases)} evaluations")
     left = _survivors(left, unit_tests.killers(ROOT, left))
     for mutant in left:
         _say(f"SURVIVES    {mutant.in_words()}")

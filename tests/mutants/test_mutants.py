@@ -105,7 +105,7 @@ def test_an_operator_changes_what_it_says(change: str, before: str, after: str) 
         ("call dropped", "x = f()"),
     ],
 )
-def test_what_nothing_could_tell_from_its_origin_is_not_made(change: str, of: str) -> None:
+def test_what_nothing_could_distinguish_from_its_origin_is_not_made(change: str, of: str) -> None:
     assert OPERATORS[change](ast.parse(of).body[0]) is None
 
 

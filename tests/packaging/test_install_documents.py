@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOLD = ("README.md", "docs", "integrations", "reports", "plugins")
+DOCUMENTS = ("README.md", "docs", "integrations", "reports", "plugins")
 INSTALLS = re.compile(r"\bpip(?:3|x)? +install\b[^`\n]*")
 OUR_NAME = re.compile(r"(?<![\w./-])clusterproof(?:\[\w+\])?(?![\w./*-])")
 
 
 def commands() -> list[str]:
     """Every `pip install …` that a person could copy, or that runs by itself."""
-    listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "--", *TOLD]
+    listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "--", *DOCUMENTS]
     named = subprocess.run(listed, capture_output=True, text=True, check=False)
     if named.returncode:
         pytest.skip("not a git checkout: which files are ours is not known")
@@ -25,7 +25,7 @@ def commands() -> list[str]:
     return [command for text in texts for command in INSTALLS.findall(text)]
 
 
-def test_nobody_is_told_to_install_from_an_index_what_no_index_has_of_ours() -> None:
+def test_no_document_installs_from_an_index_what_no_index_has_of_ours() -> None:
     """Whoever takes the name there would be root on each node."""
     found = commands()
     assert len(found) > 3

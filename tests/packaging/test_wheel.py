@@ -52,7 +52,7 @@ def test_the_packaged_checks_run_beside_a_users_own(installed: Installed, tmp_pa
     assert {"kernel", "gpu.no_xid"} <= data, ran.stdout + ran.stderr
 
 
-def test_workers_judge_the_same(installed: Installed, tmp_path: Path) -> None:
+def test_workers_come_to_the_same_verdicts(installed: Installed, tmp_path: Path) -> None:
     data = {}
     for name, workers in (("alone", []), ("workers", ["-n", "2"]), ("pytest's own", ["--pyargs", "-n", "2"])):
         pytests = ["python", "-m", "pytest", "--pyargs", "clusterproof.checks"]

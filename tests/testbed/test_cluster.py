@@ -65,7 +65,7 @@ def test_an_ordinary_user_can_log_in(bed: Testbed) -> None:
         ("closed", 255, b"", b"Connection refused"),
     ],
 )
-def test_a_member_behaves_as_told(bed: Testbed, name: str, status: int, out: bytes, error: bytes) -> None:
+def test_a_member_behaves_as_configured(bed: Testbed, name: str, status: int, out: bytes, error: bytes) -> None:
     done = bed.ssh(name, "echo answer; exit 3")
     assert (done.returncode, done.stdout) == (status, out)
     assert error in done.stderr
@@ -84,7 +84,7 @@ def test_garbage_has_nothing_of_the_answer(bed: Testbed) -> None:
 
 
 @needs_cluster
-def test_an_answer_is_cut_where_told(bed: Testbed) -> None:
+def test_an_answer_is_cut_where_configured(bed: Testbed) -> None:
     assert bed.ssh("cut", "echo 0123456789abcdef").stdout == b"0123456789"
 
 

@@ -159,7 +159,7 @@ def test_a_node_that_cannot_come_up_says_why() -> None:
     ("change", "command", "answer"),
     [
         (lambda p5: with_file(p5, "/lib/a", "new"), "cat /usr/lib/a; ls -d /lib/apt", "new/lib/apt"),
-        (lambda p5: with_file(p5, "/etc/told-late", lambda: "now"), "cat /etc/told-late", "now"),
+        (lambda p5: with_file(p5, "/etc/late", lambda: "now"), "cat /etc/late", "now"),
         (lambda p5: with_file(p5, "/proc/uptime", "12.00 1.00"), "cat /proc/uptime", "12.00 1.00"),
         (lambda p5: with_file(p5, f"{IB}/rdmap80s0/ports/1/state", "1: DOWN"),
          f"grep -l DOWN {IB}/*/ports/1/state", f"{IB}/rdmap80s0/ports/1/state"),
@@ -286,7 +286,7 @@ def test_a_missing_program_is_named_with_what_brings_it() -> None:
 
 
 @needs_nodes
-def test_a_refusal_of_the_kernel_is_told() -> None:
+def test_a_refusal_of_the_kernel_is_reported() -> None:
     assert needs._refused("a trial", "echo no such thing >&2; exit 1") == (
         "a trial is not permitted here: no such thing"
     )

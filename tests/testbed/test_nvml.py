@@ -25,7 +25,7 @@ from tests.testbed.node import (
 ASK = """
 import json, sys
 import pynvml as p
-def told(expression):
+def answer_of(expression):
     try:
         return raw(eval(expression))
     except p.NVMLError as error:
@@ -48,9 +48,9 @@ for values, expressions in json.load(sys.stdin):
     if values is not None:
         with open("/run/fake-nvml.txt", "w") as file:
             file.write(values)
-    started = told("p.nvmlInit()")
+    started = answer_of("p.nvmlInit()")
     h = None if started else p.nvmlDeviceGetHandleByIndex(3)
-    answers.append([started] + [told(expression) for expression in expressions])
+    answers.append([started] + [answer_of(expression) for expression in expressions])
     if not started:
         p.nvmlShutdown()
 print(json.dumps(answers))
@@ -214,7 +214,9 @@ def test_pynvml_reads_every_value_of_the_file() -> None:
         ({"slow": "init 0.01"}, "p.nvmlDeviceGetCount()", [None, 8]),
     ],
 )
-def test_the_whole_library_fails_as_told(fault: dict[str, object], expression: str, answers: list[object]) -> None:
+def test_the_whole_library_fails_as_configured(
+    fault: dict[str, object], expression: str, answers: list[object]
+) -> None:
     assert ask(with_nvml(healthy_p5(), None, **fault), expression) == answers
 
 

@@ -48,7 +48,7 @@ def trust(tmp_path: Path, text: str, name: str, key: bytes = KEY) -> Trust:
         ("gpu1 ssh-ed25519\n|1|x ssh-ed25519 AAAA\n@\n\n", "gpu1", Trust.UNKNOWN),
     ],
 )
-def test_a_key_is_judged_by_the_lines_of_its_host(tmp_path: Path, text: str, name: str, expected: Trust) -> None:
+def test_a_key_is_checked_against_the_lines_of_its_host(tmp_path: Path, text: str, name: str, expected: Trust) -> None:
     assert trust(tmp_path, text, name) is expected
 
 
@@ -75,6 +75,6 @@ def test_the_line_that_decides_is_named(tmp_path: Path) -> None:
     assert known.trust("gpu2", KEY) == (Trust.KNOWN, f"{tmp_path}/known_hosts:2")
 
 
-def test_the_kinds_of_a_hosts_keys_are_told_in_their_order(tmp_path: Path) -> None:
+def test_the_kinds_of_a_hosts_keys_are_known_in_their_order(tmp_path: Path) -> None:
     (tmp_path / "known_hosts").write_text("gpu1 ssh-rsa AAAA\ngpu1 ssh-ed25519 AAAA\ngpu1 ssh-rsa BBBB\n")
     assert KnownHosts([tmp_path / "known_hosts"]).kinds("gpu1") == ["ssh-rsa", "ssh-ed25519"]

@@ -39,8 +39,8 @@ def is_gone(pid: int) -> bool:
 
 
 def test_both_outputs_come_back_in_one() -> None:
-    answer = answer_of("cat; echo told >&2; exit 3", b"given\n")
-    assert (answer.output, answer.unreached, answer.detail) == (b"given\ntold\n", None, "")
+    answer = answer_of("cat; echo printed >&2; exit 3", b"given\n")
+    assert (answer.output, answer.unreached, answer.detail) == (b"given\nprinted\n", None, "")
     assert answer.seconds > 0
 
 
@@ -77,7 +77,7 @@ def test_a_program_that_leaves_its_output_open_is_not_waited_for(tmp_path: Path)
     assert is_gone(int((tmp_path / "child").read_text()))
 
 
-def test_a_shell_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_that_does_not_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clusterproof.plugins.transport.local._SHELL", "/nowhere/sh")
     answer = answer_of("echo")
     assert answer.unreached is Unreached.LOST

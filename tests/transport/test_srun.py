@@ -237,7 +237,7 @@ def test_nothing_is_left_in_the_queue(bed: SlurmBed) -> None:
     assert bed.output_of("squeue", "-h", "-u", "root", "-t", "PD,R").strip() == ""
 
 
-def test_a_node_whose_slurmd_is_gone_is_told_in_slurms_words(bed: SlurmBed) -> None:
+def test_a_node_whose_slurmd_is_gone_is_reported_in_slurms_words(bed: SlurmBed) -> None:
     bed.node("gpu001").run(["pkill", "-KILL", "-x", "slurmd"])
     try:
         run = ran(bed, "--cluster", "slurm:gpu", "-m", "node and prolog")

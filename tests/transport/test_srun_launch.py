@@ -149,7 +149,7 @@ def test_what_a_task_says_is_not_sruns_word(stand: Stand, forged: str) -> None:
     assert b"two" in data["b"][2]
 
 
-def test_what_the_task_of_a_node_says_went_wrong_is_told_of_that_node(stand: Stand) -> None:
+def test_an_error_of_the_task_of_a_node_is_attributed_to_that_node(stand: Stand) -> None:
     stand.srun('on a 0; on b 1; echo "1: slurmstepd: error: no shell" >&2; echo "0: ${mark}a."; end 0')
     assert stand.answers("a", "b")["b"][:2] == (Unreached.LOST, "srun: no shell")
 
@@ -171,7 +171,7 @@ def test_a_node_that_talks_without_end_is_cut(stand: Stand) -> None:
     assert len(stand.answers("a")["a"][2]) < 300_000
 
 
-def test_what_srun_says_of_one_node_is_told_of_that_node(stand: Stand) -> None:
+def test_what_srun_says_of_one_node_is_attributed_to_that_node(stand: Stand) -> None:
     stand.srun(
         'echo "srun: error: Task launch for StepId=7.0 failed on node b: Communication connection failure" >&2\n'
         'echo "0: ${mark}a."; end 0'

@@ -88,7 +88,7 @@ def test_host_keys_are_checked_as_strictly_as_ssh_config_says(data: str, checkin
     assert host_key_checking({}) == "yes"
 
 
-def test_known_hosts_files_are_those_of_openssh_unless_others_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_hosts_files_are_those_of_openssh_unless_others_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/x")
     default = [str(path) for path in known_hosts_files({})]
     assert default == [

@@ -143,7 +143,7 @@ def test_a_certificate_beside_the_key_is_shown(client: Client, tmp_path: Path) -
         assert Client(tmp_path, server).one(config=f"IdentityFile {tmp_path}/certified").output == b"hello\n"
 
 
-def test_a_server_that_takes_no_keys_is_told(client: Client, tmp_path: Path) -> None:
+def test_a_server_that_takes_no_keys_is_reported(client: Client, tmp_path: Path) -> None:
     with sshd(tmp_path / "sshd", "PubkeyAuthentication no", "PasswordAuthentication yes") as server:
         answer = Client(tmp_path, server).one()
     assert answer.unreached is Unreached.AUTH

@@ -24,14 +24,14 @@ def test_a_proxy_command_carries_the_connection(client: Client) -> None:
     assert client.one(config=config).output == b"hello\n"
 
 
-def test_a_proxy_command_is_told_the_address_and_port_of_the_command_line(client: Client) -> None:
+def test_a_proxy_command_gets_the_address_and_port_of_the_command_line(client: Client) -> None:
     config = f"ProxyCommand {sys.executable} {RELAY} %h %p"
     target = Target("node1", address="localhost", port=client.server.port)
     client.known_hosts.write_text(f"localhost {client.server.host_key}\n")
     assert client.one(target, config=f"Host node1\n HostName nowhere.invalid\n Port 1\n{config}").output == b"hello\n"
 
 
-def test_a_proxy_command_that_dies_is_told_with_its_last_words_and_costs_nothing(client: Client) -> None:
+def test_a_proxy_command_that_dies_is_reported_with_its_last_words_and_costs_nothing(client: Client) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     answer = client.one(config="ProxyCommand sh -c 'echo target is offline >&2; exit 7'", connect_s=30.0)
     spent_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
@@ -86,7 +86,7 @@ def test_a_jump_host_may_be_the_same_sshd_under_another_name(client: Client) -> 
         ("User nobody-of-that-name", "jump host bastion: log-in as nobody-of-that-name: refused"),
     ],
 )
-def test_a_jump_host_that_does_not_let_in_is_what_is_told(client: Client, bastion: str, data: str) -> None:
+def test_a_jump_host_that_refuses_log_in_is_what_is_reported(client: Client, bastion: str, data: str) -> None:
     closed = free_port()
     config = f"Host bastion\n  {bastion.format(closed=closed)}\nHost node*\n  ProxyJump bastion\n"
     answers = client.visit(Target("node1"), Target("node2"), config=config)
@@ -94,7 +94,7 @@ def test_a_jump_host_that_does_not_let_in_is_what_is_told(client: Client, bastio
     assert all(answer.detail.startswith(data.format(closed=closed)) for answer in answers.values())
 
 
-def test_a_node_that_its_jump_host_does_not_reach_is_told(client: Client) -> None:
+def test_a_node_that_its_jump_host_does_not_reach_is_reported(client: Client) -> None:
     answer = client.one(Target("node1", port=free_port()), config="Host node1\n  ProxyJump bastion\n")
     assert answer.unreached is Unreached.NO_ROUTE
     assert answer.detail.startswith("jump host bastion does not reach 127.0.0.1:")

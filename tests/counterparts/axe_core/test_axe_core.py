@@ -19,8 +19,8 @@ RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = true"
 LONGEST_S = 60
 ASK = """
-const told = arguments[arguments.length - 1];
-axe.run(document, { runOnly: arguments[0] }).then((found) => told(found.violations.map(
+const done = arguments[arguments.length - 1];
+axe.run(document, { runOnly: arguments[0] }).then((found) => done(found.violations.map(
   (rule) => rule.id + ": " + rule.nodes.slice(0, 3).map((one) => one.target + " " + one.failureSummary).join("; "))));
 """
 

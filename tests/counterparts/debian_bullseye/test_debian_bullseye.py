@@ -31,7 +31,7 @@ def test_every_collector_of_the_probe_runs_on_its_python(system: System) -> None
 
 
 def test_every_collector_that_loads_the_hardware_runs_on_its_python(system: System) -> None:
-    data = system.told_under_load()
+    data = system.output_under_load()
     assert data.unreached is None, data.detail
     assert broken(data) == {}
 

@@ -47,7 +47,7 @@ def test_every_collector_of_the_probe_runs_on_its_python(bare: System) -> None:
 
 
 def test_every_collector_that_loads_the_hardware_runs_on_its_python(bare: System) -> None:
-    data = bare.told_under_load()
+    data = bare.output_under_load()
     assert data.unreached is None, data.detail
     assert broken(data) == {}
 

@@ -22,12 +22,12 @@ import json, sys
 from junitparser import JUnitXml
 data = JUnitXml.fromfile(sys.argv[1])
 keys = ("tests", "failures", "errors", "skipped")
-told = [{key: getattr(suite, key) for key in keys} for suite in data]
+declared = [{key: getattr(suite, key) for key in keys} for suite in data]
 for suite in data:
     suite.update_statistics()
 counted = [{key: getattr(suite, key) for key in keys} for suite in data]
 cases = {case.name: [[type(one).__name__, one.message] for one in case.result] for suite in data for case in suite}
-json.dump([told, counted, cases], sys.stdout)
+json.dump([declared, counted, cases], sys.stdout)
 """
 
 
@@ -56,8 +56,8 @@ def shown(where: Path, text: str) -> str:
 
 
 def test_junitparser_counts_what_the_suites_say_of_themselves(tmp_path: Path) -> None:
-    told, counted, cases = read(tmp_path, suites(run_of(of_each_verdict())))
-    assert told == counted
+    declared, counted, cases = read(tmp_path, suites(run_of(of_each_verdict())))
+    assert declared == counted
     assert cases["gpu.ecc"] == [["Failure", "gpu[002-003]: GPU 1: 14 errors; expected 0"]]
 
 
@@ -70,8 +70,8 @@ def test_junit2html_shows_what_was_found_and_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", HOSTILE, ids=map(ascii, HOSTILE))
 def test_what_a_hostile_node_says_breaks_neither(tmp_path: Path, word: str) -> None:
     text = suites(run_of([result("gpu.ecc", word, Verdict.FAIL, word), result("gpu.ecc", "gpu002")]))
-    told, counted, cases = read(tmp_path, text)
-    assert told == counted
+    declared, counted, cases = read(tmp_path, text)
+    assert declared == counted
     assert list(cases) == ["gpu.ecc"]
     page = shown(tmp_path, text)
     assert "<script>window" not in page

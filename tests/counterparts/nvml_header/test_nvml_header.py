@@ -68,7 +68,7 @@ def compiled(include: str, expressions: tuple[str, ...], scratch: Path) -> tuple
     """What C makes of these constants behind that `#include`."""
     printed = "".join(f'printf("%lld\\n", (long long)({expression}));\n' for expression in expressions)
     source = f"#include <stddef.h>\n#include <stdio.h>\n#include {include}\nint main(void) {{\n{printed}return 0; }}\n"
-    built = scratch / "told"
+    built = scratch / "constants"
     subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", str(built)], input=source, text=True, check=True)
     return tuple(int(line) for line in subprocess.check_output([built], text=True).split())
 

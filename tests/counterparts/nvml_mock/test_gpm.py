@@ -34,14 +34,14 @@ def sampled(profile: str, scratch: Path, *faults: str) -> list[list[dict[str, fl
     """What the sampler's source reports of the GPUs of that machine, at three ticks."""
     inject(profile, scratch, *faults)
     words = [sys.executable, "-c", SAMPLED]
-    told = subprocess.run(
+    ran = subprocess.run(
         words, cwd=ROOT, check=True, capture_output=True, env={**os.environ, **environment(profile, scratch)}
     )
-    return json.loads(told.stdout)  # type: ignore[no-any-return]
+    return json.loads(ran.stdout)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("profile", ["h100", "b200", "gb200"])
-def test_gpus_from_hopper_on_tell_how_busy_they_were_since_the_tick_before(profile: str, tmp_path: Path) -> None:
+def test_gpus_from_hopper_on_report_how_busy_they_were_since_the_tick_before(profile: str, tmp_path: Path) -> None:
     first, *later = sampled(profile, tmp_path, "util --gpu 3 80")
     assert {gpu[name] for gpu in first for name in GPM} == {None}
     for tick in later:
@@ -51,7 +51,7 @@ def test_gpus_from_hopper_on_tell_how_busy_they_were_since_the_tick_before(profi
 
 
 @pytest.mark.parametrize("profile", ["a100", "t4"])
-def test_gpus_before_hopper_tell_the_rest_without_it(profile: str, tmp_path: Path) -> None:
+def test_gpus_before_hopper_report_the_rest_without_it(profile: str, tmp_path: Path) -> None:
     for tick in sampled(profile, tmp_path):
         assert {gpu[name] for gpu in tick for name in GPM} == {None}
         assert all(gpu["temp"] for gpu in tick)

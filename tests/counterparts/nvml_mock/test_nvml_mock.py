@@ -96,7 +96,7 @@ def test_a_healthy_machine_has_nothing_to_complain_of(
 
 @pytest.mark.parametrize("mode", ["lost", "fallen_off_bus", "lost --after-calls 5", "fallen_off_bus --after-calls 8"])
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
-def test_a_gpu_that_is_lost_fails_one_check_and_costs_the_others_its_readings(
+def test_a_gpu_that_is_lost_fails_one_check_and_costs_the_others_its_values(
     profile: Profile, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evidence = probed_mock(profile.name, tmp_path, monkeypatch, f"fail --gpu 3 --mode {mode}")
@@ -118,7 +118,7 @@ def test_each_fault_is_found_by_its_check(
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("condition", FABRIC_HEALTH)
 @pytest.mark.parametrize("profile", WITH_FABRIC, ids=lambda profile: profile.name)
-def test_a_sick_fabric_is_told_by_its_name(
+def test_an_unhealthy_fabric_is_named(
     profile: Profile, condition: str, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evidence = probed_mock(profile.name, tmp_path, monkeypatch, f"fabric-health --gpu 3 {condition}")

@@ -62,7 +62,7 @@ def test_it_ends_with_the_end_of_its_input_and_calls_that_a_success(plugin: Plug
     assert plugin.run(stdin=subprocess.DEVNULL) == (BEGUN + b"Cannot perform start session: EOF\n", 0)
 
 
-def test_it_tells_its_version(plugin: Plugin) -> None:
+def test_it_prints_its_version(plugin: Plugin) -> None:
     data = subprocess.run([plugin.program, "--version"], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"\d+(\.\d+){3}\n", data.stdout)
 

@@ -13,7 +13,7 @@ from tests.packaging.their_suite import SUITE, written
 
 pytestmark = counterparts.needs("stranger")
 
-Told = tuple[int, dict[tuple[str, str], tuple[str, str]]]
+Outcome = tuple[int, dict[tuple[str, str], tuple[str, str]]]
 PACKAGED = ("--pyargs", "clusterproof.checks", "--cluster", "demo", "--no-report", "-q", "-k", "ecc or uptime")
 
 
@@ -25,12 +25,12 @@ def beside_others(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Inst
 
 
 @pytest.fixture(scope="session")
-def alone(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def alone(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """What a run says without those plugins."""
     return output_of(installed, tmp_path_factory.mktemp("alone") / "run")
 
 
-def output_of(ran: Installed, folder: Path, *words: str) -> Told:
+def output_of(ran: Installed, folder: Path, *words: str) -> Outcome:
     """The exit code, and verdict and message by check and node."""
     folder.mkdir()
     made = ran.pytest(folder, *PACKAGED, "--results", "results.jsonl", *words)
@@ -56,12 +56,12 @@ def output_of(ran: Installed, folder: Path, *words: str) -> Told:
     ids=["timeout", "rerunfailures", "cov", "allure", "randomly", "all, two workers"],
 )
 def test_beside_a_plugin_the_verdicts_are_the_same(
-    alone: Told, beside_others: Installed, tmp_path: Path, words: list[str]
+    alone: Outcome, beside_others: Installed, tmp_path: Path, words: list[str]
 ) -> None:
     assert output_of(beside_others, tmp_path / "beside", *words) == alone
 
 
-def test_allure_is_told_of_every_check_and_how_it_ended(beside_others: Installed, tmp_path: Path) -> None:
+def test_allure_has_every_check_and_how_it_ended(beside_others: Installed, tmp_path: Path) -> None:
     code, verdicts = output_of(beside_others, tmp_path / "run", "--alluredir", "allure")
     assert code == 1
     cases = [json.loads(path.read_text()) for path in (tmp_path / "run" / "allure").glob("*-result.json")]
@@ -70,9 +70,7 @@ def test_allure_is_told_of_every_check_and_how_it_ended(beside_others: Installed
     assert sorted(case["status"] for case in cases) == expected
 
 
-def test_allure_is_told_of_pairs_that_are_known_only_when_the_tests_run(
-    beside_others: Installed, tmp_path: Path
-) -> None:
+def test_allure_has_pairs_that_are_known_only_when_the_tests_run(beside_others: Installed, tmp_path: Path) -> None:
     words = ("--pyargs", "clusterproof.checks", "--cluster", "local", "-m", "perf", "-k", "pairwise", "--no-report")
     ran = beside_others.pytest(tmp_path, *words, "-p", "no:randomly", "--alluredir", "allure")
     assert "no two nodes are alike" in ran.stdout, ran.stdout + ran.stderr

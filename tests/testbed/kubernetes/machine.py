@@ -157,7 +157,7 @@ def machine(
         stack.callback(lambda: node.kubelet and node.kubelet.stop())  # that of today
         wait_until(lambda: node.ready() == "True", "ready", node.kubelet)
         node.set_address(address)
-        wait_until(lambda: KUBE_PROXY in node.images(), "telling its images", node.kubelet)
+        wait_until(lambda: KUBE_PROXY in node.images(), "listing its images", node.kubelet)
         yield node
 
 
