@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import with_controller
-from tests.integrations.slurm.on_node import PATIENT, node
+from tests.integrations.slurm.on_node import DRAIN, node
 from tests.integrations.slurm.scripts import eventually
 from tests.testbed.image import NodeImage
 from tests.testbed.node import Node, healthy_p5
@@ -19,7 +19,7 @@ LOST = BY_NAME["a GPU that is lost"].put(HEALTHY)
 
 
 @contextmanager
-def of(image: NodeImage, *, keeps_reason: bool = False, toml: str = PATIENT) -> Iterator[Node]:
+def of(image: NodeImage, *, keeps_reason: bool = False, toml: str = DRAIN) -> Iterator[Node]:
     with node(with_controller(image, keeps_reason=keeps_reason), toml) as running:
         yield running
 

@@ -8,7 +8,7 @@ from clusterproof.integrations.slurm.screen import INDENT
 from tests.integrations.slurm.scripts import SCRIPTS
 from tests.testbed.node import Node
 
-WITHIN_S = 300.0
+TIMEOUT_S = 300.0
 DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 
@@ -17,7 +17,7 @@ def asked(
 ) -> subprocess.CompletedProcess[bytes]:
     """What an administrator types, on a node."""
     command = [str(SCRIPTS / f"clusterproof-{script}"), option]
-    return running.run(command, env={"SLURMD_NODENAME": name}, timeout=WITHIN_S)
+    return running.run(command, env={"SLURMD_NODENAME": name}, timeout=TIMEOUT_S)
 
 
 def output_of(ran: subprocess.CompletedProcess[bytes]) -> str:

@@ -12,11 +12,11 @@ from tests.integrations.slurm.scripts import ROOM, SCRIPTS, SETTINGS, STATE, roo
 from tests.testbed.image import Link, NodeImage
 from tests.testbed.node import Node, entered, with_file
 
-PATIENT = 'mode = "drain"\ndeadline_s = 8\n'
+DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 
 @contextmanager
-def node(image: NodeImage, toml: str = PATIENT, python: str = sys.prefix) -> Iterator[Node]:
+def node(image: NodeImage, toml: str = DRAIN, python: str = sys.prefix) -> Iterator[Node]:
     """A node with the settings, and with clusterproof where the scripts look for it."""
     for path, content in {SETTINGS: toml, "/opt/clusterproof": Link(python), ROOM: image.files.get(ROOM, room)}.items():
         image = with_file(image, path, content)

@@ -162,5 +162,5 @@ def lines(*names: str) -> dict[str, str]:
 def settings(toml: str) -> str:
     """The scripts' settings, with a policy, a deadline and a limit on drained nodes that suit the testbed."""
     limits = "" if "[health_check]" in toml else "[health_check]\nmax_drained_percent = 100\n"
-    patience = "" if "deadline_s" in toml else "deadline_s = 8\n"
-    return f'policy = "/etc/clusterproof/policy.toml"\n{patience}{toml}{limits}'
+    deadline = "" if "deadline_s" in toml else "deadline_s = 8\n"
+    return f'policy = "/etc/clusterproof/policy.toml"\n{deadline}{toml}{limits}'

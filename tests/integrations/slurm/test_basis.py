@@ -54,7 +54,7 @@ def test_it_changes_with_the_policy_and_with_what_is_installed(
         (Settings(health_check=HealthCheck(resume=False)), False),
     ],
 )
-def test_it_changes_with_the_settings_that_checks_are_judged_by(settings: Settings, is_another: bool) -> None:
+def test_it_changes_with_the_settings_that_checks_are_evaluated_by(settings: Settings, is_another: bool) -> None:
     assert (basis_of(settings) != basis_of(Settings())) == is_another
 
 

@@ -21,7 +21,7 @@ LITTERED, SICK, FULL = "gpu001", "gpu002", "gpu003"
 LOST = "a GPU that is lost"
 NOBODY = 65534
 COLLECTORS = "(setsid sleep 600 >/dev/null 2>&1 &); sleep 601"
-PATIENT = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
+DRAIN = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -31,7 +31,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     requeued = "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1"
     every = lines("prolog", "epilog", "health-check")
     images = {LITTERED: healthy_p5(LITTERED), SICK: healthy_p5(SICK), FULL: full}
-    with scripted(images, every, PATIENT, requeued, version=request.param) as running:
+    with scripted(images, every, DRAIN, requeued, version=request.param) as running:
         yield running
 
 
@@ -86,7 +86,7 @@ def age_drains(bed: Scripted, name: str) -> None:
 
 
 @pytest.mark.usefixtures("second_job")
-def test_what_a_job_left_is_judged_as_after_a_job_before_its_node_is_resumed(bed: Scripted) -> None:
+def test_what_a_job_left_is_evaluated_as_after_a_job_before_its_node_is_resumed(bed: Scripted) -> None:
     assert "stays drained: 1 fail, 0 incomplete" in bed.once_more(LITTERED)
     assert "DRAIN" in bed.bed.state(LITTERED)
     left_over_is_killed(bed, LITTERED)

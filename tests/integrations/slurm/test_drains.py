@@ -8,7 +8,7 @@ from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import HEALTHY, LOST, explained, log_an_xid, of
-from tests.integrations.slurm.on_node import PATIENT, output_of, script
+from tests.integrations.slurm.on_node import DRAIN, output_of, script
 from tests.integrations.slurm.scripts import ROOM, STATE, eventually
 from tests.testbed.image import ABSENT, NodeImage
 from tests.testbed.needs import needs_nodes
@@ -64,7 +64,7 @@ def test_a_node_that_slurm_drains_once_more_for_a_prolog_of_before_it_was_resume
         assert controller.state(running) == "IDLE", said
 
 
-def test_what_an_epilog_drained_for_is_judged_as_after_a_job_before_the_node_is_resumed() -> None:
+def test_what_an_epilog_drained_for_is_evaluated_as_after_a_job_before_the_node_is_resumed() -> None:
     with of(HELD) as running:
         assert script(running, "epilog", "40").returncode == 1
         drained_by_slurm(running, "Epilog error")
@@ -102,7 +102,7 @@ def test_words_that_an_administrator_has_given_are_no_drain_of_ours() -> None:
         assert controller.state(running) == "IDLE+DRAIN"
 
 
-def test_what_an_administrator_has_taken_back_is_not_judged_again_when_the_node_is_drained_anew() -> None:
+def test_what_an_administrator_has_taken_back_is_not_evaluated_again_when_the_node_is_drained_anew() -> None:
     with of(BY_NAME["an Xid of the hardware"].put(HEALTHY)) as running:
         script(running, "health-check")
         assert controller.reason(running).startswith(f"{OURS}no_xid: ")
@@ -117,7 +117,7 @@ def test_what_an_administrator_has_taken_back_is_not_judged_again_when_the_node_
 
 
 @pytest.mark.parametrize("again", ["health-check", "prolog"])
-def test_what_several_jobs_met_is_not_judged_again_once_an_administrator_has_taken_the_node_back(again: str) -> None:
+def test_what_several_jobs_met_is_not_evaluated_again_once_an_administrator_has_resumed_the_node(again: str) -> None:
     with of(HEALTHY) as running:
         assert [script(running, "prolog", job).returncode for job in ("40", "41")] == [0, 0]
         log_an_xid(running)
@@ -153,7 +153,7 @@ def test_no_prolog_finds_again_what_the_health_check_has_resumed_the_node_after(
 
 
 @versions
-def test_what_an_administrator_has_taken_back_before_he_was_told_the_reason_is_not_judged_again(
+def test_what_an_administrator_has_taken_back_before_the_reason_was_set_is_not_evaluated_again(
     keeps_reason: bool,
 ) -> None:
     with of(HEALTHY, keeps_reason=keeps_reason) as running:
@@ -175,7 +175,7 @@ def test_what_an_administrator_has_taken_back_before_he_was_told_the_reason_is_n
     [(HEALTHY, False, "IDLE"), (HELD, False, "IDLE"), (HELD, True, "IDLE+DRAIN")],
     ids=["the same", "the same and more", "more, and the same once more"],
 )
-def test_what_a_job_still_meets_that_an_administrator_has_taken_the_node_back_after_is_not_judged_again(
+def test_what_a_job_still_meets_after_an_administrator_has_resumed_the_node_is_not_evaluated_again(
     left: NodeImage, is_logged_anew: bool, state: str
 ) -> None:
     with of(HEALTHY) as running:
@@ -204,7 +204,7 @@ def test_what_a_job_met_since_an_administrator_has_taken_the_node_back_is_looked
         assert controller.state(running) == "IDLE+DRAIN", said
 
 
-def test_a_job_that_the_prolog_did_not_let_in_is_blamed_for_nothing() -> None:
+def test_nothing_is_attributed_to_a_job_that_the_prolog_did_not_let_in() -> None:
     with of(HELD) as running:
         assert script(running, "prolog", "41").returncode == 1
         ran = script(running, "epilog", "41")
@@ -231,7 +231,7 @@ def test_without_any_memory_it_only_observes_and_says_so(occasion: str) -> None:
 
 
 def test_who_waited_for_the_run_of_another_does_not_drain_at_the_deadline() -> None:
-    with of(with_file(HEALTHY, ROOM, ABSENT), toml=PATIENT + 'at_deadline = "drain"\n') as running:
+    with of(with_file(HEALTHY, ROOM, ABSENT), toml=DRAIN + 'at_deadline = "drain"\n') as running:
         folder = f"/{STATE}"
         held = f"umask 077; mkdir -p {folder}; exec flock {folder} flock {folder}/lock sleep 60"
         holder = running.start(["/bin/sh", "-c", held])

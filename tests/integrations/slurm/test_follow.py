@@ -24,7 +24,7 @@ OURS = "clusterproof: gpu."
 versions = pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
 
 
-def test_what_two_jobs_met_at_once_is_not_judged_again_once_an_administrator_has_taken_the_node_back() -> None:
+def test_what_two_jobs_met_at_once_is_not_evaluated_again_once_an_administrator_has_resumed_the_node() -> None:
     with of(HEALTHY) as running:
         assert script(running, "prolog", "40").returncode == 0
         log_an_xid(running)

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.plugins.suite.index import FILE as INDEX
 from tests.faults import BY_NAME
-from tests.integrations.slurm.installation import DRAIN, WITHIN_S, asked, marked, output_of
+from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, asked, marked, output_of
 from tests.integrations.slurm.on_node import node
 from tests.integrations.slurm.scripts import NAMES, ROOM, SCRIPTS, STATE, eventually
 from tests.testbed.image import ABSENT, File, Folder, NodeImage
@@ -27,7 +27,7 @@ def without_slurm(found: list[str]) -> list[str]:
 
 
 @needs_nodes
-def test_a_healthy_node_is_told_what_is_judged_on_it_and_how_long_that_takes() -> None:
+def test_a_healthy_node_shows_what_is_evaluated_on_it_and_how_long_that_takes() -> None:
     with node(healthy_p5(), DRAIN) as running:
         ran = asked(running)
     text = output_of(ran)
@@ -118,7 +118,7 @@ def test_what_is_to_be_mended_has_a_mark(case: str) -> None:
 
 
 @needs_nodes
-def test_an_index_that_is_not_of_the_checks_is_told_as_it_costs_time() -> None:
+def test_an_index_that_is_not_of_the_checks_is_reported_as_it_costs_time() -> None:
     with node(with_file(healthy_p5(), str(INDEX), '{"of": 0, "checks": {}}'), DRAIN) as running:
         ran = asked(running)
     why = "checks.json is not of the checks that lie beside it; every check is loaded, which takes longer"
@@ -128,7 +128,7 @@ def test_an_index_that_is_not_of_the_checks_is_told_as_it_costs_time() -> None:
 
 @needs_nodes
 @pytest.mark.parametrize(("toml", "begin"), [(DRAIN, "a drained node"), ("", "in drain mode a drained node")])
-def test_a_node_that_can_never_be_complete_is_told_that_nobody_would_resume_it(toml: str, begin: str) -> None:
+def test_for_a_node_that_can_never_be_complete_it_says_that_nobody_would_resume_it(toml: str, begin: str) -> None:
     with node(healthy_cpu(), toml) as running:
         ran = asked(running)
     words = (
@@ -147,7 +147,7 @@ def test_a_node_that_can_never_be_complete_is_told_that_nobody_would_resume_it(t
 def test_a_kernel_log_whose_beginning_is_lost_stands_in_the_way_until_a_script_has_run() -> None:
     with node(BY_NAME["a kernel log that has lost its beginning"].put(healthy_p5()), DRAIN) as running:
         before = asked(running)
-        running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=WITHIN_S)
+        running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=TIMEOUT_S)
         after = asked(running)
     assert "what helps asking again after the first run of a script: " in output_of(before)
     assert marked(after, "?") == []
@@ -163,7 +163,7 @@ def test_what_a_policy_takes_out_no_longer_stands_in_the_way() -> None:
 
 
 @needs_nodes
-def test_a_driver_that_hangs_is_told_of_and_hangs_nothing() -> None:
+def test_a_driver_that_hangs_is_reported_and_hangs_nothing() -> None:
     with node(with_stuck_nvml(healthy_p5(), gpu=5), DRAIN) as running:
         ran = asked(running)
     assert "node.evidence_complete" in output_of(ran)
@@ -203,7 +203,7 @@ def test_where_clusterproof_itself_is_broken_it_says_so_without_a_traceback() ->
     image = with_file(healthy_p5(), "/srv/bin/clusterproof-prolog", File(text, 0o755))
     image = with_file(image, "/srv/bin/python", File("#!/bin/sh\necho Traceback >&2\nexit 1\n", 0o755))
     with node(image, DRAIN, python="/nowhere") as running:
-        ran = running.run(["/srv/bin/clusterproof-prolog", "--check-installation"], timeout=WITHIN_S)
+        ran = running.run(["/srv/bin/clusterproof-prolog", "--check-installation"], timeout=TIMEOUT_S)
     assert (ran.returncode, ran.stderr.decode()) == (
         1,
         "/srv/bin/python cannot import clusterproof; install it there again (install.md)\n",
@@ -217,7 +217,7 @@ def test_a_script_uses_the_python_beside_it_from_wherever_it_is_called() -> None
     image = with_file(image, "/srv/bin/python", File(f'#!/bin/sh\nexec {sys.executable} "$@"\n', 0o755))
     with node(image, 'mode = "off"\n', python="/nowhere") as running:
         words = ["/bin/sh", "-c", "cd /srv; bin/clusterproof-prolog --check-installation"]
-        assert "mode off: the scripts do nothing" in output_of(running.run(words, timeout=WITHIN_S))
+        assert "mode off: the scripts do nothing" in output_of(running.run(words, timeout=TIMEOUT_S))
 
 
 @needs_nodes
@@ -226,7 +226,7 @@ def test_a_health_check_says_once_that_it_will_resume_nothing_here() -> None:
     said: list[str] = []
     with node(healthy_cpu(), DRAIN) as running:
         while len(said) < 4:
-            ran = running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=WITHIN_S)
+            ran = running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=TIMEOUT_S)
             said += [data for data in [ran.stderr.decode()] if " checks in " in data]
     assert [says in one for one in said] == [False, True, False, False]
     assert f"{says}{', '.join(UNKNOWN_TYPE)} could not be judged, twice" in said[1]
@@ -240,22 +240,22 @@ def test_a_health_check_says_once_that_it_will_resume_nothing_here() -> None:
         (healthy_p5(), 1, ""),
         (healthy_cpu(), 2, f"only an administrator will resume it: the health checks cannot judge {NOT_EVALUATED}"),
     ],
-    ids=["no health check", "a health check", "health checks that cannot judge all"],
+    ids=["no health check", "a health check", "health checks that cannot evaluate all"],
 )
 def test_a_prolog_that_drains_says_who_will_resume_the_node(image: NodeImage, health_checks: int, says: str) -> None:
     with node(image, DRAIN) as running:
         for _ in range(health_checks):
-            running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=WITHIN_S)
+            running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=TIMEOUT_S)
         with (running.root / "dev/kmsg").open("a") as log:
             log.write("0,9000,90000000000,-;NMI watchdog: Watchdog detected hard LOCKUP on cpu 3\n")
-        said = eventually(lambda: said if "drains: " in (said := prolog(running)) else "", WITHIN_S)
+        said = eventually(lambda: said if "drains: " in (said := prolog(running)) else "", TIMEOUT_S)
     assert ("only an administrator" in said) == bool(says)
     assert says in said
 
 
 def prolog(running: Node) -> str:
     """What a prolog says; on a machine that is busy it may not come to a verdict."""
-    ran = running.run([str(SCRIPTS / "clusterproof-prolog")], env={"SLURM_JOB_ID": "42"}, timeout=WITHIN_S)
+    ran = running.run([str(SCRIPTS / "clusterproof-prolog")], env={"SLURM_JOB_ID": "42"}, timeout=TIMEOUT_S)
     return ran.stderr.decode()
 
 
@@ -275,5 +275,5 @@ def test_lines_are_counted_by_their_mark(found: tuple[Line, ...], numbers: tuple
     assert (count(sections, Mark.MEND), count(sections, Mark.OPEN)) == numbers
 
 
-def test_what_a_node_told_cannot_write_on_the_terminal() -> None:
+def test_what_a_node_reports_cannot_write_on_the_terminal() -> None:
     assert "\x1b" not in rendered([Section("checks", (fine("a\x1b[31mb\nc", "label"),))])

@@ -53,19 +53,19 @@ def begins(checks: tuple[str, ...], looked: dict[str, Cursor], ends: Cursor | No
         "some was looked at",
         "one check's was",
         "some of both",
-        "what the log does not tell",
+        "what the log does not show",
         "nothing of the log",
         "another boot",
         "nothing is known",
     ],
 )
-def test_what_was_looked_at_is_not_judged_again(
+def test_what_was_looked_at_is_not_evaluated_again(
     checks: tuple[str, ...], looked: dict[str, Cursor], sequence: int
 ) -> None:
     assert begins(checks, looked) == at(sequence)
 
 
-def test_a_log_whose_end_is_unknown_is_judged_again() -> None:
+def test_a_log_whose_end_is_unknown_is_evaluated_again() -> None:
     assert begins((XID,), {XID: at(20)}, ends=None) == at(10)
 
 
@@ -81,7 +81,7 @@ def test_a_log_whose_end_is_unknown_is_judged_again() -> None:
         (False, 3600, None, False, False),
     ],
     ids=[
-        "Slurm was told",
+        "Slurm has the reason",
         "Slurm has the job no more",
         "Slurm still has the job",
         "Slurm never came to it",

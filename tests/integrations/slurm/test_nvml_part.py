@@ -17,7 +17,7 @@ from tests.faults import BY_NAME
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_p5
 
-TOLD = """
+PROGRAM = """
 import json, sys
 from clusterproof.integrations.slurm.nvml_part import keep_part, part_of
 from clusterproof.integrations.slurm.standby import StandBy
@@ -46,10 +46,10 @@ def state(tmp_path: Path) -> State:
 
 @needs_nodes
 @pytest.mark.parametrize("fault", ["", "a GPU that is lost", "an NVLink that is down"])
-def test_it_tells_of_the_gpus_what_all_of_nvidia_ml_py_tells(fault: str) -> None:
+def test_it_reports_of_the_gpus_what_all_of_nvidia_ml_py_reports(fault: str) -> None:
     image = BY_NAME[fault].put(healthy_p5()) if fault else healthy_p5()
     with entered(image, "gpu001") as node:
-        ran = node.run([sys.executable, "-c", TOLD])
+        ran = node.run([sys.executable, "-c", PROGRAM])
     whole, part = (json.loads(line) for line in ran.stdout.decode().splitlines())
     assert (whole[0], part[0]) == (False, True)
     assert whole[1:] == part[1:]

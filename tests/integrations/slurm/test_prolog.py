@@ -27,7 +27,7 @@ AT_ONCE = 12
 REQUEUED = "SchedulerParameters=nohold_on_prolog_fail,defer_batch,sched_interval=1,bf_interval=1"
 
 
-PATIENT = 'mode = "drain"\ndeadline_s = 8\n'  # the most: other tests keep this machine busy
+DRAIN = 'mode = "drain"\ndeadline_s = 8\n'  # the longest deadline: other tests keep this machine busy
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -39,7 +39,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
         with_stuck_nvml(healthy_p5(STUCK), gpu=5), SETTINGS, settings('mode = "drain"\ndeadline_s = 5\n')
     )
     images[HEALTHY] = healthy_p5(HEALTHY)
-    with scripted(images, lines("prolog", "epilog"), PATIENT, REQUEUED, cpus=64, version=request.param) as running:
+    with scripted(images, lines("prolog", "epilog"), DRAIN, REQUEUED, cpus=64, version=request.param) as running:
         yield running
 
 

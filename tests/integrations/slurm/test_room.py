@@ -17,7 +17,7 @@ from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
 from tests.integrations.slurm.drained import LOST, explained, of
-from tests.integrations.slurm.on_node import PATIENT, output_of, script, state
+from tests.integrations.slurm.on_node import DRAIN, output_of, script, state
 from tests.integrations.slurm.scripts import ROOM, eventually, room
 from tests.testbed.image import ABSENT
 from tests.testbed.needs import needs_nodes
@@ -25,7 +25,7 @@ from tests.testbed.node import Node, healthy_p5, with_file
 
 FULL = "1 of 2 nodes of partition gpu are already drained by clusterproof"
 NOW = 1_800_000_000.0
-ONE = PATIENT + "[health_check]\nmax_drained_nodes = 1\n"
+ONE = DRAIN + "[health_check]\nmax_drained_nodes = 1\n"
 SICK = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST"
 OTHER_DRAINED = "gpu002|drained|1|clusterproof: gpu.no_xid: Xid 79"
 

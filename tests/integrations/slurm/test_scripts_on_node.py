@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import BY_NAME
-from tests.integrations.slurm.on_node import PATIENT, node, output_of, script, state
+from tests.integrations.slurm.on_node import DRAIN, node, output_of, script, state
 from tests.integrations.slurm.scripts import SCRIPTS, SETTINGS, STATE, eventually
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
@@ -72,15 +72,15 @@ EXPECTS = 'policy = "/etc/clusterproof/policy.toml"\n'
     ("file", "text"),
     [
         (POLICY, "[expect]\ngpus = 9\n"),
-        (SETTINGS, PATIENT + 'instance_type = "p4d.24xlarge"\n' + EXPECTS),
-        (SETTINGS, PATIENT + 'policy = "/etc/clusterproof/other.toml"\n'),
+        (SETTINGS, DRAIN + 'instance_type = "p4d.24xlarge"\n' + EXPECTS),
+        (SETTINGS, DRAIN + 'policy = "/etc/clusterproof/other.toml"\n'),
     ],
     ids=["another policy", "another instance type", "another policy file"],
 )
 def test_a_verdict_formed_under_other_settings_is_not_taken_for_the_next_job(file: str, text: str) -> None:
     image = with_file(healthy_p5(), POLICY, "[expect]\ngpus = 8\n")
     image = with_file(image, "/etc/clusterproof/other.toml", "[expect]\ngpus = 9\n")
-    with node(image, PATIENT + EXPECTS) as running:
+    with node(image, DRAIN + EXPECTS) as running:
         before = [script(running, job=job) for job in ("41", "42")]
         (running.root / file.lstrip("/")).write_text(text)
         after = script(running, job="43")
@@ -95,7 +95,7 @@ def test_a_verdict_formed_under_other_settings_is_not_taken_for_the_next_job(fil
 )
 def test_a_policy_names_nodes_as_slurm_does(called: str, drains: bool) -> None:
     rule = f'[disabled."gpu.no_xid"]\nreason = "a new driver"\nuntil = 9999-12-31\nnodes = "{called}"\n'
-    with node(with_file(BY_NAME[XID].put(healthy_p5()), POLICY, rule), PATIENT + EXPECTS) as running:
+    with node(with_file(BY_NAME[XID].put(healthy_p5()), POLICY, rule), DRAIN + EXPECTS) as running:
         ran = running.run([str(SCRIPTS / "clusterproof-prolog")], env={"SLURMD_NODENAME": "rack7-n3"})
     assert ran.returncode == int(drains), output_of(ran)
 
@@ -105,8 +105,8 @@ def test_a_policy_names_nodes_as_slurm_does(called: str, drains: bool) -> None:
     [('[disabled."gpu.no_xid"]\nreason = "a new driver"\nuntil = 9999-12-31\n', False), ("[expect]\ngpus = 8\n", True)],
     ids=["no longer checked", "another rule"],
 )
-def test_what_made_the_last_verdict_fail_is_judged_again_by_the_policy_of_today(rule: str, drains: bool) -> None:
-    with node(with_file(BY_NAME[XID].put(healthy_p5()), POLICY, ""), PATIENT + EXPECTS) as running:
+def test_what_made_the_last_verdict_fail_is_evaluated_again_by_the_policy_of_today(rule: str, drains: bool) -> None:
+    with node(with_file(BY_NAME[XID].put(healthy_p5()), POLICY, ""), DRAIN + EXPECTS) as running:
         before = script(running, job="41")
         (running.root / POLICY.lstrip("/")).write_text(rule)
         after = script(running, job="42")
@@ -122,7 +122,7 @@ esac
 """
 
 
-def test_the_reason_waits_for_a_controller_that_drains_late_and_is_told_once() -> None:
+def test_the_reason_waits_for_a_controller_that_drains_late_and_is_set_once() -> None:
     with node(with_tool(BY_NAME[XID].put(healthy_p5()), "scontrol", SLOW_CONTROLLER)) as running:
         assert [script(running, "prolog", job).returncode for job in ("41", "42")] == [1, 1]
         log = running.root / "run/scontrol"
@@ -134,7 +134,7 @@ def test_the_reason_waits_for_a_controller_that_drains_late_and_is_told_once() -
 
 
 def test_an_old_xid_drains_no_node_for_ever() -> None:
-    with node(BY_NAME[XID].put(healthy_p5()), PATIENT + "reuse_s = 0\n") as running:
+    with node(BY_NAME[XID].put(healthy_p5()), DRAIN + "reuse_s = 0\n") as running:
         assert [script(running).returncode for _ in range(3)] == [1, 0, 0]
 
 
@@ -163,7 +163,7 @@ def test_a_state_that_is_corrupt_costs_a_probe_and_nothing_else(record: str, tex
 
 
 @pytest.mark.parametrize("mode", ["0777", "0755"])
-def test_a_user_neither_delays_a_prolog_nor_tells_it_a_verdict_nor_leads_it_astray(mode: str) -> None:
+def test_a_user_neither_delays_a_prolog_nor_plants_a_verdict_nor_leads_it_astray(mode: str) -> None:
     """He may write the state folder or only look into it, locks it, and puts a link and a verdict there."""
     with node(BY_NAME["two GPUs lost at once"].put(healthy_p5())) as running:
         running.run(["/bin/sh", "-e", "-c", f"mkdir -p /{STATE}; chmod {mode} /{STATE}; echo {{}} >/etc/precious.json"])

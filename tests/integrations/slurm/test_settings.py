@@ -64,7 +64,7 @@ def test_the_limit_is_a_share_or_a_number_and_one_node_in_any_case(
     assert control.allowed(total, percent, nodes) == limit
 
 
-def test_the_three_scripts_differ_in_name_and_patience_alone() -> None:
+def test_the_three_scripts_differ_in_name_and_time_limit_alone() -> None:
     texts = [
         (SCRIPTS / f"clusterproof-{name}").read_text().splitlines() for name in ("prolog", "epilog", "health-check")
     ]
@@ -104,20 +104,20 @@ def test_the_three_scripts_differ_in_name_and_patience_alone() -> None:
     ],
 )
 def test_a_plain_text_means_what_it_means_in_toml(text: str) -> None:
-    is_told_alike(text)
+    means_the_same(text)
 
 
 @given(st.text(st.sampled_from("a1_-.=\"'#[]{}, \t\n\r\\+tru\x00\u00e9"), max_size=24))
 def test_whatever_is_taken_for_plain_is_toml(text: str) -> None:
-    is_told_alike(text)
+    means_the_same(text)
 
 
 @given(st.lists(st.sampled_from(['a = "x"', "b = 1", "c = true", "[d]", "[e]", "a = 0", "# b", "", " f=false#g"])))
 def test_plain_lines_mean_in_any_order_what_they_mean_in_toml(lines: list[str]) -> None:
-    is_told_alike("\n".join(lines))
+    means_the_same("\n".join(lines))
 
 
-def is_told_alike(text: str) -> None:
+def means_the_same(text: str) -> None:
     """What is plain is as TOML has it; what TOML does not have is never plain."""
     try:
         expected = tomllib.loads(text)

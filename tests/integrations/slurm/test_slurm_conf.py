@@ -108,7 +108,7 @@ def test_a_script_is_found_by_name_in_a_folder_and_within_a_script_of_the_sites(
     ]
 
 
-def test_a_link_from_elsewhere_that_finds_no_python_is_told(config: dict[str, str], tmp_path: Path) -> None:
+def test_a_link_from_elsewhere_that_finds_no_python_is_reported(config: dict[str, str], tmp_path: Path) -> None:
     link = tmp_path / "50-clusterproof"
     link.symlink_to(config["Prolog"])
     found = to_mend({**config, "Prolog": str(link)})
@@ -118,7 +118,7 @@ def test_a_link_from_elsewhere_that_finds_no_python_is_told(config: dict[str, st
     )
 
 
-def test_a_node_that_slurm_does_not_know_is_told(config: dict[str, str]) -> None:
+def test_a_node_that_slurm_does_not_know_is_reported(config: dict[str, str]) -> None:
     assert to_mend(config, node=None)[0].startswith("node scontrol show node: Node gpu001 not found; expected a node ")
 
 
@@ -159,7 +159,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     with scripted(images, lines(*NAMES.values()), DRAIN, *more, version=request.param) as running:
         for name in images:  # Slurm runs the health check when a node registers, too
             evaluated = running.state_file(name, "cursor.json")
-            eventually(lambda evaluated=evaluated: "judged" if evaluated.exists() else "", 300.0)
+            eventually(lambda evaluated=evaluated: "evaluated" if evaluated.exists() else "", 300.0)
         yield running
 
 
@@ -199,7 +199,7 @@ def remembered(bed: Scripted) -> dict[str, str]:
 
 
 @needs_slurm
-def test_a_node_that_stays_drained_for_ever_is_told_of_before(bed: Scripted) -> None:
+def test_a_node_that_would_stay_drained_for_ever_is_reported_before(bed: Scripted) -> None:
     """What it says comes true: once drained by its prolog, the node is not resumed by any health check."""
     ran = asked(bed.node(UNKNOWN), UNKNOWN)
     assert [line for line in marked(ran, "?") if "a drained node is resumed only once every check" in line]

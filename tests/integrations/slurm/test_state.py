@@ -117,13 +117,13 @@ def test_a_line_waits_for_room_in_syslogs_queue(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "log"))
         log = Log("prolog job 42", str(tmp_path / "log"))
-        heard = []
-        reader = threading.Thread(target=lambda: heard.extend(listener.recv(8192).decode() for _ in range(100)))
+        received = []
+        reader = threading.Thread(target=lambda: received.extend(listener.recv(8192).decode() for _ in range(100)))
         reader.start()
         for number in range(100):
             log(f"line {number}\nof two")
         reader.join()
-    assert heard == [f"<30>clusterproof: prolog job 42: line {number} of two" for number in range(100)]
+    assert received == [f"<30>clusterproof: prolog job 42: line {number} of two" for number in range(100)]
 
 
 def test_a_syslog_that_hangs_is_waited_for_once_and_no_line_is_lost(
@@ -137,7 +137,7 @@ def test_a_syslog_that_hangs_is_waited_for_once_and_no_line_is_lost(
     assert "clusterproof: prolog: line 999\n" in capsys.readouterr().err
 
 
-def test_how_far_the_log_was_judged_never_goes_back_where_two_say_so_at_once(
+def test_how_far_the_log_was_evaluated_never_goes_back_where_two_say_so_at_once(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state.prepare()

@@ -118,7 +118,7 @@ def test_a_reason_names_the_check_its_evidence_and_what_else_fails() -> None:
     ],
     ids=["of its GPU", "of GPUs that Slurm does not deal out", "of the GPU of another job", "names a job itself"],
 )
-def test_a_reason_blames_no_job_for_the_gpu_of_another(
+def test_a_reason_names_no_job_for_the_gpu_of_another(
     finding: Finding, gpus: frozenset[int] | None, after: str
 ) -> None:
     reason = reason_of((finding,), Job("42", "1000", gpus))
