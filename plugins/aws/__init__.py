@@ -1,1 +1,1 @@
-"""AWS's API: the account that a cluster belongs to, and what it tells of the cluster."""
+"""AWS's API: the account that a cluster belongs to, and what it reports of the cluster."""

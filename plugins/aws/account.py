@@ -27,7 +27,7 @@ _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "Un
 
 
 class AwsError(ClusterproofError):
-    """A call that told nothing; the message is one line, `code` AWS's word for it."""
+    """A call without a result; the message is one line, `code` AWS's name for it."""
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
@@ -79,12 +79,12 @@ class Account:
         self._lock = threading.Lock()
 
     def require_credentials(self) -> None:
-        """Raise AwsError where there are none; whether they are good only a call tells."""
+        """Raise AwsError where there are none; whether they are valid only a call shows."""
         if self._session.get_credentials() is None:
             raise AwsError(NONE_HERE, NO_CREDENTIALS)
 
     def call(self, service: str, operation: str, **arguments: object) -> Mapping[str, Any]:
-        """One call. Raises AwsDenied, AwsError; ValueError for a call that the suite has no leave to make."""
+        """One call. Raises AwsDenied, AwsError; ValueError for a call that is not in aws_actions.toml."""
         action = _action(service, operation)
         with _errors_of(action):
             data: Mapping[str, Any] = getattr(self._client(service), operation)(**arguments)
@@ -137,9 +137,9 @@ class Account:
         return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
     def once(self, what: str, ask: Callable[[], T]) -> T:
-        """What `ask` tells, asked by the first who wants it; all others, at the same time or later, are told the same.
+        """What `ask` returns, called by the first thread; all others, at the same time or later, get the same.
 
-        Raises what `ask` raises, to everybody.
+        Raises what `ask` raises, to all of them.
         """
         with self._lock:
             answer, is_first = self._asked.get(what), what not in self._asked
@@ -175,7 +175,7 @@ class Account:
 
 
 def _say_once() -> Callable[[str], None]:
-    """Tells whoever waits that AWS throttles an action, and each action once."""
+    """Reports that AWS throttles an action, once for each action."""
     said: set[str] = set()
 
     def say(action: str) -> None:

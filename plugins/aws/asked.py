@@ -70,7 +70,7 @@ def instances(account: Account, cluster: Cluster) -> Sequence[Description]:
 
 
 def _by_id(cluster: Cluster) -> Iterable[Mapping[str, Any]]:
-    """How to ask for the cluster's instances; ids that nodes tell may be of another account: then these alone lack."""
+    """How to ask for the cluster's instances; ids from nodes may be of another account: then only those are missing."""
     ids = instance_ids(cluster)
     if SETTING not in cluster.settings:
         return ({"InstanceIds": some} for some in portions(ids, AT_ONCE))

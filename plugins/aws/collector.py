@@ -29,7 +29,7 @@ def collector_names() -> tuple[str, ...]:
 
 
 def ask(account: Account, cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S) -> NodeEvidence:
-    """What AWS tells of a cluster: all collectors of its kind side by side, each with its own way to fail."""
+    """What AWS reports of a cluster: all collectors of its kind concurrently, each failing by itself."""
     names = sorted(name for name in collectors if _is_of(name, cluster))
     began = time.monotonic()
     pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="aws")

@@ -1,1 +1,1 @@
-"""`--cluster capture:PATH`: evidence out of what a person collected by hand."""
+"""`--cluster capture:PATH`: evidence from what a person collected by hand."""

@@ -1,4 +1,4 @@
-"""From the files of a capture to what each node told."""
+"""From the files of a capture to the evidence of each node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.form import CaptureError, Form
 from clusterproof.plugins.evidence.gpu.parse_completed import completed
 from clusterproof.plugins.evidence.storage import parse_fstab as fstab
 
-# What is left to do with a collector's value when every file has told what it has.
+# What is left to do with a collector's value when every file has been read.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": fstab.completed}
 SHOWN = 20  # lines about files that were not understood
 PROBE = {"source": "capture"}  # in the place of what the probe says of itself
@@ -27,7 +27,7 @@ PROBE = {"source": "capture"}  # in the place of what the probe says of itself
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """What the files of one node told, and what could not be understood: one line for each."""
+    """The evidence in the files of one node, and what could not be understood: one line for each."""
 
     evidence: NodeEvidence
     unknown: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Understood:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one output told of one collector."""
+    """What one output holds for one collector."""
 
     collector: str
     rank: int
@@ -43,7 +43,7 @@ class _Part:
 
 
 def understood(node: NodeFiles, root: Path, collectors: Iterable[str], forms: Sequence[Form] = FORMS) -> Understood:
-    """Everything that one node's files tell; every other collector says what to collect."""
+    """All evidence in one node's files; every other collector says what to collect."""
     data: list[_Part] = []
     unknown: list[str] = []
     for file in node.files:
@@ -57,7 +57,7 @@ def understood(node: NodeFiles, root: Path, collectors: Iterable[str], forms: Se
 
 
 def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tuple[Understood, ...]:
-    """What each node of a cluster told; a file that is of no node is named with the first."""
+    """The evidence of each node of a cluster; a file that is of no node is named with the first."""
     try:
         found = layout(path)
     except NoCaptureError as problem:
@@ -70,7 +70,7 @@ def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tup
 
 
 def not_understood(data: Iterable[Understood], is_redacted: bool = False) -> list[str]:
-    """A line for each file that told nothing, or not all that it seems to hold; where names are redacted, how many."""
+    """A line for each file of which nothing, or not all, was understood; where names are redacted, how many."""
     unknown = [line for node in data for line in node.unknown]
     if unknown and is_redacted:
         return [f"capture: not understood: {len(unknown)} of its outputs, whose names are redacted"]
@@ -79,7 +79,7 @@ def not_understood(data: Iterable[Understood], is_redacted: bool = False) -> lis
 
 
 def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
-    """What a text tells, by collector, and what is wrong with it."""
+    """What a text holds, by collector, and what is wrong with it."""
     data, problems = _of_text(text, forms)
     return _values(data), problems
 
@@ -120,7 +120,7 @@ def _evidence(name: str, data: Sequence[_Part], collectors: Iterable[str]) -> No
 
 
 def _values(data: Iterable[_Part]) -> dict[str, object]:
-    """What all outputs together tell, by collector."""
+    """What all outputs together hold, by collector."""
     by_collector: dict[str, list[tuple[int, object]]] = {}
     for one in data:
         by_collector.setdefault(one.collector, []).append((one.rank, one.value))

@@ -1,4 +1,4 @@
-"""Which command tells each kind of evidence: what to collect where a capture lacks it."""
+"""Which command shows each kind of evidence: what to collect where a capture lacks it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS = {
 
 
 def how_to_collect(collector: str) -> str:
-    """What to say of evidence that no file of a capture tells."""
+    """What to say of evidence that is in no file of a capture."""
     command = COMMANDS.get(collector)
     words = "no file of this capture tells it"
     return f"{words}; collect: {command}" if command else f"{words}, and no known form of output could"

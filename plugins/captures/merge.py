@@ -1,4 +1,4 @@
-"""What several files of one node tell, put together: the higher rank holds, and others tell what it leaves out."""
+"""What several files of one node hold, merged: the higher rank wins, and others add what it leaves out."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _PROMPT = re.compile(
 )
 _RULE = re.compile(r"_{20,}\s*")  # between the parts of an nvidia-bug-report.log
 _PROMPT_SIGNS = "#+%>"  # which other things begin with too
-# What the kernel said before this boot says nothing of the node as it is.
+# What the kernel logged before this boot says nothing about the node as it is.
 _EARLIER_BOOT = re.compile(r"journalctl .*(?:-b|--boot)[ =]?-[1-9]")
 _OLD_LOGS = "Scanning kernel log files"  # a bug report's lines out of every log on the disk, whatever their age
 _FRAMES = ("==", "---", "##", "***", ">>", "<<")  # how headings begin that people print between outputs

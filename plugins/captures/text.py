@@ -1,4 +1,4 @@
-"""A file's bytes as plain text: packed or not, in any encoding, without what a terminal was told besides."""
+"""A file's bytes as plain text: packed or not, in any encoding, without a terminal's escape sequences."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _cluster(name: str, account: Account, found: list[Mapping[str, Any]]) -> Clu
 
 
 def efa_attached(instance: Mapping[str, Any]) -> int | None:
-    """How many network interfaces of an instance, as DescribeInstances tells it, are EFA's; None where none says."""
+    """How many network interfaces of an instance, as DescribeInstances shows it, are EFA's; None where none says."""
     kinds = [one["InterfaceType"] for one in instance.get("NetworkInterfaces", ()) if one.get("InterfaceType")]
     return sum(kind in EFA_INTERFACES for kind in kinds) if kinds else None
 

@@ -19,7 +19,7 @@ ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluste
 PAGE = 100
 WAYS = ("auto", "controller", "nodes", "kubernetes")
 MAX_BY_SESSIONS = 32  # nodes; at 3 sessions a second more of them take longer than one srun from the controller
-# Where the API does not tell a group's role: what the documentation and its examples call such groups.
+# Where the API does not report a group's role: what the documentation and its examples call such groups.
 _BY_NAME = (("Controller", re.compile(r"controller|head-?node", re.I)), ("Login", re.compile(r"login", re.I)))
 _NOT_FOUND = ("ResourceNotFound", "ResourceNotFoundException")
 _LEFT_OUT = ("Controller", "Login")

@@ -57,7 +57,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
 
 
 def _asked_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
-    """What Slurm tells on the host that the settings name. Raises InventoryError."""
+    """What Slurm reports on the host that the settings name. Raises InventoryError."""
     try:
         collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))
         return SlurmCluster(answer_of(COLLECTOR, collectors[COLLECTOR]).value), SlurmJobs(

@@ -138,7 +138,7 @@ def _renewed(token: Callable[[], str]) -> Callable[[Any], None]:
 
 
 def _opened(configuration: Any) -> Api:
-    configuration.retries = False  # Api's own patience decides
+    configuration.retries = False  # Api's own timeout decides
     configuration.connection_pool_maxsize = CONNECTIONS
     pool = _client("client").ApiClient(configuration).rest_client.pool_manager
 
@@ -154,7 +154,7 @@ def _opened(configuration: Any) -> Api:
 
 
 def kept_for(seconds: float, ask: Callable[[], str]) -> Callable[[], str]:
-    """What answers at once for so long, and then asks again; not safe to be called by two at a time."""
+    """What returns the kept answer for so long, and then asks again; not thread-safe."""
     known, until = "", 0.0
 
     def answer() -> str:

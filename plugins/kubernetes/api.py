@@ -1,4 +1,4 @@
-"""One API server: requests with patience, listings by page, logs and watches; each error one line of its own words."""
+"""One API server: requests with retries, listings by page, logs and watches; each error one line of its own words."""
 
 from __future__ import annotations
 

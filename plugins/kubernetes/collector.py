@@ -27,7 +27,7 @@ Read = Callable[[Api, frozenset[str]], object]
 
 
 def ask(cluster: Cluster, collectors: Iterable[str], timeout_s: float = COLLECTOR_S) -> Mapping[str, Collected]:
-    """What Kubernetes tells of a cluster; where it is not reached, every answer broke."""
+    """What Kubernetes reports of a cluster; where it is not reached, every answer broke."""
     asked = sorted(collectors)
     try:
         api = open_api(cluster.settings)

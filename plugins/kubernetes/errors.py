@@ -15,7 +15,7 @@ FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level had no ro
 
 
 class KubernetesError(ClusterproofError):
-    """A request that told nothing. `status` is HTTP's, 0 where there was no answer; `reason` Kubernetes' word."""
+    """A request without a result. `status` is HTTP's, 0 where there was no answer; `reason` is Kubernetes'."""
 
     def __init__(self, message: str, status: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class KubernetesError(ClusterproofError):
 
 
 class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
-    """Who asks is not known (401), or lacks the right to (403 by RBAC)."""
+    """The user is not known (401), or lacks the permission (403 by RBAC)."""
 
 
 class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is

@@ -78,7 +78,7 @@ class KubernetesNode:
 
     @property
     def instance_type(self) -> str:
-        """EC2's name of it, or another cloud's; empty where no label tells it."""
+        """EC2's name of it, or another cloud's; empty where no label has it."""
         return _first(self.labels, OF_INSTANCE_TYPE).removeprefix("ml.")
 
     @property
@@ -113,7 +113,7 @@ def nodes(api: Api, selector: str = "", name: str = "") -> list[KubernetesNode]:
 
 
 def node_of(data: object) -> KubernetesNode:
-    """A node out of the API's JSON; what is not as it should be is as if it were not told."""
+    """A node from the API's JSON; what is malformed is treated as missing."""
     metadata, spec, status = parts(data)
     return KubernetesNode(
         name=text(metadata.get("name")),

@@ -1,4 +1,4 @@
-"""What an API server tells for as long as somebody listens: the events of a watch, the log of a container."""
+"""What an API server sends for as long as somebody listens: the events of a watch, the log of a container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job of Kubernetes' by its name, whichever controller made it: its pods, their nodes, and whether it still runs."""
+"""A Kubernetes job by its name, whichever controller made it: its pods, their nodes, and whether it still runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OVER = ("Complete", "Failed")  # conditions of a Job
 ENDED = ("Succeeded", "Failed")  # phases of a pod
 ABSENT_S = 60.0  # without a pod that runs: a controller that begins a job anew has made others until then
 MAX_PLACES = 20_000
-SOME = 8  # names that are told
+SOME = 8  # names that are shown
 
 
 @record
@@ -67,7 +67,7 @@ def _alive(there: Iterable[Pod]) -> list[Pod]:
 
 
 class JobState:
-    """How a job is; `moved` is told of nodes of its that were none of its before. `places`: nodes by hosts."""
+    """The state of a job; `moved` is called with nodes that are new to it. `places`: nodes by hosts."""
 
     def __init__(
         self,

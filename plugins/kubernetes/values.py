@@ -1,4 +1,4 @@
-"""Values of the API's JSON: bounded; what is not as it should be is as if it were not told."""
+"""Values of the API's JSON: bounded; what is malformed is treated as missing."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Pod:
     owner: str
     labels: Mapping[str, str]
     containers: tuple[Container, ...]
-    disruption: str  # who ends it and why, where that is told: the message of DisruptionTarget
+    disruption: str  # who ends it and why, where that is known: the message of DisruptionTarget
     scheduled: str  # why it is not, where it is not: the message of PodScheduled
     hostname: str = ""  # what its programs take for their host's; empty where that is the node's
 

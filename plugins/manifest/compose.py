@@ -1,4 +1,4 @@
-"""Composes the golden manifest of machines known to be good: what they have in common, and what they did not tell."""
+"""Composes the golden manifest of machines known to be good: what they have in common, and what they did not report."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ SERVICE = (
     "alias",
 )
 SIZES = ("cpus", "memory_gib", "gpus", "efa", "nvme_disks", "root_gib", "dev_shm_gib")
-FABRIC_MANAGER = "fabric_manager"  # a component whose version its own program tells
+FABRIC_MANAGER = "fabric_manager"  # a component whose version its own program prints
 
 GPU, EFA, NEURON = "NVIDIA GPU", "EFA device", "Neuron device"
 IB, RDMA = "InfiniBand or RoCE device", "RDMA device"
-DRIVERS = ("driver", "efa", "gdrcopy", "neuron_driver", "ofed")  # components that tell their version once loaded
+DRIVERS = ("driver", "efa", "gdrcopy", "neuron_driver", "ofed")  # components that show their version once loaded
 DEVICE_OF: Mapping[str, str] = {  # what must be attached before a driver, a module or a service shows itself at work
     **dict.fromkeys(("driver", "gdrcopy", "gdrdrv", "nvidia", "nvidia_uvm", "nvidia_peermem", "nvidia_fs"), GPU),
     **dict.fromkeys(("nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm", "dcgm"), GPU),

@@ -15,7 +15,7 @@ from clusterproof.plugins.core.record import field, record
 
 @record
 class Limits:
-    """How patient a connection is, and how many nodes it may talk to at once."""
+    """The timeouts of a connection, and how many nodes it may talk to at once."""
 
     fanout: int = 64
     connect_s: float = 15.0
@@ -25,17 +25,17 @@ class Limits:
 
 
 class Unusable(ClusterproofError):  # noqa: N818 - an outcome for the whole run
-    """A connection that reaches no node at all, whatever the nodes are; the message is one line with the way out."""
+    """A connection that reaches no node at all, whatever the nodes are; the message is one line that says what to do."""
 
 
 class Connection(Protocol):
     """Runs one program on many nodes.
 
     One that cannot give a program standard input has `takes_stdin = False`, and gets all of it as one command line.
-    One with which all ends that a program has started has `leave(targets)`, which ends what it still runs on these.
-    One that leaves something behind where its process ends in the middle of `run` has `abandon()`, which ends that.
-    One by which programs that load a node are not run has `under_load()`: another that runs them.
-    One that carries no long answer has `carries(limits)`: how many characters come whole, 0 for all.
+    One that can end all that a program has started has `leave(targets)`, which ends what it still runs on these.
+    One that leaves something behind if its process ends in the middle of `run` has `abandon()`, which cleans that up.
+    One that does not run programs that load a node has `under_load()`: another that runs them.
+    One that truncates long answers has `carries(limits)`: how many characters arrive complete, 0 for all.
     """
 
     def run(
@@ -52,7 +52,7 @@ class Connection(Protocol):
 
 
 def under_load(connection: Connection) -> Connection:
-    """The connection that loads nodes which are looked at by this one: it asks for devices that are given out."""
+    """The connection that loads the nodes that this one visits: it requests the devices that it uses."""
     if not hasattr(connection, "under_load"):
         return connection
     loading: Connection = connection.under_load()

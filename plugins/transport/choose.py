@@ -9,7 +9,7 @@ from clusterproof.plugins.transport.direct import DIRECT
 
 
 def connection_for(name: str) -> Connection:
-    """The connection that a cluster names. Raises LookupError where there is none of that name."""
+    """The connection that a cluster names. Raises LookupError for an unknown name."""
     try:
         return CONNECTIONS[name]()
     except KeyError:

@@ -1,4 +1,4 @@
-"""Why a log-in failed, in the words of the evidence, and whether it is worth a second try."""
+"""Why a login failed, in the terms of the evidence, and whether it is worth a second try."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeEr
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailure:
-    """Why a host was not reached; `may_pass` where the same try may do better a moment later."""
+    """Why a host was not reached; `may_pass` where a retry a moment later may succeed."""
 
     unreached: Unreached
     detail: str
@@ -28,7 +28,7 @@ class ConnectionFailure:
 
 
 def connection_failure_of(problem: Exception, host: str, port: int, is_late: bool) -> ConnectionFailure:
-    """What an exception of a log-in means. `is_late`: the patience with this log-in is at its end."""
+    """What an exception of a login means. `is_late`: the timeout of this login has expired."""
     where = f"{host}:{port}"
     if isinstance(problem, HostKeyRejected):
         return ConnectionFailure(Unreached.HOST_KEY, str(problem))

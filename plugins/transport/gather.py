@@ -1,4 +1,4 @@
-"""One probe per node, all nodes at once: from a cluster to what every node told."""
+"""One probe per node, all nodes at once: from a cluster to what every node returned."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ def ask(
 def _payload(
     collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path], on_stdin: bool
 ) -> tuple[Program, str]:
-    """The probe packed up for a machine that has nothing of it."""
+    """The probe packed for a machine that has none of its files."""
     from clusterproof.plugins.agent.payload import program  # a replayed run needs no payload
 
     return program(collectors, options, further, on_stdin)
 
 
 def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable[str] = ()) -> NodeEvidence:
-    """What one answer says of these collectors, decoded strictly; one that cannot be is a node that was not reached.
+    """What one answer holds for these collectors, decoded strictly; one that cannot be decoded is a node not reached.
 
-    Of an answer that was cut, and not lost with its connection, the collectors are kept that came whole.
+    Of an answer that was truncated, and not lost with its connection, the complete collectors are kept.
     """
     from clusterproof.plugins.agent.frame import decode
 
@@ -95,7 +95,7 @@ def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable
 
 
 def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
-    """Read a recording: what every node of the cluster told then."""
+    """Read a recording: what every node of the cluster returned then."""
     return {evidence.node: evidence for evidence in replayed(folder, cluster)}
 
 

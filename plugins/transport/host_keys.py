@@ -18,9 +18,9 @@ class HostKeyRejected(SSHException):
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """Under which name a host is looked up, and what it takes to be believed.
+    """Under which name a host is looked up, and when its key is accepted.
 
-    `alias` is ssh_config's HostKeyAlias. `checking` is `yes`, `accept-new` (an unknown host is believed, for this run)
+    `alias` is ssh_config's HostKeyAlias. `checking` is `yes`, `accept-new` (an unknown host is accepted, for this run)
     or `no` (every host is).
     """
 

@@ -1,7 +1,7 @@
 """Nodes of a HyperPod cluster, through SSM: one session each, with AWS's own session-manager-plugin for its data.
 
 SSM gives such a node no standard input, no exit status and no terminal, splits the command line into words itself, and
-puts lines of its own around the output: the program is one argument, and its answer a frame that stands that.
+adds lines of its own around the output: the program is one argument, and its answer a frame that survives that.
 """
 
 from __future__ import annotations

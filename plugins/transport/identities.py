@@ -17,7 +17,7 @@ _DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
 class LoginRefused(AuthenticationException):
-    """The host takes none of the keys; the message says which were tried."""
+    """The host accepts none of the keys; the message says which were tried."""
 
 
 @dataclass(frozen=True)

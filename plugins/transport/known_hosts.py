@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class Trust(Enum):
-    """What the files say of a key that a host has shown."""
+    """What the files say about the key that a host presents."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"  # no line names the host
@@ -43,7 +43,7 @@ class KnownHosts:
     """The lines of some known_hosts files: plain, hashed and wildcard names, and `@revoked`.
 
     paramiko's own reader knows neither wildcards nor revocation, and needs time quadratic in the lines. A
-    `@cert-authority` line is passed over, as paramiko asks no host for a certificate.
+    `@cert-authority` line is skipped, as paramiko asks no host for a certificate.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:

@@ -1,7 +1,7 @@
 """Nodes of a Kubernetes cluster, by one pod each: created on the node itself, its answer read from its log.
 
-Two requests for a node, and eight to eleven for a run; a log that is not yet whole is read again. Nothing is left of
-it: the run deletes its pods at the end, and where nobody is left to do so, Kubernetes does.
+Two requests for a node, and eight to eleven for a run; a log that is not yet complete is read again. Nothing is left
+behind: the run deletes its pods at the end, and where it cannot, Kubernetes does.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Kubernetes:
             self.end(api, run)
 
     def under_load(self) -> Connection:
-        """Pods that ask the scheduler for what they use: these here ask for nothing."""
+        """Pods that request from the scheduler what they use: these request nothing."""
         return PerfPods()
 
     def opened(self, settings: Mapping[str, str]) -> Api:
@@ -101,7 +101,7 @@ class Kubernetes:
         self._runs.pop(run.name, None)
 
     def abandon(self) -> None:
-        """Delete what there is of runs that go on, for which nobody waits any more."""
+        """Delete the objects of runs still under way, for which nobody waits any more."""
         for api, run in list(self._runs.values()):
             end(api, run)
 

@@ -10,7 +10,7 @@ from clusterproof.plugins.kubernetes.workloads import Container, Pod
 from clusterproof.plugins.transport.kubernetes_pod import Run
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
-CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's words for a command that is not there
+CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's reasons for a command that is not there
 LONGEST = 300
 QUOTA = "exceeded quota"
 RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
@@ -100,7 +100,7 @@ def after_the_end(pod: Pod) -> str:
 
 
 def refused(problem: KubernetesError, run: Run) -> str:
-    """One line for a request that was refused: the server's words, and the way out."""
+    """One line for a request that was refused: the server's message, and what to do."""
     if isinstance(problem, KubernetesDenied):
         return f"{problem}; {RBAC}"
     if isinstance(problem, KubernetesRefused) and QUOTA in str(problem):

@@ -1,6 +1,6 @@
-"""The Job that owns the pods of a watch, and ends with whoever watches.
+"""The Job that owns the pods of a watch, and ends with it.
 
-Its time to live is put off again and again, by one request for all of its pods. When nobody does that any more,
+Its time to live is extended again and again, by one request for all of its pods. When the watch no longer does that,
 Kubernetes deletes the Job, and with it all that it owns.
 """
 
@@ -61,7 +61,7 @@ class Owner:
         try:
             self.api = open_api(self.settings)
             self._begin()
-            self._put_off()  # whoever may not is told so before any pod is there
+            self._put_off()  # without permission it fails here, before any pod is there
         except (AwsError, KubernetesError) as problem:
             words = refused(problem, self._run()) if isinstance(problem, KubernetesError) else str(problem)
             self.close()

@@ -1,4 +1,4 @@
-"""Kubernetes' nodes under load: by pods in an image of the user's, which the scheduler places as it does a job's."""
+"""Kubernetes nodes under load: pods in an image of the user's, which the scheduler places like those of a job."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PerfVisit(PodVisit):
         return PodVisit.create(self)
 
     def followed(self) -> Answer:
-        """The answer of a pod that there is; or the scheduler's words on why it has no place."""
+        """The answer of an existing pod; or the scheduler's message on why it is not placed."""
         wait_s = self.shared.limits.connect_s
         found, is_gone = self.shared.watch.wait(self.name, time.monotonic() + wait_s, has_place)
         if found and not is_gone and not has_place(found):

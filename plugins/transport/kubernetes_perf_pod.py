@@ -31,7 +31,7 @@ def devices_of(node: KubernetesNode) -> Mapping[str, int]:
 
 
 def why_not_whole(node: KubernetesNode) -> str:
-    """Why no pod could have all devices of a node, whoever else runs there; mostly empty."""
+    """Why no pod could have all devices of a node, even an empty one; usually empty."""
     shared = node.labels.get(SHARING, "")
     if shared not in WHOLE:
         return f"its GPUs are shared ({SHARING}={shared}); expected whole ones, which a pod has to itself"

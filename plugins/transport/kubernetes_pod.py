@@ -1,8 +1,8 @@
 """What a run puts into a Kubernetes cluster: the program, one pod for each node, and a Job that owns all of it.
 
-Nothing of a pod's image is used, so that it may be any that lies on the node already: the host's own loader starts the
-host's own chroot, and the program runs as root on the host. The Job wants no pods, so it is complete at once; when its
-time to live is over, Kubernetes deletes it, and all that it owns with it, whatever has become of whoever began the run.
+Nothing of a pod's image is used, so that it may be any that the node already has: the host's own loader starts the
+host's own chroot, and the program runs as root on the host. The Job runs no pods itself, so it is complete at once;
+when its time to live is over, Kubernetes deletes it with all that it owns, whatever has become of the run.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def config_map(run: Run, program: str) -> Mapping[str, Any]:
 def pod(
     run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int, script: str = SCRIPT
 ) -> Mapping[str, Any]:
-    """The pod for one node: pinned to it, whatever its taints; it asks for nothing that a job could want."""
+    """The pod for one node: pinned to it, whatever its taints; it requests nothing that a job could need."""
     return {
         "metadata": {
             **run.metadata(name),
@@ -143,7 +143,7 @@ def on_host(node: KubernetesNode, script: str = SCRIPT) -> list[str]:
 
 
 def image_on(node: KubernetesNode) -> str:
-    """An image that lies on the node: one that every node runs, else the smallest; empty where none is told."""
+    """An image that is on the node: one that every node runs, else the smallest; empty where none is reported."""
     named = [image for image in node.images if image.names]
     for word in PREFERRED:
         found = [name for image in named for name in image.names if word in name]

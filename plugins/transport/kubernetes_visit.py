@@ -19,7 +19,7 @@ from clusterproof.plugins.transport.kubernetes_watch import PodWatch
 
 LEAST_START_S = 30.0  # for a kubelet to start a pod, beside --connect-timeout
 LOG_S = 5.0  # for a kubelet that does not give a log at once
-LOG_END_S = 10.0  # for the end of a log: a container is told as ended before its runtime has written all of it
+LOG_END_S = 10.0  # for the end of a log: a container is reported as ended before its runtime has written all of it
 AGAIN_S = 0.1  # before a log is read again, and then twice as long each time
 SLACK_S = 30.0  # for requests of a node that the API server lets wait
 
@@ -157,7 +157,7 @@ class PodVisit:
             return self._failed(problem)
 
     def refused(self, problem: KubernetesError) -> Answer:
-        """The answer where whoever asks may not; nobody else is asked then."""
+        """The answer where permission is missing; no other node is visited then."""
         self.shared.refusal = refused(problem, self.shared.run)
         return Answer(unreached=Unreached.API, detail=self.shared.refusal, seconds=self.seconds())
 

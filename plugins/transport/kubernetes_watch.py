@@ -1,4 +1,4 @@
-"""What has become of a run's pods: one watch for all of them, begun anew where it is cut."""
+"""What has become of a run's pods: one watch for all of them, restarted where it is cut."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PodWatch:
                     self._problem = problem
                     self._tell(list(self._changed))
                 return
-            except KubernetesError:  # 410, a cut, a server that is away for a moment: what is now tells it all
+            except KubernetesError:  # 410, a cut, a server that is away for a moment: the next listing has everything
                 time.sleep(AGAIN_S)
 
     def _once(self) -> None:

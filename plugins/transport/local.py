@@ -1,4 +1,4 @@
-"""This machine, through a shell of its own: no daemon, no log-in, the same in a container."""
+"""This machine, through a shell of its own: no daemon, no login, the same in a container."""
 
 from __future__ import annotations
 

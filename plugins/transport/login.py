@@ -1,4 +1,4 @@
-"""One log-in to one host over SSH, on a Fabric connection made safe; and the jump hosts that others share."""
+"""One login to one host over SSH, on a Fabric connection with deadlines; and the jump hosts that several share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LoginFailed(ClusterproofError):  # noqa: N818
 
 
 class Login:
-    """A way, a host to believe and keys to offer. Made on the main thread, as Fabric asks; opened on any."""
+    """A way, a host key to check and keys to offer. Made on the main thread, as Fabric requires; opened on any."""
 
     def __init__(
         self,

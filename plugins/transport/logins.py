@@ -22,7 +22,7 @@ _MAX_JUMPS = 8  # in a row; a ProxyJump that leads back to itself has no end
 
 _log = logging.getLogger("paramiko")
 if _log.level == logging.NOTSET:
-    _log.setLevel(logging.CRITICAL)  # the tracebacks that it logs are told as a failure instead
+    _log.setLevel(logging.CRITICAL)  # the tracebacks that it logs are reported as a failure instead
 
 
 class Logins:

@@ -1,4 +1,4 @@
-"""What Slurm tells of a cluster: the collector `slurm`, read where its commands are."""
+"""What Slurm reports of a cluster: the collector `slurm`, read where its commands are."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from clusterproof.plugins.transport.submit_host import ask_submit_host, formless
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
 END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
 MAX_CHARACTERS = 65_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
-NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node tells about 20 kB
+NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns about 20 kB
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
 TRAVELS = (
@@ -70,7 +70,7 @@ class Srun:
 
 
 def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:
-    """What the submit host tells of each node. Raises Unusable."""
+    """What the submit host reports of each node. Raises Unusable."""
     settings = limits.settings
     wait_s = float(settings.get("slurm_wait") or WAIT_S)
     whole_s = 2 * wait_s + limits.answer_s  # twice: for all nodes together, then for each alone
@@ -112,7 +112,7 @@ def launch_program(request: Mapping[str, object], nonce: str) -> Program:
 
 
 def _answer(data: object) -> Answer:
-    """What one node said, or Slurm's word on why it said nothing."""
+    """What one node answered, or Slurm's reason why it did not."""
     if not isinstance(data, dict):
         return Answer(unreached=Unreached.LOST, detail="the submit host said nothing about it")
     if isinstance(output := data.get("output"), str):

@@ -63,7 +63,7 @@ class Srun:
         self.waiting = set(launch["nodes"])
         self.failed: dict[str, str] = {}
         self.tasks: dict[int, bytearray] = {}
-        self.errors: dict[int, str] = {}  # the first that each task tells of
+        self.errors: dict[int, str] = {}  # the first that each task reports
         self.node_of: dict[int, str] = {}  # by srun's own word
         self.ended: set[int] = set()
         self.words: list[str] = []
@@ -107,7 +107,7 @@ class Srun:
         return bool(self.pipes and self.waiting) and (self.is_granted or time.monotonic() < self.give_up)
 
     def refusal(self) -> str:
-        """Why Slurm gives it no nodes: its own word, or what it says of the job in its queue."""
+        """Why Slurm gives it no nodes: its own message, or its reason for the job in the queue."""
         data = [word for word in self.words if REFUSED in word]
         if self.is_granted or data or not self.pipes:
             return "".join(data[:1])
@@ -137,7 +137,7 @@ class Srun:
             self.words.append(line.partition("error:")[2].strip()[:200])
 
     def answers(self) -> dict[str, dict[str, str]]:
-        """By node, what it said; a node is who srun says it is, and one that calls itself otherwise is not believed."""
+        """By node, what it answered; srun says which node it is, and one that gives another name is not trusted."""
         node_of = self.node_of or dict(enumerate(self.launch["nodes"]))
         asked = set(self.launch["nodes"])
         data: dict[str, dict[str, str]] = {}

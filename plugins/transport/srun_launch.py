@@ -47,7 +47,7 @@ def repacked(before: str, text: str, after: str) -> str:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What each node said, or Slurm's word on why it did not; or what is wrong for all."""
+    """What each node answered, or Slurm's reason why it did not; or what is wrong for all."""
     try:
         records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
         config = ask("scontrol", "show", "config")

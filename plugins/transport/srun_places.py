@@ -11,7 +11,7 @@ import subprocess
 from typing import Any
 
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
-KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of what a job's environment says: the rest would steer srun
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: the rest would change what srun does
 STEERING = ("SLURM_", "SRUN_", "SBATCH_", "SQUEUE_", "SCANCEL_")  # squeue would list, and scancel end, some jobs alone
 UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
 UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}

@@ -1,4 +1,4 @@
-"""A program that stays on a node: one connection, over which it tells as long as it lasts."""
+"""A program that stays on a node: one connection, over which it reports as long as it lasts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOOK_S = 15.0  # at whether it is to end; each look of a thousand threads costs
 _END_S = 2.0
 _CHUNK_BYTES = 65536
 
-Heard = Callable[[bytes], object]  # a piece of what it tells; what it raises ends the stay
+Heard = Callable[[bytes], object]  # a piece of its output; what it raises ends the stay
 
 
 class Stays(Protocol):
     """What stays on the nodes of a cluster."""
 
-    is_heard: bool  # whether the programs are told that somebody is there, over their input; else they know of nobody
+    is_heard: bool  # whether the programs get signs of life over their input; else they get none
 
     def open(self, text: str) -> None:
         """Be ready for programs with this text on their input. Raises Unusable."""
@@ -45,7 +45,7 @@ class Staying(Protocol):
     is_heard: bool  # as its Stays
 
     def stay(self, target: Target, program: Program, heard: Heard, dead_s: float) -> str:
-        """Run the program until it ends, is told to, or tells nothing for so long; why it ended, in words."""
+        """Run the program until it ends, is told to, or sends nothing for `dead_s`; why it ended, in words."""
 
     def end(self) -> None:
         """Let it end; from any thread. It does not stay again."""

@@ -1,7 +1,7 @@
-"""A program that stays on a node of Kubernetes': a pod, whose log is followed for as long as it lasts.
+"""A program that stays on a Kubernetes node: a pod, whose log is followed for as long as it lasts.
 
 Where the log breaks off and the pod goes on, it is read again from some seconds before: lines come twice then, and
-whoever hears them passes over those by their numbers.
+the reader skips those by their numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clusterproof.plugins.transport.kubernetes_visit import LEAST_START_S
 from clusterproof.plugins.transport.staying import Heard, Staying
 
 POD_S = 6 * 3600  # the kubelet ends a pod after so long, whatever has become of all others; then another begins
-SETTLED_S = 2.0  # for the API server to tell of a pod that ends as its log does
+SETTLED_S = 2.0  # for the API server to report a pod that ends as its log does
 BEFORE_S = 10  # how much of a log is read again
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 MAX_LINE_BYTES = 1 << 20
@@ -115,7 +115,7 @@ class PodStaying:
                 raise NotThere(why.detail)
 
     def _followed(self, owned: Owned, name: str, lines: Lines, dead_s: float) -> str:
-        """Why the pod tells no more. Raises KubernetesError, and what hearing raises."""
+        """Why the pod sends no more. Raises KubernetesError, and what its listener raises."""
         last, pause_s, quiet = 0.0, FIRST_PAUSE_S, 0
         began = time.monotonic()
         while not self._is_over.is_set():
@@ -152,20 +152,20 @@ class PodStaying:
             node = self._owner.node(found.node)
             why = missed(found, is_gone, node, 0.0, bool(owned.run.image)) if node else None
             return why.detail if why else after_the_end(found) or "the program ended"
-        is_of_another_job = owned is not self._owner.owned  # its own was deleted, and nobody tells of its pods
+        is_of_another_job = owned is not self._owner.owned  # its own was deleted, and nothing reports its pods
         is_missing = status == GONE and is_of_another_job  # a kubelet that begins says this of all pods
         return DELETED if is_gone or is_missing else ""
 
 
 class Lines:
-    """Passes on whole lines: of one in which a log broke off its beginning comes again."""
+    """Passes on complete lines: one in which a log broke off comes again from its beginning."""
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
         self._rest = b""
 
     def take(self, piece: bytes) -> None:
-        """Take what has come; raises what hearing it raises."""
+        """Take what has come; raises what the listener raises."""
         whole, end, self._rest = (self._rest + piece).rpartition(b"\n")
         if end:
             self._heard(whole + end)

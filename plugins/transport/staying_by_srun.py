@@ -1,4 +1,4 @@
-"""A program that stays on a node of one's own job: a step of Slurm's, which takes no resources from the job."""
+"""A program that stays on a node of one's own job: a Slurm step, which takes no resources from the job."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
 
 
 def ask_submit_host(host: SubmitHost, program: Program, nonce: str, limits: Limits) -> dict[str, Any]:
-    """What a program of ours tells there. Raises Unusable where it tells nothing, or that all of it is wrong."""
+    """What a program of ours returns there. Raises Unusable where it returns nothing, or an error for all."""
     answer = ask(host, program, limits)
     try:
         data = unpacked(answer.output, nonce)
@@ -61,7 +61,7 @@ def ask_submit_host(host: SubmitHost, program: Program, nonce: str, limits: Limi
 
 
 def formless(host: SubmitHost, problem: Exception) -> Unusable:
-    """What is said of an answer that is none of our program's."""
+    """The message for an answer that is not our program's."""
     return Unusable(
         f"{host}: its answer does not have its form: {printable(repr(problem))}; expected that of our program"
     )

@@ -19,7 +19,7 @@ _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is clo
 
 
 class NoWay(ClusterproofError):  # noqa: N818 - what it is
-    """Whatever lies between here and the host does not let through; the message says what."""
+    """Something between here and the host does not let it through; the message says what."""
 
     def __init__(self, message: str, may_pass: bool = False) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class Way(Protocol):
         """Make whoever waits on this way stop waiting."""
 
     def complaint(self) -> str:
-        """What the way itself says of a connection that broke; mostly nothing."""
+        """What the way itself says about a connection that broke; usually nothing."""
 
 
 class Straight:

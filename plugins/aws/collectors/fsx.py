@@ -1,4 +1,4 @@
-"""The FSx file systems that nodes mount, as FSx tells of them."""
+"""The FSx file systems that nodes mount, as FSx describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How loaded and how full those file systems were, minute by minute, as CloudWatch tells."""
+"""How loaded and how full those file systems were, minute by minute, from CloudWatch."""
 
 from __future__ import annotations
 
@@ -105,5 +105,5 @@ def _by_minute(data: Mapping[str, Any], begin: datetime) -> dict[int, float]:
     """The values of one result by their minute since `begin`; a result may come in several pages, in any order."""
     return {
         int((time - begin).total_seconds()) // PERIOD_S: round(float(value), 3)
-        for time, value in zip(data.get("Timestamps", ()), data.get("Values", ()))  # noqa: B905 - as CloudWatch tells
+        for time, value in zip(data.get("Timestamps", ()), data.get("Values", ()))  # noqa: B905 - as CloudWatch has them
     }

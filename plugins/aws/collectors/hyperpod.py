@@ -1,4 +1,4 @@
-"""The HyperPod cluster, as SageMaker tells of it: what checks look at, and nothing that only names things."""
+"""The HyperPod cluster, as SageMaker describes it: what checks read, and nothing that only names things."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The availability zone of each HyperPod node: that of its group's subnets, else what SageMaker tells of the node.
+"""The availability zone of each HyperPod node: that of its group's subnets, else what SageMaker reports for the node.
 
-A listing tells no zone, and to ask for every node by itself takes long. Where a group has subnets in several zones, a
-node's host name holds its address in one of them: names and CIDR blocks are put together here, where both still are
-what AWS told. A node that no subnet places is asked for by itself, as all are in a cluster without subnets.
+A listing has no zones, and to describe every node takes long. Where a group has subnets in several zones, a
+node's host name holds its address in one of them: names and CIDR blocks are matched here, where both still are
+as AWS returned them. A node that no subnet places is described by itself, as all are in a cluster without subnets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OF_ADDRESS = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(?:\.|$)")
 
 
 def read(account: Account, cluster: Cluster) -> object:
-    """The zone of each validated node; null where neither its subnets nor SageMaker tell. Raises AwsError."""
+    """The zone of each validated node; null where neither its subnets nor SageMaker show it. Raises AwsError."""
     names, by_id = hostnames(cluster), {str(subnet["SubnetId"]): subnet for subnet in subnets(account, cluster)}
     of_group = {
         group: [by_id[subnet] for subnet in network.subnets if subnet in by_id]
@@ -38,7 +38,7 @@ def read(account: Account, cluster: Cluster) -> object:
 
 
 def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The zones, as SageMaker tells them, of those nodes that have none.
+    """The zones, as SageMaker reports them, of those nodes that have none.
 
     Raises AwsError where there would be none at all; beside others a node that cannot be asked for has none.
     """

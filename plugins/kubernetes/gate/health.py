@@ -1,4 +1,4 @@
-"""What a run says of each of its nodes, in the words of a condition of Kubernetes'."""
+"""What a run says of each of its nodes, in the terms of a Kubernetes condition."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from clusterproof.plugins.core.verdict import PROVEN, Verdict
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"
 BROKE = "RunBroke"
-OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and need not be told
+OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and already knows
 MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
 MAX_REASON = 128
 
 
 @record
 class Health:
-    """The word on one node: `status` is True, False or Unknown, `reason` one word of letters and digits."""
+    """The verdict on one node: `status` is True, False or Unknown, `reason` one word of letters and digits."""
 
     status: str
     reason: str
@@ -41,7 +41,7 @@ def healths(results: Iterable[Result], is_whole: bool = True) -> Mapping[str, He
 
 
 def health_of(results: Sequence[Result]) -> Health:
-    """The health of a node by all that was judged of it.
+    """The health of a node by all of its results.
 
     A failure makes it False; where it was not reached, or anything is incomplete, it is Unknown, and never False.
     """

@@ -68,7 +68,7 @@ def condition_patch(seen: Seen, health: Health, at: float) -> dict[str, object]:
 def taints_patch(seen: Seen, taints: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """A merge patch to these taints, which the server takes for this version of the node alone, and else answers 409.
 
-    A JSON patch would have its operations tried before the version is compared, and be told to be invalid (422).
+    A JSON patch would have its operations tried before the version is compared, and be rejected as invalid (422).
     """
     return {"metadata": {"uid": seen.uid, "resourceVersion": seen.version}, "spec": {"taints": list(taints)}}
 
@@ -85,7 +85,7 @@ def without_taints(seen: Seen, taints: Sequence[Taint]) -> dict[str, object]:
 
 
 def is_change(seen: Seen, health: Health) -> bool:
-    """Whether there is something new to tell: another status, or another fault."""
+    """Whether there is something new to report: another status, or another fault."""
     before = seen.node.condition(CONDITION)
     if before is None or before.status != health.status:
         return True

@@ -18,7 +18,7 @@ _LIMIT = re.compile(r"([0-9]{1,6})(%?)")
 
 
 class GateError(ClusterproofError):
-    """What the gate is asked for means nothing; one line that says what was expected."""
+    """What the gate is asked for is invalid; one line that says what was expected."""
 
 
 def most_tainted(limit: str, nodes: int) -> int:
@@ -71,7 +71,7 @@ def to_taint(nodes: Iterable[KubernetesNode], healths: Mapping[str, Health], lim
     """The nodes that get our taint, as far as the limit goes: all that failed and have none yet, or none at all.
 
     Those that failed count together with those that have it already, also of other runs: where they are more than are
-    allowed, something else is to blame than so many nodes. Raises GateError.
+    allowed, the cause is something else than so many nodes. Raises GateError.
     """
     nodes = list(nodes)
     failed = {node.name for node in nodes if node.name in healths and healths[node.name].status == FALSE}

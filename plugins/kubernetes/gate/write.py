@@ -103,7 +103,7 @@ class Gate:
             self._say(f"the taint {UNFIT} stays, as only --k8s-gate taint takes it away", tainted)
 
     def _is_newer(self, name: str) -> bool:
-        """Whether a node was made after the run began: then it is another one that was judged."""
+        """Whether a node was created after the run began: then another one was evaluated."""
         return self.seen[name].node.created > self.began
 
     def _say(self, words: str, names: Iterable[str]) -> None:
@@ -112,7 +112,7 @@ class Gate:
             self.lines.append(of_nodes(kept, words))
 
     def _write_conditions(self, found: Mapping[str, Health]) -> bool:
-        """Whether there is sense in going on. One goes first: what refuses it would refuse all."""
+        """Whether it makes sense to go on. One goes first: what refuses it would refuse all."""
         names = sorted(found)
         changed: dict[str, bool] = {}
         for group in (names[:1], names[1:]):
@@ -127,7 +127,7 @@ class Gate:
         return True
 
     def _write_condition(self, name: str, health: Health) -> bool:
-        """Whether it tells something new. Raises KubernetesError."""
+        """Whether it reports something new. Raises KubernetesError."""
         before = self.seen[name]
         patch = condition_patch(before, health, self.now)
         self.seen[name] = seen_of(self.writer.api.patch(f"{before.path}/status", patch, STRATEGIC))
