@@ -12,7 +12,7 @@ UNNAMED = ("clusterproof.toml", "pyproject.toml")  # where a policy is looked fo
 
 
 def basis_of(settings: Settings) -> str:
-    """The settings by which checks are judged, the policy's file, what is installed, and the day, to which rules hold.
+    """The settings of the checks, the policy's file, what is installed, and the day, as rules of a policy end on one.
 
     The mode and `at_deadline` are not in it: they decide what becomes of a verdict, each time anew.
     """

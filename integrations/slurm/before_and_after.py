@@ -48,14 +48,14 @@ def epilog(call: Call) -> Drain | None:
             call.remember("epilog", run.to_json())
             call.advance(run.ends)
             if run.findings:
-                call.state.forget(VERDICT)  # what the node is like now is not what the next job is to be told
+                call.state.forget(VERDICT)  # the next job must not get the verdict on what the node is like now
     call.state.forget(of_job)
     found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
     return call.drain(found, begins, run.ends) if found else None
 
 
 def _checked(call: Call, came: float) -> Run:
-    """The verdict of a run. What made the last one fail is judged again, by the rules of now, while fresh."""
+    """The verdict of a run. What made the last one fail is evaluated again, by the current rules, while fresh."""
     last = run_of(call.state.read(VERDICT))
     is_held = last and last.boot_id == boot_id() and last.of("fail") and came - last.at < call.settings.reuse_s
     run = _run("prolog", call, last.begins if last and is_held else call.cursor)

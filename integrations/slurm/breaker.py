@@ -1,6 +1,6 @@
-"""How many nodes may be drained, kept though Slurm starts the health checks of all nodes in the same moment.
+"""Keeps the limit of drained nodes although Slurm starts the health checks of all nodes at the same moment.
 
-A node waits a drawn time, looks, drains itself as a claim, and looks back once slurmctld's clock is in another second.
+A node waits a random time, looks, drains itself as a claim, and looks back once slurmctld's clock is in another second.
 Claims are ordered by the second in which slurmctld was given them and by the node's name; who has as many claims ahead
 of it as are allowed takes its own back. Of all that stay the last in this order has looked back after all others had
 claimed, and has seen them: so no more than are allowed stay, and the first so many always do.
@@ -21,7 +21,7 @@ SECOND_S = 1.05  # a second of slurmctld's, and what two clocks may differ in me
 
 
 def stand_in_line(partitions: Iterable[str], limits: HealthCheck) -> str:
-    """Wait the drawn time; which partition has as many drained as are allowed, in words, else empty.
+    """Wait the random time; which partition has as many drained as are allowed, in words, else empty.
 
     Raises SlurmError.
     """
@@ -31,7 +31,7 @@ def stand_in_line(partitions: Iterable[str], limits: HealthCheck) -> str:
 
 
 def draw_apart(nodes: int, most_s: float = MAX_DRAWN_S) -> None:
-    """Wait a drawn time, so that so many nodes that begin at once do not all ask at once."""
+    """Wait a random time, so that as many nodes as begin at once do not all ask at once."""
     time.sleep(random.uniform(0, min(MAX_DRAWN_S, most_s, DRAW_S * nodes)))  # noqa: S311 - no secret
 
 

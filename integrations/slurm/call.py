@@ -1,4 +1,4 @@
-"""One call of a script by Slurm: what it is about, and what every script does alike."""
+"""One call of a script by Slurm: what it is about, and what all scripts have in common."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Call:
 
     @property
     def cursor(self) -> Cursor | None:
-        """How far the kernel log has been judged; None where it never was."""
+        """How far the kernel log has been evaluated; None where it never was."""
         return cursor_of(self.state.read("cursor").get("cursor"))
 
     @contextlib.contextmanager
@@ -96,21 +96,21 @@ class Call:
             yield
 
     def drain(self, findings: Iterable[Finding], begins: Cursor | None, ends: Cursor | None = None) -> Drain:
-        """What this script drains the node for, and which part of the kernel log it judged."""
+        """What this script drains the node for, and which part of the kernel log it evaluated."""
         found = tuple(findings)
         reason = reason_of(found, self.job if self.occasion == "epilog" else NO_JOB)
         kept = tuple(replace(finding, message=shortened(finding.message, MAX_REASON)) for finding in found)
         return Drain(self.occasion, self.job.id, kept, reason, begins, time.time(), uid=self.job.uid, ends=ends)
 
     def remember(self, name: str, record: dict[str, object]) -> None:
-        """Write a record; a disk that is full costs what it would have saved, and nothing else."""
+        """Write a record; a full disk loses what it would have saved, and nothing else."""
         try:
             self.state.write(name, record)
         except OSError as problem:
             self.log(f"{name} is not remembered: {problem.strerror}", WARNING)
 
     def advance(self, ends: Cursor | None) -> None:
-        """What the kernel had logged until then has been judged, and will not be again."""
+        """What the kernel had logged until then has been evaluated, and will not be again."""
         with self.state.locked("cursor.lock"):
             furthest = later(self.cursor, ends)
             if furthest:

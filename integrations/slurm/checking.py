@@ -1,4 +1,4 @@
-"""Runs the checks on this machine, in this process: what its own probe tells, judged by the packaged checks alone.
+"""Runs the checks on this machine, in this process: what its own probe returns, evaluated by the packaged checks alone.
 
 Their index says which checks an occasion has and what they need, so that the probe begins at once, and nothing is
 loaded that none of them names.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COLLECTOR_S = 5.0  # the suite's own deadline of one collector
 ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
-NVML = 3  # times the patience: the longest that any evidence may take
+NVML = 3  # times the timeout: the longest that any evidence may take
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 
 
@@ -50,7 +50,7 @@ def check(
     each: Callable[[Result], object] = id,
     nvml: bytes = b"",
 ) -> Run:
-    """Run the checks of these occasions, and tell `each` of their results; `say` hears what is wrong with the suite.
+    """Run the checks of these occasions, and call `each` with their results; `say` gets what is wrong with the suite.
 
     `nvml` is the code of the part of nvidia-ml-py that is used, if that is kept. Raises NoVerdict.
     """
@@ -87,7 +87,7 @@ def check(
 
 
 def evaluated_by_the_log(check: str) -> bool:
-    """Whether a check reads the kernel log; one that nobody knows may."""
+    """Whether a check reads the kernel log; an unknown one may."""
     entry = _index(str).get(check)
     return entry is None or "kernel_log" in entry["collectors"]
 
@@ -130,7 +130,7 @@ def options_of(collector_s: float, policy: Policy, cursor: Cursor | None) -> Pro
 def prepared(
     entries: Iterable[Entry], occasions: tuple[str, ...], settings: Settings, policy: Policy
 ) -> Callable[[NodeEvidence], list[Result]]:
-    """What judges the node's evidence, with all loaded that this takes. Raises NoVerdict."""
+    """What evaluates the node's evidence, with all loaded that this takes. Raises NoVerdict."""
     from clusterproof.plugins.core.cluster import Cluster, Target
     from clusterproof.plugins.evidence.node import HEALTH_CHECK
     from clusterproof.plugins.evidence.nodes import nodes

@@ -1,4 +1,4 @@
-"""Slurm's own word on a node, and the two things that are ever done to it: drain and resume. Never from a prolog."""
+"""What Slurm itself says of a node, and the two things that are ever done to it: drain and resume. Never from a prolog."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def config() -> dict[str, str]:
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """The settings that `scontrol show config` tells; `(null)`, by which it says that there is none, is empty."""
+    """The settings that `scontrol show config` prints; `(null)`, which means that there is none, becomes empty."""
     rows = (line.partition(" = ") for line in text.splitlines())
     data = {name.strip(): value.strip() for name, is_setting, value in rows if is_setting}
     return {name: "" if value == "(null)" else value for name, value in data.items()}
@@ -148,7 +148,7 @@ def allowed(total: int, percent: int, nodes: int) -> int:
 
 
 def _output_of(*command: str) -> str:
-    """What a command of Slurm's prints. Raises SlurmError."""
+    """What a Slurm command prints. Raises SlurmError."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(STEERING)}
     try:
         done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False, env={**own, **TIMES})

@@ -1,6 +1,6 @@
 """What a node remembers of the drains that are ours: a record for each script that drained, so that none hides another.
 
-A record says which checks failed on which occasion: these are judged again, by the rule of that occasion, before the
+A record says which checks failed on which occasion: these are evaluated again, by the rule of that occasion, before the
 node is resumed. All the reasons that Slurm may have been given are ours; any other is an administrator's.
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 FOLDER = "drained"
 IN_USE = "in_use"  # the record of a reason that Slurm still shows of a node that it has taken back
-LOOKED_AT = "looked_at"  # the record of how far the kernel log was judged for drains that an administrator took back
+LOOKED_AT = "looked_at"  # the record of how far the kernel log was evaluated for drains that an administrator took back
 EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that failed, and for who resumes it
 
 
 @record
 class Drain:
-    """One script's drain: what it found on its occasion, the reason, and which part of the kernel log it judged.
+    """One script's drain: what it found on its occasion, the reason, and which part of the kernel log it evaluated.
 
     `at` is in seconds since 1970, as it outlives a reboot. `is_told` is whether Slurm has had the reason; `is_claim`
     whether the node was drained before it is known that no more than are allowed are.
@@ -70,7 +70,7 @@ class Drain:
 
     @property
     def is_pending(self) -> bool:
-        """Whether Slurm may yet drain the node for it, as far as a clock tells."""
+        """Whether Slurm may yet drain the node for it, as far as a clock shows."""
         return not self.is_told and self.is_young
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def release(state: State, drains: Iterable[Drain]) -> None:
 def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
     """How far the kernel log has been looked at for each check, now that these drains have been taken back too.
 
-    Of many jobs that met the same, Slurm is told one's reason; who takes the node back has looked at it for all.
+    Of many jobs that met the same, Slurm gets one's reason; who takes the node back has looked at it for all.
     """
     known = ((check, cursor_of(cursor)) for check, cursor in state.read(LOOKED_AT).items())
     looked = {check: cursor for check, cursor in known if cursor}
@@ -127,10 +127,10 @@ def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:
 def since_looked_at(
     drain: Drain, looked: Mapping[str, Cursor], evaluated: Cursor | None, is_of_log: Callable[[str], bool]
 ) -> Drain:
-    """A drain that is judged by what was logged since what it found in the kernel log had been looked at.
+    """A drain that is evaluated by what was logged since an administrator looked at what it found in the kernel log.
 
-    Where all of that was, nothing that has been judged is judged for it once more: what else was found until then has
-    drained the node by itself.
+    Where all of that was looked at, nothing of it is evaluated for this drain again: what else was found until then
+    has drained the node by itself.
     """
     if not (looked and drain.ends and drain.findings):
         return drain
@@ -143,7 +143,7 @@ def since_looked_at(
 
 
 def begin_of(drains: Iterable[Drain]) -> Cursor | None:
-    """From where on the kernel log holds all that any of them was judged for; None: from this boot's beginning."""
+    """From where on the kernel log holds all that any of them was evaluated for; None: from this boot's beginning."""
     cursors = [drain.begins for drain in drains]
     known = [cursor for cursor in cursors if cursor]
     if len(known) < len(cursors) or len({cursor[0] for cursor in known}) != 1:
@@ -157,10 +157,10 @@ def is_ours(node: NodeState, drains: Iterable[Drain]) -> bool:
 
 
 def unexplained(node: NodeState, drains: Iterable[Drain], in_use: str, asked: Drain | None = None) -> Drain | None:
-    """Of the drains that Slurm has not been told of the one whose reason a drained node wants: `asked`, else the last.
+    """Of the drains without a reason in Slurm yet, the one whose reason a drained node needs: `asked`, else the last.
 
-    Slurm's own words want it; so does a reason that the node had while it took jobs (`in_use`, with its date): where
-    one stands, Slurm drains and leaves it as it is.
+    A node with Slurm's own words needs it; so does one with a reason that it had while it took jobs (`in_use`, with
+    its date): where it has one, Slurm drains and leaves it as it is.
     """
     if not node.is_unexplained and not (node.is_drained and in_use and node.data == in_use):
         return None

@@ -1,4 +1,4 @@
-"""What no health check can judge on this node: for as long as that is so, no node that was drained is resumed."""
+"""What no health check can evaluate on this node: for as long as that is so, no node that was drained is resumed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tell_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[s
 
 
 def why_it_stays(state: State) -> str:
-    """Why a node that is drained now would stay so whatever is mended; empty where a health check will resume it."""
+    """Why a node that is drained now would stay so whatever is fixed; empty where a health check will resume it."""
     record = state.read(RECORD)
     if not record:
         return "no health check has run here in drain mode"

@@ -26,7 +26,7 @@ OCCASIONS = ("prolog", "epilog")
 
 
 def health_check(call: Call) -> None:
-    """Check, drain or resume by what was found, and leave word for prologs of how many nodes are drained."""
+    """Check, drain or resume by what was found, and record for prologs how many nodes are drained."""
     try:
         evaluate(call)
     finally:
@@ -35,7 +35,7 @@ def health_check(call: Call) -> None:
 
 
 def evaluate(call: Call) -> None:
-    """Check, then drain or resume by what was found. Slurm is asked nothing about a node that is well."""
+    """Check, then drain or resume by what was found. Slurm is asked nothing about a healthy node."""
     ours = our_drains(call) if call.settings.drains else ()
     for claim in ours:
         if claim.is_claim and not stays(call, claim):
@@ -66,7 +66,7 @@ def confirmed(call: Call, found: tuple[Finding, ...], begins: Cursor | None) -> 
 
 
 def look_around(call: Call) -> None:
-    """Ask Slurm how many are drained, a drawn time after all other nodes began to do so; leave what it says."""
+    """Ask Slurm how many are drained, a random time after all nodes began at once; record what it says."""
     last = room_of(call.state)
     draw_apart(last.nodes if last else 0, call.left_s / 4)
     try:
@@ -160,7 +160,7 @@ def stays(call: Call, claim: Drain) -> bool:
 def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
     """Resume the node after runs that pass, where the drain is still ours. Raises SlurmError.
 
-    Some checks judge by the occasion: what drained the node in a prolog or an epilog has to pass as there.
+    Some checks depend on the occasion: what drained the node in a prolog or an epilog has to pass as there.
     """
     if not call.settings.drains or not call.settings.health_check.resume:
         return

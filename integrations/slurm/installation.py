@@ -1,6 +1,6 @@
-"""`--check-installation`: what Slurm's scripts judge on this node and what they cannot, changing nothing on it.
+"""`--check-installation`: what Slurm's scripts evaluate on this node and what they cannot, changing nothing on it.
 
-Exit codes: 0 all in order · 1 something is to be mended · 6 nothing is, but something cannot be judged here.
+Exit codes: 0 all in order · 1 something needs fixing · 6 nothing does, but something cannot be evaluated here.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _time(one: Rehearsal, settings: Settings) -> Iterator[Line]:
 
 
 def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str, list[str]]:
-    """The checks with these verdicts, in their order, by which scripts alone judge them: none where all do."""
+    """The checks with these verdicts, in their order, by the scripts that alone evaluate them: none where all do."""
     found: dict[str, list[str]] = {}
     for one in rehearsals:
         for evaluated in one.evaluated:
@@ -179,7 +179,7 @@ def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterato
 
 
 def _remedy(one: Evaluated) -> str:
-    """What lets a check be judged here, or takes it out."""
+    """What lets a check be evaluated here, or leaves it out."""
     if one.check == "node.uptime_settled":
         return "asking again when the node has been up for longer"
     if one.cause == UNKNOWN_TYPE:
@@ -199,7 +199,7 @@ def _state(settings: Settings) -> Iterator[Line]:
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the file system that a folder lies on; empty where nothing tells."""
+    """The type of the file system that a folder is on; empty where it is not known."""
     try:
         rows = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError):

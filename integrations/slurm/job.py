@@ -1,4 +1,4 @@
-"""The job that a script is called for, and the node, as Slurm's environment tells them."""
+"""The job that a script is called for, and the node, from Slurm's environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clusterproof.plugins.core.record import record
 
 @record
 class Job:
-    """A job, its user's number, and its GPUs' numbers on this node: None where Slurm does not deal GPUs out."""
+    """A job, its user's number, and its GPUs' numbers on this node: None where Slurm does not allocate GPUs."""
 
     id: str = ""
     uid: str = ""
@@ -30,12 +30,12 @@ def job_of(environment: Mapping[str, str]) -> Job:
 
 
 def node_of(environment: Mapping[str, str]) -> str:
-    """The node as Slurm calls it, which need not be how it calls itself; where Slurm tells nothing, its short name."""
+    """The node as Slurm calls it, which need not be its host name; where Slurm does not say, its short host name."""
     return environment.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0] or "localhost"
 
 
 def gpus_of(data: str | None) -> frozenset[int] | None:
-    """The numbers of `0,2-3`; None where nothing is told, or nothing that is a list of numbers."""
+    """The numbers of `0,2-3`; None where nothing is set, or no list of numbers."""
     if not data:
         return None
     numbers: set[int] = set()

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def look(occasion: str, node: str) -> int:
-    """Only tell what a call would find; the exit code."""
+    """Only print what a call would find; the exit code."""
     from clusterproof.integrations.slurm import installation, rehearsal
 
     if occasion == "check-installation":
@@ -63,7 +63,7 @@ def answer(call: Call) -> None:
         start_new_thread(watch, (call, once))
     try:
         drain = act(call)
-    except Exception as problem:  # whatever breaks here is no fault of the node's
+    except Exception as problem:  # whatever breaks here is not the node's fault
         call.log(f"no verdict: {type(problem).__name__}: {problem}", ERROR)
         drain = None
     with once:

@@ -1,4 +1,4 @@
-"""The drains of a node that are ours: Slurm told their reasons, and those forgotten that were taken back."""
+"""The drains of a node that are ours: their reasons given to Slurm, and those forgotten that were taken back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def known_drains(call: Call, asked: Drain | None) -> tuple[Drain, ...]:
 
 
 def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
-    """The drains of ours, where the node is drained for them, with Slurm told a reason. Raises SlurmError, OSError.
+    """The drains of ours, where the node is drained for them and Slurm has a reason. Raises SlurmError, OSError.
 
     `asked` is one that counts where all records are lost.
     """
@@ -93,6 +93,6 @@ def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
         looked = taken_back(call.state, drains)
         if drains:
             call.remember(LOOKED_AT, dict(looked))
-            call.state.forget(VERDICT)  # from which a prolog would judge the same once more
+            call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
     release(call.state, drains)
     return looked

@@ -1,4 +1,4 @@
-"""What a script of Slurm's would find on this node: asked as the script asks, remembered and acted on by nobody."""
+"""What a script would find on this node: run as the script runs, but neither recorded nor acted on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = "from clusterproof.integrations.slurm.main import main; main()"
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What one check said. `cause` is the same text wherever one thing is to blame for many."""
+    """What one check said. `cause` is the same text wherever several have one cause."""
 
     check: str
     verdict: str
@@ -57,7 +57,7 @@ class Rehearsal:
 
 
 def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
-    """Start Python as the script does, and wait until all is judged; the deadline of the script ends nothing here."""
+    """Start Python as the script does, and wait until all is evaluated; the deadline of the script ends nothing here."""
     environment = {name: os.environ[name] for name in KEPT if name in os.environ}
     command = [sys.executable, "-I", "-c", PROGRAM, "rehearse", occasion]
     deadline_s, began = deadline_of(occasion, settings), time.monotonic()

@@ -8,7 +8,7 @@ from clusterproof.integrations.slurm.state import State
 from clusterproof.plugins.core.record import record
 
 RECORD = "room"
-TOLD_S = 3600.0  # for so long it is believed; a health check is due far more often
+TOLD_S = 3600.0  # for so long it is valid; a health check is due far more often
 NOBODY_SAYS = "no health check has said on this node how many nodes are drained"
 
 
@@ -33,7 +33,7 @@ def room_of(state: State) -> Room | None:
 def why_no_drain(state: State) -> str:
     """Why a prolog drains nothing more, in words; empty where the last health check found room.
 
-    Where nobody says how many are drained, there is none: what a mistake would then drain, nobody would stop.
+    Where it is not known how many are drained, there is none: nothing would then stop a mistake from draining all.
     """
     room = room_of(state)
     if room is None:

@@ -1,4 +1,4 @@
-"""The screen of --check-installation: sections of lines, of which some are to be mended and some stay open."""
+"""The screen of --check-installation: sections of lines, of which some need fixing and some stay open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Mark(str, Enum):
 
     FINE = " "
     MEND = "!"
-    OPEN = "?"  # nothing is wrong, and something cannot be judged
+    OPEN = "?"  # nothing is wrong, and something cannot be evaluated
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,24 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What is told under one heading."""
+    """What is shown under one heading."""
 
     heading: str
     lines: tuple[Line, ...]
 
 
 def fine(text: str, label: str = "") -> Line:
-    """A line that only tells."""
+    """A line that only informs."""
     return Line(text, Mark.FINE, label)
 
 
 def mend(text: str, label: str = "") -> Line:
-    """What has to be mended; it reads `observed; expected …`."""
+    """What has to be fixed; it reads `observed; expected …`."""
     return Line(text, Mark.MEND, label)
 
 
 def unknown(text: str, label: str = "") -> Line:
-    """What cannot be judged here."""
+    """What cannot be evaluated here."""
     return Line(text, Mark.OPEN, label)
 
 

@@ -22,7 +22,7 @@ PLAIN = re.compile(
 
 
 class SettingsError(ClusterproofError):
-    """A setting that means nothing, in one line."""
+    """An invalid setting, in one line."""
 
 
 @record

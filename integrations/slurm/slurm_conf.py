@@ -17,7 +17,7 @@ from clusterproof.integrations.slurm.settings import Settings
 SCRIPTS = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 LIMITS_S = {"Prolog": 15, "Epilog": 15}  # the scripts answer within 9 s, and slurmd kills what comes later
 STARTS_S = {"BatchStartTimeout": 10, "MessageTimeout": 10}  # Slurm's own defaults: a prolog may take 9 s of them
-NO_LIMIT = 65534  # as Slurm tells that there is none
+NO_LIMIT = 65534  # as Slurm shows that there is none
 SEES_DRAINED = frozenset({"ANY", "IDLE"})  # values of HealthCheckNodeState by which a drained node is checked
 HOME = Path("/opt/clusterproof/bin")  # where a script that lies elsewhere looks for Python
 MAX_BYTES = 65536
@@ -26,7 +26,7 @@ _SECONDS = re.compile(r"(\d+)(?: sec)?")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What Slurm tells of itself and of this node; `problem` where it tells nothing."""
+    """What Slurm reports of itself and of this node; `problem` where it reports nothing."""
 
     config: Mapping[str, str]
     node: NodeState | None = None
@@ -46,7 +46,7 @@ def place_of(name: str) -> Place:
 
 
 def lines_of(name: str, place: Place, settings: Settings) -> Iterator[Line]:
-    """What to tell of Slurm."""
+    """What to show of Slurm."""
     if not place.config:
         yield mend(f"{place.problem}; expected slurmctld's answer", "slurmctld")
         return
@@ -166,7 +166,7 @@ def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[Line]:
 
 
 def _seconds(data: str) -> int | None:
-    """`300 sec`, `300`; None where no number is told, or one that means no limit."""
+    """`300 sec`, `300`; None where there is no number, or one that means no limit."""
     match = _SECONDS.fullmatch(data)
     return int(match[1]) if match and int(match[1]) < NO_LIMIT else None
 

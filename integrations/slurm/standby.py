@@ -1,4 +1,4 @@
-"""The way to this machine that costs least: a process forked while this one is small, which becomes the probe."""
+"""The cheapest way to run on this machine: a process forked while this one is small, which becomes the probe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BURY_S = 0.1  # what the kernel does not let die is not waited for
 
 
 class StandBy:
-    """A process of this machine that loads the probe at once, and begins when it is told what to read.
+    """A process on this machine that loads the probe at once, and starts reading when it gets its request.
 
     The probe's own files are loaded from where they are installed: nothing is packed, sent, unpacked and compiled.
     """
@@ -51,13 +51,13 @@ class StandBy:
         os.close(answering)
 
     def begin(self, collectors: Iterable[str], options: ProbeOptions) -> None:
-        """Tell the process what to read."""
+        """Send the process what to read."""
         request = options.request({collector: module_of(collector) for collector in collectors})
         self._collectors = tuple(request["collectors"])
         os.write(self._orders, json.dumps([request, self._nonce]).encode() + b"\n")
 
     def evidence(self, node: str, timeout_s: float) -> NodeEvidence:
-        """What it has told by then of the node of this name."""
+        """What it has returned by then, as the evidence of the node of this name."""
         from clusterproof.plugins.transport.gather import evidence_of  # loaded while it reads
 
         began = time.monotonic()

@@ -195,7 +195,7 @@ def why_unusable(folder: str) -> str:
 
 
 def boot_id() -> str:
-    """This boot's own name; empty where the kernel does not tell."""
+    """This boot's id; empty where the kernel does not show it."""
     try:
         with open(BOOT_ID, encoding="ascii") as file:
             return file.read().strip()
@@ -204,5 +204,5 @@ def boot_id() -> str:
 
 
 def since_boot_s() -> float:
-    """Seconds since boot, which no clock that is set changes."""
+    """Seconds since boot, which setting a clock does not change."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
