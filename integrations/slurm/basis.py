@@ -17,8 +17,8 @@ def basis_of(settings: Settings) -> str:
     The mode and `at_deadline` are not in it: they decide what becomes of a verdict, each time anew.
     """
     files = (INDEX, settings.policy) if settings.policy else (INDEX, *UNNAMED)
-    judged_by = (settings.deadline_s, settings.instance_type, *map(_version, files))
-    return repr((judged_by, time.localtime()[:3]))
+    rests_on = (settings.deadline_s, settings.instance_type, *map(_version, files))
+    return repr((rests_on, time.localtime()[:3]))
 
 
 def _version(file: str) -> tuple[str, int, int, int]:

@@ -71,7 +71,7 @@ def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
     basis = basis_of(call.settings)  # before the policy is read: what changes from now on is not of this run
     nvml = part_of(call.state)
     run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=nvml)
-    call.tell(run)
+    call.log_run(run)
     if not nvml and call.left_s > LEISURE_S:
         keep_part(call.state)
     return replace(run, is_late=call.turn.is_late, basis=basis)

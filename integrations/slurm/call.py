@@ -116,7 +116,7 @@ class Call:
             if furthest:
                 self.remember("cursor", {"cursor": furthest})
 
-    def tell(self, run: Run) -> None:
+    def log_run(self, run: Run) -> None:
         """Log what a run found."""
         found = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
         self.log(f"{run.checked} checks in {run.took_s:.2f} s: {found}", INFO)
@@ -169,7 +169,7 @@ def explain(call: Call, drain: Drain) -> None:
         )
         print(json.dumps(replace(drain, findings=()).to_json()), file=left.stdin, flush=True)
     except OSError as problem:
-        call.log(f"Slurm will not be told the reason: {problem.strerror}", WARNING)
+        call.log(f"Slurm will not get the reason: {problem.strerror}", WARNING)
 
 
 def leave(status: int) -> NoReturn:

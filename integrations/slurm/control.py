@@ -1,4 +1,4 @@
-"""What Slurm itself says of a node, and the two things that are ever done to it: drain and resume. Never from a prolog."""
+"""What Slurm says of a node, and the two things that are ever done to it: drain and resume. Never from a prolog."""
 
 from __future__ import annotations
 

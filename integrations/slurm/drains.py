@@ -164,6 +164,6 @@ def unexplained(node: NodeState, drains: Iterable[Drain], in_use: str, asked: Dr
     """
     if not node.is_unexplained and not (node.is_drained and in_use and node.data == in_use):
         return None
-    untold = [drain for drain in drains if not drain.is_told]
-    mine = [drain for drain in untold if asked and drain.name == asked.name]
-    return max(mine or untold, key=lambda drain: drain.at, default=None)
+    unreported = [drain for drain in drains if not drain.is_told]
+    mine = [drain for drain in unreported if asked and drain.name == asked.name]
+    return max(mine or unreported, key=lambda drain: drain.at, default=None)

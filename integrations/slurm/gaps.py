@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RECORD = "gaps"
 
 
-def tell_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[str, object] | None:
+def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[str, object] | None:
     """Log which checks were incomplete in this health check and in the one before: once, and not every few minutes.
 
     The record to keep of it, None where that has not changed.
@@ -26,7 +26,7 @@ def tell_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[s
     if standing - data:
         log(
             f"a node that is drained stays so, until an administrator resumes it: {', '.join(sorted(standing))} could "
-            "not be judged, twice; expected a verdict of each (clusterproof-prolog --check-installation)",
+            "not be evaluated, twice; expected a verdict of each (clusterproof-prolog --check-installation)",
             WARNING,
         )
     new: dict[str, object] = {"checks": sorted(now), "told": sorted(standing | data)}
@@ -39,7 +39,7 @@ def why_it_stays(state: State) -> str:
     if not record:
         return "no health check has run here in drain mode"
     standing = _checks(record.get("told"))
-    return f"the health checks cannot judge {', '.join(sorted(standing))}" if standing else ""
+    return f"the health checks cannot evaluate {', '.join(sorted(standing))}" if standing else ""
 
 
 def _checks(data: Any) -> set[str]:

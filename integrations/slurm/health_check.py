@@ -12,7 +12,7 @@ from clusterproof.integrations.slurm.checking import check
 from clusterproof.integrations.slurm.control import SlurmError
 from clusterproof.integrations.slurm.drains import EXPLAIN_S, IN_USE, Drain, begin_of, hold, is_ours, release
 from clusterproof.integrations.slurm.gaps import RECORD as GAPS
-from clusterproof.integrations.slurm.gaps import tell_gaps
+from clusterproof.integrations.slurm.gaps import log_gaps
 from clusterproof.integrations.slurm.log import CRITICAL, ERROR, WARNING
 from clusterproof.integrations.slurm.our_drains import in_use, known_drains, our_drains
 from clusterproof.integrations.slurm.room import RECORD, room_of
@@ -42,9 +42,9 @@ def evaluate(call: Call) -> None:
             return
     begins = begin_of(ours) if ours else call.cursor
     run = check(OCCASIONS, call.settings, call.left_s, begins, call.log)
-    call.tell(run)
+    call.log_run(run)
     if call.settings.drains and call.settings.health_check.resume:
-        gaps = tell_gaps(call.state, run, call.log)
+        gaps = log_gaps(call.state, run, call.log)
         if gaps:
             call.remember(GAPS, gaps)
     found = draining(run, call.job)
@@ -60,7 +60,7 @@ def confirmed(call: Call, found: tuple[Finding, ...], begins: Cursor | None) -> 
     """Without those that a second look does not find: what did not answer once may have been busy."""
     time.sleep(AGAIN_S)
     again = check(OCCASIONS, call.settings, call.left_s, begins)
-    call.tell(again)
+    call.log_run(again)
     standing = {finding.check for finding in draining(again, call.job)}
     return tuple(finding for finding in found if finding.check not in SEEN_TWICE or finding.check in standing)
 
@@ -99,18 +99,18 @@ def follow(call: Call, asked: Drain | None) -> None:
 
     A prolog goes by what the last health check left on its node, and many may fail in the meantime.
     """
-    is_told = False
+    is_reported = False
     while any(one.is_young for one in known_drains(call, asked)):
-        time.sleep(FOLLOW_S if is_told else LOOK_S)
+        time.sleep(FOLLOW_S if is_reported else LOOK_S)
         try:
             ours = our_drains(call, asked)
-            is_told = bool(ours)
+            is_reported = bool(ours)
             for claim in ours:
                 if claim.is_claim:
                     stays(call, claim)
         except SlurmError as problem:
             call.log(f"asks again: {problem}", WARNING)
-    if not is_told and any(not one.is_told for one in known_drains(call, asked)):
+    if not is_reported and any(not one.is_told for one in known_drains(call, asked)):
         call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
 
 
@@ -169,7 +169,7 @@ def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
     while passes and occasions:
         occasion = occasions.pop()
         run = check((occasion,), call.settings, call.left_s, begin_of(ours), call.log)
-        call.tell(run)
+        call.log_run(run)
         found = any(drain.is_still_found(run) for drain in ours if drain.occasion == occasion)
         passes = run.checked > 0 and not found and not run.of("incomplete")
     if not passes:

@@ -13,7 +13,7 @@ from pathlib import Path
 from clusterproof.integrations.slurm import slurm_conf
 from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
 from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
-from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, read_settings, told_settings
+from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, configured_names, read_settings
 from clusterproof.integrations.slurm.state import why_unusable
 from clusterproof.integrations.slurm.trust import distrust
 from clusterproof.integrations.slurm.verdict import shortened
@@ -37,7 +37,7 @@ def check_installation(node: str) -> int:
     """Print what holds on this node; the exit code."""
     sections = [Section(f"clusterproof {__version__} on {node}: nothing is changed here", tuple(_program()))]
     try:
-        settings, data = read_settings(), told_settings()
+        settings, data = read_settings(), configured_names()
     except SettingsError as wrong:
         sections.append(Section("settings", (mend(f"{wrong}; until then the scripts do nothing"),)))
         return _shown(sections)
@@ -98,7 +98,7 @@ def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[Lin
     words = next((one.instance_type for one in known if one.instance_type), "")
     yield fine(words or "not known", "instance type")
     for occasions, names in _by_occasions(known, "pass", "concern", "fail").items():
-        yield fine(" ".join(names), f"judged {occasions}" if occasions else "judged")
+        yield fine(" ".join(names), f"evaluated {occasions}" if occasions else "evaluated")
     for verdict in ("fail", "concern", "incomplete", "not applicable"):
         yield from _folded(known, verdict, settings)
 
@@ -112,12 +112,12 @@ def _time(one: Rehearsal, settings: Settings) -> Iterator[Line]:
     parts = [f"{len(one.of(word))} {word}" for word in ("pass", "fail", "concern", "incomplete") if one.of(word)]
     took = f"{one.took_s:.2f} s of {one.deadline_s:g} s"
     out = len(one.of("not applicable"))
-    words = f"{took}: {len(one.evaluated) - out} checks judged ({', '.join(parts)}), {out} not applicable"
+    words = f"{took}: {len(one.evaluated) - out} checks evaluated ({', '.join(parts)}), {out} not applicable"
     if not one.is_late:
         yield fine(words, label)
         return
     drains = settings.at_deadline == "drain" and settings.drains and one.occasion != "health-check"
-    late = "the node is drained" if drains else "nothing is judged"
+    late = "the node is drained" if drains else "nothing is evaluated"
     yield mend(f"{words}; expected less: at the deadline {late}", label)
 
 
@@ -164,12 +164,12 @@ def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterato
     open_ = health_check.of("incomplete")
     if not open_:
         if not nobody and not health_check.broken:
-            yield fine(f"{mode}a drained node is resumed once all that is judged here passes in a health check")
+            yield fine(f"{mode}a drained node is resumed once all that is evaluated here passes in a health check")
         return
     names = " ".join(one.check for one in open_)
     yield unknown(
         f"{mode}a drained node is resumed only once every check that applies passes in a health check. Here it stays "
-        f"drained, whatever is mended, for as long as these cannot be judged: {names}"
+        f"drained, whatever is fixed, for as long as these cannot be evaluated: {names}"
     )
     helps: dict[str, list[str]] = {}
     for one in open_:

@@ -14,7 +14,7 @@ NAME = "clusterproof"
 
 
 class Log:
-    """Where the lines of one call go; each names the script and the job. A syslog that hangs is waited for only once."""
+    """Where the lines of one call go; each names the script and the job. A syslog that hangs is waited for once."""
 
     def __init__(self, about: str, listener: str = LISTENER) -> None:
         self.about = about

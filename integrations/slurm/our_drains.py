@@ -41,12 +41,12 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
         return not_ended(call, drains, [drain for drain in drains if drain.is_told and drain.reason != node.reason])
-    untold = unexplained(node, drains, str(call.state.read(IN_USE).get("reason", "")), asked)
-    if untold:
-        control.drain(call.node, untold.reason)
-        claim = replace(untold, is_told=True, is_claim=True)
+    unreported = unexplained(node, drains, str(call.state.read(IN_USE).get("reason", "")), asked)
+    if unreported:
+        control.drain(call.node, unreported.reason)
+        claim = replace(unreported, is_told=True, is_claim=True)
         hold(call.state, claim)
-        drains = tuple(claim if drain is untold else drain for drain in drains)
+        drains = tuple(claim if drain is unreported else drain for drain in drains)
         return not_ended(call, drains, [drain for drain in drains if drain.is_told and drain is not claim])
     if node.is_drained:
         release(call.state, drains)  # somebody has drained it for a reason of theirs

@@ -57,7 +57,7 @@ class Rehearsal:
 
 
 def rehearsed(occasion: str, settings: Settings) -> Rehearsal:
-    """Start Python as the script does, and wait until all is evaluated; the deadline of the script ends nothing here."""
+    """Start Python as the script does, and wait until all is evaluated; the script's deadline ends nothing here."""
     environment = {name: os.environ[name] for name in KEPT if name in os.environ}
     command = [sys.executable, "-I", "-c", PROGRAM, "rehearse", occasion]
     deadline_s, began = deadline_of(occasion, settings), time.monotonic()

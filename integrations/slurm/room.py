@@ -8,7 +8,7 @@ from clusterproof.integrations.slurm.state import State
 from clusterproof.plugins.core.record import record
 
 RECORD = "room"
-TOLD_S = 3600.0  # for so long it is valid; a health check is due far more often
+VALID_S = 3600.0  # for so long it is valid; a health check is due far more often
 NOBODY_SAYS = "no health check has said on this node how many nodes are drained"
 
 
@@ -39,6 +39,6 @@ def why_no_drain(state: State) -> str:
     if room is None:
         return NOBODY_SAYS
     age_s = time.time() - room.at
-    if not 0 <= age_s <= TOLD_S:
-        return f"{NOBODY_SAYS} within {TOLD_S / 60:.0f} minutes"
+    if not 0 <= age_s <= VALID_S:
+        return f"{NOBODY_SAYS} within {VALID_S / 60:.0f} minutes"
     return f"{room.full} (by the health check of {age_s:.0f} s ago)" if room.full else ""

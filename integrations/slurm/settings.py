@@ -73,7 +73,7 @@ def read_settings(file: str = FILE) -> Settings:
         raise SettingsError(str(wrong)) from None
 
 
-def told_settings() -> frozenset[str]:
+def configured_names() -> frozenset[str]:
     """The names of what the file sets (`mode`, `health_check.resume`). Raises SettingsError."""
     if not os.path.exists(FILE):
         return frozenset()

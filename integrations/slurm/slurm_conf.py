@@ -150,7 +150,7 @@ def _of_health_check(config: Mapping[str, str]) -> Iterator[Line]:
     if _seconds(interval) == 0:
         yield mend("0: it never runs; expected 300", "HealthCheckInterval")
     else:
-        yield fine(f"{interval}, on nodes that are {states or 'not told'}", "HealthCheckInterval")
+        yield fine(f"{interval}, on nodes that are {states or 'not set'}", "HealthCheckInterval")
 
 
 def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[Line]:

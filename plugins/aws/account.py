@@ -97,7 +97,7 @@ class Account:
             pages = self._client(service).get_paginator(operation).paginate(**arguments)
             for number, page in enumerate(pages):
                 if number == MAX_PAGES:
-                    raise AwsError(f"{action} told more than {MAX_PAGES} pages; expected fewer", "TooMany")
+                    raise AwsError(f"{action} returned more than {MAX_PAGES} pages; expected fewer", "TooMany")
                 yield from page.get(key, ())
 
     def endpoint(self, service: str) -> str:

@@ -70,7 +70,7 @@ def _fill(
     table: str,
     names: Iterable[str],
     nodes: Sequence[Node],
-    tell: Callable[[Node, str], str],
+    value_of: Callable[[Node, str], str],
     rule: Callable[[str, list[str]], str],
 ) -> None:
     """Fill one table; a name whose rule is empty says nothing of the image, and is left out without a word."""
@@ -78,7 +78,7 @@ def _fill(
     unknown: dict[str, list[str]] = {}
     for name in names:
         try:
-            found = rule(name, [tell(node, name) for node in nodes])
+            found = rule(name, [value_of(node, name) for node in nodes])
         except (Incomplete, NotApplicable, ValueError) as why:
             unknown.setdefault(str(why), []).append(name)
             continue

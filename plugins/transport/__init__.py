@@ -25,7 +25,7 @@ class Limits:
 
 
 class Unusable(ClusterproofError):  # noqa: N818 - an outcome for the whole run
-    """A connection that reaches no node at all, whatever the nodes are; the message is one line that says what to do."""
+    """A connection that reaches no node at all, whatever the nodes are; the message is a line that says what to do."""
 
 
 class Connection(Protocol):

@@ -29,7 +29,7 @@ from clusterproof.plugins.transport.kubernetes_visit import PodVisit, Shared
 
 NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"
 FEW = 8  # nodes that are asked for one by one
-UNKNOWN_IMAGE = "the kubelet tells of no image on the node; expected --k8s-image"
+UNKNOWN_IMAGE = "the kubelet reports no image on the node; expected --k8s-image"
 
 
 class Kubernetes:

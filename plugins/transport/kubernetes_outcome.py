@@ -55,10 +55,10 @@ def missed(
             _not_started_there(container, node, is_own_image, image_option) if container.ended in CANNOT_RUN else None
         )
     if is_gone or (pod and pod.deleted):
-        why = f": {pod.disruption:.{LONGEST}}" if pod and pod.disruption else ", by whom is not told"
+        why = f": {pod.disruption:.{LONGEST}}" if pod and pod.disruption else ", by whom is not known"
         return Missed(Unreached.REMOVED, f"its pod was deleted meanwhile{why}")
     if pod is None:
-        return Missed(Unreached.API, f"the API server told nothing of its pod within {waited_s:.0f} s")
+        return Missed(Unreached.API, f"the API server reported nothing about its pod within {waited_s:.0f} s")
     if pod.reason == "DeadlineExceeded":
         return Missed(Unreached.TIMED_OUT, f"the pod was ended by its deadline: {pod.message:.{LONGEST}}")
     if pod.phase == "Failed":
@@ -83,7 +83,7 @@ def not_ready(node: KubernetesNode) -> Missed | None:
         return None
     ready = node.condition("Ready")
     if not ready:
-        return Missed(Unreached.NOT_READY, "Kubernetes has no condition Ready of it; expected a kubelet that tells it")
+        return Missed(Unreached.NOT_READY, "Kubernetes has no condition Ready of it; expected a kubelet that sets it")
     words = f"{ready.reason}: {ready.message:.{LONGEST}}".strip(": ")
     return Missed(Unreached.NOT_READY, f"Ready is {ready.status} since {ready.since}: {words}")
 

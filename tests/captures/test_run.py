@@ -53,7 +53,7 @@ def test_faults_fail_and_what_is_missing_says_what_to_collect(runs: Runs, captur
     assert "gpu002: GPU at 0000:c8:00.0: the driver says GPU_IS_LOST; expected an answer" in output
     assert "INCOMPLETE gpu[001-002]: evidence was not collected" in output  # one gap, whatever is lacking
     first, second = by_check(runs.results, "gpu001"), by_check(runs.results, "gpu002")
-    to_collect = "kernel_log: was not collected (no file of this capture tells it; collect: sudo dmesg"
+    to_collect = "kernel_log: was not collected (no file of this capture has it; collect: sudo dmesg"
     assert first["gpu.no_xid"].message.startswith(to_collect)
     assert first["gpu.gpu_count"].verdict is Verdict.FAIL
     assert second["gpu.gpu_count"].verdict is Verdict.INCOMPLETE

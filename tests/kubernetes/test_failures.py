@@ -87,7 +87,7 @@ def test_a_pod_that_somebody_deletes_is_reported(kubernetes: Bed) -> None:
         kubernetes.plane.call("DELETE", f"{PODS}/{meanwhile.pod()}")
     (answer,) = meanwhile.answers
     assert answer.unreached is Unreached.REMOVED
-    assert answer.detail == "its pod was deleted meanwhile, by whom is not told"
+    assert answer.detail == "its pod was deleted meanwhile, by whom is not known"
     assert not speaks_against_node(answer)
 
 

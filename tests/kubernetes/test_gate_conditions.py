@@ -109,7 +109,7 @@ def test_a_node_that_was_recreated_since_the_run_began_gets_no_condition_of_its_
         written = gate.write({"gpu106": UNFIT, "gpu107": UNFIT}, began=time.time() - 600)
         assert gate.condition("gpu106") == {}
     assert written.lines == (
-        "gpu106: made anew since the run began: the next one judges it",
+        "gpu106: created anew since the run began: the next run evaluates it",
         "gpu107: not in Kubernetes any more",
     )
     assert written.problems == ()

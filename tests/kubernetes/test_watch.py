@@ -75,7 +75,7 @@ def test_events_are_said_once_and_no_sample_is_lost_while_api_server_and_kubelet
     assert perf.left() == []
     for machine in perf.machines.values():
         wait_until(lambda machine=machine: not samplers(machine), "without samplers")  # type: ignore[misc]
-    assert gaps(recorded(kept, first)) == ["its pod was deleted meanwhile, by whom is not told"]
+    assert gaps(recorded(kept, first)) == ["its pod was deleted meanwhile, by whom is not known"]
     header, *lines = recorded(kept, second)
     assert HEADER in header
     assert all(isinstance(one, list) for one in lines if "event" not in one)  # no gap, no other sampler

@@ -88,7 +88,7 @@ class Gate:
         self.seen = {one.node.name: one for one in every}
         here = {name: health for name, health in found.items() if name in self.seen and not self._is_newer(name)}
         self._say(
-            "made anew since the run began: the next one judges it", found.keys() & self.seen.keys() - here.keys()
+            "created anew since the run began: the next run evaluates it", found.keys() & self.seen.keys() - here.keys()
         )
         if here and self._write_conditions(here):
             self._change_taints(here)
@@ -132,7 +132,7 @@ class Gate:
         patch = condition_patch(before, health, self.now)
         self.seen[name] = seen_of(self.writer.api.patch(f"{before.path}/status", patch, STRATEGIC))
         if is_change(before, health):
-            self.writer.tell(verdict_event(before, health, self.now))
+            self.writer.create_event(verdict_event(before, health, self.now))
         return is_change(before, health)
 
     def _remove_taints(self, found: Mapping[str, Health]) -> None:
@@ -164,7 +164,7 @@ class Gate:
             words, health = difference(before, self.seen[name]), found[name]
             if words:
                 message = f"{words}: {health.message}"
-                self.writer.tell(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
+                self.writer.create_event(event(before, health.status == FALSE, TAINTS_CHANGED, message, self.now))
             return words
 
         by_words: dict[str, list[str]] = defaultdict(list)

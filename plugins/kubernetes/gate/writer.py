@@ -86,11 +86,11 @@ class Writer:
                     raise
             now = [seen_of(one) for one in self.api.listed(NODES, fieldSelector=f"metadata.name={seen.node.name}")]
             if [one.uid for one in now] != [seen.uid]:
-                raise KubernetesError("another node has this name by now; expected the one that was judged", GONE)
+                raise KubernetesError("another node has this name by now; expected the one that was evaluated", GONE)
             seen = now[0]
         raise KubernetesError(f"others changed it {TRIES} times meanwhile; expected to write it in the next run")
 
-    def tell(self, event: Mapping[str, object]) -> None:
+    def create_event(self, event: Mapping[str, object]) -> None:
         """Create an event; where that may not be, it is tried once."""
         if not self.is_silent and self.tried("", lambda: self._created(event)) is None:
             self.is_silent = True

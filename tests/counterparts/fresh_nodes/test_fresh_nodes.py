@@ -102,7 +102,7 @@ def test_the_commands_install_on_a_fresh_system_what_then_checks_the_node(fresh:
     said = ran.stdout.decode()
     assert ran.returncode == 0, ran.stderr.decode()[-4000:]
     assert f"({fresh.python}" in said, said
-    assert " checks judged (" in said
+    assert " checks evaluated (" in said
     assert "! slurmctld" in said  # there is no Slurm in this folder
     assert "asked: 1\n" in said
     assert "prolog: 0\n" in said

@@ -42,12 +42,12 @@ def test_a_healthy_node_shows_what_is_evaluated_on_it_and_how_long_that_takes() 
         " s of 8 s: ",
         " s of 40 s: ",
         "not applicable network.ib_count: this node's fabric is EFA\n",
-        "a drained node is resumed once all that is judged here passes in a health check\n",
+        "a drained node is resumed once all that is evaluated here passes in a health check\n",
         "/var/lib/clusterproof/slurm can be used\n",
     ):
         assert words in text, words
-    evaluated = text.partition("\njudged ")[2].partition("\n")[0].split()
-    of_prolog = text.partition("\njudged (prolog) ")[2].partition("\n")[0].split()
+    evaluated = text.partition("\nevaluated ")[2].partition("\n")[0].split()
+    of_prolog = text.partition("\nevaluated (prolog) ")[2].partition("\n")[0].split()
     assert {"gpu.no_xid", "host.job_leftovers"} <= set(evaluated)
     assert {"gpu.gpu_count", "gpu.nvlink_active"} <= set(of_prolog)
 
@@ -133,7 +133,7 @@ def test_for_a_node_that_can_never_be_complete_it_says_that_nobody_would_resume_
         ran = asked(running)
     words = (
         f"{begin} is resumed only once every check that applies passes in a health check. Here it stays drained, "
-        f"whatever is mended, for as long as these cannot be judged: {' '.join(UNKNOWN_TYPE)}"
+        f"whatever is fixed, for as long as these cannot be evaluated: {' '.join(UNKNOWN_TYPE)}"
     )
     assert marked(ran, "?") == [words]
     assert f"incomplete {' '.join(UNKNOWN_TYPE)}: instance type 'c6i.32xlarge' is not in the catalogue" in output_of(
@@ -159,7 +159,7 @@ def test_what_a_policy_takes_out_no_longer_stands_in_the_way() -> None:
     with node(image, f'{DRAIN}policy = "/etc/clusterproof/policy.toml"\n') as running:
         ran = asked(running)
     assert marked(ran, "?") == []
-    assert "a drained node is resumed once all that is judged here passes" in output_of(ran)
+    assert "a drained node is resumed once all that is evaluated here passes" in output_of(ran)
 
 
 @needs_nodes
@@ -229,7 +229,7 @@ def test_a_health_check_says_once_that_it_will_resume_nothing_here() -> None:
             ran = running.run([str(SCRIPTS / "clusterproof-health-check")], timeout=TIMEOUT_S)
             said += [data for data in [ran.stderr.decode()] if " checks in " in data]
     assert [says in one for one in said] == [False, True, False, False]
-    assert f"{says}{', '.join(UNKNOWN_TYPE)} could not be judged, twice" in said[1]
+    assert f"{says}{', '.join(UNKNOWN_TYPE)} could not be evaluated, twice" in said[1]
 
 
 @needs_nodes
@@ -238,7 +238,7 @@ def test_a_health_check_says_once_that_it_will_resume_nothing_here() -> None:
     [
         (healthy_p5(), 0, "only an administrator will resume it: no health check has run here in drain mode"),
         (healthy_p5(), 1, ""),
-        (healthy_cpu(), 2, f"only an administrator will resume it: the health checks cannot judge {NOT_EVALUATED}"),
+        (healthy_cpu(), 2, f"only an administrator will resume it: the health checks cannot evaluate {NOT_EVALUATED}"),
     ],
     ids=["no health check", "a health check", "health checks that cannot evaluate all"],
 )

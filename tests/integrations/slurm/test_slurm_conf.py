@@ -213,4 +213,4 @@ def test_a_node_that_would_stay_drained_for_ever_is_reported_before(bed: Scripte
         bed.node(UNKNOWN).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": UNKNOWN}, timeout=300)
     assert bed.bed.state(UNKNOWN) == "IDLE+DRAIN"
     assert "stays drained: 0 fail, 3 incomplete" in bed.logged(UNKNOWN)
-    assert "could not be judged, twice" in bed.logged(UNKNOWN)
+    assert "could not be evaluated, twice" in bed.logged(UNKNOWN)
