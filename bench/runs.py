@@ -122,7 +122,7 @@ def _recording(folder: Path, count: int, failing: int) -> Path:
     names = [f"gpu{number:04d}" for number in range(1, count + 1)]
     for number, name in enumerate(names):
         evidence["node"] = name
-        evidence["leaves"]["nvml"]["value"]["gpus"][2]["ecc_uncorrected_dram"] = 14 if number < failing else 0
+        evidence["collectors"]["nvml"]["value"]["gpus"][2]["ecc_uncorrected_dram"] = 14 if number < failing else 0
         (folder / "nodes" / f"{name}.json").write_text(json.dumps(evidence, separators=(",", ":")))
     cluster = {"schema": 1, "cluster": "bench", "connection": "ssh", "nodes": [{"name": name} for name in names]}
     (folder / "cluster.json").write_text(json.dumps(cluster))

@@ -39,7 +39,7 @@ EXPLAIN_S = 60.0  # how long to wait for Slurm to drain a node for a script that
 class Drain:
     """One script's drain: what it found on its occasion, the reason, and which part of the kernel log it evaluated.
 
-    `at` is in seconds since 1970, as it outlives a reboot. `is_told` is whether Slurm has had the reason; `is_claim`
+    `at` is in seconds since 1970, as it outlives a reboot. `is_reported` is whether Slurm has the reason; `is_claim`
     whether the node was drained before it is known that no more than are allowed are.
     """
 
@@ -49,7 +49,7 @@ class Drain:
     reason: str
     begins: Cursor | None
     at: float
-    is_told: bool = False
+    is_reported: bool = False
     is_claim: bool = False
     uid: str = ""  # of the job
     ends: Cursor | None = None
@@ -71,7 +71,7 @@ class Drain:
     @property
     def is_pending(self) -> bool:
         """Whether Slurm may yet drain the node for it, as far as a clock shows."""
-        return not self.is_told and self.is_young
+        return not self.is_reported and self.is_young
 
     def to_json(self) -> dict[str, Any]:
         """The record that `drain_of` reads."""
@@ -87,9 +87,9 @@ def drain_of(record: Mapping[str, Any]) -> Drain | None:
     occasion, job, uid = (str(record.get(key, "")) for key in ("occasion", "job", "uid"))
     if findings is None or "/" in occasion + job:
         return None
-    is_told, is_claim = bool(record.get("is_told")), bool(record.get("is_claim"))
+    is_reported, is_claim = bool(record.get("is_reported")), bool(record.get("is_claim"))
     begins, ends = cursor_of(record.get("begins")), cursor_of(record.get("ends"))
-    return Drain(occasion, job, findings, reason, begins, float(at), is_told, is_claim, uid, ends)
+    return Drain(occasion, job, findings, reason, begins, float(at), is_reported, is_claim, uid, ends)
 
 
 def held(state: State) -> tuple[Drain, ...]:
@@ -164,6 +164,6 @@ def unexplained(node: NodeState, drains: Iterable[Drain], in_use: str, asked: Dr
     """
     if not node.is_unexplained and not (node.is_drained and in_use and node.data == in_use):
         return None
-    unreported = [drain for drain in drains if not drain.is_told]
+    unreported = [drain for drain in drains if not drain.is_reported]
     mine = [drain for drain in unreported if asked and drain.name == asked.name]
     return max(mine or unreported, key=lambda drain: drain.at, default=None)

@@ -22,14 +22,14 @@ def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[st
     record = state.read(RECORD)
     now = {finding.check for finding in run.of("incomplete")}
     standing = now & _checks(record.get("checks"))
-    data = _checks(record.get("told")) & now
+    data = _checks(record.get("reported")) & now
     if standing - data:
         log(
             f"a node that is drained stays so, until an administrator resumes it: {', '.join(sorted(standing))} could "
             "not be evaluated, twice; expected a verdict of each (clusterproof-prolog --check-installation)",
             WARNING,
         )
-    new: dict[str, object] = {"checks": sorted(now), "told": sorted(standing | data)}
+    new: dict[str, object] = {"checks": sorted(now), "reported": sorted(standing | data)}
     return new if new != record else None
 
 
@@ -38,7 +38,7 @@ def why_it_stays(state: State) -> str:
     record = state.read(RECORD)
     if not record:
         return "no health check has run here in drain mode"
-    standing = _checks(record.get("told"))
+    standing = _checks(record.get("reported"))
     return f"the health checks cannot evaluate {', '.join(sorted(standing))}" if standing else ""
 
 

@@ -110,7 +110,7 @@ def follow(call: Call, asked: Drain | None) -> None:
                     stays(call, claim)
         except SlurmError as problem:
             call.log(f"asks again: {problem}", WARNING)
-    if not is_reported and any(not one.is_told for one in known_drains(call, asked)):
+    if not is_reported and any(not one.is_reported for one in known_drains(call, asked)):
         call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
 
 
@@ -127,7 +127,7 @@ def drain(call: Call, wanted: Drain) -> bool:
     if full:
         call.log(f"NOT DRAINED, as {full}: {wanted.reason}", CRITICAL)
         return False
-    claim = replace(wanted, at=time.time(), is_told=True, is_claim=True)
+    claim = replace(wanted, at=time.time(), is_reported=True, is_claim=True)
     try:
         hold(call.state, claim)
     except OSError as problem:

@@ -40,14 +40,14 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     jobs = jobs_here(call, drains)
     node = control.node_state(call.node)  # after that: for a job that was gone by then the node has been drained
     if is_ours(node, drains):
-        return not_ended(call, drains, [drain for drain in drains if drain.is_told and drain.reason != node.reason])
+        return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain.reason != node.reason])
     unreported = unexplained(node, drains, str(call.state.read(IN_USE).get("reason", "")), asked)
     if unreported:
         control.drain(call.node, unreported.reason)
-        claim = replace(unreported, is_told=True, is_claim=True)
+        claim = replace(unreported, is_reported=True, is_claim=True)
         hold(call.state, claim)
         drains = tuple(claim if drain is unreported else drain for drain in drains)
-        return not_ended(call, drains, [drain for drain in drains if drain.is_told and drain is not claim])
+        return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain is not claim])
     if node.is_drained:
         release(call.state, drains)  # somebody has drained it for a reason of theirs
     else:
@@ -57,7 +57,7 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
 
 def jobs_here(call: Call, drains: tuple[Drain, ...]) -> frozenset[str] | None:
     """The jobs that Slurm still has on the node, where that decides anything; None where it does not say."""
-    if all(drain.is_told for drain in drains):
+    if all(drain.is_reported for drain in drains):
         return frozenset()
     try:
         return control.jobs_on(call.node)
@@ -82,7 +82,7 @@ def in_use(call: Call, node: NodeState, drains: tuple[Drain, ...], jobs: frozens
     Slurm has drained it for those whose job it has no more; what it never came to has been looked at by nobody.
     """
     call.remember(IN_USE, {"reason": node.data})
-    ended = [drain for drain in drains if drain.is_told or (jobs is not None and drain.job not in jobs)]
+    ended = [drain for drain in drains if drain.is_reported or (jobs is not None and drain.job not in jobs)]
     release(call.state, [drain for drain in drains if drain not in ended and not drain.is_pending])
     forget(call, ended)
 

@@ -25,7 +25,7 @@ def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> N
         signal.alarm(int(node.collector_s) + ALARM_GRACE_S)
         if parts:
             data = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
-            _send({"status": "told", "value": data}, pipe)
+            _send({"status": "read", "value": data}, pipe)
         else:
             _send(_record(module, node), pipe)
     finally:
@@ -42,7 +42,7 @@ def _record(module: str, node: Node) -> dict[str, object]:
     """What the collector's file returns, or how it failed."""
     try:
         collector = importlib.import_module(module)
-        return {"status": "told", "value": collector.read(node)}
+        return {"status": "read", "value": collector.read(node)}
     except Absent as why:
         return {"status": "absent", "detail": str(why)}
     except (Denied, PermissionError) as why:

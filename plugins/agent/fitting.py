@@ -21,7 +21,7 @@ TOO_LONG = "the answer is longer than its connection carries"
 
 def fitted(answer: dict[str, Any], room_bytes: int) -> bytes:
     """The answer as text that is no longer than that when it is compressed; what had to go is said in its place."""
-    collectors = answer["leaves"]
+    collectors = answer["collectors"]
     log = collectors.get("kernel_log", {}).get("value")
     while _size(answer) > room_bytes:
         if log and _shorten(log):

@@ -48,7 +48,7 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
             if problem.unreached is not Unreached.CUT:
                 raise
             cut, data = str(problem), _begun(answer.output, nonce, problem)
-        collectors = collectors_from_json(data.get("leaves"))
+        collectors = collectors_from_json(data.get("collectors"))
         probe = data.get("probe")
         if not isinstance(probe, dict):
             raise EvidenceError("probe is not an object")

@@ -89,7 +89,10 @@ def answer(
             "root": root,
             "sudo": sudo,
         }
-        data = {"probe": probe, "leaves": {collector.name: collector.record for collector in running if collector.name}}
+        data = {
+            "probe": probe,
+            "collectors": {collector.name: collector.record for collector in running if collector.name},
+        }
         if room:
             from clusterproof.plugins.agent.fitting import fitted  # most answers have all the room that they take
 

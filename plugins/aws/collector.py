@@ -69,7 +69,7 @@ def _collector(name: str, account: Account, cluster: Cluster) -> Collected:
         return Collected(
             Status.BROKE, detail=f"{type(crash).__name__}: {crash}"[:300], seconds=time.monotonic() - began
         )
-    return Collected(Status.TOLD, value, seconds=time.monotonic() - began)
+    return Collected(Status.READ, value, seconds=time.monotonic() - began)
 
 
 def _plain(data: object) -> Any:

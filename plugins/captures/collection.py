@@ -115,7 +115,7 @@ def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
 def _evidence(name: str, data: Sequence[_Part], collectors: Iterable[str]) -> NodeEvidence:
     values = _values(data)
     answers = {collector: Collected(Status.UNCOLLECTED, detail=how_to_collect(collector)) for collector in collectors}
-    answers |= {collector: Collected(Status.TOLD, value) for collector, value in values.items()}
+    answers |= {collector: Collected(Status.READ, value) for collector, value in values.items()}
     return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
 
 

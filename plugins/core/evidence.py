@@ -10,7 +10,7 @@ from typing import Any
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import field, record
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_WAITS = 64
 TOO_LONG_S = 1e9
 
@@ -18,7 +18,7 @@ TOO_LONG_S = 1e9
 class Status(str, Enum):
     """How a collector ended."""
 
-    TOLD = "told"
+    READ = "read"
     ABSENT = "absent"  # what the collector reads does not exist on this node: a library, a tool
     DENIED = "denied"  # it exists, and this user may not read it
     BROKE = "broke"  # the collector crashed, or the tool failed without a usable answer
@@ -92,19 +92,21 @@ def to_json(evidence: NodeEvidence) -> dict[str, Any]:
         "detail": evidence.detail,
         "seconds": round(evidence.seconds, 4),
         "probe": dict(evidence.probe),
-        "leaves": {name: _collector_to_json(collector) for name, collector in evidence.collectors.items()},
+        "collectors": {name: _collector_to_json(collector) for name, collector in evidence.collectors.items()},
     }
 
 
 def from_json(data: object) -> NodeEvidence:
     """Decode `to_json`'s form strictly. Raises EvidenceError."""
     record = _mapping(data, "evidence")
-    if record.get("schema") != SCHEMA:
-        raise EvidenceError(f"schema is {record.get('schema')!r}; expected {SCHEMA}")
+    if record.get("schema") == 1:
+        record = _from_schema_1(record)
+    elif record.get("schema") != SCHEMA:
+        raise EvidenceError(f"schema is {record.get('schema')!r}; expected 1 or {SCHEMA}")
     unreached = record.get("unreached")
     return NodeEvidence(
         node=_text(record.get("node"), "node"),
-        collectors=collectors_from_json(record.get("leaves")),
+        collectors=collectors_from_json(record.get("collectors")),
         unreached=None if unreached is None else _member(Unreached, unreached, "unreached"),
         detail=_text(record.get("detail", ""), "detail"),
         seconds=_seconds(record.get("seconds", 0.0), "seconds"),
@@ -116,7 +118,7 @@ def collectors_from_json(data: object) -> dict[str, Collected]:
     """Decode the collectors of a probe's answer. Raises EvidenceError."""
     return {
         _text(name, "collector name"): _collector(name, collector)
-        for name, collector in _mapping(data, "leaves").items()
+        for name, collector in _mapping(data, "collectors").items()
     }
 
 
@@ -126,6 +128,17 @@ def load(text: str | bytes) -> NodeEvidence:
         return from_json(json.loads(text))
     except (ValueError, RecursionError) as problem:
         raise EvidenceError(f"not a node's evidence: {problem}") from problem
+
+
+def _from_schema_1(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record in which the collectors are `leaves`, and one that was read is `told`."""
+    collectors = {
+        name: {**collector, "status": "read"}
+        if isinstance(collector, dict) and collector.get("status") == "told"
+        else collector
+        for name, collector in _mapping(record.get("leaves"), "leaves").items()
+    }
+    return {**record, "collectors": collectors}
 
 
 def _collector(name: str, data: object) -> Collected:

@@ -161,7 +161,7 @@ def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any
 
 def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
     """What a collector returned; `if_denied` ends the message where access was denied. Raises Absent, Incomplete."""
-    if collector.status is Status.TOLD:
+    if collector.status is Status.READ:
         return CollectorData(read(collector.value, table, name), name)
     detail = f" ({collector.detail[:300]})" if collector.detail else ""
     if collector.status is Status.ABSENT:

@@ -76,4 +76,4 @@ def _collected(name: str, api: Api, names: frozenset[str]) -> Collected:
     except Exception as crash:  # whatever it is, it is this collector's evidence and nobody else's
         words = f"{type(crash).__name__}: {crash}"[:300]
         return Collected(Status.BROKE, detail=words, seconds=time.monotonic() - began)
-    return Collected(Status.TOLD, value, seconds=time.monotonic() - began)
+    return Collected(Status.READ, value, seconds=time.monotonic() - began)

@@ -174,7 +174,7 @@ class Session:
             asked = {
                 name: collector
                 for name, collector in data
-                if name not in left_out or collector.status is not Status.TOLD
+                if name not in left_out or collector.status is not Status.READ
             }
             return alike.once(replace(evidence, collectors=asked))
 

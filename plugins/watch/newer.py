@@ -87,8 +87,8 @@ def boot_of(evidence: NodeEvidence) -> object:
 
 def _value(evidence: NodeEvidence, collector: str) -> dict[str, Any] | None:
     known = evidence.collectors.get(collector)
-    return known.value if known and known.status is Status.TOLD and isinstance(known.value, dict) else None
+    return known.value if known and known.status is Status.READ and isinstance(known.value, dict) else None
 
 
 def _with(evidence: NodeEvidence, collector: str, value: Any) -> NodeEvidence:
-    return replace(evidence, collectors={**evidence.collectors, collector: Collected(Status.TOLD, value)})
+    return replace(evidence, collectors={**evidence.collectors, collector: Collected(Status.READ, value)})

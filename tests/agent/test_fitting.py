@@ -19,15 +19,15 @@ def noise(count: int, of: str = "") -> str:
 def answer(lines: list[list[Any]], **collectors: object) -> dict[str, Any]:
     """The answer of a probe: a kernel log of these lines, and these collectors beside it."""
     values = {**collectors, "kernel_log": {"lines": lines, "truncated": False}}
-    data = {name: {"status": "told", "value": value, "seconds": 0.1} for name, value in values.items()}
-    return {"probe": {}, "leaves": data}
+    data = {name: {"status": "read", "value": value, "seconds": 0.1} for name, value in values.items()}
+    return {"probe": {}, "collectors": data}
 
 
 def after(data: dict[str, Any], room_bytes: int) -> dict[str, Any]:
     """The collectors that come of it."""
     text = fitted(data, room_bytes)
     assert len(zlib.compress(text, 6)) <= room_bytes
-    return dict(json.loads(text)["leaves"])
+    return dict(json.loads(text)["collectors"])
 
 
 def lines_of(begins: str, count: int, first_s: float = 0.0) -> list[list[Any]]:
@@ -36,7 +36,7 @@ def lines_of(begins: str, count: int, first_s: float = 0.0) -> list[list[Any]]:
 
 def test_an_answer_that_fits_stays_as_it_is() -> None:
     data = answer(lines_of("Lustre:", 9), boot={"uptime_s": 1})
-    assert after(json.loads(json.dumps(data)), 10_000) == data["leaves"]
+    assert after(json.loads(json.dumps(data)), 10_000) == data["collectors"]
 
 
 def test_the_oldest_lines_of_the_longest_class_go_and_are_counted() -> None:
@@ -63,7 +63,7 @@ def test_what_is_worst_goes_last() -> None:
 def test_where_the_log_is_short_the_longest_collector_goes_whole_and_says_why() -> None:
     collectors = after(answer(lines_of("nvidia:", 3), mounts={"all": noise(9000)}, pci={"all": noise(2000)}), 4000)
     assert collectors["mounts"] == {"status": "cut", "detail": TOO_LONG, "seconds": 0.1}
-    assert collectors["pci"]["status"] == collectors["kernel_log"]["status"] == "told"
+    assert collectors["pci"]["status"] == collectors["kernel_log"]["status"] == "read"
 
 
 def test_a_packed_answer_of_so_many_bytes_is_a_frame_of_no_more_characters() -> None:

@@ -18,10 +18,10 @@ from clusterproof.plugins.transport import Answer
 NONCE = "cp0123456789"
 ANSWER = {
     "probe": {"python": "3.11.2"},
-    "leaves": {
-        "boot": {"status": "told", "value": {"uptime_s": 86400.5, "hostname": "gpu001"}, "seconds": 0.01},
+    "collectors": {
+        "boot": {"status": "read", "value": {"uptime_s": 86400.5, "hostname": "gpu001"}, "seconds": 0.01},
         "nvml": {"status": "timed_out", "detail": "GPU 5: memory", "seconds": 15.0},
-        "kernel_log": {"status": "told", "value": {"lines": [[1.5, f"NVRM: {n * 7919}"] for n in range(40)]}},
+        "kernel_log": {"status": "read", "value": {"lines": [[1.5, f"NVRM: {n * 7919}"] for n in range(40)]}},
     },
 }
 
@@ -66,7 +66,7 @@ def test_the_end_of_an_answer_is_known(output: str, has_end: bool) -> None:
 
 
 def test_the_frame_fits_narrow_lines() -> None:
-    assert max(map(len, framed({"leaves": {}, "probe": {"noise": list(range(10_000))}}))) <= 80
+    assert max(map(len, framed({"collectors": {}, "probe": {"noise": list(range(10_000))}}))) <= 80
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_noise_does_no_harm(output: str) -> None:
 
 LONG = {
     "probe": {"python": "3.11.2"},
-    "leaves": {
-        f"collector{n}": {"status": "told", "value": {'{[\\"': [m * 7919 * n**3 for m in range(400)]}, "seconds": 0.1}
+    "collectors": {
+        f"collector{n}": {"status": "read", "value": {'{[\\"': [m * 7919 * n**3 for m in range(400)]}, "seconds": 0.1}
         for n in range(20)
     },
 }
@@ -181,34 +181,34 @@ def test_a_damaged_frame_is_garbled(lines: list[str]) -> None:
 
 
 def collector(**more: object) -> dict[str, object]:
-    return {"probe": {}, "leaves": {"boot": {"status": "told", **more}}}
+    return {"probe": {}, "collectors": {"boot": {"status": "read", **more}}}
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": NaN}}}',
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": -Infinity}}}',
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": 1e999}}}',
-        b'{"probe": {}, "leaves": {}, "leaves": {}}',
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "status": "absent"}}}',
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": ' + b"9" * 5000 + b"}}}",
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": ' + b"[" * 9000 + b"]" * 9000 + b"}}}",
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": ' + b"[" * 40 + b"]" * 40 + b"}}}",
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": [' + b"0," * 600_000 + b"0]}}}",
-        b'{"probe": {}, "leaves": {"boot": {"status": "told", "value": "\xff"}}}',
-        b'{"probe": {}, "leaves": {}} {}',
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": NaN}}}',
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": -Infinity}}}',
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": 1e999}}}',
+        b'{"probe": {}, "collectors": {}, "collectors": {}}',
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "status": "absent"}}}',
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": ' + b"9" * 5000 + b"}}}",
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": ' + b"[" * 9000 + b"]" * 9000 + b"}}}",
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": ' + b"[" * 40 + b"]" * 40 + b"}}}",
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": [' + b"0," * 600_000 + b"0]}}}",
+        b'{"probe": {}, "collectors": {"boot": {"status": "read", "value": "\xff"}}}',
+        b'{"probe": {}, "collectors": {}} {}',
         b"[]",
         b"",
-        {"probe": {}, "leaves": []},
-        {"probe": [], "leaves": {}},
-        {"leaves": {}},
+        {"probe": {}, "collectors": []},
+        {"probe": [], "collectors": {}},
+        {"collectors": {}},
         collector(status="fine"),
-        collector(status=["told"]),
+        collector(status=["read"]),
         collector(seconds="1"),
         collector(seconds=True),
         collector(detail=None),
-        {"probe": {}, "leaves": {"boot": "told"}},
+        {"probe": {}, "collectors": {"boot": "read"}},
     ],
     ids=lambda data: repr(data)[:60],
 )

@@ -87,7 +87,7 @@ def test_it_runs_whatever_the_login_shell(shell: str, on_stdin: bool) -> None:
         pytest.skip(f"{shell} is not installed")
     sent, nonce = program(["boot"], PATIENT, on_stdin=on_stdin)
     evidence = decode("here", Answer(answer(sent, shell=(shell, "-c"))), nonce)
-    assert evidence.collectors["boot"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is Status.READ
 
 
 @pytest.mark.long
@@ -106,13 +106,13 @@ def test_it_runs_under_every_python_since_3_8(python: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("script", ["exit 97", "exit 1", "exit 127", "echo broken >&2; exit 2"])
 def test_a_python_that_is_too_old_or_does_not_start_is_passed_over(script: str, tmp_path: Path) -> None:
     evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "python3", script))
-    assert evidence.collectors["boot"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is Status.READ
 
 
 def test_a_python_without_lzma_is_passed_over_too(tmp_path: Path) -> None:
     blind = """shift 4; code="import sys;sys.modules['lzma']=None;$1"; shift"""
     path = stand_in(tmp_path, "python3", f'{blind}; exec {sys.executable} -I -S -B -c "$code" "$@"')
-    assert probe(["boot"], PATIENT, path=path).collectors["boot"].status is Status.TOLD
+    assert probe(["boot"], PATIENT, path=path).collectors["boot"].status is Status.READ
 
 
 def test_where_there_is_no_python_the_node_says_what_it_has(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_program_that_arrives_in_part_is_a_cut_answer() -> None:
 def test_input_after_the_program_is_not_waited_for() -> None:
     sent, nonce = program(["boot"], PATIENT)
     output = answer(Program(sent.command, sent.stdin + b"\nmore\n" * 9))
-    assert decode("here", Answer(output), nonce).collectors["boot"].status is Status.TOLD
+    assert decode("here", Answer(output), nonce).collectors["boot"].status is Status.READ
 
 
 @pytest.mark.parametrize(
@@ -148,14 +148,14 @@ def test_sudo_is_used_where_it_is_permitted_and_reported_where_it_is_not(
 ) -> None:
     stand_in(tmp_path, "id", f"echo {uid}")
     evidence = probe(["boot"], ProbeOptions(sudo=True, collector_s=30.0), path=stand_in(tmp_path, "sudo", sudo))
-    assert evidence.collectors["boot"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is Status.READ
     assert evidence.probe["sudo"] == data
 
 
 def test_without_the_option_sudo_is_never_called(tmp_path: Path) -> None:
     stand_in(tmp_path, "id", "echo 1000")
     evidence = probe(["boot"], PATIENT, path=stand_in(tmp_path, "sudo", f"touch {tmp_path}/called; exit 1"))
-    assert evidence.collectors["boot"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is Status.READ
     assert not (tmp_path / "called").exists()
 
 

@@ -40,7 +40,7 @@ def odd(folder: Path, body: str, options: ProbeOptions = PATIENT) -> Collected:
     """What became of that collector, beside a healthy one that answered."""
     evidence = probe(["odd", "boot"], options, further=[collector_file(folder, body)])
     assert evidence.unreached is None, evidence.detail
-    assert evidence.collectors["boot"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is Status.READ
     return evidence.collectors["odd"]
 
 
@@ -225,7 +225,7 @@ def test_a_collector_that_cannot_be_killed_is_abandoned_and_its_process_named() 
     assert nvml.status is Status.STUCK
     assert nvml.detail.startswith("GPU 5: memory_used_mib memory_total_mib: SIGKILL does not end process ")
     assert "in state D" in nvml.detail
-    assert evidence.collectors["boot"].status is evidence.collectors["pci"].status is Status.TOLD
+    assert evidence.collectors["boot"].status is evidence.collectors["pci"].status is Status.READ
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_one_of_the_collectors_that_share_a_process_costs_the_others_nothing(
 ) -> None:
     others = ("boot", "platform", "memory", "pci")
     data = probe(["edac", *others], options, further=[collector_file(tmp_path, body, "edac")]).collectors
-    assert {name: data[name].status for name in others} == dict.fromkeys(others, Status.TOLD)
+    assert {name: data[name].status for name in others} == dict.fromkeys(others, Status.READ)
     assert data["edac"].status is status
     assert data["edac"].detail.startswith(detail)
 

@@ -102,7 +102,7 @@ def test_an_answer_that_ssm_has_cut_keeps_what_came_whole(sick: NodeImage, manag
     assert evidence.unreached is None
     statuses = {name: collector.status for name, collector in evidence.collectors.items()}
     assert set(statuses) == set(collector_names())
-    assert {Status.TOLD, Status.CUT} <= set(statuses.values())
+    assert {Status.READ, Status.CUT} <= set(statuses.values())
     cut = next(collector for collector in evidence.collectors.values() if collector.status is Status.CUT)
     assert "24,000 characters that SSM shows" in cut.detail
     data = evaluated(evidence)

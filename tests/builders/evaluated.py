@@ -107,7 +107,7 @@ def asked_of(evidence: NodeEvidence) -> dict[str, Check]:
 
 def verdict_of(check: str, count: int = 1, **collectors: Any) -> Result:
     """The verdict on the first of so many nodes that all report this."""
-    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
+    data = {name: Collected(Status.READ, value) for name, value in collectors.items()}
     return said(check, *(NodeEvidence(f"node{number}", data) for number in range(count)))
 
 

@@ -78,7 +78,7 @@ def collect(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *
 
 def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Any:
     data = collect(image, collector, options, user=user)
-    assert data.status is Status.TOLD, data.detail
+    assert data.status is Status.READ, data.detail
     return data.value
 
 
@@ -98,5 +98,5 @@ def collect_under(folder: Path, collector: str) -> Collected:
 
 def read_under(folder: Path, collector: str) -> Any:
     data = collect_under(folder, collector)
-    assert data.status is Status.TOLD, data.detail
+    assert data.status is Status.READ, data.detail
     return data.value

@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 def node(name: str, **collectors: object) -> NodeEvidence:
     """A node whose collectors reported these values; a value that is a Collected is the collector itself."""
     data = {
-        collector: value if isinstance(value, Collected) else Collected(Status.TOLD, value, seconds=0.01)
+        collector: value if isinstance(value, Collected) else Collected(Status.READ, value, seconds=0.01)
         for collector, value in collectors.items()
     }
     return NodeEvidence(name, data, seconds=0.5)

@@ -70,7 +70,7 @@ def faulty() -> list[object]:
 
 def verdict(text: str, check: str) -> Verdict:
     values, _ = read_text(text)
-    collectors = {collector: Collected(Status.TOLD, value) for collector, value in values.items()}
+    collectors = {collector: Collected(Status.READ, value) for collector, value in values.items()}
     cluster = Cluster("altered", "capture", (Target("gpu001"),))
     node = nodes(cluster, {"gpu001": NodeEvidence("gpu001", collectors)}, "preflight")["gpu001"]
     return evaluate(node_checks()[check], node).verdict

@@ -93,7 +93,7 @@ def test_evidence_on_disk_is_marked_as_captured(runs: Runs, capture: Path) -> No
     run(runs, capture, "--record", str(runs.folder / "kept"))
     kept = json.loads((runs.folder / "kept" / "nodes" / "gpu002.json").read_text())
     assert kept["probe"] == {"source": "capture"}
-    assert kept["leaves"]["boot"]["status"] == "uncollected"
+    assert kept["collectors"]["boot"]["status"] == "uncollected"
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)

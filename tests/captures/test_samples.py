@@ -149,7 +149,7 @@ def evaluated(sample: Sample) -> list[Result]:
     raw, _ = read_text(plain(sample.text))
     slurm_nodes = raw.get("slurm_node")
     names = [entry["name"] for entry in slurm_nodes["nodes"]] if isinstance(slurm_nodes, dict) else ["node"]
-    collectors = {collector: Collected(Status.TOLD, value) for collector, value in raw.items()}
+    collectors = {collector: Collected(Status.READ, value) for collector, value in raw.items()}
     kind = next((kind for part, kind in TYPES.items() if sample.name.startswith(part)), "")
     nodes = [Node(Target(name, instance_type=kind), NodeEvidence(name, collectors)) for name in names]
     return [evaluate(check, node) for node in nodes for check in node_checks().values()]

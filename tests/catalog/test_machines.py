@@ -58,7 +58,7 @@ def node(devices: list[str], **collectors: Any) -> Node:
         for bus, device in enumerate(devices)
     ]
     data = {"platform": {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}, "pci": {"devices": gpus}} | collectors
-    return Node(Target("n1"), NodeEvidence("n1", {name: Collected(Status.TOLD, value) for name, value in data.items()}))
+    return Node(Target("n1"), NodeEvidence("n1", {name: Collected(Status.READ, value) for name, value in data.items()}))
 
 
 def test_a_node_that_lost_a_gpu_should_still_have_eight() -> None:

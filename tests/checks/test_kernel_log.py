@@ -44,7 +44,7 @@ def without(of: Node, collector: str, status: Status = Status.DENIED) -> Node:
     return replace(of, evidence=replace(of.evidence, collectors=collectors))
 
 
-@pytest.mark.parametrize("status", [status for status in Status if status is not Status.TOLD])
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.READ])
 @pytest.mark.parametrize("check", OVER_THE_LOG)
 def test_without_the_kernel_log_no_check_over_it_passes(check: str, status: Status) -> None:
     assert verdict(check, without(logging(), "kernel_log", status)) is Verdict.INCOMPLETE
@@ -153,7 +153,7 @@ def test_an_uncorrected_error_outranks_that_something_else_is_not_known(collecto
 def test_a_counted_error_outranks_a_log_that_may_not_be_read() -> None:
     counted = {"name": "mc0", "corrected": 0, "uncorrected": 2, "counted_s": 9, "modules": []}
     of = without(logging(), "kernel_log")
-    collectors = {**of.evidence.collectors, "edac": Collected(Status.TOLD, {"controllers": [counted]})}
+    collectors = {**of.evidence.collectors, "edac": Collected(Status.READ, {"controllers": [counted]})}
     assert verdict("host.mce_edac", replace(of, evidence=replace(of.evidence, collectors=collectors))) is Verdict.FAIL
 
 
@@ -196,8 +196,8 @@ def test_a_node_without_efa_has_no_efa_errors() -> None:
     of = without(logging(), "kernel_log")
     collectors = {
         **of.evidence.collectors,
-        "rdma": Collected(Status.TOLD, {"devices": []}),
-        "platform": Collected(Status.TOLD, {"vendor": "Supermicro", "product": "X"}),
+        "rdma": Collected(Status.READ, {"devices": []}),
+        "platform": Collected(Status.READ, {"vendor": "Supermicro", "product": "X"}),
     }
     alone = replace(of, evidence=replace(of.evidence, collectors=collectors))
     assert verdict("network.efa_driver_errors", alone) is Verdict.NOT_APPLICABLE
@@ -207,10 +207,10 @@ STAMP_S = 1731672123.0  # of a log whose lines are dated, as `dmesg --time-forma
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=python3, GPU has fallen off the bus."
 
 
-@pytest.mark.parametrize("boot", [Status.TOLD, Status.UNCOLLECTED])
+@pytest.mark.parametrize("boot", [Status.READ, Status.UNCOLLECTED])
 def test_a_dated_line_is_reported_with_its_date_whether_or_not_the_boot_is_known(boot: Status) -> None:
     data = node((STAMP_S, XID))
-    message = result("gpu.no_xid", data if boot is Status.TOLD else without(data, "boot", boot)).message
+    message = result("gpu.no_xid", data if boot is Status.READ else without(data, "boot", boot)).message
     assert "at 2024-11-15 12:02:03 UTC" in message
     assert "after boot" not in message
 

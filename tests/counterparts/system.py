@@ -65,5 +65,5 @@ class System:
 
 def broken(evidence: NodeEvidence) -> dict[str, str]:
     """The collectors that neither reported anything nor found nothing to report, and what they say instead."""
-    whole = (Status.TOLD, Status.ABSENT)
+    whole = (Status.READ, Status.ABSENT)
     return {name: collector.detail for name, collector in evidence.collectors.items() if collector.status not in whole}

@@ -62,7 +62,7 @@ def test_nothing_of_a_lost_gpu_can_be_read() -> None:
 )
 def test_no_nonsense_from_a_node_breaks_a_check_or_passes_as_evidence(collector: str, data: Any) -> None:
     node = Node(
-        Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {collector: Collected(Status.TOLD, data)})
+        Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", {collector: Collected(Status.READ, data)})
     )
     for check in node_checks().values():
         result = evaluate(check, node)
@@ -96,7 +96,7 @@ def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
             places.append((data, key))
             walk(value)
 
-    for collector in record["leaves"].values():
+    for collector in record["collectors"].values():
         if "value" in collector:
             walk(collector["value"])
     data, key = places[place % len(places)]
@@ -109,15 +109,25 @@ def _spoil(record: dict[str, Any], place: int, put: Any) -> dict[str, Any]:
     [
         ("", "not a node's evidence"),
         ("[]", "evidence is a list"),
-        ('{"schema": 2}', "schema is 2; expected 1"),
-        ('{"schema": 1, "node": 7, "leaves": {}}', "node is a int; expected text"),
-        ('{"schema": 1, "node": "a", "leaves": {"nvml": {"status": "fine"}}}', "expected one of told, absent"),
-        ('{"schema": 1, "node": "a", "leaves": [], "unreached": null}', "leaves is a list"),
+        ('{"schema": 3}', "schema is 3; expected 1 or 2"),
+        ('{"schema": 2, "node": 7, "collectors": {}}', "node is a int; expected text"),
+        ('{"schema": 2, "node": "a", "collectors": {"nvml": {"status": "fine"}}}', "expected one of read, absent"),
+        ('{"schema": 2, "node": "a", "collectors": [], "unreached": null}', "collectors is a list"),
     ],
 )
 def test_a_recording_that_has_not_its_form_says_where(text: str, words: str) -> None:
     with pytest.raises(EvidenceError, match=words):
         load(text)
+
+
+def test_a_recording_of_schema_1_is_read_as_the_same_evidence() -> None:
+    for evidence in replay(DEMO, read_cluster(DEMO)).values():
+        record = to_json(evidence)
+        leaves = record.pop("collectors")
+        for collector in leaves.values():
+            if collector["status"] == "read":
+                collector["status"] = "told"
+        assert from_json({**record, "schema": 1, "leaves": leaves}) == evidence
 
 
 def test_evidence_survives_its_way_to_disk() -> None:
@@ -138,7 +148,7 @@ def test_a_collector_that_an_older_recording_lacks_was_not_asked_for() -> None:
 @pytest.mark.parametrize("word", ["NOT_SUPPORTED", "EIO"])
 def test_a_device_whose_name_cannot_be_read_costs_no_more_than_its_own_verdict(word: str) -> None:
     device = {"name": {"error": word}, "vendor": "1d0f", "ports": [{"port": 1, "state": "1: DOWN"}]}
-    data = {"rdma": Collected(Status.TOLD, {"devices": [device]})}
+    data = {"rdma": Collected(Status.READ, {"devices": [device]})}
     node = Node(Target("gpu001", instance_type="p5.48xlarge"), NodeEvidence("gpu001", data))
     for check in node_checks().values():
         assert evaluate(check, node).verdict is not Verdict.PASS or "rdma" not in check.collectors
@@ -156,7 +166,7 @@ def test_a_fact_that_cannot_be_decoded_is_incomplete_every_time() -> None:
         def broken(self, data: CollectorData) -> str:
             return str(data.value["no such key"])
 
-    node = WithBrokenFact(Target("gpu001"), NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})}))
+    node = WithBrokenFact(Target("gpu001"), NodeEvidence("gpu001", {"boot": Collected(Status.READ, {})}))
     for _ in range(2):
         with pytest.raises(Incomplete, match=r"broken could not be understood: KeyError: 'no such key' \(test_facts"):
             assert node.broken
@@ -195,7 +205,7 @@ def test_root_is_advised_for_what_a_node_may_not_read_and_not_for_what_aws_refus
 def test_root_is_not_advised_where_root_would_not_help(detail: str, uid: int, ends: str) -> None:
     collectors = {
         "kernel_log": Collected(Status.DENIED, detail=detail),
-        "boot": Collected(Status.TOLD, {"uid": uid}),
+        "boot": Collected(Status.READ, {"uid": uid}),
     }
     node = Node(Target("gpu001"), NodeEvidence("gpu001", collectors))
     with pytest.raises(Incomplete) as denied:

@@ -173,7 +173,7 @@ def metadata(**more: object) -> dict[str, Collected]:
     """An EC2 instance by DMI, of another type by its metadata service."""
     answer = {"token": 200, "without_token": 401, "identity": {"instance_type": "p5e.48xlarge"}, "events": []} | more
     dmi = {"vendor": "Amazon EC2", "product": "p5.48xlarge"}
-    return {"platform": Collected(Status.TOLD, dmi), "imds": Collected(Status.TOLD, answer)}
+    return {"platform": Collected(Status.READ, dmi), "imds": Collected(Status.READ, answer)}
 
 
 def test_the_instance_type_is_the_inventorys_then_the_metadata_services_then_dmis() -> None:

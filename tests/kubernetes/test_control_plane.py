@@ -29,7 +29,7 @@ CHECKS = str(ROOT / "checks" / "control_plane")
 def test_healthy_nodes_have_what_their_type_has(kubernetes: Bed) -> None:
     with p5(kubernetes, "gpu011", "gpu012"):
         facts = cluster_facts()
-    assert {name: one.status for name, one in facts.collectors.items()} == dict.fromkeys(ASKED, Status.TOLD)
+    assert {name: one.status for name, one in facts.collectors.items()} == dict.fromkeys(ASKED, Status.READ)
     for check in ("k8s_gpu_allocatable", "k8s_topology_labels", "k8s_pod_shm", "k8s_pending_gpu_pods"):
         expect(says(check, facts), Verdict.PASS)
     expect(says("k8s_queues", facts), Verdict.NOT_APPLICABLE, "Kueue is not installed")
@@ -123,7 +123,7 @@ def test_a_right_that_is_lacked_costs_its_collector_and_the_words_say_which(
         cluster = resolve("k8s:bed")
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
         answers = ask(cluster, (NODES, PODS, SLICES, STORAGE))
-    (denied,) = [name for name, one in answers.items() if one.status is not Status.TOLD]
+    (denied,) = [name for name, one in answers.items() if one.status is not Status.READ]
     assert denied == NEEDED_BY[lacked]
     assert answers[denied].status is Status.DENIED
     assert f'User "{user}" cannot list resource "{lacked}"' in answers[denied].detail

@@ -34,7 +34,7 @@ def redacted(names: list[str], *nodes: NodeEvidence, **addresses: str) -> list[d
 def text_of(data: str, *names: str) -> str:
     """A line of the kernel log, in a cluster with these nodes."""
     (record,) = redacted([*names, "gpu999"], node("gpu999", kernel_log={"lines": [[1.0, data]]}))
-    return str(record["leaves"]["kernel_log"]["value"]["lines"][0][1])
+    return str(record["collectors"]["kernel_log"]["value"]["lines"][0][1])
 
 
 # What stays
@@ -112,14 +112,14 @@ def test_a_name_has_the_same_word_everywhere() -> None:
     )
     other = node("gpu002", kernel_log={"lines": [[1.0, "peer ip-10-1-2-3.ec2.internal (10.1.2.3) is slow"]]})
     first, second = redacted(["ip-10-1-2-3.ec2.internal", "gpu002"], data, other)
-    assert first["node"] == first["leaves"]["boot"]["value"]["hostname"] == "node1"
-    assert first["leaves"]["kernel_log"]["value"]["lines"] == [[1.0, "node1 lost address-1"]]
-    assert first["leaves"]["mounts"]["value"]["mounts"][0] == {
+    assert first["node"] == first["collectors"]["boot"]["value"]["hostname"] == "node1"
+    assert first["collectors"]["kernel_log"]["value"]["lines"] == [[1.0, "node1 lost address-1"]]
+    assert first["collectors"]["mounts"]["value"]["mounts"][0] == {
         "path": "/fsx",
         "source": "address-1:/export",
         "options": "addr=address-1,rw",
     }
-    assert second["leaves"]["kernel_log"]["value"]["lines"] == [[1.0, "peer node1 (address-1) is slow"]]
+    assert second["collectors"]["kernel_log"]["value"]["lines"] == [[1.0, "peer node1 (address-1) is slow"]]
 
 
 def test_the_inventorys_address_of_a_node_is_the_node() -> None:
@@ -131,16 +131,16 @@ def test_what_one_node_calls_itself_is_replaced_in_the_evidence_of_one_before() 
     early = node("gpu001", kernel_log={"lines": [[1.0, "hydra-7 hangs; serial 1650523020001"]]})
     late = node("gpu002", boot=boot(hostname="hydra-7"), nvml=nvml(gpu(0, serial="1650523020001")))
     first, second = redacted(["gpu001", "gpu002"], early, late)
-    assert first["leaves"]["kernel_log"]["value"]["lines"] == [[1.0, "node2 hangs; serial serial-1"]]
-    assert second["leaves"]["boot"]["value"]["hostname"] == "node2"
+    assert first["collectors"]["kernel_log"]["value"]["lines"] == [[1.0, "node2 hangs; serial serial-1"]]
+    assert second["collectors"]["boot"]["value"]["hostname"] == "node2"
 
 
 def test_a_node_that_calls_itself_by_a_version_takes_it_from_no_other() -> None:
     lying = node("gpu001", boot=boot(boot_id="6.18.44-fc-v669"), nvml=nvml(gpu(0, serial="580.126.09")))
     honest = node("gpu002", boot=boot(kernel="6.18.44-fc-v669"), nvml=nvml(gpu(0), driver="580.126.09"))
     _, second = redacted(["gpu001", "gpu002"], lying, honest)
-    assert second["leaves"]["boot"]["value"]["kernel"] == "6.18.44-fc-v669"
-    assert second["leaves"]["nvml"]["value"]["driver"] == "580.126.09"
+    assert second["collectors"]["boot"]["value"]["kernel"] == "6.18.44-fc-v669"
+    assert second["collectors"]["nvml"]["value"]["driver"] == "580.126.09"
 
 
 def test_a_text_that_was_seen_before_its_names_were_known_is_looked_at_again() -> None:
@@ -158,9 +158,9 @@ def test_file_servers_and_file_systems_are_named_too() -> None:
     ]
     lines = [[1.0, "nfs: server filer7.example.com not responding"], [2.0, "Lustre: kq3zhbev-OST0001: lost"]]
     (record,) = redacted(["gpu001"], node("gpu001", mounts={"mounts": mounts}, kernel_log={"lines": lines}))
-    sources = [mount["source"] for mount in record["leaves"]["mounts"]["value"]["mounts"]]
+    sources = [mount["source"] for mount in record["collectors"]["mounts"]["value"]["mounts"]]
     assert sources == ["host-1:/export/home", "//host-2/share", "address-1@tcp:/filesystem-1"]
-    assert [text for _, text in record["leaves"]["kernel_log"]["value"]["lines"]] == [
+    assert [text for _, text in record["collectors"]["kernel_log"]["value"]["lines"]] == [
         "nfs: server host-1 not responding",
         "Lustre: filesystem-1-OST0001: lost",
     ]
@@ -197,12 +197,12 @@ def test_names_that_are_no_words_are_replaced_too() -> None:
 
 def test_a_short_serial_is_replaced_where_a_serial_stands_and_nowhere_else() -> None:
     (record,) = redacted(["gpu001"], node("gpu001", platform={"serial": "7", "product": "7 of 9"}))
-    assert record["leaves"]["platform"]["value"] == {"serial": "serial-1", "product": "7 of 9"}
+    assert record["collectors"]["platform"]["value"] == {"serial": "serial-1", "product": "7 of 9"}
 
 
 def test_a_key_may_be_a_name() -> None:
     (record,) = redacted(["gpu001"], node("gpu001", peers={"gpu001": 1, "10.1.2.3": 2, "plain_key": 3}))
-    assert record["leaves"]["peers"]["value"] == {"node1": 1, "address-1": 2, "plain_key": 3}
+    assert record["collectors"]["peers"]["value"] == {"node1": 1, "address-1": 2, "plain_key": 3}
 
 
 def test_a_run_that_is_stopped_keeps_what_it_has() -> None:
@@ -278,7 +278,7 @@ def test_rewriting_never_raises_and_never_depends_on_the_order_of_nodes(hosts: l
 def test_the_kernel_log_says_the_same(sample: Sample) -> None:
     lines = [(None, line) for line in sample.lines]
     (record,) = redacted(["gpu001"], node("gpu001", kernel_log={"lines": [list(line) for line in lines]}))
-    rewritten = [(seconds, text) for seconds, text in record["leaves"]["kernel_log"]["value"]["lines"]]
+    rewritten = [(seconds, text) for seconds, text in record["collectors"]["kernel_log"]["value"]["lines"]]
     before, after = kernel_log.parse(lines), kernel_log.parse(rewritten)
     assert [(type(event), getattr(event, "code", 0), getattr(event, "pci", "")) for event in before] == [
         (type(event), getattr(event, "code", 0), getattr(event, "pci", "")) for event in after

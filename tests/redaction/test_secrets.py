@@ -58,7 +58,7 @@ def values_of(place: Place, secrets: Iterator[str]) -> object:
 def evidence(name: str, secrets: Iterator[str]) -> NodeEvidence:
     """The evidence of a node that has a secret in every place."""
     data = {
-        collector: Collected(Status.TOLD, values_of(place_of(collector), secrets), next(secrets))
+        collector: Collected(Status.READ, values_of(place_of(collector), secrets), next(secrets))
         for collector in collectors()
     }
     return NodeEvidence(
@@ -113,7 +113,7 @@ def demo(secrets: Iterator[str]) -> Iterator[NodeEvidence]:
         }
         if "kernel_log" in changed:
             changed["kernel_log"] = Collected(
-                Status.TOLD, {**data.collectors["kernel_log"].value, "lines": lines(secrets)}
+                Status.READ, {**data.collectors["kernel_log"].value, "lines": lines(secrets)}
             )
         yield replace(data, node=name, collectors=changed, probe=planted(dict(data.probe), secrets))
     for why in Unreached:
@@ -185,7 +185,7 @@ def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: l
     for one in nodes:
         write_node(recording, one)
     control = {
-        collector: Collected(Status.TOLD, values_of(place_of(collector), secrets), next(secrets))
+        collector: Collected(Status.READ, values_of(place_of(collector), secrets), next(secrets))
         for collector in collectors()
     }
     write_control_plane(recording, NodeEvidence("zorg-cluster", control))

@@ -166,7 +166,7 @@ def test_a_nodes_page_has_all_that_is_known_of_it(chromium: Browser, demo: Path)
     chromium.open(demo)
     next(link for link in chromium.driver.find_elements("css selector", f"{ROWS} a") if link.text == "gpu003").click()
     text = chromium.awaited("#node").text
-    data = json.loads((DEMO / "nodes" / "gpu003.json").read_text())["leaves"]
+    data = json.loads((DEMO / "nodes" / "gpu003.json").read_text())["collectors"]
     for record in data["nvml"]["value"]["gpus"]:
         assert record["uuid"] in text
     assert "GPU 1, GPU 5: uncorrected ECC errors: 14 in DRAM" in text

@@ -112,9 +112,9 @@ def test_a_nodes_page_has_its_identity_its_gpus_its_versions_and_how_each_collec
     assert tables["Versions"] == [["driver", "580.1"], ["kernel", "6.8.0"]]
     ending, values = data["evidence"]["nodes"][0]
     assert [row[:2] for row in data["evidence"]["endings"][ending]] == [
-        ["boot", "told"],
-        ["nvml", "told"],
-        ["versions", "told"],
+        ["boot", "read"],
+        ["nvml", "read"],
+        ["versions", "read"],
         ["nvme", "timed_out"],
     ]
     assert data["evidence"]["values"][values[0]] == boot()

@@ -148,7 +148,7 @@ def test_workers_of_xdist_form_the_same_verdicts_from_one_round_trip(bed: Testbe
 def test_only_the_collectors_that_the_selected_checks_need_are_read(bed: Testbed, tmp_path: Path) -> None:
     data = run(bed, tmp_path, "--cluster", "ssh:gpu001", "-k", "test_memlock")
     recorded = json.loads((data.recording / "nodes" / "gpu001.json").read_text())
-    assert recorded["leaves"].keys() == {"boot", "platform", "rdma", "pci", "limits", "imds"}
+    assert recorded["collectors"].keys() == {"boot", "platform", "rdma", "pci", "limits", "imds"}
     assert data.exit == 0, data.output
 
 

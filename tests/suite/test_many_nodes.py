@@ -66,7 +66,7 @@ def test_a_large_run_does_without_pytests_cache(runs: Runs, monkeypatch: pytest.
 
 
 def output_of(name: str, value: object) -> NodeEvidence:
-    return NodeEvidence(name, {"pci": Collected(Status.TOLD, value)})
+    return NodeEvidence(name, {"pci": Collected(Status.READ, value)})
 
 
 def test_what_two_nodes_report_alike_is_kept_once_and_what_differs_stays() -> None:

@@ -79,19 +79,19 @@ def written(data: dict[str, Any]) -> str:
 
 def _of_a_collector(data: dict[str, Any], chance: random.Random) -> None:
     """Another end of a collector, or no collector at all."""
-    name = chance.choice(sorted(data["leaves"]) or ["boot"])
+    name = chance.choice(sorted(data["collectors"]) or ["boot"])
     if chance.random() < 0.2:
-        data["leaves"].pop(name, None)
+        data["collectors"].pop(name, None)
     else:
-        data["leaves"][name] = {"status": chance.choice(STATUSES), "detail": chance.choice(TEXTS), "seconds": 0.1}
+        data["collectors"][name] = {"status": chance.choice(STATUSES), "detail": chance.choice(TEXTS), "seconds": 0.1}
 
 
 def _place(data: dict[str, Any], chance: random.Random) -> Place:
     """A value anywhere in what the collectors returned, each collector equally likely, and each depth."""
-    collectors = [name for name, collector in data["leaves"].items() if "value" in collector]
+    collectors = [name for name, collector in data["collectors"].items() if "value" in collector]
     if not collectors:
         return data["probe"], "python"
-    holder, key = data["leaves"][chance.choice(collectors)], "value"
+    holder, key = data["collectors"][chance.choice(collectors)], "value"
     while isinstance(holder[key], (dict, list)) and holder[key] and chance.random() < 0.85:
         holder = holder[key]
         key = chance.choice(list(holder)) if isinstance(holder, dict) else chance.randrange(len(holder))

@@ -30,7 +30,7 @@ def evidence(**changes: Any) -> NodeEvidence:
     """What the demo's healthy node reports; `changes` are put into collectors' values, by name."""
     data = json.loads((ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8"))
     for collector, change in changes.items():
-        data["leaves"][collector]["value"].update(change)
+        data["collectors"][collector]["value"].update(change)
     return load(json.dumps(data))
 
 

@@ -69,7 +69,7 @@ def test_a_line_that_a_visit_has_read_too_is_not_counted_twice(day: Day) -> None
     data: Any = evidence().collectors["kernel_log"].value
     line = [90_000.0 + day.now, XID_79]
     read = {**data, "lines": [*data["lines"], line], "cursor": [data["cursor"][0], 5_000, line[0]]}
-    visited(day, kernel_log=Collected(Status.TOLD, read))
+    visited(day, kernel_log=Collected(Status.READ, read))
     kept: Any = day.watch.evaluator._nodes[NODE].evidence.collectors["kernel_log"].value
     assert [words for _, words, *_ in kept["lines"]].count(XID_79) == 1
 

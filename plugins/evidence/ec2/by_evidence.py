@@ -107,7 +107,7 @@ def _identity(evidence: NodeEvidence) -> Identity | None:
 def _value(evidence: NodeEvidence, name: str) -> Mapping[str, Any]:
     """What a collector returned; nothing where it failed. A node is not trusted."""
     collector = evidence.collectors.get(name)
-    data = collector.value if collector and collector.status is Status.TOLD else None
+    data = collector.value if collector and collector.status is Status.READ else None
     return data if isinstance(data, dict) else {}
 
 

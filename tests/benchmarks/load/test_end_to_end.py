@@ -50,7 +50,7 @@ def run(bed: Testbed, folder: Path, *options: str) -> tuple[dict[str, dict[str, 
 
 def collectors(recording: Path, node: str) -> set[str]:
     """The collectors that a recorded node was asked for."""
-    return set(json.loads((recording / "nodes" / f"{node}.json").read_text())["leaves"])
+    return set(json.loads((recording / "nodes" / f"{node}.json").read_text())["collectors"])
 
 
 def test_the_slow_node_is_named_and_no_other_and_a_replay_says_the_same(bed: Testbed, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_nodes_are_loaded_all_at_once_and_take_turns_where_they_share_something(
 
 
 def test_a_node_that_is_lost_under_load_keeps_its_earlier_evidence() -> None:
-    before = NodeEvidence("gpu001", {"boot": Collected(Status.TOLD, {})})
+    before = NodeEvidence("gpu001", {"boot": Collected(Status.READ, {})})
     after = merged(before, NodeEvidence("gpu001", unreached=Unreached.TIMED_OUT, detail="no end"), ["gpu_gemm"])
     assert after.unreached is None
     assert after.collectors["boot"] is before.collectors["boot"]
@@ -113,7 +113,7 @@ def test_copies_are_made_by_pytorch_where_there_is_no_nvbandwidth() -> None:
 @needs_nodes
 def test_a_measurement_that_is_too_long_for_the_connection_is_cut_and_said_to_be() -> None:
     talkative = with_tool(loadable_p5(), "nvbandwidth", "#!/bin/sh\nhead -c 40000 /dev/urandom | base64\n")
-    assert evidence_of(talkative, "gpu_bandwidth").status is Status.TOLD
+    assert evidence_of(talkative, "gpu_bandwidth").status is Status.READ
     assert evidence_of(talkative, "gpu_bandwidth", replace(OPTIONS, room=23_000)).status is Status.CUT
 
 

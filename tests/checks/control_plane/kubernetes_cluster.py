@@ -164,7 +164,7 @@ class Words:
             Target(name, group="workers", instance_type="p5.48xlarge", efa_attached=32) for name in self.of_nodes
         )
         cluster = Cluster("k8s:prod", "kubernetes", targets, {"kubernetes": "context:prod", **settings})
-        data = {name: Collected(Status.TOLD, value) for name, value in self.kubernetes.items()}
+        data = {name: Collected(Status.READ, value) for name, value in self.kubernetes.items()}
         evidence = {name: node(name, **own) if own else unreached(name) for name, own in self.of_nodes.items()}
         return ClusterFacts(cluster, NodeEvidence(cluster.name, {**data, **self.refused}), nodes(cluster, evidence))
 

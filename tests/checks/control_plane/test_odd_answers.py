@@ -29,7 +29,7 @@ def facts(types: Mapping[str, str], collectors: Mapping[str, Any], **settings: s
     """A cluster of instances of these types, by name, about which AWS or Slurm reported this."""
     targets = tuple(Target(name, instance_type=kind) for name, kind in types.items())
     cluster = Cluster("c", "ssm", targets, {"region": "us-west-2", **settings})
-    data = NodeEvidence("c", {name: Collected(Status.TOLD, value) for name, value in collectors.items()})
+    data = NodeEvidence("c", {name: Collected(Status.READ, value) for name, value in collectors.items()})
     return ClusterFacts(cluster, data, nodes(cluster, {name: NodeEvidence(name) for name in types}))
 
 

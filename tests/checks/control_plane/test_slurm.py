@@ -39,7 +39,7 @@ def verdicts(data: Collected, instance_type: str = "p5.48xlarge") -> dict[str, R
 
 
 def of(data: Json) -> dict[str, Result]:
-    return verdicts(Collected(Status.TOLD, data))
+    return verdicts(Collected(Status.READ, data))
 
 
 def test_a_healthy_cluster_passes() -> None:
@@ -73,7 +73,7 @@ def test_what_slurm_did_not_report_is_no_pass(key: str) -> None:
 
 
 def test_gpus_of_a_type_that_nobody_knows_are_incomplete() -> None:
-    data = verdicts(Collected(Status.TOLD, healthy()), instance_type="")["slurm_gres"]
+    data = verdicts(Collected(Status.READ, healthy()), instance_type="")["slurm_gres"]
     assert data.verdict is Verdict.INCOMPLETE
 
 

@@ -150,7 +150,7 @@ def test_a_value_that_is_just_over_a_limit_does_not_look_like_it(
 def test_a_node_with_a_little_less_memory_than_its_group_does_not_look_like_it() -> None:
     data = {"odd": 24 * GIB * 99 // 100 - 100, "a": 24 * GIB, "b": 24 * GIB, "c": 24 * GIB}
     evidence = {
-        name: NodeEvidence(name, {"memory": Collected(Status.TOLD, {"total_kib": kib})}) for name, kib in data.items()
+        name: NodeEvidence(name, {"memory": Collected(Status.READ, {"total_kib": kib})}) for name, kib in data.items()
     }
     cluster = Cluster("alike", "local", tuple(map(Target, data)))
     result = evaluate(node_checks()["host.memory_uniform"], nodes(cluster, evidence)["odd"])

@@ -32,7 +32,7 @@ DEAD = {"active": "inactive", "sub": "dead"}
 
 def verdict_of(occasion: str = "preflight", **collector: Any) -> Result:
     """The verdict on the services of a node that reports this about them."""
-    evidence = NodeEvidence("node0", {"services": Collected(Status.TOLD, {"services": {}, "failed": [], **collector})})
+    evidence = NodeEvidence("node0", {"services": Collected(Status.READ, {"services": {}, "failed": [], **collector})})
     return said("host.services", evidence, occasion=occasion)
 
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.suite.evaluate import evaluate
 
 def verdict(check: str, collectors: Mapping[str, Any], **target: Any) -> Result:
     """A check's result on a lone node that reported these collectors."""
-    data = {name: Collected(Status.TOLD, value) for name, value in collectors.items()}
+    data = {name: Collected(Status.READ, value) for name, value in collectors.items()}
     return evaluate(node_checks()[check], Node(Target("gpu001", **target), NodeEvidence("gpu001", data)))
 
 

@@ -51,7 +51,7 @@ def evidence(
         "pci": {"devices": [on_bus(one) for one in range(count if bus is None else bus)]},
         "limits": {"login": {"memlock": 65536}, "daemons": {}},
     }
-    return NodeEvidence(name, {collector: Collected(Status.TOLD, value) for collector, value in data.items()})
+    return NodeEvidence(name, {collector: Collected(Status.READ, value) for collector, value in data.items()})
 
 
 def evaluated(check: str, *data: NodeEvidence, **target: Any) -> Result:
@@ -187,7 +187,7 @@ def test_a_port_is_active_and_has_a_link(ports: list[dict[str, str]], verdict: V
     data = device(0)
     data["ports"] = [data["ports"][0] | changed for changed in ports]
     node = evidence("n0", "p5.48xlarge", 1)
-    collector = Collected(Status.TOLD, node.collectors["rdma"].value | {"devices": [data]})
+    collector = Collected(Status.READ, node.collectors["rdma"].value | {"devices": [data]})
     result = evaluated("network.efa_port_active", NodeEvidence("n0", {**node.collectors, "rdma": collector}))
     assert result.verdict is verdict
     assert words in result.message
@@ -197,7 +197,7 @@ def output_of(name: str = "n0", count: int = 2, **collectors: Any) -> NodeEviden
     """A p5 with so many EFA devices that also reports these collectors; a Collected is the collector itself."""
     plain = evidence(name, "p5.48xlarge", count)
     more = {
-        collector: value if isinstance(value, Collected) else Collected(Status.TOLD, value)
+        collector: value if isinstance(value, Collected) else Collected(Status.READ, value)
         for collector, value in collectors.items()
     }
     return NodeEvidence(name, {**plain.collectors, **more})

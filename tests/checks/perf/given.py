@@ -29,5 +29,5 @@ def evaluated(
 ) -> Result:
     """A check's result on one of these nodes, each of which reported its value."""
     cluster = Cluster("c", "local", tuple(Target(node, instance_type=instance_type) for node in values))
-    data = {node: NodeEvidence(node, {collector: Collected(Status.TOLD, value)}) for node, value in values.items()}
+    data = {node: NodeEvidence(node, {collector: Collected(Status.READ, value)}) for node, value in values.items()}
     return evaluate(all_checks()[check], nodes(cluster, data, "perf", policy)[name])

@@ -126,7 +126,7 @@ def test_the_reason_why_a_node_was_not_reached_is_reported(
 @pytest.mark.parametrize(
     ("status", "verdict", "words"),
     [
-        (Status.TOLD, PASS, ""),
+        (Status.READ, PASS, ""),
         (Status.CUT, INCOMPLETE, "cut from the answer: mounts; expected a connection that carries all"),
         (Status.UNCOLLECTED, INCOMPLETE, "the capture lacks mounts; expected every kind of evidence"),
         (Status.TIMED_OUT, CONCERN, "no answer from mounts; expected one from every kind of evidence"),
@@ -134,7 +134,7 @@ def test_the_reason_why_a_node_was_not_reached_is_reported(
     ],
 )
 def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str) -> None:
-    evidence = node("gpu001", boot=boot(), mounts=Collected(status, {} if status is Status.TOLD else None))
+    evidence = node("gpu001", boot=boot(), mounts=Collected(status, {} if status is Status.READ else None))
     expect(said("node.evidence_complete", evidence), verdict, words)
 
 

@@ -14,7 +14,7 @@ WITHOUT_MODULE = Collected(Status.ABSENT, detail="no Lustre client: no module lu
 
 def health(*mounts: dict[str, Any]) -> Result:
     """The result on a node without the module that mounts these."""
-    data = {"lustre": WITHOUT_MODULE, "mounts": Collected(Status.TOLD, {"mounts": list(mounts)})}
+    data = {"lustre": WITHOUT_MODULE, "mounts": Collected(Status.READ, {"mounts": list(mounts)})}
     return said("storage.lustre_health", NodeEvidence("gpu001", data))
 
 

@@ -26,7 +26,7 @@ H100 = next(profile for profile in PROFILES if profile.name == "h100")
 WITH_FABRIC = [profile for profile in PROFILES if profile.name in ("h100", "gb200", "gb300")]
 FINDINGS = (Verdict.FAIL, Verdict.CONCERN)
 FAIL, CONCERN = FINDINGS
-SILENT = Collected(Status.TOLD, {"lines": []})  # the mock writes no kernel log
+SILENT = Collected(Status.READ, {"lines": []})  # the mock writes no kernel log
 STEADILY = "GPU 3: steadily slowed down by"
 FABRIC_HEALTH = {
     "degraded_bandwidth": "degraded bandwidth",
@@ -70,7 +70,7 @@ FAULTS: list[tuple[str, dict[str, Verdict], str]] = [
 
 def evaluated(evidence: NodeEvidence, profile: Profile | None) -> dict[str, Result]:
     """What the checks of GPUs say of a machine that should be as its profile says; of None nothing is known."""
-    assert evidence.collectors["nvml"].status is Status.TOLD, evidence.collectors["nvml"].detail
+    assert evidence.collectors["nvml"].status is Status.READ, evidence.collectors["nvml"].detail
     expect = {"gpus": profile.gpus, "nvlinks": profile.nvlinks} if profile else {}
     instance_type = "p5.48xlarge" if profile is H100 else ""
     evidence = replace(evidence, collectors={**evidence.collectors, "kernel_log": SILENT})

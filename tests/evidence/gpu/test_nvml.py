@@ -187,7 +187,7 @@ def test_nothing_asks_nvidia_smi() -> None:
     with entered(with_tool(healthy_p5(), "nvidia-smi", f"#!/bin/sh\ntouch {ran}\nexit 9\n")) as node:
         evidence = probe_node(node, collector_names(), PATIENT)
         assert not (node.root / ran[1:]).exists()
-    assert evidence.collectors["nvml"].status is Status.TOLD
+    assert evidence.collectors["nvml"].status is Status.READ
 
 
 @needs_nodes

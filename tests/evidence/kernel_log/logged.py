@@ -31,7 +31,7 @@ def node(
         "boot": {"uptime_s": UPTIME_S, "now": now, "hostname": "gpu001"},
         "edac": {"controllers": []},
     }
-    evidence = NodeEvidence("gpu001", {name: Collected(Status.TOLD, value) for name, value in collectors.items()})
+    evidence = NodeEvidence("gpu001", {name: Collected(Status.READ, value) for name, value in collectors.items()})
     return Node(Target("gpu001"), evidence, since=window(since))
 
 

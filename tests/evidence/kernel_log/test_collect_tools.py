@@ -124,7 +124,7 @@ def test_an_empty_log_is_no_evidence() -> None:
     image = with_file(healthy_cpu(), "/dev/kmsg", "")
     assert collect(with_tool(image, "dmesg", DENIED), "kernel_log").status is Status.DENIED
     assert (
-        collect(with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n"), "kernel_log").status is Status.TOLD
+        collect(with_tool(image, "dmesg", "#!/bin/sh\necho '[    0.0] NVRM: x'\n"), "kernel_log").status is Status.READ
     )
 
 

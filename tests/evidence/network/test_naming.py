@@ -114,7 +114,7 @@ def said(addresses: list[str], duplicates: list[str], others: list[list[str]], d
         entries = [{"name": f"eth{n}", "driver": driver, "mac": "", "ipv4": ipv4} for n, ipv4 in enumerate(of_node)]
         data = {"addresses": entries, "duplicates": duplicates, "hosts": [], "nameservers": [], "hostname": "x"}
         name = f"gpu{number:03d}"
-        evidence = NodeEvidence(name, {"naming": Collected(Status.TOLD, data)})
+        evidence = NodeEvidence(name, {"naming": Collected(Status.READ, data)})
         group.nodes.append(NodeOfCluster(Target(name), evidence, group=group))
     return evaluate(node_checks()["network.address_unique"], group.nodes[0])
 

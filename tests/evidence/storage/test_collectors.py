@@ -156,8 +156,8 @@ def test_a_mount_that_a_user_made_or_that_a_container_is_run_from_is_nobody_else
 def test_an_nvme_controller_without_a_driver_is_not_an_absent_one() -> None:
     dark = {"address": "0000:00:1f.0", "vendor": "1d0f", "device": "cd01", "class": "010802", "driver": ""}
     collectors = {
-        "nvme": Collected(Status.TOLD, {"controllers": [], "left_out": 0}),
-        "pci": Collected(Status.TOLD, {"devices": [dark]}),
+        "nvme": Collected(Status.READ, {"controllers": [], "left_out": 0}),
+        "pci": Collected(Status.READ, {"devices": [dark]}),
     }
     node = nodes(Cluster("one", "local", (Target("a"),)), {"a": NodeEvidence("a", collectors)})["a"]
     result = evaluate(node_checks()["storage.nvme_state"], node)
@@ -199,5 +199,5 @@ def test_neuron_ls_is_found_where_its_package_puts_it() -> None:
     with entered(healthy_trn1()) as node:
         data = probe_node(node, ["neuron_ls"], PATIENT, user=NOBODY).collectors["neuron_ls"]
     assert LS == "/opt/aws/neuron/bin/neuron-ls"
-    assert (data.status, data.value["exit"]) == (Status.TOLD, 0)
+    assert (data.status, data.value["exit"]) == (Status.READ, 0)
     assert '"neuron_device": 15' in data.value["output"]

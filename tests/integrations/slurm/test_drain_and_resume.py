@@ -75,7 +75,7 @@ def age_drains(bed: Scripted, name: str) -> None:
     """Date what the node remembers of its drains back, as if they had been followed for their minute."""
     files = list(bed.state_file(name, FOLDER).glob("*.json"))
     records = [json.loads(file.read_text()) for file in files]
-    if any(record["is_claim"] for record in records) or not any(record["is_told"] for record in records):
+    if any(record["is_claim"] for record in records) or not any(record["is_reported"] for record in records):
         return  # who follows the node has yet to write in them
     for file, record in zip(files, records, strict=True):
         if time.time() - record["at"] < EXPLAIN_S:

@@ -36,7 +36,7 @@ def test_what_two_jobs_met_at_once_is_not_evaluated_again_once_an_administrator_
         assert explained(running).startswith(f"{OURS}no_xid: ")
         running.run(["pkill", "-f", "explain$"])  # by which who resumes it would be noticed
         records = {file.stem.partition("-")[2]: json.loads(file.read_text()) for file in kept(running)}
-        controller.has_jobs(running, *(job for job, record in records.items() if not record["is_told"]))
+        controller.has_jobs(running, *(job for job, record in records.items() if not record["is_reported"]))
         running.run(["scontrol", "update", f"NodeName={controller.NAME}", "State=RESUME"])
         drained_by_slurm(running, "Prolog error")
         said = output_of(script(running, "health-check"))

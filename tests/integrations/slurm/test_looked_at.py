@@ -70,7 +70,7 @@ def test_a_log_whose_end_is_unknown_is_evaluated_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_told", "age_s", "jobs", "is_looked_at", "is_kept"),
+    ("is_reported", "age_s", "jobs", "is_looked_at", "is_kept"),
     [
         (True, 0, {"41"}, True, False),
         (False, 0, set(), True, False),
@@ -91,12 +91,12 @@ def test_a_log_whose_end_is_unknown_is_evaluated_again() -> None:
     ],
 )
 def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
-    is_told: bool, age_s: float, jobs: set[str] | None, is_looked_at: bool, is_kept: bool, tmp_path: Path
+    is_reported: bool, age_s: float, jobs: set[str] | None, is_looked_at: bool, is_kept: bool, tmp_path: Path
 ) -> None:
     state = State(str(tmp_path / "state"))
     state.prepare()
     found = (Finding(XID, "fail", ""),)
-    drain = Drain("epilog", "41", found, "clusterproof: why", at(10), time.time() - age_s, is_told, ends=at(20))
+    drain = Drain("epilog", "41", found, "clusterproof: why", at(10), time.time() - age_s, is_reported, ends=at(20))
     hold(state, drain)
     call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
     in_use(call, NodeState(frozenset({"IDLE"}), "", ()), (drain,), frozenset(jobs) if jobs is not None else None)

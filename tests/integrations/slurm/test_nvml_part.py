@@ -53,7 +53,7 @@ def test_it_reports_of_the_gpus_what_all_of_nvidia_ml_py_reports(fault: str) -> 
     whole, part = (json.loads(line) for line in ran.stdout.decode().splitlines())
     assert (whole[0], part[0]) == (False, True)
     assert whole[1:] == part[1:]
-    assert whole[1] == "told"
+    assert whole[1] == "read"
 
 
 def test_what_was_made_of_another_nvidia_ml_py_or_probe_is_not_used(

@@ -127,7 +127,7 @@ def test_the_reason_waits_for_a_controller_that_drains_late_and_is_set_once() ->
         assert [script(running, "prolog", job).returncode for job in ("41", "42")] == [1, 1]
         log = running.root / "run/scontrol"
         calls = eventually(lambda: text if log.exists() and "update" in (text := log.read_text()) else "")
-        assert eventually(lambda: str(state(running, "drained/prolog-41")["is_told"]).replace("False", ""))
+        assert eventually(lambda: str(state(running, "drained/prolog-41")["is_reported"]).replace("False", ""))
     updates = [line for line in calls.splitlines() if "update" in line]
     assert len(updates) == 1
     assert updates[0].startswith("update NodeName=gpu001 State=DRAIN Reason=clusterproof: gpu.no_xid: Xid 79 ")

@@ -204,7 +204,7 @@ def test_a_node_that_would_stay_drained_for_ever_is_reported_before(bed: Scripte
     ran = asked(bed.node(UNKNOWN), UNKNOWN)
     assert [line for line in marked(ran, "?") if "a drained node is resumed only once every check" in line]
     reason = "clusterproof: host.no_oom_kill: by hand"
-    record = json.dumps(Drain("health-check", "", (), reason, None, 1.0, is_told=True).to_json())
+    record = json.dumps(Drain("health-check", "", (), reason, None, 1.0, is_reported=True).to_json())
     folder = bed.state_file(UNKNOWN, "drained")
     folder.mkdir(mode=0o700)
     (folder / "health-check.json").write_text(record)

@@ -172,7 +172,9 @@ def test_a_path_that_leads_pytest_away_from_its_configuration_is_named(
 
 def sick_then_replaced(folder: Path) -> list[Path]:
     """The demo cluster four times: whole but for its own faults; a GPU of gpu001 sick; well; sick in gpu016."""
-    gpu = json.loads((DEMO / "nodes" / "gpu001.json").read_text(encoding="utf-8"))["leaves"]["nvml"]["value"]["gpus"][4]
+    gpu = json.loads((DEMO / "nodes" / "gpu001.json").read_text(encoding="utf-8"))["collectors"]["nvml"]["value"][
+        "gpus"
+    ][4]
     made = []
     for number, sick in enumerate(("", "gpu001", "", "gpu016")):
         made.append(folder / str(number))
@@ -180,13 +182,13 @@ def sick_then_replaced(folder: Path) -> list[Path]:
         if sick:
             node = made[-1] / "nodes" / f"{sick}.json"
             data = json.loads(node.read_text(encoding="utf-8"))
-            at = data["leaves"]["nvml"]["value"]["gpus"][4]
+            at = data["collectors"]["nvml"]["value"]["gpus"][4]
             at.update(uuid=gpu["uuid"], serial=gpu["serial"], ecc_uncorrected_dram=3, ecc_uncorrected_total=3)
             node.write_text(json.dumps(data), encoding="utf-8")
         if sick == "gpu016":  # where gpu001 had that GPU is another now
             other = made[-1] / "nodes" / "gpu001.json"
             data = json.loads(other.read_text(encoding="utf-8"))
-            data["leaves"]["nvml"]["value"]["gpus"][4].update(uuid="GPU-00000000-aaaa", serial="1")
+            data["collectors"]["nvml"]["value"]["gpus"][4].update(uuid="GPU-00000000-aaaa", serial="1")
             other.write_text(json.dumps(data), encoding="utf-8")
     return made
 
