@@ -40,11 +40,11 @@ def test_fs_bandwidth(node: Node) -> None:
     slow = [
         f"{one} {speed:.3g} GB/s where {usual[one].nodes} nodes have {usual[one].value:.3g}"
         for one, speed in data.items()
-        if usual[one].is_telling and speed < share / 100 * usual[one].value
+        if usual[one].is_comparable and speed < share / 100 * usual[one].value
     ]
     if slow:
         concern(f"{folder}: {', '.join(slow)}; expected at least {share:g} % of their median")
-    if not least and not all(one.is_telling for one in usual.values()):
+    if not least and not all(one.is_comparable for one in usual.values()):
         values = ", ".join(f"{one} {speed:.3g} GB/s" for one, speed in data.items())
         incomplete(f"{folder}: {values}; expected further nodes to compare with, or a limit (load.fs_gb_per_s)")
 

@@ -96,7 +96,7 @@ def test_node_busbw(node: Node) -> None:
     if least and speed < least:
         seen, due = apart(speed, least, 4, SIGNIFICANT)
         concern(f"all-reduce of {name}: {seen} GB/s; expected {due} as others measured on {node.type_name}")
-    if not least and not (shared and shared.is_telling):
+    if not least and not (shared and shared.is_comparable):
         incomplete(f"all-reduce of {name}: {speed:.4g} GB/s; expected further nodes to compare with")
 
 
@@ -147,7 +147,7 @@ def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]],
     """Raise Incomplete where a single GPU was measured, and there is nothing to compare it with."""
     data = read(node)
     has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in data.values())
-    if has_best or any(one.is_telling for one in medians(node, read).values()):
+    if has_best or any(one.is_comparable for one in medians(node, read).values()):
         return
     values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in data.items() for speed in speeds.values())
     incomplete(f"{values}; expected further GPUs or nodes to compare with")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.running import Running, Together
-from clusterproof.plugins.agent.telling import WIDE_BYTES, room_bytes, tell
+from clusterproof.plugins.agent.sending import WIDE_BYTES, room_bytes, send
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def answer(
         if room:
             from clusterproof.plugins.agent.fitting import fitted  # most answers have all the room that they take
 
-            tell(fitted(data, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
+            send(fitted(data, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
         else:
-            tell(json.dumps(data).encode(), nonce)
+            send(json.dumps(data).encode(), nonce)
     except BrokenPipeError:
         pass  # nobody reads any more
     except Exception:  # a fault of ours: its words stand in place of the answer's end

@@ -64,7 +64,7 @@ class Median:
 
     value: float
     nodes: int
-    is_telling: bool  # whether there are enough of them for one to be compared with the others
+    is_comparable: bool  # whether there are enough of them for one to be compared with the others
 
 
 class Group:

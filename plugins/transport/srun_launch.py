@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from clusterproof.plugins.agent.packing import packed
-from clusterproof.plugins.agent.telling import tell
+from clusterproof.plugins.agent.sending import send
 from clusterproof.plugins.transport.srun_call import Srun, job_name
 from clusterproof.plugins.transport.srun_places import (
     ASK_S,
@@ -38,7 +38,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
     os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, _frame: sys.exit(number))
-    tell(json.dumps(answer({**request, "command": repacked(*request["command"])})).encode(), nonce)
+    send(json.dumps(answer({**request, "command": repacked(*request["command"])})).encode(), nonce)
 
 
 def repacked(before: str, text: str, after: str) -> str:

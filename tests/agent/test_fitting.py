@@ -7,7 +7,7 @@ import random
 import zlib
 from typing import Any
 
-from clusterproof.plugins.agent import telling
+from clusterproof.plugins.agent import sending
 from clusterproof.plugins.agent.fitting import LEAST_LINES, TOO_LONG, fitted
 
 
@@ -69,6 +69,6 @@ def test_where_the_log_is_short_the_longest_collector_goes_whole_and_says_why() 
 def test_a_packed_answer_of_so_many_bytes_is_a_frame_of_no_more_characters() -> None:
     nonce = "cp0123456789"
     for room in (1000, 23_000, 100_000):
-        packed = random.Random(room).randbytes(telling.room_bytes(room))
-        lines = [telling.begin(nonce), *telling.lines(packed, nonce, telling.WIDE_BYTES)]
+        packed = random.Random(room).randbytes(sending.room_bytes(room))
+        lines = [sending.begin(nonce), *sending.lines(packed, nonce, sending.WIDE_BYTES)]
         assert sum(len(line) + 1 for line in lines) <= room

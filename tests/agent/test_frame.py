@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from clusterproof.plugins.agent import frame, telling
+from clusterproof.plugins.agent import frame, sending
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached, to_json
 from clusterproof.plugins.transport import Answer
@@ -29,7 +29,7 @@ ANSWER = {
 def framed(data: object = ANSWER, *, nonce: str = NONCE) -> list[str]:
     """The lines of an answer."""
     text = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return [telling.begin(nonce), *telling.lines(zlib.compress(text), nonce)]
+    return [sending.begin(nonce), *sending.lines(zlib.compress(text), nonce)]
 
 
 def decoded(output: str | bytes) -> NodeEvidence:
@@ -97,10 +97,10 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("chunk_bytes", [telling.CHUNK_BYTES, telling.WIDE_BYTES])
+@pytest.mark.parametrize("chunk_bytes", [sending.CHUNK_BYTES, sending.WIDE_BYTES])
 def test_a_cut_answer_keeps_the_collectors_that_came_whole(chunk_bytes: int) -> None:
     packed = zlib.compress(json.dumps(LONG).encode())
-    output = "\n".join([telling.begin(NONCE), *telling.lines(packed, NONCE, chunk_bytes)])
+    output = "\n".join([sending.begin(NONCE), *sending.lines(packed, NONCE, chunk_bytes)])
     whole = decoded(output)
     assert len(whole.collectors) == 20
     kept = []
@@ -120,7 +120,7 @@ def test_a_cut_answer_keeps_the_collectors_that_came_whole(chunk_bytes: int) -> 
 
 def test_of_a_cut_answer_nothing_is_kept_that_its_checksums_do_not_vouch_for() -> None:
     packed = zlib.compress(json.dumps(LONG).encode())
-    lines = [telling.begin(NONCE), *telling.lines(packed, NONCE)][:-1]
+    lines = [sending.begin(NONCE), *sending.lines(packed, NONCE)][:-1]
     damaged = [line[:-9] + ("A" if line[-9] != "A" else "B") + line[-8:] if ":3:" in line else line for line in lines]
     assert decoded("\n".join(lines)).collectors
     assert decoded("\n".join(damaged)).unreached is Unreached.CUT
@@ -130,14 +130,14 @@ def test_of_a_cut_answer_nothing_is_kept_that_its_checksums_do_not_vouch_for() -
 
 def test_an_answer_that_is_cut_before_its_first_collector_is_no_evidence() -> None:
     output = f"Welcome\n{FRAME}"
-    begun = output.index(telling.begin(NONCE)) + len(telling.begin(NONCE))
+    begun = output.index(sending.begin(NONCE)) + len(sending.begin(NONCE))
     for length in range(len(output)):
         expected = Unreached.GARBLED if length < begun else Unreached.CUT
         assert decoded(output[:length]).unreached is expected, length
 
 
 def test_a_cut_answer_keeps_the_last_words() -> None:
-    evidence = decoded(f"{telling.begin(NONCE)}\nTraceback (most recent call last):\nMemoryError\n\n")
+    evidence = decoded(f"{sending.begin(NONCE)}\nTraceback (most recent call last):\nMemoryError\n\n")
     assert evidence.unreached is Unreached.CUT
     assert evidence.detail.endswith("its last words: MemoryError")
 
@@ -222,14 +222,14 @@ def test_an_answer_that_no_probe_sends_is_garbled(data: object) -> None:
 def test_a_small_answer_that_grows_without_end_is_garbled() -> None:
     packed = zlib.compress(b" " * (frame.MAX_DECODED_BYTES + 1))
     assert len(packed) < 40_000
-    evidence = decoded("\n".join([telling.begin(NONCE), *telling.lines(packed, NONCE)]))
+    evidence = decoded("\n".join([sending.begin(NONCE), *sending.lines(packed, NONCE)]))
     assert evidence.unreached is Unreached.GARBLED
     assert str(frame.MAX_DECODED_BYTES) in evidence.detail
 
 
 @pytest.mark.parametrize("packed", [b"", b"no zlib", zlib.compress(b"{}")[:-1], zlib.compress(b"{}") + b"more"])
 def test_a_frame_that_does_not_decompress_is_garbled(packed: bytes) -> None:
-    output = "\n".join([telling.begin(NONCE), *telling.lines(packed, NONCE)])
+    output = "\n".join([sending.begin(NONCE), *sending.lines(packed, NONCE)])
     assert decoded(output).unreached is Unreached.GARBLED
 
 
@@ -277,7 +277,7 @@ def test_a_mutated_frame_is_the_same_evidence_or_none(edits: list[tuple[int, int
 
 @given(text=st.binary(max_size=2000).map(zlib.compress) | st.binary(max_size=500))
 def test_a_hostile_frame_is_never_an_exception(text: bytes) -> None:
-    output = "\n".join([telling.begin(NONCE), *telling.lines(text, NONCE)])
+    output = "\n".join([sending.begin(NONCE), *sending.lines(text, NONCE)])
     assert decoded(output).unreached is Unreached.GARBLED
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-from clusterproof.plugins.agent.telling import tell
+from clusterproof.plugins.agent.sending import send
 from clusterproof.plugins.benchmarks.launchers.cleanup import clean_up, guard
 from clusterproof.plugins.benchmarks.launchers.command import Command
 from clusterproof.plugins.benchmarks.launchers.pipes import Disconnected, wait
@@ -51,7 +51,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
             os.chdir("/tmp")  # what a program writes where it stands does not land in a home folder
         os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
         os.environ[PYTHON] = sys.executable
-        tell(json.dumps(answer(request)).encode(), nonce)
+        send(json.dumps(answer(request)).encode(), nonce)
     except (Disconnected, BrokenPipeError):
         pass  # the guard ends what runs
     except Exception:  # a fault of ours: its words stand in place of the answer's end

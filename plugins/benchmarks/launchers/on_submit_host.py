@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from clusterproof.plugins.agent.packing import packed
-from clusterproof.plugins.agent.telling import tell
+from clusterproof.plugins.agent.sending import send
 from clusterproof.plugins.benchmarks.launchers.allocation import reserve
 from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput, Disconnected, wait
 from clusterproof.plugins.transport.srun_places import ASK_S, FOLDERS, ask, clean
@@ -42,7 +42,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, stop)
     try:
-        tell(json.dumps(answer(request)).encode(), nonce)
+        send(json.dumps(answer(request)).encode(), nonce)
     except (Disconnected, BrokenPipeError):
         pass
     except Exception:  # a fault of ours: its words stand in place of the answer's end

@@ -43,7 +43,7 @@ def below_best(values: Mapping[str, float], name: str) -> Iterable[Shortfall]:
 
 def below_median(name: str, value: float, median: Median | None) -> Iterable[Shortfall]:
     """How far a value is below the median of the group, if enough nodes have one."""
-    if median and median.is_telling and 0 <= value < median.value:
+    if median and median.is_comparable and 0 <= value < median.value:
         yield Shortfall(name, value, median.value, GROUP.format(median.nodes))
 
 

@@ -87,7 +87,7 @@ def test_warnings_of_pytorch_before_its_answer_do_no_harm() -> None:
 
 
 def test_of_one_value_the_worst_comparison_is_reported() -> None:
-    found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_telling=True))]
+    found = [*below_best({"0": 80, "1": 100}, "x"), *below_median("GPU 0, x", 80, Median(160, 3, is_comparable=True))]
     (only,) = worst_first(found, 5)
     assert only.observed("GB/s", 10) == "GPU 0, x: 80 GB/s, 50 % below the median of 3 nodes (160)"
     assert "50.2 %" not in only.observed("GB/s", 50.2)
@@ -95,7 +95,7 @@ def test_of_one_value_the_worst_comparison_is_reported() -> None:
 
 
 def test_two_nodes_have_no_median() -> None:
-    assert list(below_median("x", 1, Median(100, 2, is_telling=False))) == []
+    assert list(below_median("x", 1, Median(100, 2, is_comparable=False))) == []
     assert list(below_median("x", 1, None)) == []
 
 

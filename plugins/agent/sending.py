@@ -38,7 +38,7 @@ def room_bytes(characters: int) -> int:
     return (characters - 100) * WIDE_BYTES // 2060
 
 
-def tell(answer: bytes, nonce: str, output: int = 1, chunk_bytes: int = CHUNK_BYTES) -> None:
+def send(answer: bytes, nonce: str, output: int = 1, chunk_bytes: int = CHUNK_BYTES) -> None:
     """Write the frame, in pieces that a pipe takes as one. Raises OSError where nobody reads any more."""
     block = b"\n"  # what was printed before need not have ended its line
     for line in lines(zlib.compress(answer, 6), nonce, chunk_bytes):
