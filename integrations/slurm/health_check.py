@@ -73,7 +73,7 @@ def look_around(call: Call) -> None:
         partitions = control.node_state(call.node).partitions
         leave_word(call, *who_is_full(partitions, call.settings.health_check, but=call.node))
     except SlurmError as problem:
-        call.log(f"prologs are not told how many nodes are drained: {problem}", WARNING)
+        call.log(f"prologs cannot know how many nodes are drained: {problem}", WARNING)
 
 
 def leave_word(call: Call, full: str, nodes: int) -> None:

@@ -47,7 +47,7 @@ def image(name: str) -> NodeImage:
 
 
 def record() -> None:
-    """Probe the nodes over ssh and keep what they told."""
+    """Probe the nodes over ssh and keep what they answered."""
     shutil.rmtree(DEMO, ignore_errors=True)
     reached = [name for name in NAMES if name != UNREACHABLE]
     with testbed({name: image(name) for name in reached}, refusing=[UNREACHABLE]) as bed:
