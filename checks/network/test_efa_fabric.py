@@ -46,8 +46,8 @@ def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
     if efa_device.has_peer_memory:
         return
     is_silent = efa_device.p2p is None and efa_device.gdr is None
-    data = "does not report its access to GPU memory" if is_silent else "has no access to GPU memory"
-    observed = f"the EFA driver {data}; expected access through a peer memory module"
+    data = "does not say which module gives it GPU memory" if is_silent else "names no module that gives it GPU memory"
+    observed = f"the EFA driver {data}; expected one"
     if not node.nvidia_taint:
         incomplete(f"{observed}, and the NVIDIA module loaded")
     assert PROPRIETARY not in node.nvidia_taint, observed

@@ -55,7 +55,7 @@ FAULTS = (
         "an EFA driver without access to GPU memory",
         lambda image: without_peer_memory(image, "POE"),
         {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
-        f"{NAME}: the EFA driver has no access to GPU memory",
+        f"{NAME}: the EFA driver names no module that gives it GPU memory",
     ),
     Fault(
         "an EFA driver without access to GPU memory beside NVIDIA's open modules",
@@ -67,7 +67,7 @@ FAULTS = (
         "an EFA driver that does not report its access to GPU memory",
         lambda image: without_file(with_file(image, TAINT, "POE\n"), f"{DEVICE}/device/p2p"),
         {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
-        "does not report its access to GPU memory",
+        "does not say which module gives it GPU memory",
     ),
     Fault(
         "an old EFA driver without access to GPU memory",
@@ -75,7 +75,7 @@ FAULTS = (
             without_file(with_file(image, TAINT, "POE\n"), f"{DEVICE}/device/p2p"), f"{DEVICE}/device/gdr", "0\n"
         ),
         {"network.efa_gdr": FAIL, "gpu.peermem": CONCERN},
-        "has no access to GPU memory",
+        "names no module that gives it GPU memory",
     ),
     Fault(
         "an EFA driver without access to GPU memory, and an NVIDIA module of unknown licence",
