@@ -22,7 +22,7 @@ def found() -> Found:
 def test_no_healthy_rank_is_flagged(found: Found) -> None:
     data = figures(found)
     assert data["healthy_ranks"] > 1_000
-    assert data["accused"] == 0
+    assert data["flagged"] == 0
 
 
 def test_ranks_that_are_ten_percent_slow_are_named_through_noise_of_five(found: Found) -> None:

@@ -79,7 +79,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def script(fresh: Fresh) -> str:
     """All that the administrator types, in the checkout; `pip wheel` alone reaches the index."""
     index = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/index PIP_DISABLE_PIP_VERSION_CHECK=1"
-    asked = commands("4. Look before it is switched on.").strip()
+    asked = commands("4. Look before switching it on.").strip()
     typed = [
         f"cd /{CHECKOUT}",
         commands(fresh.words),
