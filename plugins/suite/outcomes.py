@@ -28,6 +28,7 @@ from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines
 
+NONE_HERE = "no check was collected here; clusterproof's own: clusterproof check X, or --pyargs clusterproof.checks"
 EXIT_UNCHECKED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # 5: no check was selected, or none of them applies
 EXIT_INCOMPLETE = 6  # nothing failed, and something could not be measured
 DEFAULT_REPORTCHARS = "fE"  # pytest's own
@@ -188,8 +189,10 @@ class Outcomes:
         if is_named(self.config.option.markexpr, "run") and TRAINING_RUN not in self.config.stash:
             words = "-m run evaluates a training run, and none is named; expected --run PATH"
             terminalreporter.write_line(words, yellow=True)
-        keyword = self.config.option.keyword
-        if keyword and self.is_empty and terminalreporter.stats.get("deselected"):
+        keyword, deselected = self.config.option.keyword, terminalreporter.stats.get("deselected")
+        if self.is_empty and not (deselected or self.broken):
+            terminalreporter.write_line(NONE_HERE, yellow=True)
+        if keyword and self.is_empty and deselected:
             from clusterproof.plugins.suite.unmatched import nothing_chosen  # most runs choose something
 
             terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)

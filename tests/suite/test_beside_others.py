@@ -40,6 +40,12 @@ def test_without_a_cluster_a_check_of_the_suite_says_what_is_missing(runs: Runs,
     data.stderr.fnmatch_lines(["ERROR: no cluster to validate; say which: --cluster *"])
 
 
+def test_in_a_folder_without_checks_it_says_where_clusterproofs_own_are(runs: Runs) -> None:
+    data = runs.over([saying("gpu001", "pass")])
+    data.stdout.fnmatch_lines(["no check was collected here; clusterproof's own: clusterproof check X, or *"])
+    assert data.ret == 5
+
+
 def test_a_test_that_brings_its_own_nodes_keeps_them_with_a_cluster_too(runs: Runs) -> None:
     runs.checks(test_theirs=OTHERS, test_it=USUAL)
     data = runs.over([saying("gpu001", "pass")], "-k", "parametrized or word")
