@@ -87,7 +87,8 @@ def drain_of(record: Mapping[str, Any]) -> Drain | None:
     occasion, job, uid = (str(record.get(key, "")) for key in ("occasion", "job", "uid"))
     if findings is None or "/" in occasion + job:
         return None
-    is_reported, is_claim = bool(record.get("is_reported")), bool(record.get("is_claim"))
+    is_reported = bool(record.get("is_reported", record.get("is_told")))  # as a node that was drained before has it
+    is_claim = bool(record.get("is_claim"))
     begins, ends = cursor_of(record.get("begins")), cursor_of(record.get("ends"))
     return Drain(occasion, job, findings, reason, begins, float(at), is_reported, is_claim, uid, ends)
 

@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
-from clusterproof.integrations.slurm.drains import EXPLAIN_S, LOOKED_AT, Drain, held, hold, since_looked_at
+from clusterproof.integrations.slurm.drains import EXPLAIN_S, LOOKED_AT, Drain, drain_of, held, hold, since_looked_at
 from clusterproof.integrations.slurm.log import Log
 from clusterproof.integrations.slurm.our_drains import in_use
 from clusterproof.integrations.slurm.settings import Settings
@@ -109,3 +109,10 @@ def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
 def test_a_clock_that_is_set_back_keeps_no_drain_young(age_s: float, is_young: bool) -> None:
     drain = Drain("prolog", "41", (), "clusterproof: why", None, time.time() - age_s)
     assert (drain.is_young, drain.is_pending) == (is_young, is_young)
+
+
+@pytest.mark.parametrize("word", ["is_reported", "is_told"])
+def test_a_drain_that_slurm_knows_of_is_known_as_that_after_an_upgrade(word: str) -> None:
+    drain = drain_of({"reason": "clusterproof: why", "at": 1.0, "findings": [], word: True})
+    assert drain is not None
+    assert drain.is_reported
