@@ -1,4 +1,4 @@
-# Names for the scripts: `make demo docs test faults mutate lint bench simulate soak counterparts`.
-.PHONY: demo docs test faults mutate lint bench simulate soak counterparts
-demo docs test faults mutate lint bench simulate soak counterparts:
+# Names for the scripts: `make demo docs test faults laws mutate lint bench simulate soak fuzz counterparts`.
+.PHONY: demo docs test faults laws mutate lint bench simulate soak fuzz counterparts
+demo docs test faults laws mutate lint bench simulate soak fuzz counterparts:
 	scripts/$@

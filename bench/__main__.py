@@ -1,6 +1,6 @@
-"""`make bench`: measures, prints each figure beside its goal, and ends with one line of JSON.
+"""Measures what a run costs: prints each figure beside its goal, and ends with one line of JSON.
 
-`scripts/bench WORD…` measures only the parts whose name has one of the words: `slurm.prolog`.
+With words it measures only the parts whose name has one of them: `slurm.prolog`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bench import chaos, kubernetes, latency, nodes, pods, replaced, reports, runs, slurm, thousand, traces, watching
 from bench.figure import Figure
+from scripts.arguments import Arguments
 
 
-def measure(words: Sequence[str]) -> Iterator[Figure]:
-    """Every figure of the parts that are asked for, in an order that leaves the machine quiet for the next."""
+def parts() -> dict[str, Callable[[], Iterator[Figure]]]:
+    """Every part by its name, in an order that leaves the machine quiet for the next."""
     measures: list[Callable[[], Iterator[Figure]]] = [
         runs.start_up,
         slurm.prolog,
+        slurm.at_once,
         runs.large_runs,
         runs.prolog_of_many,
         reports.large_reports,
@@ -33,16 +35,26 @@ def measure(words: Sequence[str]) -> Iterator[Figure]:
         replaced.beside_the_script,
         pods.slow_node,
     ]
-    for part in measures:
-        name = f"{part.__module__.removeprefix('bench.')}.{part.__name__}"
-        if words and not any(word in name for word in words):
-            continue
-        for figure in part():
+    return {f"{part.__module__.removeprefix('bench.')}.{part.__name__}": part for part in measures}
+
+
+def main(words: Sequence[str]) -> int:
+    """0 where anything that was asked for could be measured."""
+    parser = Arguments("scripts/bench", __doc__)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="all parts unless given")
+    measures = parts()
+    asked = parser.parse_args(words).words or [""]
+    names = {name for word in asked for name in parser.chosen(word, measures, f"one of {', '.join(measures)}")}
+    figures = []
+    for name in (name for name in measures if name in names):
+        for figure in measures[name]():
             print(figure.words(), flush=True)
-            yield figure
+            figures.append(figure)
+    measured = sum(figure.value is not None for figure in figures)
+    print(f"{measured} of {len(figures)} figures of {len(names)} of {len(measures)} parts could be measured")
+    print(json.dumps({figure.name: figure.value for figure in figures}))
+    return 0 if measured else 1
 
 
 if __name__ == "__main__":
-    figures = list(measure(sys.argv[1:]))
-    print(json.dumps({figure.name: figure.value for figure in figures}))
-    sys.exit(0 if figures else 1)
+    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,7 @@
-"""`make simulate`: how often the pairwise test names what is wrong, and how often it flags what is healthy.
+"""How often the pairwise test names what is wrong, and how often it flags what is healthy.
 
 Clusters of 8 to 2048 nodes whose faults are known, beside four peers' rules on the same clusters, and clusters under
-noise that is nobody's fault. The last line is one JSON object. An argument of 0.1 takes a tenth of the clusters, 3
-three times as many.
+noise that is nobody's fault. The last line is one JSON object. `scripts/simulate stragglers` simulates training runs.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round, plan
 from clusterproof.plugins.evidence.pairwise.findings import Kind
 from clusterproof.plugins.evidence.pairwise.model import Measurement
+from scripts.arguments import share_asked
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 NOISES = (GOAL_NOISE, 0.01, 0.04)
@@ -143,13 +143,17 @@ def simulate(share: float, sizes: Sequence[int] = SIZES, processes: int = PROCES
     return data
 
 
-def main(share: float = 1.0) -> None:
-    """Print the tables, and the figures as one JSON object."""
+def main(words: Sequence[str]) -> int:
+    """Print the tables, and the figures as one JSON object; 0 where each fault was simulated."""
+    share = share_asked("scripts/simulate", __doc__, words)
     data = simulate(share)
     noises = under_noise(share, processes=PROCESSES)
     print(tables(data, MAX_FOR_A_SWEEP), noise_table(noises), sep="\n\n")
+    tried = {fault.name: data.sum(OURS, fault.name).kinds for fault in FAULTS}
+    print("clusters simulated:", ", ".join(f"{count} with {name}" for name, count in tried.items()))
     print(json.dumps({**figures(data), "noises": {name: asdict(of) for name, of in noises.items()}}))
+    return 0 if all(tried.values()) else 1
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+    sys.exit(main(sys.argv[1:]))

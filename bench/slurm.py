@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -15,21 +16,24 @@ from tests.builders.wheel import ROOT, environment_with, wheel_of
 from tests.integrations.slurm.scripts import SETTINGS
 from tests.testbed import needs
 from tests.testbed.image import File, Link
-from tests.testbed.node import entered, healthy_p5, with_file
+from tests.testbed.node import Node, entered, healthy_p5, with_file, with_whole_machine
 
 RUNS = 30
 BIN = "/opt/clusterproof/bin"
 BASH_CHECKS = "/opt/bash_checks.sh"
 # Runs each command `runs` times, one after the other by turns, with its settings, and prints what each took: wall
-# seconds, CPU seconds of it and of all that it waited for, and the KiB of the largest process among them.
+# seconds, CPU seconds of it and of all that it waited for, and the KiB of the largest process among them. What
+# `is_repeated` runs twice each time, and the second is measured.
 MEASURE = """
 import json, os, subprocess, sys, time
 commands, settings, runs = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 took = {name: [] for name in commands}
 for _ in range(runs + 1):
-    for name, (words, toml) in commands.items():
+    for name, (words, toml, is_repeated) in commands.items():
         with open(settings, "w") as file:
             file.write(toml)
+        if is_repeated:
+            subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         began = time.perf_counter()
         with open("/tmp/said", "w+") as said:
             process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said)
@@ -41,11 +45,32 @@ for _ in range(runs + 1):
             sys.exit(f"{name} ended with {status}: {output}")
 print(json.dumps({name: times[1:] for name, times in took.items()}))
 """
+JOBS, ROUNDS = 100, 5
+# A prolog alone, and those of many jobs that begin at once, by turns: what each took in wall seconds, and how
+# many runs those had. A job that begins after the verdict of the first, as on a slow machine, needs another.
+AT_ONCE = f"""
+import json, os, subprocess, sys, time
+def of(jobs):
+    began = time.perf_counter()
+    with open("/tmp/said", "w") as said:
+        started = [
+            subprocess.Popen(["{BIN}/clusterproof-prolog"], stdout=said, stderr=said, env={{"SLURM_JOB_ID": str(job)}})
+            for job in range(1, jobs + 1)
+        ]
+    failed = [process.wait() for process in started if process.wait()]
+    with open("/tmp/said") as said:
+        output = said.read()
+    if failed or "no verdict" in output:
+        sys.exit(f"{{len(failed)}} of {{jobs}} failed: {{output[:2000]}}")
+    return time.perf_counter() - began, output.count(" checks in ")
+of(1)
+print(json.dumps([[of(1)[0], *of({JOBS})] for _ in range({ROUNDS})]))
+"""
 COMMANDS = {
-    "cold": ([f"{BIN}/clusterproof-prolog"], 'mode = "drain"\nreuse_s = 0\n'),
-    "reused": ([f"{BIN}/clusterproof-prolog"], 'mode = "drain"\nreuse_s = 3600\n'),
-    "bash": (["bash", BASH_CHECKS], ""),
-    "pass": ([f"{BIN}/python", "-I", "-c", "pass"], ""),
+    "cold": ([f"{BIN}/clusterproof-prolog"], 'mode = "drain"\nreuse_s = 0\n', False),
+    "reused": ([f"{BIN}/clusterproof-prolog"], 'mode = "drain"\nreuse_s = 3600\n', True),
+    "bash": (["bash", BASH_CHECKS], "", False),
+    "pass": ([f"{BIN}/python", "-I", "-c", "pass"], "", False),
 }
 
 
@@ -71,12 +96,26 @@ def prolog() -> Iterator[Figure]:
         return
     cost = _measured()
     yield from _beside_bash("prolog_cold", cost["cold"], cost["bash"], 2.0, 2.5)
-    yield from _beside_bash("prolog_reused", cost["reused"], cost["bash"], 0.8, 0.8)
+    yield from _beside_bash("prolog_reused", cost["reused"], cost["bash"], 0.5, 0.5)
     cold = cost["cold"]
     nothing = f"python3 -c pass {median(cost['pass'].walls_s):.3f} s"
     yield Figure("prolog_wall_s", round(median(cold.walls_s), 3), "≤ 0.5", f"{_worst(cold.walls_s)}; {nothing}")
     yield Figure("prolog_cpu_s", round(median(cold.cpus_s), 3), "≤ 0.5", f"{_worst(cold.cpus_s)}, probe included")
     yield Figure("prolog_peak_mib", round(cold.peak_mib, 1), "-", f"largest process; bash {cost['bash'].peak_mib:.1f}")
+
+
+def at_once() -> Iterator[Figure]:
+    """The prologs of many jobs that begin in the same moment, none of them with a verdict of before."""
+    name = f"prologs_{JOBS}_at_once_vs_two_cold_and_1_s"
+    if needs.needs_nodes.args[0]:
+        yield Figure(name, None, "≤ 1", str(needs.needs_nodes.kwargs["reason"]))
+        return
+    with _node() as running:
+        (running.root / SETTINGS.lstrip("/")).write_text(COMMANDS["cold"][1])
+        rounds = json.loads(_output_of(running, f"{BIN}/python", "-c", AT_ONCE))
+    alone_s, all_s, runs = (median(column) for column in zip(*rounds, strict=True))
+    words = f"{JOBS} jobs {all_s:.2f} s with {runs:g} runs, one {alone_s:.2f} s; medians of {ROUNDS}"
+    yield Figure(name, round(all_s / (2 * alone_s + 1), 2), "≤ 1", words)
 
 
 def _beside_bash(name: str, cost: Cost, bash: Cost, wall: float, cpu: float) -> Iterator[Figure]:
@@ -94,15 +133,26 @@ def _worst(seconds: tuple[float, ...]) -> str:
 
 
 def _measured(commands: Mapping[str, Any] = COMMANDS) -> dict[str, Cost]:
+    with _node() as running:
+        words = [f"{BIN}/python", "-c", MEASURE, json.dumps(commands), SETTINGS, str(RUNS)]
+        data: dict[str, list[tuple[float, float, int]]] = json.loads(_output_of(running, *words))
+    return {name: Cost.of(runs) for name, runs in data.items()}
+
+
+@contextmanager
+def _node() -> Iterator[Node]:
+    """A node with 8 GPUs on which the wheel is installed, and the checks of bash."""
     checks = (ROOT / "bench" / "bash_checks.sh").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         installed = environment_with(wheel_of(ROOT, Path(folder)), Path(folder) / "environment")
-        node = with_file(healthy_p5(), BASH_CHECKS, File(checks, 0o755))
+        node = with_file(with_whole_machine(healthy_p5()), BASH_CHECKS, File(checks, 0o755))
         with entered(with_file(node, "/opt/clusterproof", Link(str(installed.environment))), "gpu001") as running:
             (running.root / SETTINGS.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
-            words = [f"{BIN}/python", "-c", MEASURE, json.dumps(commands), SETTINGS, str(RUNS)]
-            ran = running.run(words, timeout=600)
+            yield running
+
+
+def _output_of(running: Node, *words: str) -> bytes:
+    ran = running.run(words, timeout=600, env={"SLURM_JOB_ID": "1"})
     if ran.returncode:
         raise RuntimeError(ran.stderr.decode(errors="replace"))
-    data: dict[str, list[tuple[float, float, int]]] = json.loads(ran.stdout)
-    return {name: Cost.of(runs) for name, runs in data.items()}
+    return ran.stdout

@@ -1,28 +1,32 @@
-"""`make soak`: jobs on the nodes of a real Slurm in drain mode, while faults come and go and administrators drain.
+"""Jobs on the nodes of a real Slurm in drain mode, while faults come and go and administrators drain and upgrade.
 
-`scripts/soak --jobs 2000 --nodes 4 --seed 1 --slurm 24.11`: any of these may be left out. The last line is one JSON
-object: `jobs` that ran to their end, `faults` that were put, and three counts that are to be 0. `sick_missed`: a whole
-health check has passed over a sick node, and it takes jobs. `healthy_left_drained`: one has passed over a healthy node
-that we had drained before, and it is drained still. `admin_touched`: a drain of an administrator's was ended, or its
-reason is another.
+The state's disk fills up, and clocks are set. The last line is one JSON object: `jobs` that ran to their end, `faults`
+that were put, `upgrades` from one version to another, `reasons` for which administrators drained, and three counts that
+are to be 0. `sick_missed`: a whole health check has passed over a sick node, and it takes jobs. `healthy_left_drained`:
+one has passed over a healthy node that we had drained before, and it is drained still. `admin_touched`: a drain of an
+administrator's was ended, or its reason is another.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from threading import Event
 
-from bench.soaked_node import NOBODY, SoakedNode, Tally
-from tests.integrations.slurm.scripts import Scripted, lines, scripted
-from tests.testbed.node import healthy_p5
+from bench.soaked_node import NOBODY, STATE_DISK, SoakedNode, Tally
+from clusterproof.integrations.slurm.versions import COMPLETE, HOME, PREVIOUS, VERSIONS
+from scripts.arguments import Arguments, count
+from tests.integrations.slurm.scripts import NAMES, Scripted, lines, scripted
+from tests.testbed.clock import LIBRARY, put_library
+from tests.testbed.image import Content, File, Link, NodeImage
+from tests.testbed.node import healthy_p5, with_tmpfs
 from tests.testbed.slurm_version import OWN, TRIXIE, SlurmVersion
 
 TIMEOUT_S = 480.0  # for the jobs; what is under way then comes to its end
@@ -30,6 +34,11 @@ AT_ONCE = 8  # jobs in the queue for each node
 MAX_IN_AN_ARRAY = 8
 LOOK_S = 1.0
 COMPLETED = "/run/completed"
+# Ours alone: Slurm's own waits are until a time, which is the machine's.
+PYTHON = f"""#!/bin/bash
+export LD_PRELOAD={LIBRARY}
+exec -a {{version}}/bin/python {sys.executable} "$@"
+"""
 SETTINGS = """mode = "drain"
 deadline_s = 8
 reuse_s = 5
@@ -76,15 +85,31 @@ def soak(wanted: Soak, timeout_s: float = TIMEOUT_S) -> Tally:
 
 @contextmanager
 def _slurm(wanted: Soak) -> Iterator[Scripted]:
-    images = {name: healthy_p5(name) for name in (f"gpu{number:03}" for number in range(1, wanted.nodes + 1))}
-    scripts = lines("prolog", "epilog", "health-check")
+    images = {name: _with_versions(healthy_p5(name)) for name in (f"gpu{one:03}" for one in range(1, wanted.nodes + 1))}
     more = (
+        *(f"{keyword}={HOME}/bin/clusterproof-{name}" for keyword, name in NAMES.items()),
         "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1,batch_sched_delay=0",
         "JobCompType=jobcomp/filetxt",
         f"JobCompLoc={COMPLETED}",
     )
-    with scripted(images, scripts, SETTINGS, *more, cpus=64, version=wanted.version) as slurm:
+    with scripted(images, {}, SETTINGS, *more, cpus=64, home=VERSIONS / "1-a", version=wanted.version) as slurm:
+        for name in images:
+            put_library(slurm.node(name))
         yield slurm
+
+
+def _with_versions(image: NodeImage) -> NodeImage:
+    """The image with two versions of this checkout, as they are installed, and a disk of its own for the state."""
+    files: dict[str, Content] = {str(PREVIOUS): Link(str(VERSIONS / "2-b"))}
+    for version in (VERSIONS / "1-a", VERSIONS / "2-b"):
+        for name, text in lines(*NAMES.values()).items():
+            files[f"{version}/bin/clusterproof-{name}"] = File(text, 0o755)
+        files[f"{version}/bin/python"] = File(PYTHON.format(version=version), 0o755)
+        files[f"{version}/lib"] = Link(f"{sys.prefix}/lib")
+        files[f"{version}/pyvenv.cfg"] = (Path(sys.prefix) / "pyvenv.cfg").read_text(encoding="utf-8")
+        files[f"{version}/{COMPLETE}"] = ""
+    files["/etc/slurm/health-check"] = Link(f"{HOME}/bin/clusterproof-health-check")
+    return replace(with_tmpfs(image, STATE_DISK, "2m"), files={**image.files, **files})
 
 
 def _run_jobs(slurm: Scripted, wanted: int, random: Random, until: float) -> int:
@@ -115,10 +140,10 @@ def _completed(slurm: Scripted) -> int:
 
 
 def main() -> int:
-    """0 where all counts that are to be 0 are, and all jobs are done."""
-    parser = argparse.ArgumentParser(prog="scripts/soak")
-    parser.add_argument("--jobs", type=int, default=Soak.jobs)
-    parser.add_argument("--nodes", type=int, default=Soak.nodes)
+    """0 where all counts that are to be 0 are, all jobs are done, and each node was sick."""
+    parser = Arguments("scripts/soak", __doc__)
+    parser.add_argument("--jobs", type=count, default=Soak.jobs)
+    parser.add_argument("--nodes", type=count, default=Soak.nodes)
     parser.add_argument("--seed", type=int, default=Soak.seed)
     parser.add_argument("--slurm", choices=[OWN.name, TRIXIE.name], default=OWN.name)
     asked = parser.parse_args()
@@ -127,7 +152,7 @@ def main() -> int:
     tally = soak(Soak(asked.jobs, asked.nodes, asked.seed, version))
     print(f"Slurm {version.name}, {asked.nodes} nodes, {time.monotonic() - began:.0f} s")
     print(json.dumps(tally.figures()))
-    return 0 if tally.is_clean and tally.jobs >= asked.jobs else 1
+    return 0 if tally.is_clean and tally.jobs >= asked.jobs and tally.faults >= asked.nodes else 1
 
 
 if __name__ == "__main__":

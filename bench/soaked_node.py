@@ -7,8 +7,12 @@ from dataclasses import asdict, dataclass, field
 from random import Random
 from threading import Event
 
+from clusterproof.integrations.slurm.control import parse_node
+from clusterproof.integrations.slurm.versions import HOME
 from tests.faults import BY_NAME
+from tests.integrations.slurm.reasons import REASONS
 from tests.integrations.slurm.scripts import STATE, Scripted, eventually
+from tests.testbed.clock import set_clock
 from tests.testbed.node import Node, healthy_p5
 
 NOBODY = 65534
@@ -22,7 +26,10 @@ STANDING = (
     "an NVLink that is down",
 )
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
-WORDS = ("RMA 4711: the fan is loud", "clusterproof: looked at by hand", "firmware, ask Kim", "Prolog of mine")
+STATE_DISK = "/var/lib/clusterproof"
+CLOCKS_S = (-120, 0, 7200)  # by which the node's clock is off
+SWITCHES = 5
+SWITCH = (f"{HOME}/bin/python", "-m", "clusterproof.integrations.slurm.versions")
 SCRIPTS = ("prolog", "epilog", "health-check")
 INCONCLUSIVE = re.compile(" incomplete: | no verdict")
 TIMEOUT_S = 300.0
@@ -34,6 +41,8 @@ class Tally:
 
     jobs: int = 0
     faults: int = 0
+    upgrades: int = 0
+    reasons: int = 0
     sick_missed: int = 0
     healthy_left_drained: int = 0
     admin_touched: int = 0
@@ -75,7 +84,15 @@ class SoakedNode:
             happens()
             self.is_over.wait(self.random.uniform(0, PAUSE_S))
             happens = self.random.choice(
-                (self.falls_sick, self.falls_sick, self.keeps_what_a_job_left, self.logs_an_xid, self.is_looked_after)
+                (
+                    self.falls_sick,
+                    self.falls_sick_with_a_full_disk,
+                    self.falls_sick_while_its_clock_is_set,
+                    self.keeps_what_a_job_left,
+                    self.logs_an_xid,
+                    self.is_looked_after,
+                    self.is_upgraded,
+                )
             )
 
     def falls_sick(self) -> None:
@@ -88,6 +105,34 @@ class SoakedNode:
             self.administrator_resumes()
         else:
             self.mend()
+        self.is_to_be_free()
+
+    def falls_sick_with_a_full_disk(self) -> None:
+        """The disk of the state is full before that, and has room once it is well."""
+        self.node.run(["/bin/sh", "-c", f"cat /dev/zero >{STATE_DISK}/full"])
+        self.breaks()
+        self.is_to_be_drained()
+        self.node.run(["rm", f"{STATE_DISK}/full"])
+        self.mend()
+        self.is_to_be_free()
+
+    def falls_sick_while_its_clock_is_set(self) -> None:
+        """Its clock, that is, which is set again at the next time only."""
+        set_clock(self.node, self.random.choice(CLOCKS_S))
+        self.breaks()
+        set_clock(self.node, self.random.choice(CLOCKS_S))
+        self.is_to_be_drained()
+        self.mend()
+        set_clock(self.node, self.random.choice(CLOCKS_S))
+        self.is_to_be_free()
+
+    def is_upgraded(self) -> None:
+        """It is switched from one version to the other and back while jobs begin and end; no job drains it by that."""
+        for _ in range(SWITCHES):
+            switched = self.node.run([*SWITCH, "rollback"], timeout=TIMEOUT_S)
+            if switched.returncode:
+                raise RuntimeError(switched.stderr.decode(errors="replace"))
+            self.tally.upgrades += 1
         self.is_to_be_free()
 
     def keeps_what_a_job_left(self) -> None:
@@ -148,13 +193,15 @@ class SoakedNode:
 
     def administrator_drains(self) -> None:
         """For a reason of his own, whatever the node is drained for already."""
-        self._words = f"{self.random.choice(WORDS)} ({self.random.randint(100, 999)})"
+        self._words = f"{self.random.choice(REASONS)} ({self.random.randint(100, 999)})"
+        self.tally.reasons += 1
         self.slurm.bed.output_of("scontrol", "update", f"NodeName={self.name}", "State=DRAIN", f"Reason={self._words}")
 
     def administrator_resumes(self) -> None:
         """After another health check, which is to let his drain be."""
         self._is_checked()
-        if not self._is_drained or not self._reason.startswith(f"{self._words} [root@"):
+        shown = parse_node(self.slurm.bed.output_of("scontrol", "show", "node", self.name))
+        if not shown.is_drained or shown.reason != self._words:
             self.tally.admin_touched += 1
             self._report(f"an administrator drained it for {self._words!r}")
         self._resume()
@@ -207,7 +254,8 @@ class SoakedNode:
         eventually(lambda: "" if begun & self._scripts() else "ended", TIMEOUT_S)
 
     def _scripts(self) -> set[str]:
-        return set(self.slurm.processes(self.name, *(f"main() {script}" for script in SCRIPTS)).split())
+        words = [f"{started}{script}" for script in SCRIPTS for started in ("main() ", "/bin/clusterproof-")]
+        return set(self.slurm.processes(self.name, *words).split())
 
     def _is_checked(self) -> None:
         """Run the health check, again until it either finds a fault or knows that there is none."""

@@ -1,7 +1,7 @@
-"""`scripts/simulate stragglers`: how often a slow rank of a training run is named, and how often a healthy one is.
+"""How often a slow rank of a training run is named, and how often a healthy one is.
 
 Runs of 4 to 1,024 ranks in one to eight pipeline stages, beside the plain rule (the tenth percentile over steps of a
-rank's compute as a share of its peers'). The last line is one JSON object. An argument of 0.1 takes a tenth of them.
+rank's compute as a share of its peers'). The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from clusterproof.plugins.core.verdict import Concern, Incomplete
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
+from scripts.arguments import share_asked
 
 SIZES = (4, 8, 16, 64, 256, 1024)
 STEPS = (20, 50, 200)
@@ -175,9 +176,9 @@ def figures(found: dict[Cell, Counter[str]]) -> dict[str, float]:
     }
 
 
-def main(share: float = 1.0) -> None:
+def main(words: Sequence[str]) -> None:
     """Print the tables, and the figures as one JSON object."""
-    found = simulate(share)
+    found = simulate(share_asked("scripts/simulate stragglers", __doc__, words))
     print(table(found))
     for steps in STEPS:
         counts = summed(found, slower=GOAL_SLOWER, noise=GOAL_NOISE, steps=steps)
@@ -187,4 +188,4 @@ def main(share: float = 1.0) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+    main(sys.argv[1:])

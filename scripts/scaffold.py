@@ -89,7 +89,7 @@ REDACTED = """
 text = "version"
 """
 OF_CLUSTERS = [name for name in SUBSYSTEMS if name != "run"]  # whose checks are asked of nodes
-AFTER = "then: scripts/generate needs && scripts/generate && scripts/lint && scripts/faults && scripts/test quick"
+AFTER = "then: scripts/generate needs CHECK && scripts/generate && scripts/lint && scripts/faults && scripts/test quick"
 
 
 def check(name: str) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:
@@ -99,7 +99,7 @@ def check(name: str) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:
         raise ValueError(f"{name!r} is no id of a check; expected {'|'.join(OF_CLUSTERS)} and a name: host.turbo")
     words = {"subsystem": subsystem, "name": own}
     files = {
-        f"checks/{subsystem}/test_{own}.py": CHECK.format(**words),
+        f"clusterproof/checks/{subsystem}/test_{own}.py": CHECK.format(**words),
         f"tests/faults/{own}.py": FAULT.format(**words),
     }
     return files, {"tests/faults/__init__.py": (f"    {own},\n", ")\n")}
@@ -110,16 +110,15 @@ def evidence(name: str) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"{name!r} is no name of evidence; expected small letters, digits and _")
     words = {"name": name, "type": name.title().replace("_", "")}
-    folder = f"plugins/evidence/{name}"
+    folder = f"clusterproof/plugins/evidence/{name}"
     files = {
         f"{folder}/__init__.py": KIND.format(**words),
         f"{folder}/collect.py": COLLECT.format(**words),
         f"{folder}/facts.py": FACTS.format(**words),
     }
     added = {
-        "pyproject.toml": (f'  "clusterproof.plugins.evidence.{name}",\n', '  "clusterproof.plugins.inventory",\n'),
         "docs/evidence.md": (f"{DOCUMENTED.format(**words).lstrip()}\n", "## Collectors that load the hardware\n"),
-        "plugins/redaction/kinds.toml": (f"{REDACTED.format(**words).lstrip()}\n", "[kernel]\n"),
+        "clusterproof/plugins/redaction/kinds.toml": (f"{REDACTED.format(**words).lstrip()}\n", "[kernel]\n"),
     }
     return files, added
 
@@ -142,7 +141,7 @@ def write(root: Path, files: Mapping[str, str], added: Mapping[str, tuple[str, s
 
 def main(root: Path = Path()) -> int:
     """0 where all is written, 4 where a word is wrong."""
-    parser = argparse.ArgumentParser(prog="scripts/new")
+    parser = argparse.ArgumentParser(prog="scripts/new", description=__doc__)
     parser.add_argument("what", choices=["check", "evidence"])
     parser.add_argument("name")
     asked = parser.parse_args()

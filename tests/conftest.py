@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from clusterproof.plugins.suite.routing import mark_lines
 from tests.builders.runs import Runs, load_suite
-from tests.builders.wheel import ROOT, Installed, environment_with, wheel_of
+from tests.builders.wheel import ROOT, Installed, clone_of, environment_with, wheel_of
 
 pytest_plugins = ["pytester"]
 ROOMS = frozenset({"aws", "counterparts"})  # a server of AWS's interfaces, and the programs of others
@@ -64,7 +64,11 @@ def runs(
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout, built once for all workers of a run."""
     with of_all_workers(tmp_path_factory, "wheel") as (folder, is_made):
-        return next((folder / "wheels").iterdir()) if is_made else wheel_of(ROOT, folder)
+        return (
+            next((folder / "wheels").iterdir())
+            if is_made
+            else wheel_of(clone_of(ROOT, folder / "source"), folder / "wheels")
+        )
 
 
 @pytest.fixture(scope="session")

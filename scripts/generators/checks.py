@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clusterproof.plugins.catalog import rows, thresholds
+from clusterproof.plugins.catalog.needs import Need, needs_of
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import all_checks, when
@@ -33,8 +34,10 @@ HEAD = """# The checks
 
 Written out of the checks themselves by `scripts/generate`; a test keeps it true. Of each check: what it
 means, what it reads, what it can say (`…` stands for what differs from node to node), the thresholds that it compares
-with ([their home](../plugins/catalog/thresholds.toml); a [policy](policy.md) overrules them), and the faults that prove
-it. What could not be read is *incomplete* in every check, whether that is listed or not.
+with ([their home](../clusterproof/plugins/catalog/thresholds.toml); a [policy](policy.md) overrules them), what a
+finding *needs* besides the fact that it is about ([and why](../clusterproof/plugins/catalog/needs.toml)), and the
+faults that prove it. Whatever else is missing, a finding is still reported. What could not be read is *incomplete* in
+every check, whether it is listed or not.
 """
 
 
@@ -75,7 +78,12 @@ def about_check(name: str) -> Iterator[str]:
     yield f"- **runs**: {when(check)}; **owner**: {_owner(about)}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in worst_first(rules(check.function)))
     yield from (f"- **threshold** `{name}`: {words}" for name, words in _thresholds(check))
+    yield from (f"- **needs** {_facts(need)}: {need.reason} ({need.kind})" for need in needs_of(name))
     yield f"- **proven on**: {_faults(name)}\n"
+
+
+def _facts(need: Need) -> str:
+    return ", ".join(f"`{fact}`" if "." in fact or fact.isidentifier() else fact for fact in need.facts)
 
 
 def _thresholds(check: Check) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.rules import rules, sentence
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("api", "plugins", "reports", "integrations")
 SAYS = ("fail", "concern", "incomplete", "not_applicable")
+GOES_ON = ("fail_if", "concern_if")  # behind the condition stands what they say
 SHORTEST = 12  # characters of words: less is no sentence
 HEAD = """# Every message
 
@@ -35,13 +34,10 @@ def _of_checks() -> Iterator[str]:
 
 
 def _of_rooms() -> Iterator[str]:
-    for room in ROOMS:
-        found: dict[str, list[str]] = defaultdict(list)
-        for path in sorted((ROOT / room).rglob("*.py")):
-            for words in dict.fromkeys(said_in(path)):
-                found[str(path.relative_to(ROOT))].append(words)
-        for name, said in found.items():
-            yield f"### {name}\n"
+    for path in sorted((ROOT / "clusterproof").rglob("*.py")):
+        said = dict.fromkeys(said_in(path))
+        if said and "checks" not in path.parts:
+            yield f"### {path.relative_to(ROOT)}\n"
             yield from (f"- {_text(words)}" for words in said)
             yield ""
 
@@ -51,20 +47,24 @@ def said_in(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         raised = node.exc if isinstance(node, ast.Raise) else None
         call = raised if isinstance(raised, ast.Call) else node if isinstance(node, ast.Call) and _says(node) else None
-        words = sentence(call.args[0]) if call and call.args else ""
+        words = sentence(said) if call and (said := _message(call)) else ""
         if len(words.replace("…", "").strip()) >= SHORTEST:
             yield words
 
 
+def _message(call: ast.Call) -> ast.expr | None:
+    behind = call.args[1:] if _name(call) in GOES_ON else call.args
+    return behind[0] if behind else None
+
+
 def _says(call: ast.Call) -> bool:
-    name = (
-        call.func.id
-        if isinstance(call.func, ast.Name)
-        else call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else ""
-    )
-    return name in (*SAYS, "print", "write_line", "UsageError", "Incomplete", "NotApplicable") or name.endswith("Error")
+    name, others = _name(call), ("print", "write_line", "UsageError", "Incomplete", "NotApplicable")
+    return name in (*SAYS, *GOES_ON, *others) or name.endswith("Error")
+
+
+def _name(call: ast.Call) -> str:
+    """The last word of what is called: `fail` of `verdict.fail(…)`."""
+    return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
 
 
 def _text(words: str) -> str:

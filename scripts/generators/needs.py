@@ -1,7 +1,8 @@
-"""Records what each packaged check reads: `scripts/generate needs`, after a check reads something new.
+"""Records what each packaged check reads: `scripts/generate needs [CHECK …]`, after a check reads something new.
 
-Every check is watched on every node of the fault matrix, and on all that the tests of checks evaluate. Where a fault
-cannot be put into a node, as without root, what is recorded already stays.
+Every check is watched on every node of the fault matrix, and on all that the tests of checks evaluate; a check that is
+named, on its own faults and the tests of its subsystem, which takes seconds. Where a fault cannot be put into a node,
+as without root, and of checks that are not named, what is recorded already stays.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,27 +21,40 @@ from clusterproof.plugins.suite import needs_of_check
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.subjects import SUBJECTS
+from scripts.arguments import Arguments, near
 from tests.builders.reads import watched
-from tests.faults import FAULTS
+from tests.faults import ALL_FAULTS, FAULTS
 from tests.mutants import evaluated, faults
 from tests.mutants.cases import Case, forget
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = [str(ROOT / "tests" / room) for room in ("checks", "manifest")]
 
 
-def recorded() -> dict[str, list[str]]:
-    """The collectors that each check reads, and each list of devices."""
+def recorded(chosen: Collection[str] = ()) -> dict[str, list[str]]:
+    """The collectors that each check reads, and each list of devices; seen on the faults of the chosen, or all."""
+    wanted = [fault for fault in ALL_FAULTS if not chosen or not fault.expect.keys().isdisjoint(chosen)]
     with ProcessPoolExecutor(os.cpu_count()) as readers:
-        data = faults.begin(readers)  # which goes on meanwhile
-        is_whole = len(data) == len(FAULTS)
-        _, of_others = evaluated.judged_by(*(str(ROOT / test) for test in evaluated.TESTS))
-        _, of_tests = evaluated.judged_by(*TESTS)
-        cases = [*faults.cases(data), *of_tests, *of_others]
+        data = faults.begin(readers, wanted)  # which goes on meanwhile
+        is_whole = not chosen and len(data) == len(FAULTS)
+        cases = [case for tests in _tests(chosen) for case in evaluated.judged_by(*tests)[1]]
+        cases += faults.cases(data, wanted)
+    for case in cases:
+        case.checks = {name: check for name, check in case.checks.items() if not chosen or name in chosen}
     seen = _seen(cases)
     before = {} if is_whole else needs_of_check.recorded()
     nothing = frozenset[str]()
     return {name: sorted(seen.get(name, nothing) | before.get(name, nothing)) for name in sorted({*seen, *before})}
+
+
+def _tests(chosen: Collection[str]) -> list[list[str]]:
+    """The tests that evaluate these checks, as words of command lines."""
+    if chosen:
+        folders = {ROOT / "tests" / "checks" / name.partition(".")[0] for name in chosen}
+        return [[str(folder) for folder in sorted(folders) if folder.is_dir()]]
+    return [
+        [str(ROOT / test) for test in evaluated.TESTS],
+        [str(ROOT / "tests" / room) for room in ("checks", "manifest")],
+    ]
 
 
 def _seen(cases: Iterable[Case]) -> Mapping[str, frozenset[str]]:
@@ -59,12 +74,18 @@ def _seen(cases: Iterable[Case]) -> Mapping[str, frozenset[str]]:
     return {**{subject: watch.collectors(read) for subject, read in devices.items()}, **of_checks}
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
     """Write the file."""
-    rows = (f"{json.dumps(name)}: {json.dumps(collectors)}" for name, collectors in recorded().items())
+    parser = Arguments("scripts/generate needs", __doc__)
+    parser.add_argument("check", nargs="*", metavar="CHECK", help="all checks unless given")
+    chosen: list[str] = parser.parse_args(words).check
+    for name in chosen:
+        if name not in all_checks():
+            parser.error(f"{name!r:.80} is no check{near(name, list(all_checks()))}; expected an id such as host.swap")
+    rows = (f"{json.dumps(name)}: {json.dumps(collectors)}" for name, collectors in recorded(chosen).items())
     needs_of_check.FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     multiprocessing.set_start_method("fork")
-    main()
+    main(sys.argv[1:])

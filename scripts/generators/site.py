@@ -22,7 +22,7 @@ from scripts.generators.messages import messages
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-_INSTALL = ("../integrations/slurm/install.md", "slurm-install.md")
+_INSTALL = ("../clusterproof/integrations/slurm/install.md", "slurm-install.md")
 ORPHAN = "---\norphan: true\n---\n"  # in no menu: with 150 more entries on each page a build takes minutes
 
 
@@ -31,8 +31,7 @@ def write(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     source = folder / "docs"
     shutil.copytree(DOCS, source)
-    for name in ("integrations", "plugins", "reports"):
-        (folder / name).symlink_to(ROOT / name)
+    (folder / "clusterproof").symlink_to(ROOT / "clusterproof")
     for path in source.rglob("*.md"):  # what is a page here, and a file elsewhere in the repository
         path.write_text(path.read_text(encoding="utf-8").replace(*_INSTALL), encoding="utf-8")
     shutil.copy(ROOT / "integrations" / "slurm" / "install.md", source / "slurm-install.md")

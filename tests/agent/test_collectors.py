@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -60,9 +61,10 @@ def test_every_collector_of_a_healthy_gpu_node_answers(p5: Node) -> None:
     assert data["libfabric"]["output"].count("domain: ") == 64
     assert data["fabric_manager"]["output"].endswith("580.126.09\n")
     assert data["processes"]["blocked"] == []
+    cpus = Path("/proc/self/status").read_text().partition("Cpus_allowed_list:\t")[2].partition("\n")[0]
     assert data["limits"] == {
         "login": LIMITS,
-        "daemons": dict.fromkeys(("slurmd", "containerd"), LIMITS | {"memory": None}),
+        "daemons": dict.fromkeys(("slurmd", "containerd"), LIMITS | {"memory": None, "cpus": cpus}),
     }
 
 
@@ -88,6 +90,7 @@ def test_another_root_gives_the_same(p5: Node) -> None:
         "ebs",
         "efa_counters",
         "ena_counters",
+        "imds",
         "kernel",
         "kernel_limits",
         "limits",
@@ -137,6 +140,7 @@ def test_pci_reports_links_and_drivers(p5: Node) -> None:
         "vendor": "10de",
         "device": "2330",
         "class": "030200",
+        "path": ["pci0000:00"],
         "width": 16,
         "width_max": 16,
         "speed": "32.0 GT/s PCIe",

@@ -28,6 +28,7 @@ from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.transport import Answer, Program
 from tests.builders.probed import PATH, PATIENT, answer, probe
 from tests.builders.pythons import interpreters
+from tests.testbed.needs import needs_root
 
 DOCUMENT = (
     (Path(__file__).parents[2] / "docs/evidence.md").read_text(encoding="utf-8").partition("## Collectors that")[0]
@@ -77,7 +78,7 @@ def test_the_command_survives_quoting_by_any_shell(sudo: bool) -> None:
     start, script, end = sent.command.split("'")
     assert (start, end) == ("/bin/sh -c ", "")
     assert not set(script) & set("!\\\n\r`")
-    assert len(sent.command) < 1000
+    assert len(sent.command) < 1400
 
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash", "zsh", "ksh", "csh", "tcsh", "fish"])
@@ -274,3 +275,18 @@ def test_every_definition_of_pynvml_is_found() -> None:
     found = pynvml_part.definitions(pynvml_part.split(source))
     assert ast.dump(ast.parse("".join(pynvml_part.split(source)))) == ast.dump(ast.parse(source))
     assert {name for name in defined if not hasattr(ctypes, name)} <= set(found)
+
+
+@needs_root
+@pytest.mark.parametrize("owner", [0, 41_001])
+@pytest.mark.parametrize("link", [False, True])
+def test_no_python_of_another_user_is_started_by_root(tmp_path: Path, owner: int, link: bool) -> None:
+    folder = tmp_path / ("hers" if link else "bin")
+    stand_in(folder, "python3", f'touch {tmp_path}/ran; exec {sys.executable} "$@"')
+    for each in (folder, folder / "python3"):
+        os.chown(each, owner, owner)
+    if link:
+        (tmp_path / "bin").symlink_to(folder)
+    evidence = probe(["boot"], PATIENT, path=f"{tmp_path / 'bin'}:{PATH}")
+    assert evidence.collectors["boot"].status is Status.READ
+    assert (tmp_path / "ran").exists() == (owner == 0)

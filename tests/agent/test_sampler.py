@@ -168,7 +168,7 @@ def test_nothing_is_left_once_its_input_ends_and_nothing_was_written() -> None:
 def test_nothing_is_left_when_it_is_killed() -> None:
     with sampling(healthy_p5()) as running:
         running.until_ticks(2)
-        running.node.run(["/bin/sh", "-c", "kill -9 $(pgrep -o -f '^[^ ]*python3 .* begin[.]')"])
+        running.node.run(["/bin/sh", "-c", "kill -9 $(pgrep -o -f '^[^ ]*python3[^ ]* .* begin[.]')"])
         running.until(lambda: not samplers(running.node), "the end of its sources")
 
 
@@ -189,7 +189,7 @@ def test_a_driver_that_hangs_and_comes_back_is_sampled_again() -> None:
         running.until(lambda: any("gpu" in tick.late for tick in running.ticks), "that it is late")
         values = running.node.root / VALUES_PATH.lstrip("/")
         values.write_text(values.read_text().replace("hang = memory_info", ""))
-        running.node.run(["/bin/sh", "-c", "kill -9 $(pgrep -f '^[^ ]*python3 .* begin[.]' | sed -n 2p)"])
+        running.node.run(["/bin/sh", "-c", "kill -9 $(pgrep -f '^[^ ]*python3[^ ]* .* begin[.]' | sed -n 2p)"])
         running.until(lambda: running.ticks and running.ticks[-1].gpu, "samples of the GPUs")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ INCOMPLETE, NA = Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
 SSH = "ssh:n[1-3]"
 CHECKS = (str(ROOT / "checks" / "control_plane"), str(ROOT / "checks" / "storage" / "test_fsx.py"))
 OF_NODES = ("-k", "not slurm")
+OF_ANOTHER = re.compile("is not a (HyperPod|Kubernetes|Slurm) cluster$")
 FSX = {"fsx_throughput", "fsx_utilization", "fsx_capacity"}
 NETWORK = {"security_group_self_reference", "subnet_private", "vpc_endpoints"}
 PLACES = {"single_az", "network_layers", "ultraserver_block"}
@@ -49,9 +51,10 @@ def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
 
 
 def ran(runs: Runs, *arguments: str, cluster: str = SSH) -> dict[str, tuple[Verdict, str]]:
-    """Verdict and words of each check of AWS's, by its name."""
+    """Verdict and words of each check that asks EC2 or FSx, by its name."""
     runs.run("--cluster", cluster, "--results", str(runs.results_file), *CHECKS, *OF_NODES, *arguments)
-    return {result.check.partition(".")[2]: (result.verdict, result.message) for result in runs.results}
+    found = {result.check.partition(".")[2]: (result.verdict, result.message) for result in runs.results}
+    return {name: one for name, one in found.items() if not OF_ANOTHER.search(one[1])}
 
 
 def verdicts(found: dict[str, tuple[Verdict, str]]) -> dict[str, Verdict]:

@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 
 from tests.testbed.image import File
-from tests.testbed.node import NodeImage, with_file
+from tests.testbed.node import NodeImage, with_file, with_whole_machine
 
 INTEGRATIONS = Path(__file__).parents[2] / "integrations"
 IDLE = INTEGRATIONS / "systemd" / "clusterproof-idle"
@@ -27,7 +27,7 @@ STAND_INS = "/opt/stand-ins"
 def with_installer(image: NodeImage) -> NodeImage:
     """`python3 -m venv` gives a folder with this checkout's clusterproof, and a pip that only writes down its words."""
     script = PIP.format(python=sys.executable, clusterproof=CLUSTERPROOF, log="/run/pip.log")
-    return with_file(image, f"{STAND_INS}/python3", File(script, 0o755))
+    return with_file(with_whole_machine(image), f"{STAND_INS}/python3", File(script, 0o755))
 
 
 # A node's own Python, which has no network: a real pip takes the wheel alone, and finds what it depends on here.
@@ -41,4 +41,5 @@ OFFLINE = "[global]\nno-deps = true\nno-index = true\n"
 def with_python(image: NodeImage) -> NodeImage:
     """A node whose `python3` makes real environments, with a real pip in them."""
     script = VENV.format(python=sys.executable, borrowed=sysconfig.get_path("purelib"))
-    return with_file(with_file(image, "/etc/pip.conf", OFFLINE), f"{STAND_INS}/python3", File(script, 0o755))
+    image = with_file(with_whole_machine(image), "/etc/pip.conf", OFFLINE)
+    return with_file(image, f"{STAND_INS}/python3", File(script, 0o755))

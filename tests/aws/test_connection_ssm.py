@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import evaluate
-from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits
 from clusterproof.plugins.transport.gather import evidence_of
 from clusterproof.plugins.transport.ssm import Ssm
 from tests.aws.clusters import client
@@ -82,7 +83,8 @@ def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: Sys
     assert "--ssm-output s3://BUCKET" in data.detail
 
 
-def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
+def by_s3(manager: SystemsManager, service: Service, stored: Callable[[str], str]) -> NodeEvidence:
+    """What an instance is found to answer whose output in S3 is this."""
     manager.run = lambda _target, words: run_with_noise(words)
     s3 = client(service, "s3", "us-east-1")
     s3.create_bucket(Bucket="answers")
@@ -93,12 +95,31 @@ def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager
         for command_id, outputs in manager.commands.items():
             for instance, output in outputs.items():
                 key = f"probe/{command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
-                s3.put_object(Bucket=wanted["OutputS3BucketName"], Key=key, Body=output)
+                s3.put_object(Bucket=wanted["OutputS3BucketName"], Key=key, Body=stored(output))
         return data
 
     service.serves("SendCommand", send_and_store)
     (data,) = asked(limits=replace(LIMITS, settings=LIMITS.settings | {"ssm_output": "s3://answers/probe"}))
-    assert not data.unreached
+    return data
+
+
+def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
+    assert not by_s3(manager, service, str).unreached
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda output: re.sub(r"cp[0-9a-f]{10}", "cp0123456789", output),  # an answer to another question
+        lambda output: "x" * (MAX_ANSWER_BYTES + 10) + output,
+        lambda _: "",
+    ],
+    ids=["of another run", "endless", "empty"],
+)
+def test_what_others_have_put_in_its_place_in_s3_is_no_answer(
+    manager: SystemsManager, service: Service, forged: Callable[[str], str]
+) -> None:
+    assert by_s3(manager, service, forged).unreached is not None
 
 
 def test_a_denied_command_names_the_action(manager: SystemsManager, service: Service) -> None:

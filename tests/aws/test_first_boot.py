@@ -17,7 +17,16 @@ from tests.builders.wheel import Installed
 from tests.faults import BY_NAME
 from tests.testbed.image import File, Link
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import ENVIRONMENT, Node, NodeImage, entered, healthy_p5, with_file, with_tool
+from tests.testbed.node import (
+    ENVIRONMENT,
+    Node,
+    NodeImage,
+    entered,
+    healthy_p5,
+    with_file,
+    with_tool,
+    with_whole_machine,
+)
 
 FIRST_BOOT = INTEGRATIONS / "user-data" / "first-boot.sh"
 needs_systemd = pytest.mark.skipif(
@@ -68,7 +77,7 @@ def first_boot(
     image = image if f"{STAND_INS}/python3" in image.files else with_installer(image)
     image = with_tool(image, "systemd-run", SYSTEMD_RUN)
     image = with_file(image, "/var/lib/cloud/instance/user-data.txt", script.read_text())
-    with entered(image) as node:
+    with entered(image, shares_network=True) as node:  # where AWS's interfaces are
         data = {**aws, "TOPIC": TOPIC, "PACKAGE": PACKAGE, **further}
         ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=data, timeout=300)
         assert (ran.returncode, ran.stdout + ran.stderr) == (0, b"")
@@ -157,9 +166,9 @@ NOTIFIED = "/run/notified"
 
 
 def idle_node(image: NodeImage, status: int) -> NodeImage:
-    """A node whose clusterproof ends so, and that writes down notifications."""
+    """A node whose clusterproof ends so, and that writes down notifications; it has runuser, as this machine does."""
     stand_in = f'#!/bin/sh\necho FAIL one thing\n: >"$4.new"\nexit {status}\n'
-    image = with_file(image, f"{HOME}/clusterproof", File(stand_in, 0o755))
+    image = with_file(with_whole_machine(image), f"{HOME}/clusterproof", File(stand_in, 0o755))
     image = with_tool(image, "notify", f'#!/bin/sh\necho "$*" >>{NOTIFIED}\n')
     return with_file(image, f"{HOME}/clusterproof-idle", File(IDLE.read_text(), 0o755))
 

@@ -122,6 +122,7 @@ def test_redacted_evidence_gives_the_same_verdicts_without_the_names(
     results = ran(runs, "--redact", "--record", str(recorded))
     assert verdicts(results) == only(THROUGHPUT, Verdict.FAIL)
     raw = "".join(file.read_text() for file in [*recorded.rglob("*.json"), runs.results_file])
+    assert '"collectors"' in raw
     assert [name for name in (system, "oyuutbev", "10.1.71.197") if name in raw] == []
 
 

@@ -87,7 +87,8 @@ OF_HYPERPOD = {"cluster_in_service", "nodes_running", "node_recovery", "deep_hea
 
 
 def ran_on_instances(runs: Runs, *more: str) -> pytest.RunResult:
-    return runs.run("--cluster", TEAM, "--results", str(runs.results_file), CHECKS, *more)
+    of_aws = ("-k", "not k8s and not node_health and not slurm")
+    return runs.run("--cluster", TEAM, "--results", str(runs.results_file), CHECKS, *of_aws, *more)
 
 
 def test_instances_that_are_as_they_should_be_pass(runs: Runs, service: Service, manager: SystemsManager) -> None:
@@ -95,7 +96,7 @@ def test_instances_that_are_as_they_should_be_pass(runs: Runs, service: Service,
     ran_on_instances(runs)
     assert found(runs) == {}, messages(runs)
     not_applicable = {name.partition(".")[2] for name, data in verdicts(runs).items() if data is Verdict.NOT_APPLICABLE}
-    assert not_applicable == {*OF_HYPERPOD, "ultraserver_block", "slurm_nodes"}
+    assert not_applicable == {*OF_HYPERPOD, "ultraserver_block"}
     assert messages(runs).count(f"{TEAM} is not a HyperPod cluster") == len(OF_HYPERPOD)
     assert not {"DescribeCluster", "ListClusterNodes"} & set(service.calls)
 

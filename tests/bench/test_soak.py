@@ -21,6 +21,8 @@ def test_a_small_soak_finds_nothing_that_should_not_have_been(version: SlurmVers
     assert list(json.loads(json.dumps(tally.figures()))) == [
         "jobs",
         "faults",
+        "upgrades",
+        "reasons",
         "sick_missed",
         "healthy_left_drained",
         "admin_touched",

@@ -64,7 +64,7 @@ def results(
     occasion: str = "preflight",
     peers: Sequence[NodeEvidence] = (),
     policy: Policy = NO_POLICY,
-    **target: str,
+    **target: Any,
 ) -> dict[str, Result]:
     """The result of every check on one node, by the check's id; `peers` are the other nodes of its group.
 

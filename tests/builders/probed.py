@@ -83,11 +83,13 @@ def value(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, 
 
 
 def host_root(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """A host's root with these files."""
+    """A host's root with these files; each process runs the program that it is called by."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        if path.name == "comm":
+            path.with_name("exe").symlink_to(f"/usr/sbin/{path.read_text().strip()}")
     return folder
 
 

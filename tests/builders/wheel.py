@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,7 +14,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("checks", "fixtures", "integrations", "plugins", "reports")
 
 
 @dataclass(frozen=True)
@@ -59,46 +59,46 @@ def clean_environment(home: Path, installed: Installed) -> dict[str, str]:
 
 
 def linked_in(folder: Path) -> None:
-    """Link the checkout into a folder as the package `clusterproof`, as a wheel would lay it out."""
-    package = folder / "clusterproof"
-    package.mkdir()
-    for part in (*(ROOT / "api").iterdir(), *(ROOT / name for name in PACKAGES)):
-        (package / part.name).symlink_to(part)
+    """Link the checkout's package into a folder, and nothing that lies beside it."""
+    (folder / "clusterproof").symlink_to(ROOT / "clusterproof")
 
 
-def wheel_of(source: Path, folder: Path) -> Path:
-    """Build the wheel from the files that git tracks. Skips where this is no checkout."""
+def clone_of(source: Path, folder: Path) -> Path:
+    """A copy of what git tracks there, without the tests. Skips where this is no checkout."""
     listed = ["git", "-C", str(source), "ls-files", "-co", "--exclude-standard", "-z"]
     tracked = subprocess.run(listed, capture_output=True)
     if tracked.returncode:
-        pytest.skip("not a git checkout: which files make the wheel is not known")
-    copied = folder / "source"
+        pytest.skip("not a git checkout: which files are of it is not known")
     for name in filter(None, tracked.stdout.decode().split("\0")):
-        if (source / name).is_file() and not name.startswith("tests/"):
-            (copied / name).parent.mkdir(parents=True, exist_ok=True)
-            (copied / name).write_bytes((source / name).read_bytes())
-            (copied / name).chmod((source / name).stat().st_mode & 0o777)
-    build = (
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(folder / "wheels"),
-        str(copied),
-    )
+        if (source / name).exists() and not name.startswith("tests/"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / name, folder / name, follow_symlinks=False)
+    return folder
+
+
+def wheel_of(source: Path, folder: Path) -> Path:
+    """Build the wheel of a folder, and nothing but the wheel in `folder`."""
+    build = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
     _pip(*build)
-    (wheel,) = (folder / "wheels").iterdir()
+    (wheel,) = folder.iterdir()
     return wheel
 
 
-def environment_with(wheel: Path, folder: Path, further: Sequence[Path] = ()) -> Installed:
+def environment_with(
+    wheel: Path, folder: Path, further: Sequence[Path] = (), *, options: Sequence[str] = ()
+) -> Installed:
     """An environment with the wheel, which finds what it depends on where these tests do, and in `further` folders."""
+    made = environment(folder, further)
+    _pip("--python", str(made.python), "install", "--quiet", "--no-deps", *options, str(wheel))
+    return made
+
+
+def environment(folder: Path, further: Sequence[Path] = ()) -> Installed:
+    """One that has only what the suite depends on."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    site = _site_of(folder)
-    borrowed = [*further, Path(sysconfig.get_path("purelib"))]  # a .pth there is not read: the checkout is not found
-    (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed), encoding="utf-8")
-    _pip("--python", str(folder / "bin" / "python"), "install", "--quiet", "--no-deps", str(wheel))
+    # A .pth in these folders is not read, and so the checkout is not found.
+    borrowed = [*further, Path(sysconfig.get_path("purelib"))]
+    (_site_of(folder) / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed), encoding="utf-8")
     return Installed(folder)
 
 

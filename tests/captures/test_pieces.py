@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.pieces import pieces
-from clusterproof.plugins.evidence.form import Form
+from clusterproof.plugins.evidence.parsing import Form
 
 FORM = Form("greeting", lambda text: "hello" in text, lambda _text: {}, begins=lambda line: line.startswith("hello"))
 

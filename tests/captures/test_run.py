@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.captures.commands import COMMANDS, how_to_collect
+from clusterproof.plugins.captures.collection import COMMANDS, how_to_collect
 from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.form import Form
+from clusterproof.plugins.evidence.parsing import Form
 from tests.builders.runs import ROOT, Runs
 from tests.captures.captured import written
 from tests.evidence.gpu.nvidia_smi_q import FULL
@@ -49,7 +49,7 @@ def test_faults_fail_and_what_is_missing_says_what_to_collect(runs: Runs, captur
     output = " ".join(ended.stdout.str().split())
     assert "cluster: cap: 2 nodes (gpu[001-002]) by capture, p5.48xlarge" in output
     assert "capture: gpu001/notes is none of the known forms" in output
-    assert "gpu001: GPU 0: uncorrected ECC errors: 5 in DRAM and 5 in SRAM; expected 0" in output
+    assert "gpu001: GPU 0: uncorrected ECC errors: 5 in DRAM; expected 0" in output
     assert "gpu002: GPU at 0000:c8:00.0: the driver says GPU_IS_LOST; expected an answer" in output
     assert "INCOMPLETE gpu[001-002]: evidence was not collected" in output  # one gap, whatever is lacking
     first, second = by_check(runs.results, "gpu001"), by_check(runs.results, "gpu002")

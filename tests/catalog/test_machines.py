@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.catalog.machines import machine_type
+from clusterproof.plugins.catalog.instance_types import machine_type
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Incomplete

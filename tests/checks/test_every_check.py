@@ -20,6 +20,11 @@ from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
+from tests.builders.evaluated import probed, results
+from tests.faults.gpu import dgx_h100
+from tests.testbed.image import NodeImage
+from tests.testbed.needs import needs_nodes
+from tests.testbed.node import healthy_cpu, with_file
 
 # Checks over logs of tests that no probe runs: not applicable where nobody has captured one, nor put it on the node.
 CAPTURED = {
@@ -89,3 +94,42 @@ def test_the_node_is_asked_for_little_before_a_job() -> None:
     assert "mounts" in needed["host.dev_shm"]
     assert needed["network.memlock"] == {"limits", "rdma", "pci", "platform", "imds"}
     assert needed["node.reachable"] == set()
+
+
+def of_another_vendor(image: NodeImage) -> NodeImage:
+    """A machine that no catalogue knows."""
+    image = with_file(image, "/sys/class/dmi/id/sys_vendor", "Quanta\n")
+    return with_file(image, "/sys/class/dmi/id/product_name", "D74H\n")
+
+
+@needs_nodes
+@pytest.mark.parametrize("occasion", ["prolog", "preflight"])
+@pytest.mark.parametrize(
+    ("image", "expect"),
+    [
+        pytest.param(healthy_cpu("m9x.large"), {"gpus": 0, "efa": 0}, id="an unknown type of EC2"),
+        pytest.param(of_another_vendor(healthy_cpu()), {"gpus": 0}, id="CPUs on premises"),
+        pytest.param(of_another_vendor(dgx_h100()), {"gpus": 8, "nvlinks": 18, "nvswitch": 4}, id="GPUs on premises"),
+    ],
+)
+def test_a_node_of_no_known_type_that_is_described_leaves_nothing_incomplete(
+    image: NodeImage, expect: dict[str, int], occasion: str
+) -> None:
+    found = results(probed(image), occasion, expect=expect)
+    well = (Verdict.PASS, Verdict.NOT_APPLICABLE)
+    assert {name: one.message for name, one in found.items() if one.verdict not in well} == {}
+    assert found["host.d_state"].verdict is Verdict.PASS
+
+
+@needs_nodes
+def test_nvswitches_that_are_expected_and_not_there_are_missed() -> None:
+    found = results(probed(of_another_vendor(dgx_h100())), expect={"gpus": 8, "nvlinks": 18, "nvswitch": 6})
+    assert found["gpu.nvswitch_count"].message == "4 NVSwitches on the PCI bus; expected 6"
+
+
+@needs_nodes
+def test_what_helps_a_node_of_unknown_type_is_said_in_the_words_of_who_asks() -> None:
+    evidence = probed(of_another_vendor(healthy_cpu()))
+    by_hand, by_slurm = (results(evidence, occasion)["gpu.gpu_count"].message for occasion in ("preflight", "prolog"))
+    assert by_hand == "the instance type is unknown; give --instance-type or --expect"
+    assert by_slurm == "the instance type is unknown; set instance_type in slurm.toml, or [expect] in a policy"

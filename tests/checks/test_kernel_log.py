@@ -16,13 +16,18 @@ from tests.evidence.kernel_log.logged import NOW, UPTIME_S, node, result, verdic
 OVER_THE_LOG = (
     "gpu.no_xid",
     "gpu.no_sxid",
-    "host.d_state",
     "host.lockups",
     "host.mce_edac",
     "host.no_oom_kill",
     "host.pcie_aer",
     "host.segfaults",
+    "host.unknown_errors",
     "network.efa_driver_errors",
+    "network.ena_driver_errors",
+    "network.kernel_tables",
+    "network.link_flaps",
+    "network.nic_driver_errors",
+    "storage.disk_errors",
     "storage.file_system_errors",
 )
 DEAD_EFA = "efa 0000:4f:00.0 rdmap79s0: Admin queue is closed"
@@ -73,14 +78,51 @@ def test_a_file_server_that_is_back_is_passed_over(lines: tuple[str, ...], expec
 @pytest.mark.parametrize(
     ("lines", "cut", "expected"),
     [
-        ([(60.0, LOST)], {}, "is lost, at 2025-11-16 16:21:00 UTC; expected every file server to be back"),
-        ([(None, LOST)], {}, "fsx-OST0001 is lost; expected every file server to be back"),
+        ([(60.0, LOST)], {}, "is lost (at 2025-11-16 16:21:00 UTC); expected every file server to be back"),
+        ([(None, LOST)], {}, "fsx-OST0001: is lost (once); expected every file server to be back"),
         ([(60.0, LOST)], {"file_servers": [7, 60.0]}, "expected every file server to be back"),
         ([(60.0, LOST), (61.0, RESTORED)], {"file_servers": [7, 60.0]}, "7 lines of the kernel log were cut"),
     ],
 )
 def test_a_file_server_that_is_lost_is_named_although_lines_were_cut(lines: Any, cut: Any, expected: str) -> None:
     assert expected in result("storage.file_system_errors", node(*lines, cut=cut)).message
+
+
+@pytest.mark.parametrize(
+    ("check", "line", "words"),
+    [
+        ("host.lockups", "watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [x:7]", "soft lockup"),
+        ("storage.disk_errors", "nvme nvme0: I/O 978 QID 3 timeout, aborting", "nvme0: a command timed out"),
+        ("storage.file_system_errors", EVICTED, "fsx-OST0001: evicted this client"),
+        ("gpu.no_xid", "NVRM: Xid (PCI:0000:53:00): 63, Row Remapper: New row marked", "Xid 63"),
+        ("host.pcie_aer", "nvidia 0000:53:00.0: AER: can't recover (no error_detected callback)", "cannot recover it"),
+        ("host.no_oom_kill", "cgroup: fork rejected by pids controller in /x", "fork rejected"),
+        ("host.segfaults", "python3[7]: segfault at 0 ip 0 sp 0 error 4", "python3"),
+        ("host.mce_edac", "BERT: Error records from previous boot:\n[Hardware Error]: event severity: fatal", ""),
+        (
+            "host.cpu_throttled",
+            "CPU3: Package temperature above threshold, cpu clock throttled (total events = 5)",
+            "package",
+        ),
+        (
+            "network.ena_driver_errors",
+            "ena 0000:00:05.0 ens5: Keep alive watchdog timeout.",
+            "ens5: the device did not",
+        ),
+        ("network.kernel_tables", "neighbour: arp_cache: neighbor table overflow!", "no room in arp_cache"),
+        ("network.link_flaps", "bond0: (slave ens1f0): link status definitely down, disabling slave", "ens1f0: a leg"),
+        (
+            "network.efa_driver_errors",
+            "efa 0000:4f:00.0 rdmap79s0: Unknown event type received 7",
+            "rdmap79s0: an event",
+        ),
+    ],
+)
+def test_what_is_in_a_log_that_has_lost_its_beginning_is_said_with_that(check: str, line: str, words: str) -> None:
+    said = result(check, node((90.0, line), truncated=True, whole_from=80.0))
+    assert said.verdict is Verdict.INCOMPLETE
+    assert words in said.message
+    assert "part of the kernel log was overwritten" in said.message
 
 
 STOPPED = "EXT4-fs (nvme1n1p1): Remounting filesystem read-only"

@@ -6,9 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
 HOME = "opt/clusterproof"
-TRACKED = ("git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z")
 
 
 def installed_under(folder: Path, wheel: Path, python: str) -> Path:

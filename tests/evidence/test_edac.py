@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.memory import collect_edac as edac
-from clusterproof.plugins.evidence.memory.facts_edac import MemoryController
+from clusterproof.plugins.evidence.memory.facts import MemoryController
 from tests.testbed.kernel_log import edac_controller
 
 MODULE = "CPU_SrcID#0_MC#0_Chan#1_DIMM#0"

@@ -32,7 +32,8 @@ def process(pid: int, *words: str, name: str = "kubelet") -> dict[str, str]:
     stat = f"{pid} ({name}) S {' '.join(['0'] * 18)} 5000"
     status = f"Name:\t{name}\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nNStgid:\t{pid}\nNSpid:\t{pid}\nNSpgid:\t{pid}\n"
     cmdline = "\0".join([f"/usr/bin/{name}", *words, ""])
-    files = {"comm": name, "status": status, "cmdline": cmdline, "stat": stat}
+    group = f"0::/system.slice/{name}.service\n"
+    files = {"comm": name, "status": status, "cmdline": cmdline, "stat": stat, "cgroup": group}
     return {f"/proc/{pid}/{file}": text for file, text in files.items()}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.kernel_log.collect_lines import Kept
+from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, Kept
 from clusterproof.plugins.evidence.neuron.facts import Listed, hardware_errors, parse_neuron_ls
 from tests.builders.examples import examples
 from tests.faults.proof import verdicts_of_healthy
@@ -72,7 +72,7 @@ def test_hardware_errors_are_those_that_stand(log: list[str], words: list[str]) 
 
 @pytest.mark.parametrize("line", [SRAM, REPAIRABLE, STARTED])
 def test_the_probe_keeps_what_the_kernel_says_of_neuron_devices(line: str) -> None:
-    data = Kept().of([(1.0, line.encode())])
+    data = Kept().of([(1.0, line.encode(), UNKNOWN)])
     assert [entry[1] for entry in data["lines"]] == [line]  # type: ignore[attr-defined]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.form import CaptureError
-from clusterproof.plugins.evidence.network import parse_modules as modules
+from clusterproof.plugins.evidence.network import parse as modules
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
+from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.pci import parse as pci
 
 IBV = """\

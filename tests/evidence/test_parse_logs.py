@@ -9,9 +9,9 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.dcgm import parse as dcgmi
-from clusterproof.plugins.evidence.exit_status import exit_status
 from clusterproof.plugins.evidence.nccl import parse as nccl_tests
 from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
+from clusterproof.plugins.evidence.parsing import exit_status
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from tests.builders.samples import sample

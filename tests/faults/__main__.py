@@ -1,4 +1,4 @@
-"""The fault matrix: `python -m tests.faults [WORDS]` puts every fault into a node and says which check caught it.
+"""The fault matrix: puts every fault into a node, or into a capture of one, and says which check caught it.
 
 Needs root. WORDS chooses the faults whose names have them. What is wrong is said again at the end; the last line is one
 JSON object. What cannot be put into a node on this machine counts as missed.
@@ -10,13 +10,14 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.needs_of_check import recorded
+from scripts.arguments import Arguments
 from tests.builders.reads import Watch, watched
 from tests.faults import ALL_FAULTS, captured_fault
 from tests.faults.captured_fault import CapturedFault
@@ -114,12 +115,17 @@ def _of_node(base: Callable[[], NodeImage]) -> list[tuple[str, Verdict]]:
 
 def _of_files(files: Mapping[str, str]) -> list[tuple[str, Verdict]]:
     evaluated = captured_fault.evaluated(files)
-    return [(name, result.verdict) for name, result in evaluated.items() if result.verdict in FINDINGS]
+    found = ((name, one.verdict) for name, result in evaluated.items() for one in result.by_verdict)
+    return [(name, verdict) for name, verdict in found if verdict in FINDINGS]
 
 
-def main(words: str) -> int:
+def main(words: Sequence[str]) -> int:
     """Print the matrix, row by row; 0 where every fault is caught and nothing else is reported."""
-    chosen = [fault for fault in ALL_FAULTS if words in fault.name]
+    parser = Arguments("scripts/faults", __doc__)
+    parser.add_argument("words", nargs="*", metavar="WORDS", help="all faults unless given")
+    asked = " ".join(parser.parse_args(words).words)
+    names = parser.chosen(asked, [fault.name for fault in ALL_FAULTS], "words of a fault's name, such as ECC")
+    chosen = [fault for fault in ALL_FAULTS if fault.name in names]
     proofs = []
     with ProcessPoolExecutor(os.cpu_count()) as workers:
         for proof in workers.map(prove, [fault.name for fault in chosen]):
@@ -151,4 +157,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(" ".join(sys.argv[1:])))
+    sys.exit(main(sys.argv[1:]))

@@ -149,6 +149,18 @@ FAULTS = (
         "out of bounds values: 2 FAILED; expected 0 OK",
     ),
     CapturedFault(
+        "nccl: a run that failed after its last size",
+        {"nccl-all_reduce.log": nccl_log(summary=f"{NCCL_SUMMARY} .. gpu001 pid 77: Test failure common.cu:1127\n")},
+        {"network.nccl_correct": FAIL},
+        "nccl-tests ended with .. gpu001 pid 77: Test failure common.cu:1127; expected no failure",
+    ),
+    CapturedFault(
+        "nccl: a bus bandwidth that nccl-tests call too low",
+        {"nccl-all_reduce.log": nccl_log(summary=NCCL_SUMMARY.replace("301.107", "21.5 FAILED"))},
+        {"network.nccl_correct": FAIL},
+        "nccl-tests ended with # Avg bus bandwidth    : 21.5 FAILED; expected no failure",
+    ),
+    CapturedFault(
         "nccl: a run that did not check its results",
         {
             "nccl-all_reduce.log": nccl_log(

@@ -22,9 +22,11 @@ DOES_NOT_APPLY = {
     "network.ib_ports",
     "network.nameservers",  # it has none, so that the tests query none of this machine's
     "network.address_unique",  # nor has its interface any address
+    "network.link_speed",  # ENA reports none
     "network.nic_link",  # it is unknown what EC2 reports about the PCIe links of EFA devices
     "control_plane.slurm_nodes",  # only captures have it, and nobody made one
     "gpu.dcgm_diag",
+    "gpu.pcie_switches",  # it shows no PCIe switch
     "gpu.imex",  # it is not a tray of a rack
     "network.nccl_correct",
     "network.nccl_transport",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
@@ -107,6 +109,25 @@ FAULTS = (
         lambda image: with_nvml(image, gpu=0, fabric_state="error UNKNOWN"),
         {"gpu.fabric_state": INCOMPLETE, "gpu.fabric_uniform": INCOMPLETE},
         "fabric could not be read (UNKNOWN)",
+    ),
+    Fault(
+        "a tray of a rack that is in no cluster",
+        lambda image: replace(
+            image,
+            nvml=(image.nvml or "")
+            .replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000")
+            .replace("= 32766", "= 0"),
+        ),
+        {"gpu.fabric_uniform": FAIL},
+        "in clique 0 of cluster 00000000000000000000000000000000; expected the cluster of their rack",
+        base=gb300,
+    ),
+    Fault(
+        "a tray of a rack that is in a clique of its own",
+        lambda image: replace(image, nvml=(image.nvml or "").replace("= 32766", "= 7")),
+        {"gpu.fabric_uniform": CONCERN},
+        "NVLink fabric clique 7 of cluster 00000001000000000000000000000001",
+        base=gb300,
     ),
     Fault(
         "a GPU in another clique",

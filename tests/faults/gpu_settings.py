@@ -130,10 +130,28 @@ FAULTS = (
         "MIG is on for GPU 2 of 8",
     ),
     Fault(
+        "a change of MIG mode that waits for the next reset",
+        lambda image: with_nvml(image, gpu=2, mig_mode_pending=True),
+        {"gpu.mig_uniform": CONCERN},
+        "MIG goes on at the next reset of GPU 2; expected no change pending",
+    ),
+    Fault(
+        "a GPU whose maximal clock is lower than that of the others",
+        lambda image: with_nvml(image, gpu=2, clock_max_mhz=1755),
+        {"gpu.gpu_uniform": CONCERN},
+        "GPU 2: maximal clock (MHz) 1755; expected 1980 as on 7 GPUs of the node",
+    ),
+    Fault(
+        "a GPU whose default power limit is lower than that of the others",
+        lambda image: with_nvml(image, gpu=2, power_limit_default_w=650),
+        {"gpu.gpu_uniform": CONCERN},
+        "GPU 2: default power limit (W) 650; expected 700 as on 7 GPUs of the node",
+    ),
+    Fault(
         "a GPU with another VBIOS",
         lambda image: with_nvml(image, gpu=2, vbios="96.00.89.00.01"),
         {"gpu.vbios_uniform": CONCERN, "gpu.gpu_uniform": CONCERN},
-        "96.00.89.00.01 on 1 GPUs",
+        "VBIOS 96.00.89.00.01 on GPU 2; expected 96.00.A5.00.01, as on 7 GPUs",
     ),
     Fault(
         "a clocks event reason that nobody knows",

@@ -113,7 +113,7 @@ FAULTS = (
         "NCCL segments that a killed job has left",
         lambda image: image,
         {"host.shm_leftovers": CONCERN},
-        "3 NCCL segments of 12 MiB, the oldest 180 minutes old, and no job; expected none",
+        "3 NCCL segments of 12 MiB, the oldest 180 minutes old, and no job is seen; expected none",
         beside=LEFTOVERS,
     ),
     Fault(
@@ -223,7 +223,7 @@ FAULTS = (
         "a clock source that the kernel fell back to",
         lambda image: with_file(image, "/sys/devices/system/clocksource/clocksource0/current_clocksource", "acpi_pm\n"),
         {"host.clocksource": CONCERN},
-        "clock source acpi_pm of kvm-clock tsc acpi_pm",
+        "clock source acpi_pm; expected tsc or kvm-clock (there: kvm-clock tsc acpi_pm)",
     ),
     Fault(
         "a stack too small for NCCL",

@@ -137,6 +137,6 @@ FAULTS = (
         "a plug-in that Slurm may do without and that is not there",
         lambda image: with_file(image, software.PLUGSTACK, "optional /usr/lib/slurm/x11.so\n"),
         {RUNTIME: CONCERN},
-        "optional plug-ins /usr/lib/slurm/x11.so are not there",
+        "optional plug-in /usr/lib/slurm/x11.so is not there",
     ),
 )

@@ -8,7 +8,7 @@ from functools import reduce
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed import interfaces, sysfs
 from tests.testbed.image import Link, NodeImage
-from tests.testbed.node import healthy_cpu, with_file, without_file, without_pci
+from tests.testbed.node import healthy_cpu, with_file, with_memlock, without_file, without_pci
 from tests.testbed.sysfs import Tree
 
 BUSES = (0x17, 0x18, 0x3A, 0x3B)
@@ -77,12 +77,19 @@ def with_rates(image: NodeImage, rate: str) -> NodeImage:
 
 FAULTS = (
     Fault(
+        "a daemon that may lock little memory beside InfiniBand",
+        lambda image: with_memlock(image, "65536", daemon="slurmd"),
+        {"network.memlock": FAIL},
+        "memlock is 64 KiB for slurmd",
+        base=infiniband,
+    ),
+    Fault(
         "an InfiniBand port that is down",
         lambda image: with_file(
             with_file(image, f"{port(0)}/state", "1: DOWN\n"), f"{port(0)}/phys_state", "2: Polling\n"
         ),
         {"network.ib_ports": FAIL},
-        "port 1 is 1: DOWN (2: Polling)",
+        "port 1 is 1: DOWN; expected 4: ACTIVE",
         base=infiniband,
     ),
     Fault(
@@ -169,7 +176,7 @@ FAULTS = (
     Fault(
         "an InfiniBand device that is missing",
         lambda image: without_pci(image, "0000:3b:00.0"),
-        {"network.ib_count": FAIL},
+        {"network.ib_count": FAIL, "network.nic_uniform": CONCERN},
         "number of InfiniBand or RoCE devices 3; expected 4 as on 3 of 4 nodes",
         base=infiniband,
     ),
@@ -199,6 +206,13 @@ FAULTS = (
         lambda image: with_file(image, "/sys/class/infiniband/mlx5_0/fw_ver", "28.37.1014\n"),
         {"network.nic_uniform": CONCERN},
         "RDMA firmware is 1021 28.37.1014, 1021 28.39.1002; expected 1021 28.39.1002 as on 3 of 4 nodes",
+        base=infiniband,
+    ),
+    Fault(
+        "a network interface that the other nodes have",
+        lambda image: without_file(image, "/sys/class/net/ens3np0"),
+        {"network.nic_uniform": CONCERN},
+        "interfaces are of ena, mlx5_core (3); expected ena, mlx5_core (4) as on 3 of 4 nodes",
         base=infiniband,
     ),
     Fault(

@@ -1,23 +1,16 @@
-"""What the kernel log reports about the host."""
+"""What the kernel log reports about the host itself: memory, processors, and the kernel."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.faults.kernel_log import logged
-from tests.testbed.buses import GPU_BUSES
 from tests.testbed.image import NodeImage
 from tests.testbed.kernel_log import edac_controller
 from tests.testbed.node import with_file
 
-AER = "PCIe Bus Error: severity={}, type=Transaction Layer, (Receiver ID)"
-EVICTED = "LustreError: 167-0: fsx-OST0001-osc-ffff8a01b2c3d400: This client was evicted by fsx-OST0001; in progress"
-EFA = "efa 0000:4f:00.0 rdmap79s0: "
-DISK = "nvme3n1"
 CGROUP = "/slurm/uid_1000/job_77"
-GPU = f"0000:{GPU_BUSES[0]:02x}:00.0"
 
 
 def counted(image: NodeImage, **counts: int) -> NodeImage:
@@ -29,8 +22,8 @@ FAULTS = (
     Fault(
         "a hung task in the kernel log",
         logged("INFO: task python3:4242 blocked for more than 122 seconds."),
-        {"host.d_state": CONCERN},
-        "python3 (pid 4242)",
+        {"host.lockups": CONCERN},
+        "python3 (pid 4242), for more than 122 s",
     ),
     Fault(
         "a process killed for want of memory",
@@ -125,57 +118,6 @@ FAULTS = (
         "uncorrected could not be read",
     ),
     Fault(
-        "a fatal PCIe error of a GPU",
-        logged(f"pcieport 0000:50:01.0: AER: Uncorrected (Fatal) error received: {GPU}"),
-        {"host.pcie_aer": FAIL},
-        f"fatal error of {GPU} (GPU 0, GPU-",
-    ),
-    Fault(
-        "a PCIe error that is not fatal",
-        logged(
-            "pcieport 0000:80:01.1: AER: Uncorrectable (Non-Fatal) error message received from 0000:81:00.0",
-            "nvme 0000:81:00.0: " + AER.format("Uncorrectable (Non-Fatal)"),
-        ),
-        {"host.pcie_aer": CONCERN},
-        "nonfatal error of 0000:81:00.0 (at 20",
-    ),
-    Fault(
-        "corrected PCIe errors without end",
-        logged(*(f"nvidia {GPU}: " + AER.format("Corrected") for _ in range(500))),
-        {"host.pcie_aer": CONCERN},
-        "500 times",
-    ),
-    Fault(
-        "an EFA device that does not answer its driver",
-        logged(
-            EFA + "The device didn't send any completion for admin cmd CREATE_QP(1) status 0 (ctx 0x1, sq producer: 5"
-        ),
-        {"network.efa_driver_errors": FAIL},
-        "rdmap79s0: an admin command got no answer",
-    ),
-    Fault(
-        "an EFA device of which only what followed its loss is in the log",
-        logged(EFA + "Admin queue is closed", EFA + "Failed to submit command CREATE_QP (opcode 1) err -19"),
-        {"network.efa_driver_errors": FAIL},
-        "rdmap79s0: the driver sends it no more commands",
-    ),
-    Fault(
-        "an EFA device that is lost again after its driver was reloaded",
-        logged(
-            EFA + "Reset indication didn't turn off",
-            "efa 0000:4f:00.0 efa_0: IB device registered",
-            EFA + "Admin queue is closed",
-        ),
-        {"network.efa_driver_errors": FAIL},
-        "rdmap79s0: the driver sends it no more commands",
-    ),
-    Fault(
-        "an EFA command that failed",
-        logged(EFA + "Failed to process command CREATE_AH (opcode 5) comp_status 3 err -12"),
-        {"network.efa_driver_errors": CONCERN},
-        "rdmap79s0: a command failed",
-    ),
-    Fault(
         "training that crashes in NCCL",
         logged(
             "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 "
@@ -203,18 +145,6 @@ FAULTS = (
         "RCU stall (at 20",
     ),
     Fault(
-        "a Lustre client that was evicted",
-        logged(EVICTED),
-        {"storage.file_system_errors": CONCERN},
-        "fsx-OST0001 evicted this client",
-    ),
-    Fault(
-        "an NFS server that does not respond",
-        logged("nfs: server 10.0.0.9 not responding, still trying"),
-        {"storage.file_system_errors": CONCERN},
-        "10.0.0.9 does not respond",
-    ),
-    Fault(
         "an error of the kernel's own",
         logged("BUG: kernel NULL pointer dereference, address: 0000000000000008", "Oops: 0000 [#1] PREEMPT SMP NOPTI"),
         {"host.kernel_oops": FAIL},
@@ -227,53 +157,33 @@ FAULTS = (
         "a CPU package was above its temperature (at 20",
     ),
     Fault(
-        "a mounted disk whose file system has shut down",
-        lambda image: logged(
-            f"XFS ({DISK}): log I/O error -5",
-            f"XFS ({DISK}): Filesystem has been shut down due to log error (0x2).",
-        )(
-            replace(
-                image,
-                mounted=tuple(line.replace("/dev/mapper/vg.01-lv_ephemeral", f"/dev/{DISK}") for line in image.mounted),
-            )
-        ),
-        {"storage.disk_errors": FAIL},
-        f"{DISK}: XFS has shut it down (at 20",
+        "a page of memory that was taken away",
+        logged("Memory failure: 0x3f5d2a: recovery action for dirty LRU page: Recovered"),
+        {"host.mce_edac": CONCERN},
+        "a page with an uncorrectable error was taken away",
     ),
     Fault(
-        "a file system that stopped, and is not mounted under that name",
-        logged("EXT4-fs error (device dm-3): ext4_journal_check_start:87: comm python3: Detected aborted journal"),
-        {"storage.disk_errors": CONCERN},
-        "dm-3: ext4 found an error",
+        "a page of memory that could not be taken away",
+        logged("Memory failure: 0x3f5d2a: recovery action for reserved kernel page: Ignored"),
+        {"host.mce_edac": FAIL},
+        "recovery action for reserved kernel page: Ignored",
     ),
     Fault(
-        "an NVMe disk whose commands time out",
-        logged("nvme nvme1: I/O tag 333 (a14d) opcode 0x2 (I/O Cmd) QID 1 timeout, aborting req_op:READ(0) size:4096"),
-        {"storage.disk_errors": CONCERN},
-        "nvme1: a command timed out",
+        "a node whose files are all open",
+        logged("VFS: file-max limit 2000 reached"),
+        {"host.no_oom_kill": FAIL},
+        "all 2000 of the node are open",
     ),
     Fault(
-        "a network adapter that does not report to its driver",
-        logged("ena 0000:00:05.0 ens5: Keep alive watchdog timeout."),
-        {"network.ena_driver_errors": CONCERN},
-        "ens5: the device did not report for seconds, and was reset",
+        "a machine that shuts down for its heat",
+        logged("thermal thermal_zone0: acpitz: critical temperature reached, shutting down"),
+        {"host.cpu_throttled": FAIL},
+        "thermal_zone0: the machine is so hot that it shuts down",
     ),
     Fault(
-        "a full neighbour table",
-        logged("neighbour: arp_cache: neighbor table overflow!"),
-        {"network.kernel_tables": CONCERN},
-        "no room in arp_cache",
-    ),
-    Fault(
-        "a full connection table",
-        logged(*("nf_conntrack: nf_conntrack: table full, dropping packet" for _ in range(50))),
-        {"network.kernel_tables": CONCERN},
-        "no room in conntrack (50 times",
-    ),
-    Fault(
-        "a link that flaps",
-        logged(*("mlx5_core 0000:5c:00.0: Port module event: module 0, Cable unplugged" for _ in range(6))),
-        {"network.link_flaps": CONCERN},
-        "0000:5c:00.0 (cable unplugged, 6 times",
+        "a clock that became unstable",
+        logged("clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable because the skew is"),
+        {"host.kernel_oops": CONCERN},
+        "the clock tsc is unstable",
     ),
 )

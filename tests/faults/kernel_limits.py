@@ -31,6 +31,20 @@ FAULTS = (
         "22938 of 32768 (kernel.pid_max); expected less than 70 %",
     ),
     Fault(
+        "a kernel that lets few files be open",
+        lambda image: with_file(image, FILES, "480\t0\t2000\n"),
+        {"host.open_files": CONCERN},
+        "fs.file-max 2000; expected at least 65536",
+    ),
+    Fault(
+        "a kernel that has few process ids",
+        lambda image: with_file(
+            with_file(image, f"{KERNEL}/pid_max", "4096\n"), "/proc/loadavg", "0.52 0.58 0.59 2/1200 3765\n"
+        ),
+        {"host.process_ids": CONCERN},
+        "kernel.pid_max 4096; expected at least 32768",
+    ),
+    Fault(
         "a node that runs out of threads",
         lambda image: with_file(image, f"{KERNEL}/threads-max", "5000\n"),
         {"host.process_ids": CONCERN},

@@ -36,7 +36,9 @@ def undriven(image: NodeImage) -> NodeImage:
 UNSEEN = dict.fromkeys(
     ("network.efa_port_active", "network.efa_rate", "network.efa_gdr", "network.efa_counters"), INCOMPLETE
 )
-GONE = dict.fromkeys(("host.efa_huge_pages", "network.nic_numa"), NA)  # where no device on the bus needs it
+GONE = dict.fromkeys(
+    ("gpu.gpu_paths", "host.efa_huge_pages", "network.nic_numa"), NA
+)  # where no device on the bus needs it
 
 FAULTS = (
     Fault(

@@ -14,6 +14,11 @@ HW_ERR = (
 FATAL = "#!/bin/sh\necho 'level=fatal msg=\"Failed to load MLA system information\"' >&2\nexit 1\n"
 
 
+def hbm_error(image: NodeImage) -> NodeImage:
+    """The runtime has had an error of a device's memory written to the log."""
+    return with_kernel_line(image, HW_ERR.format("HBM_UNCORRECTABLE_ERROR", "TERMINATE_INSTANCE"))
+
+
 def without_driver(image: NodeImage) -> NodeImage:
     """The devices are on the bus, and no driver runs them."""
     image = with_tool(without_module(image, "neuron"), LS, FATAL)
@@ -39,7 +44,7 @@ FAULTS = (
         {
             "neuron.device_count": FAIL,
             "neuron.no_uncorrected_ecc": INCOMPLETE,
-            "neuron.devices_answer": INCOMPLETE,
+            "neuron.devices_answer": FAIL,  # neuron-ls says so itself
             "neuron.connected": INCOMPLETE,
             "neuron.no_leftover_processes": INCOMPLETE,
         },
@@ -69,9 +74,35 @@ FAULTS = (
     ),
     Fault(
         "a hardware error of a Neuron device",
-        lambda image: with_kernel_line(image, HW_ERR.format("HBM_UNCORRECTABLE_ERROR", "TERMINATE_INSTANCE")),
-        {"neuron.no_hw_error": FAIL},
+        lambda image: counted(hbm_error(image), 3, "mem_ecc_uncorrected", 1),
+        {"neuron.no_hw_error": FAIL, "neuron.no_uncorrected_ecc": FAIL},
         "HBM_UNCORRECTABLE_ERROR of device 3 (TERMINATE_INSTANCE); expected no hardware error",
+        base=healthy_trn1,
+    ),
+    Fault(
+        "a hardware error of a Neuron device that its counters do not show",
+        hbm_error,
+        {"neuron.no_hw_error": CONCERN},
+        "HBM_UNCORRECTABLE_ERROR of device 3 (TERMINATE_INSTANCE), which no counter shows",
+        base=healthy_trn1,
+    ),
+    Fault(
+        "an Xid and a lockup that a user of a Neuron device has its driver write",
+        lambda image: with_kernel_line(
+            with_kernel_line(image, "NVRM: Xid (PCI:0000:53:00): 79, GPU has fallen off the bus."),
+            "NMI watchdog: Watchdog detected hard LOCKUP on cpu 3",
+        ),
+        {"host.lockups": CONCERN},
+        "hard lockup (at 20",
+        base=healthy_trn1,
+    ),
+    Fault(
+        "a Neuron device whose reset does not end",
+        lambda image: with_kernel_line(
+            image, "neuron:nr_reset_thread_fn: nd3: reset request 12 was initiated, but failed to complete"
+        ),
+        {"neuron.no_hw_error": CONCERN},
+        "nd3: a reset did not end",
         base=healthy_trn1,
     ),
     Fault(

@@ -42,7 +42,12 @@ def verdicts_of_healthy(base: Callable[[], NodeImage]) -> dict[str, Verdict]:
 
 def peers(base: Callable[[], NodeImage]) -> list[NodeEvidence]:
     """The healthy nodes beside it."""
-    return [_with_address(replace(healthy(base), node=name), number) for number, name in enumerate(PEERS, 1)]
+    return peers_of(healthy(base))
+
+
+def peers_of(data: NodeEvidence) -> list[NodeEvidence]:
+    """Healthy nodes like this one."""
+    return [_with_address(replace(data, node=name), number) for number, name in enumerate(PEERS, 1)]
 
 
 def _with_address(data: NodeEvidence, number: int) -> NodeEvidence:

@@ -74,7 +74,7 @@ FAULTS = (
         "a probe that runs in a container, and sees the container's software",
         lambda image: with_file(image, "/.dockerenv", ""),
         {DRIFT: NA},
-        "3 are needed to compare",
+        "2 are needed to compare",
     ),
     Fault(
         "a package database that cannot be read",

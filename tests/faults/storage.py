@@ -18,9 +18,9 @@ from tests.testbed.node import (
 from tests.testbed.nvme import SCRATCH, VOLUME
 
 ELSEWHERE = "10.0.0.9@tcp:/abcdefgh /data lustre defaults,noatime,flock,_netdev 0 0"
-NFS = "920 1 0:77 / /home rw,noatime - nfs4 fs-0a1b2c3d.fsx.us-east-1.amazonaws.com:/fsx rw,{},addr=10.0.0.7"
+NFS = "920 1 0:1048077 / /home rw,noatime - nfs4 fs-0a1b2c3d.fsx.us-east-1.amazonaws.com:/fsx rw,{},addr=10.0.0.7"
 NFS_FSTAB = "fs-0a1b2c3d.fsx.us-east-1.amazonaws.com:/fsx /home nfs4 noatime,_netdev 0 0"
-STALE = "921 1 0:78 / /data rw,noatime - nfs4 10.0.0.7:/data rw,hard"
+STALE = "921 1 0:1048078 / /data rw,noatime - nfs4 10.0.0.7:/data rw,hard"
 OF_A_HOME = "vers=4.2,rsize=1048576,wsize=1048576,hard,proto=tcp,nconnect=16,clientaddr=10.0.0.20"
 
 

@@ -111,7 +111,7 @@ FAULTS = (
         "NCCL's algorithm and protocol pinned",
         lambda image: with_file(image, "/etc/nccl.conf", "NCCL_ALGO=Ring\nNCCL_PROTO=Simple\n"),
         {PLAN: CONCERN},
-        "NCCL_ALGO=Ring (/etc/nccl.conf line 1): NCCL may not choose the algorithm, NCCL_PROTO=Simple",
+        "NCCL_PROTO=Simple (/etc/nccl.conf line 2): NCCL may not choose the protocol; expected NCCL's own choice",
     ),
     Fault(
         "a threshold that NCCL no longer knows",
@@ -129,7 +129,7 @@ FAULTS = (
         "NCCL's algorithm pinned, and its interface not there",
         lambda image: with_file(image, "/etc/nccl.conf", "NCCL_ALGO=Ring\nNCCL_SOCKET_IFNAME==eth0\n"),
         {PLAN: CONCERN},
-        "may not choose the algorithm, NCCL_SOCKET_IFNAME==eth0 (/etc/nccl.conf line 2) chooses no interface",
+        "NCCL_SOCKET_IFNAME==eth0 (/etc/nccl.conf line 2) chooses no interface of this node; expected one of docker0",
     ),
     Fault(
         "a task prolog of Slurm's that is not there",

@@ -122,3 +122,27 @@ def test_a_slip_in_an_inventory_file_is_one_line_that_says_where(tmp_path: Path,
 def test_an_inventory_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
     assert "byte 0 is not UTF-8" in refusal(str(tmp_path / "x.toml"))
+
+
+MEBIBYTE = 1 << 20
+BOMBS = {
+    "a key of half a million parts": "a." * (MEBIBYTE // 2) + "a = 1",
+    "such a key in quotes": '"a".' * (MEBIBYTE // 4) + "a = 1",
+    "such a key within a table": "x = {" + "a." * (MEBIBYTE // 2) + "a = 1}",
+    "a table's name of half a million parts": "[" + "a." * (MEBIBYTE // 2) + "a]",
+    "a number of a million digits": "a = " + "9" * MEBIBYTE,
+    "one in hexadecimal": "a = 0x" + "f" * MEBIBYTE,
+    "lists in lists": "a = " + "[" * MEBIBYTE,
+    "tables in tables": "a = " + "{b=" * (MEBIBYTE // 3),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_what_no_parser_ends_with_is_one_line_at_once(tmp_path: Path, bomb: str) -> None:
+    assert "inventory.toml is not TOML: " in refusal(str(written(tmp_path, BOMBS[bomb])))
+
+
+def test_a_list_of_ten_thousand_nodes_in_one_line_is_none_of_these(tmp_path: Path) -> None:
+    names = ", ".join(f"'gpu{number:05d}.rack.row.dc.example'" for number in range(10_000))
+    text = f"[cluster]\nname = 'x'\nconnection = 'ssh'\n[[group]]\nnodes = [{names}] # {'.' * 200}\n"
+    assert "is not TOML" not in refusal(str(written(tmp_path, text)))

@@ -72,7 +72,7 @@ def test_a_run_that_stops_before_its_end_writes_nothing(gate: GateBed) -> None:
         status, said = run(gate, *WORDS, "-x")
         assert gate.condition(name) == before
     assert status == 7, said
-    assert "gate: not written: the run was stopped before its end" in said
+    assert "gate: not written: INTERRUPTED: " in said
 
 
 def test_where_it_may_not_write_the_exit_code_says_so(gate: GateBed) -> None:

@@ -20,7 +20,7 @@ from tests.kubernetes.typed import LINUX, typed
 from tests.testbed.kubernetes.nodes import Nodes
 from tests.testbed.load import gpu_node, with_speed
 from tests.testbed.needs import needs_cluster, needs_kubernetes, needs_nodes, needs_openmpi
-from tests.testbed.node import entered, healthy_p5
+from tests.testbed.node import entered, healthy_p5, with_whole_machine
 
 pytestmark = [needs_kubernetes, needs_cluster, needs_openmpi, needs_nodes]
 NODE = NAMES[0]
@@ -31,7 +31,7 @@ CHECK, STRAGGLER = "gpu.node_busbw", "network.not_a_straggler"
 
 def on_this_node(folder: Path, *speeds: str) -> Verdict:
     """The verdict of a run on the node itself, which has the same programs."""
-    image = with_speed(gpu_node(healthy_p5(NODE)), *speeds)
+    image = with_whole_machine(with_speed(gpu_node(healthy_p5(NODE)), *speeds))
     results = folder / "local.jsonl"
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--no-report", "-m", "perf"]
     with entered(image, NODE) as node:

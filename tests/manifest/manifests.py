@@ -11,8 +11,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.manifest.compose import manifest_of
-from clusterproof.plugins.manifest.text import text_of
+from clusterproof.plugins.manifest.compose import manifest_of, text_of
 from clusterproof.plugins.policy.file import read_policy
 from tests.builders.evaluated import probed
 from tests.testbed import software

@@ -16,8 +16,7 @@ from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import InventoryError
-from clusterproof.plugins.manifest.compose import Manifest
-from clusterproof.plugins.manifest.text import text_of
+from clusterproof.plugins.manifest.compose import Manifest, text_of
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.builders.evaluated import probed, results
 from tests.builders.examples import examples
@@ -31,6 +30,7 @@ from tests.testbed.node import (
     entered,
     healthy_p5,
     with_file,
+    with_whole_machine,
     without_efa,
 )
 
@@ -223,7 +223,7 @@ def test_the_gate_as_a_person_types_it(bed: Testbed, tmp_path: Path) -> None:
 @needs_nodes
 @pytest.mark.parametrize(("image", "exit_code"), [(healthy_p5, 0), (build_host, 0), (wrong_image, 1)])
 def test_the_gate_on_the_instance_itself(image: Callable[[], NodeImage], exit_code: int) -> None:
-    with entered(with_file(image(), "/root/golden.toml", manifest_text(good()))) as node:
+    with entered(with_file(with_whole_machine(image()), "/root/golden.toml", manifest_text(good()))) as node:
         gate_it = ["-p", "no:cacheprovider", "--cluster", "local", "-m", "ami", "--policy", "/root/golden.toml"]
         words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", *gate_it, str(ROOT / "checks")]
         ran = node.run(words, timeout=120)

@@ -1,7 +1,7 @@
-"""`python -m tests.mutants [WORDS]`: is each mutant of a check, or of a rule of the catalogue, found?
+"""Is each mutant of a check, or of a rule of the catalogue, found?
 
 Needs root. WORDS chooses the mutants in whose line they are. Prints a line for each that survives; the last line is one
-JSON object.
+JSON object. A sample has the mutants of some files of checks, and tries them on the faults and tests of these alone.
 """
 
 from __future__ import annotations
@@ -10,54 +10,121 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from random import Random
 
-from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.all_checks import all_checks, node_checks
+from scripts.arguments import Arguments, count
+from tests.faults import ALL_FAULTS
 from tests.mutants import evaluated, faults, unit_tests
 from tests.mutants.bench import Bench
 from tests.mutants.cases import Case
-from tests.mutants.mutations import Mutant, live_functions, mutants_of
+from tests.mutants.mutations import Mutant, live_functions, mutants_of, not_live
+from tests.testbed.needs import needs_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "clusterproof"
 FILES = ("checks/**/test_*.py", "plugins/catalog/*.py")
+LEAST_PERCENT = 95  # of the mutants that are to be found
+LEAST_PERCENT_OF_SAMPLE = 90  # of fewer mutants, on fewer faults and tests
 
 
-def main(words: str) -> int:
-    """Try every mutant; 0 where 95 of 100 are found."""
-    mutants = [mutant for mutant in _mutants() if words in mutant.in_words()]
-    cases = _cases()
-    left = _survivors(mutants, list(Bench(mutants, cases, live_functions(ROOT)).killers()))
-    _say(f"{len(mutants)} mutants; {len(left)} survive {sum(len(case.ran) for case in cases)} evaluations")
-    left = _survivors(left, unit_tests.killers(ROOT, left))
-    for mutant in left:
-        _say(f"SURVIVES    {mutant.in_words()}")
-    _say(json.dumps({"mutants": len(mutants), "killed": len(mutants) - len(left)}))
-    return 1 if 20 * len(left) > len(mutants) else 0
+def main(words: Sequence[str]) -> int:
+    """Try the mutants that are asked for; 0 where as many are found as should be."""
+    parser = Arguments("scripts/mutate", __doc__)
+    parser.add_argument("--sample", type=count, metavar="N", help="as many files of checks as have N mutants")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample; %(default)s unless given")
+    parser.add_argument("words", nargs="*", metavar="WORDS", help="all mutants unless given")
+    asked = parser.parse_args(words)
+    mutants = all_mutants()
+    lines = set(parser.chosen(" ".join(asked.words), [one.in_words() for one in mutants], "words such as gpu/test_ecc"))
+    mutants = [mutant for mutant in mutants if mutant.in_words() in lines]
+    if asked.sample:
+        mutants = sampled(mutants, asked.sample, asked.seed)
+    problems = [f"NOT LIVE    {mutant.in_words()}" for mutant in not_live(mutants, live_functions(PACKAGE))]
+    if needs_nodes.args[0]:
+        problems.append(f"no fault can be put into a node: {needs_nodes.kwargs['reason']}")
+    if problems or not mutants:
+        _say("\n".join(problems) or "no mutant is of a check of nodes; expected one to sample")
+        return 1
+    return _tried_on_faults(mutants) if asked.sample else _tried_on_all(mutants)
 
 
-def _cases() -> list[Case]:
-    """Every case, with what checks say of it. What they do not say twice is reported, and left out."""
+def all_mutants() -> list[Mutant]:
+    """Every one, of functions that this process has from now on."""
+    all_checks()
+    files = sorted(file for pattern in FILES for file in PACKAGE.glob(pattern))
+    for file in files:
+        import_module(".".join(("clusterproof", *file.relative_to(PACKAGE).with_suffix("").parts)))
+    return [mutant for file in files for mutant in mutants_of(file, PACKAGE)]
+
+
+def sampled(mutants: Sequence[Mutant], least: int, seed: int) -> list[Mutant]:
+    """The mutants of some files of checks that have faults; as many files as have so many mutants."""
+    by_file: dict[str, list[Mutant]] = {file: [] for file in sorted(set(_files_of_checks().values()))}
+    for mutant in mutants:
+        by_file.get(mutant.place[0], []).append(mutant)
+    files = list(by_file)
+    Random(seed).shuffle(files)
+    found: list[Mutant] = []
+    for file in files:
+        if len(found) < least:
+            found += by_file[file]
+    return found
+
+
+def _files_of_checks() -> dict[str, str]:
+    """By check of nodes that a fault is for, the file that it is in."""
+    names = {name for fault in ALL_FAULTS for name in fault.expect}
+    return {name: str(Path(check.path).relative_to(PACKAGE)) for name, check in node_checks().items() if name in names}
+
+
+def _tried_on_faults(mutants: Sequence[Mutant]) -> int:
+    files = {mutant.place[0] for mutant in mutants}
+    checks = {name for name, file in _files_of_checks().items() if file in files}
+    chosen = [fault for fault in ALL_FAULTS if not checks.isdisjoint(fault.expect)]
     with ProcessPoolExecutor(os.cpu_count()) as readers:
-        data = faults.begin(readers)  # which goes on meanwhile
-        of_tests = list(evaluated.cases(ROOT))
-        cases = [*faults.cases(data), *of_tests]
+        cases = list(faults.cases(faults.begin(readers, chosen), chosen))
     for case in cases:
-        case.learn(str(ROOT))
+        case.checks = {name: check for name, check in case.checks.items() if name in checks}
+    return _result(mutants, cases, LEAST_PERCENT_OF_SAMPLE, {f"{Path(file).parent}/*.py" for file in files})
+
+
+def _tried_on_all(mutants: Sequence[Mutant]) -> int:
+    with ProcessPoolExecutor(os.cpu_count()) as readers:
+        data = faults.begin(readers, ALL_FAULTS)  # which goes on meanwhile
+        of_tests = list(evaluated.cases(ROOT))
+        cases = [*faults.cases(data, ALL_FAULTS), *of_tests]
+    return _result(mutants, cases, LEAST_PERCENT, unit_tests.FILES)
+
+
+def _left_by_cases(mutants: Sequence[Mutant], cases: Sequence[Case]) -> list[Mutant]:
+    """The mutants that no case finds. What a check does not say twice is reported, and left out."""
+    for case in cases:
+        case.learn(str(PACKAGE))
         for name in sorted(case.checks.keys() - case.ran.keys()):
             _say(f"NOT TRIED   {name} says each time something else, or not its words, of {case.name}")
-    return cases
+    left = _survivors(mutants, list(Bench(mutants, cases, live_functions(PACKAGE)).killers()))
+    _say(f"{len(mutants)} mutants; {len(left)} survive {sum(len(case.ran) for case in cases)} evaluations")
+    return left
 
 
 def _survivors(mutants: Sequence[Mutant], killers: Sequence[str]) -> list[Mutant]:
     return [mutant for mutant, killer in zip(mutants, killers, strict=True) if not killer]
 
 
-def _mutants() -> list[Mutant]:
-    all_checks()
-    files = sorted(file for pattern in FILES for file in ROOT.glob(pattern))
-    return [mutant for file in files for mutant in mutants_of(file, ROOT)]
+def _result(mutants: Sequence[Mutant], cases: Sequence[Case], least_percent: int, files: Iterable[str]) -> int:
+    left = _left_by_cases(mutants, cases)
+    found, tests = unit_tests.killers(ROOT, PACKAGE, left, files)
+    left = _survivors(left, found)
+    for mutant in left:
+        _say(f"SURVIVES    {mutant.in_words()}")
+    killed = len(mutants) - len(left)
+    _say(json.dumps({"mutants": len(mutants), "killed": killed, "cases": len(cases), "tests": tests}))
+    return 0 if 100 * killed >= least_percent * len(mutants) else 1
 
 
 def _say(line: str) -> None:
@@ -66,4 +133,4 @@ def _say(line: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.set_start_method("fork")
-    sys.exit(main(" ".join(sys.argv[1:])))
+    sys.exit(main(sys.argv[1:]))

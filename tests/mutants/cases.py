@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +19,10 @@ from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.evaluate import evaluate
-from tests.mutants.mutations import Mutant
+from tests.mutants.mutations import Mutant, live_objects
 
 Lines = frozenset[tuple[str, int]]  # a file and a line of it
-PARTS = ("checks/", "plugins/catalog/")  # of the checkout: where mutants are
+PARTS = ("checks/", "plugins/catalog/")  # of the package: where mutants are
 CPU_S = 20.0  # that one case may take: a mutant may well have no end
 
 
@@ -151,7 +150,7 @@ def forget_catalogue(with_files: bool = False) -> None:
 
 @functools.cache
 def _kept_by_catalogue() -> list[functools._lru_cache_wrapper[Any]]:
-    wrappers = (one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper))
+    wrappers = live_objects(functools._lru_cache_wrapper)
     return [one for one in wrappers if one.__module__.startswith("clusterproof.plugins.catalog")]
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.finding import Finding
 from clusterproof.plugins.suite import evaluate as evaluating
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.evaluate import Finding, Owner
+from clusterproof.plugins.suite.evaluate import Owner
 from tests.mutants.cases import Case
 
 TESTS = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from typing import TypeAlias
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.suite.all_checks import node_checks
@@ -15,10 +16,12 @@ from tests.faults.fault import Fault
 from tests.mutants.cases import Case
 from tests.testbed.image import NodeImage
 
+AnyFault: TypeAlias = "Fault | CapturedFault"
 
-def begin(executor: Executor) -> dict[str, Future[NodeEvidence]]:
+
+def begin(executor: Executor, chosen: Iterable[AnyFault]) -> dict[str, Future[NodeEvidence]]:
     """By fault, the evidence of a node that it was put into: beginning now, in the executor's processes."""
-    faults = [fault for fault in ALL_FAULTS if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
+    faults = [fault for fault in chosen if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
     return {fault.name: executor.submit(_evidence_of, fault.name) for fault in faults}
 
 
@@ -26,10 +29,10 @@ def _evidence_of(name: str) -> NodeEvidence:
     return proof.evidence_of(next(fault for fault in ALL_FAULTS if fault.name == name and isinstance(fault, Fault)))
 
 
-def cases(data: dict[str, Future[NodeEvidence]]) -> Iterator[Case]:
-    """Them all, from what `begin` began."""
+def cases(data: dict[str, Future[NodeEvidence]], chosen: Sequence[AnyFault]) -> Iterator[Case]:
+    """Those of the chosen faults, from what `begin` began."""
     bases: dict[Callable[[], NodeImage], None] = {}
-    for fault in ALL_FAULTS:
+    for fault in chosen:
         if isinstance(fault, CapturedFault):
             yield _of_files(fault)
         elif fault.name in data:
@@ -38,7 +41,7 @@ def cases(data: dict[str, Future[NodeEvidence]]) -> Iterator[Case]:
     for base in bases:
         evidence = proof.healthy(base)
         yield Case(f"a healthy {base.__name__}", among(evidence, peers=proof.peers(base)), asked_of(evidence))
-    for files in {id(one.healthy): one for one in ALL_FAULTS if isinstance(one, CapturedFault)}.values():
+    for files in {id(one.healthy): one for one in chosen if isinstance(one, CapturedFault)}.values():
         yield _of_files(CapturedFault("a healthy collection", {}, {}, "", files.healthy))
 
 

@@ -11,13 +11,14 @@ import ast
 import copy
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+T = TypeVar("T")
 Function: TypeAlias = "ast.FunctionDef | ast.Lambda"
 Place: TypeAlias = "tuple[str, str, int]"  # a function's file, its name, and its first line with decorators
 
@@ -154,17 +155,30 @@ def _words(node: ast.AST, source: str) -> str:
 def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:
     """The functions under `root` that this process has, by place; a module that was loaded twice has two of each."""
     found: dict[Place, list[FunctionType]] = defaultdict(list)
-    for one in gc.get_objects():
-        if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(f"{root}/"):
-            code = one.__code__
+    for one in live_objects(FunctionType):
+        code = one.__code__
+        if code.co_filename.startswith(f"{root}/"):
             found[code.co_filename.removeprefix(f"{root}/"), code.co_name, code.co_firstlineno].append(one)
     return found
+
+
+def live_objects(kind: type[T]) -> list[T]:
+    """The objects of a kind that this process has, also those frozen, which `get_objects` leaves out."""
+    gc.unfreeze()
+    return [one for one in gc.get_objects() if isinstance(one, kind)]
+
+
+def not_live(mutants: Iterable[Mutant], live: Mapping[Place, Sequence[FunctionType]]) -> list[Mutant]:
+    """The mutants at whose place there is no function that could become them."""
+    return [mutant for mutant in mutants if not live.get(mutant.place)]
 
 
 @contextmanager
 def installed(mutant: Mutant, live: Mapping[Place, Iterable[FunctionType]]) -> Iterator[None]:
     """Let the functions at the mutant's place be the mutant."""
-    functions = {id(one): (one, one.__code__) for one in live[mutant.place]}.values()
+    functions = {id(one): (one, one.__code__) for one in live.get(mutant.place, ())}.values()
+    if not functions:
+        raise LookupError(f"{mutant.in_words()}: no function is there; expected one to change")
     for function, _ in functions:
         function.__code__ = mutant.code
     try:

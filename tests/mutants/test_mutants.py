@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,7 @@ from clusterproof.plugins.suite.state import nodes
 from tests.builders.recordings import boot, node
 from tests.mutants.bench import Bench
 from tests.mutants.cases import Case
-from tests.mutants.mutations import OPERATORS, installed, live_functions, mutants_of
+from tests.mutants.mutations import OPERATORS, installed, live_functions, mutants_of, not_live
 
 pytestmark = pytest.mark.long
 
@@ -127,6 +128,23 @@ def test_a_mutant_is_taken_out_again(tmp_path: Path) -> None:
     with installed(negated, live_functions(tmp_path)):
         assert not module.is_old("old")
     assert module.is_old("old")
+
+
+def test_a_function_is_found_though_somebody_froze_what_there_is(tmp_path: Path) -> None:
+    module = loaded(tmp_path, CHECK)
+    gc.freeze()
+    live = live_functions(tmp_path)
+    assert [module.is_old] in live.values()
+
+
+def test_a_mutant_that_no_function_can_become_is_an_error(tmp_path: Path) -> None:
+    module = loaded(tmp_path, CHECK)
+    del module.is_old
+    mutants = list(mutants_of(tmp_path / "checks" / "test_own.py", tmp_path))
+    live = live_functions(tmp_path)
+    assert [mutant.place[1] for mutant in not_live(mutants, live)] == ["is_old"]
+    with pytest.raises(LookupError, match=r"test_own.py:5 negated.*no function is there"), installed(mutants[0], live):
+        pass
 
 
 def test_a_healthy_node_alone_finds_no_assert_that_was_dropped(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,24 +43,29 @@ _started: list[str] = []  # programs, by the tests in this process
 _trials: list[_Trials] = []  # the one that this process's parent works with
 
 
-def killers(root: Path, mutants: Sequence[Mutant]) -> list[str]:
-    """For each mutant the first test that fails with it; empty where none does."""
-    trials = _Trials(root, mutants)
-    files = [str(file) for file in _files(root)]
-    pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *files], plugins=[trials])
-    return trials.found
+def killers(root: Path, package: Path, mutants: Sequence[Mutant], patterns: Iterable[str]) -> tuple[list[str], int]:
+    """For each mutant the first test of some files that fails with it, else empty; and how many tests were tried.
+
+    Raises RuntimeError where the tests cannot be tried.
+    """
+    trials = _Trials(package, mutants)
+    files = [str(file) for file in _files(root, patterns)]
+    ended = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "--no-summary", *files], plugins=[trials])
+    if ended is not pytest.ExitCode.OK:
+        raise RuntimeError(f"the tests could not be tried: {ended!r}")
+    return trials.found, len(trials.ran)
 
 
-def _files(root: Path) -> list[Path]:
-    found = {file for pattern in FILES for file in root.joinpath("tests").glob(pattern)}
+def _files(root: Path, patterns: Iterable[str]) -> list[Path]:
+    found = {file for pattern in patterns for file in root.joinpath("tests").glob(pattern)}
     return sorted(file for file in found if str(file.relative_to(root)) not in TESTS)
 
 
 class _Trials:
     """A plugin of pytest: in place of one run of the tests there is one for each mutant, of those it can fail."""
 
-    def __init__(self, root: Path, mutants: Sequence[Mutant]) -> None:
-        self.root = root
+    def __init__(self, package: Path, mutants: Sequence[Mutant]) -> None:
+        self.package = package
         self.mutants = mutants
         self.found: list[str] = []
         self.ran: list[tuple[float, pytest.Item, Lines]] = []
@@ -77,15 +82,17 @@ class _Trials:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Note what each test runs that starts no program; then try the mutants, on the quickest first."""
+        if session.testsfailed:
+            raise session.Interrupted(f"{session.testsfailed} files of tests cannot be read")
         sys.addaudithook(lambda event, _: _started.append(event) if event == "subprocess.Popen" else None)
         for item, following in zip(session.items, [*session.items[1:], None], strict=True):
             began, before = time.monotonic(), len(_started)
             forget_catalogue()
-            with traced(str(self.root)) as lines:
+            with traced(str(self.package)) as lines:
                 passed = _passes(item, following)
             if passed and lines and len(_started) == before:
                 self.ran.append((time.monotonic() - began, item, frozenset(lines)))
-        self.live = live_functions(self.root)
+        self.live = live_functions(self.package)
         self.ran = [self.ran[number] for number in self._steady()]
         _trials[:] = [self]
         with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=1) as workers:

@@ -25,7 +25,7 @@ DEMO = ("check", "demo")
 RIGHT: list[tuple[list[str], str]] = [
     (["--version"], "clusterproof 0."),
     (["checks", "-m", "prolog and gpu"], "gpu.no_xid  "),
-    (["explain", "no_xid"], "  by hand         journalctl -k -b | grep -E 'NVRM: (Xid|GPU)'\n"),
+    (["explain", "no_xid"], "  by hand         journalctl -k -b | grep -E 'NVRM:|nvidia|amdgpu'\n"),
     (["explain", "xid:79"], "Xid 79: GPU has fallen off the bus\n"),
     (["--help"], "6 nothing failed, but something could not be measured"),
     (["--help-all"], "clusterproof: which nodes:"),

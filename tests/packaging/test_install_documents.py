@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs", "integrations", "reports", "plugins")
+DOCUMENTS = ("README.md", "docs", "clusterproof")
 INSTALLS = re.compile(r"\bpip(?:3|x)? +install\b[^`\n]*")
 OUR_NAME = re.compile(r"(?<![\w./-])clusterproof(?:\[\w+\])?(?![\w./*-])")
 

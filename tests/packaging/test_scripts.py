@@ -7,7 +7,7 @@ from tests.faults import BY_NAME
 from tests.integrations.slurm.scripts import NAMES, eventually, scripted
 from tests.testbed.image import Link, NodeImage
 from tests.testbed.needs import needs_nodes, needs_slurm
-from tests.testbed.node import Node, entered, healthy_p5, with_file
+from tests.testbed.node import Node, entered, healthy_p5, with_file, with_whole_machine
 
 BIN = "/opt/clusterproof/bin"
 SICK, HEALTHY = "gpu001", "gpu002"
@@ -49,7 +49,8 @@ def wake(node: Node) -> str:
 def test_an_idle_node_is_checked_by_what_lies_beside_the_script(installed: Installed) -> None:
     said = {}
     for name, image in ((SICK, lost(SICK)), (HEALTHY, healthy_p5(HEALTHY))):
-        with entered(with_file(image, "/opt/clusterproof", Link(str(installed.environment))), name) as node:
+        image = with_whole_machine(with_file(image, "/opt/clusterproof", Link(str(installed.environment))))
+        with entered(image, name) as node:
             said[name] = wake(node)
             kept = {path.name for path in (node.root / "var/log/clusterproof").iterdir()}
             assert kept >= {"idle.jsonl", "idle.exit", "report", "history.sqlite"}

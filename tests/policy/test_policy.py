@@ -18,7 +18,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.policy.file import find_policy, read_policy
-from clusterproof.plugins.suite.outcomes import EXIT_UNCHECKED
+from clusterproof.plugins.suite.exit_code import EXIT_UNCHECKED
 from tests.builders.runs import LIGHT, USUAL, Runs, counts, saying
 
 WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
@@ -39,6 +39,8 @@ REFUSED = [
     ('[thresholds.shm]\nminimum_gib = "16"', "minimum_gib is '16'; expected a number"),
     ("[thresholds.shm]\nminimum_gib = -1", "minimum_gib is -1; expected a number that is not negative"),
     ("[thresholds.shm]\nminimum_gib = nan", "minimum_gib is nan"),
+    (f"[thresholds.shm]\nminimum_gib = {'9' * 5_000}", "site.toml"),
+    (f"[thresholds.shm]\nminimum_gib = {'9' * 400}", "minimum_gib is 9999"),
     (
         '[thresholds]\n"shm.minimum_gib" = 3',
         "'shm.minimum_gib' is one word; expected minimum_gib under [thresholds.shm]",
@@ -119,7 +121,9 @@ def test_nodes_under_two_policies_go_by_their_own_numbers_side_by_side() -> None
 
 def test_no_check_goes_by_the_catalogue_past_the_policy() -> None:
     past = re.compile(r"\bPACKAGED\b|\bthreshold_row\b|\bthresholds\(|\binstance_types\(")
-    assert not [file.name for file in CHECKS.rglob("*.py") if past.search(file.read_text())]
+    files = list(CHECKS.rglob("test_*.py"))
+    assert len(files) > 50
+    assert not [file.name for file in files if past.search(file.read_text())]
 
 
 def test_a_check_is_disabled_up_to_and_including_its_day() -> None:

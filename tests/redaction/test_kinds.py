@@ -61,6 +61,7 @@ def undeclared(value: object, place: Place, path: str) -> Iterator[str]:
 
 def test_every_value_of_the_demo_cluster_is_declared() -> None:
     recorded = sorted((ROOT / "fixtures" / "demo" / "nodes").iterdir())
+    assert len(recorded) == 16
     found = {path for one in recorded for path in of(load(one.read_bytes()))}
     assert found == set(), DECLARE
 

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, to_json
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
+from clusterproof.plugins.evidence.kernel_log.recognition import fitting
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.builders.runs import saying
 from tests.builders.samples import Sample, of_topic
+from tests.evidence.kernel_log.known_lines import KNOWN_LINES, KnownLine
 
 UUID = "6f2c1d7e-8a34-4c1b-9e55-0d9f6c2b7a10"
 
@@ -272,6 +274,17 @@ def test_rewriting_never_raises_and_never_depends_on_the_order_of_nodes(hosts: l
 
 
 # No verdict changes
+
+
+OF_A_SITE = {"rebooted", "lustre_unmounted", "trap"}  # forms with a boot's id, a file system's name, an address
+
+
+@pytest.mark.parametrize("line", KNOWN_LINES, ids=lambda line: line.text[:60])
+def test_a_line_of_the_kernel_log_keeps_its_form(line: KnownLine) -> None:
+    (record,) = redacted(["gpu001"], node("gpu001", kernel_log={"lines": [[1.0, line.text]]}))
+    ((_, text),) = record["collectors"]["kernel_log"]["value"]["lines"]
+    fitted = fitting(text)
+    assert (fitted[0].name if fitted else "") == line.form or line.form in OF_A_SITE
 
 
 @pytest.mark.parametrize("sample", of_topic("kernel-log"))

@@ -41,6 +41,31 @@ def test_no_secret_survives_in_a_text(sentence: str) -> None:
     assert {pair: text for pair, text in data.items() if survivors(text, [pair[1]])} == {}
 
 
+GLUED = (
+    *("{}.sh", "{}.service", "{}.conf", "{}_1", "{}-1", "{}.2", "{}x", "{}~", "_{}_", "v{}", "x{}", "host{}", "n-{}"),
+    *("a{}b", "ip{}", "user@{}", "zalice@{}:22", "ssh://{}", "{}:22", "{}/24", "{}%eth0", "::ffff:{}", "1.2.3+{}"),
+    *("1.2.3-{}", "nvme0n1{}", "/dev/{}", "lib{}.so", "é{}", "[{}]", "k={}"),
+)
+SMALL = ("54.23.11.9", "8.8.4.21")  # numbers that a version may have as well
+
+
+@pytest.mark.parametrize("glued", GLUED)
+def test_no_secret_survives_with_something_glued_to_it(glued: str) -> None:
+    redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
+    secrets = [*EVERY, *SMALL, "192.168.4.77", "100.64.3.7", "203.0.113.5"]
+    data = {secret: redaction.text(f"lost {glued.format(secret)} again") for secret in secrets}
+    assert {secret: text for secret, text in data.items() if survivors(text, [secret])} == {}
+    data = {secret: redaction.version(glued.format(secret)) for secret in secrets if secret not in SMALL}
+    assert {secret: text for secret, text in data.items() if survivors(text, [secret])} == {}
+
+
+@pytest.mark.parametrize("address", SMALL)
+@pytest.mark.parametrize("glued", ["user@{}", "zalice@{}:22", "ssh://{}", "{}:22", "{}/24", "{}%eth0", "{}.service"])
+def test_small_numbers_where_a_version_is_expected_are_an_address_where_a_host_stands(address: str, glued: str) -> None:
+    redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
+    assert address not in redaction.version(glued.format(address))
+
+
 def test_two_secrets_stay_two() -> None:
     redaction = Redaction(Cluster("zcluster", "ssh", (Target("gpu001"),)))
     data = [redaction.text(f"lost {secret} again") for _, secret in SECRETS]

@@ -14,10 +14,18 @@ from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
 
+ALL = tuple(verdict.value for verdict in Verdict)
 
-def truth(folder: Path, verdicts: Iterable[str] = tuple(verdict.value for verdict in Verdict)) -> list[tuple[str, ...]]:
+
+def truth(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
     """Check, node and verdict of each result."""
     results = read_results(folder / "results.jsonl")
+    return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
+
+
+def found(folder: Path, verdicts: Iterable[str] = ALL) -> list[tuple[str, ...]]:
+    """Check, node and verdict of each result, once for every verdict among what it found."""
+    results = [one for result in read_results(folder / "results.jsonl") for one in result.by_verdict]
     return sorted((one.check, one.node, one.verdict.value) for one in results if one.verdict.value in verdicts)
 
 

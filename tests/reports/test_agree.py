@@ -24,7 +24,7 @@ from clusterproof.reports.results import read_results
 from clusterproof.reports.to_do import to_do_line
 from tests.benchmarks.pairwise.pair_faults import PairFault, run_of, write_recording
 from tests.builders.runs import ROOT
-from tests.reports.read_back import named, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
+from tests.reports.read_back import found, named, of_prometheus, of_pytests_junit, of_the_grid, of_the_suites, truth
 
 BY_FINDING = ("fail", "concern")  # what the forms for people list by check, with its nodes
 LISTED = (*BY_FINDING, "incomplete")
@@ -70,9 +70,12 @@ def test_the_grid_has_every_verdict_on_a_node(run: Path) -> None:
     assert sorted(of_the_grid(run)) == of_nodes(truth(run))
 
 
-@pytest.mark.parametrize("read", [of_the_suites, of_pytests_junit])
-def test_forms_for_machines_have_every_verdict(run: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]) -> None:
-    assert sorted(read(run)) == truth(run)
+def test_pytests_junit_has_every_verdict(run: Path) -> None:
+    assert sorted(of_pytests_junit(run)) == truth(run)
+
+
+def test_the_suites_have_every_finding(run: Path) -> None:
+    assert sorted(of_the_suites(run)) == found(run)
 
 
 def of_pytest_html(run: Path) -> Iterable[tuple[str, ...]]:
@@ -84,11 +87,12 @@ def of_pytest_html(run: Path) -> Iterable[tuple[str, ...]]:
                 yield row["check"], row["node"], row["verdict"]
 
 
-@pytest.mark.parametrize("read", [of_prometheus, of_pytest_html])
-def test_forms_without_passes_have_all_that_is_wrong(
-    run: Path, read: Callable[[Path], Iterable[tuple[str, ...]]]
-) -> None:
-    assert sorted(read(run)) == truth(run, LISTED)
+def test_pytest_html_has_all_that_is_wrong(run: Path) -> None:
+    assert sorted(of_pytest_html(run)) == truth(run, LISTED)
+
+
+def test_prometheus_has_every_finding(run: Path) -> None:
+    assert sorted(of_prometheus(run)) == found(run, LISTED)
 
 
 def test_prometheus_counts_every_verdict(run: Path) -> None:
@@ -151,9 +155,9 @@ def in_markdown(run: Path) -> Iterable[tuple[str, str, str]]:
 
 def in_the_mail(run: Path) -> Iterable[tuple[str, str, str]]:
     for paragraph in (run / "summary.txt").read_text(encoding="utf-8").split("\n\n"):
-        found = re.match(r"(FAIL|CONCERN) (\S+): (.*)", " ".join(paragraph.split()))
-        if found:
-            yield found[1].lower(), found[2], found[3]
+        words = re.match(r"(FAIL|CONCERN) (\S+): (.*)", " ".join(paragraph.split()))
+        if words:
+            yield words[1].lower(), words[2], words[3]
 
 
 def in_the_terminal(run: Path) -> Iterable[tuple[str, str, str]]:
@@ -168,7 +172,7 @@ def in_the_terminal(run: Path) -> Iterable[tuple[str, str, str]]:
 def test_forms_for_people_name_every_node_that_fails_or_is_of_concern(
     run: Path, read: Callable[[Path], Iterable[tuple[str, str, str]]]
 ) -> None:
-    assert findings(read(run)) == truth(run, BY_FINDING)
+    assert findings(read(run)) == found(run, BY_FINDING)
 
 
 def test_forms_for_people_name_every_gap(run: Path) -> None:
@@ -178,7 +182,7 @@ def test_forms_for_people_name_every_gap(run: Path) -> None:
         if verdict == "incomplete"
     ]
     raw = {(check, node) for checks, nodes in page for check in checks for node in named(nodes)}
-    assert raw == {(check, node) for check, node, _ in truth(run, ["incomplete"])}
+    assert raw == {(check, node) for check, node, _ in found(run, ["incomplete"])}
     counts = [(f"{len(checks)} checks" if len(checks) > 1 else min(checks), nodes) for checks, nodes in page]
     mail = (run / "summary.txt").read_text(encoding="utf-8")
     assert re.findall(r"^INCOMPLETE (\d+ checks|[\w.]+): (\S+):", mail, re.MULTILINE) == counts

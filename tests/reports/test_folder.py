@@ -74,9 +74,7 @@ def test_a_folder_that_cannot_be_written_costs_one_line_and_no_verdict(runs: Run
     ran = over(runs)
     data = [line for line in ran.outlines if "no report" in line]
     assert len(data) == 1
-    assert re.match(
-        r"no report, or not all of it: .*runs/small: Not a directory \(--report DIR writes elsewhere", data[0]
-    )
+    assert re.match(r"no report, or not all of it: .*runs: Not a directory; expected a folder \(--report DIR", data[0])
     assert ran.ret == 1
     assert "8 nodes: 3 fit" in ran.stdout.str()
 
@@ -105,7 +103,7 @@ def test_a_run_that_is_stopped_reports_what_it_had_evaluated(runs: Runs) -> None
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2, output
     assert {path.name for path in (runs.folder / "out").iterdir()} == FILES
-    assert "2 nodes: 2 fit as far as checked" in (runs.folder / "out/summary.txt").read_text()
+    assert "4 nodes: 2 fit as far as checked, 2 not proven" in (runs.folder / "out/summary.txt").read_text()
 
 
 def test_the_summary_is_put_behind_that_of_a_github_job(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,4 +156,4 @@ def test_the_results_have_the_form_of_the_option(runs: Runs) -> None:
     over(runs, "--results", str(runs.results_file))
     ours = next((runs.folder / "runs/small").iterdir()) / "results.jsonl"
     assert ours.read_bytes() == runs.results_file.read_bytes()
-    assert json.loads(ours.read_text().splitlines()[0])["schema"] == 1
+    assert json.loads(ours.read_text().splitlines()[0])["schema"] == 2

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports import results as results_module
 from clusterproof.reports.results import ResultsFile, as_line, read_results
 from tests.builders.recordings import boot, node, nvml, unreached
 from tests.builders.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
@@ -64,7 +65,7 @@ def test_a_line_of_the_file_is_the_record_as_json(data: Result) -> None:
 def test_a_record_that_lacks_something_is_not_of_the_schema() -> None:
     record = Result("a.b", "n", Verdict.PASS, severity="none").to_json()
     assert VALIDATOR.is_valid(record)
-    for broken in ({**record, "verdict": "ok"}, {**record, "duration_s": "1"}, {**record, "schema": 2}):
+    for broken in ({**record, "verdict": "ok"}, {**record, "duration_s": "1"}, {**record, "schema": 1}):
         assert not VALIDATOR.is_valid(broken)
     for field in record:
         assert not VALIDATOR.is_valid({key: value for key, value in record.items() if key != field})
@@ -107,11 +108,13 @@ def test_an_interrupted_run_keeps_what_was_formed(
         process.wait()
     assert process.returncode == 2, output
     assert runs.results_file.read_bytes().endswith(b"}\n")
-    assert runs.verdicts == {"gpu001": Verdict.PASS, "gpu002": Verdict.PASS}
-    cases = (runs.folder / "junit.xml").read_text(encoding="utf-8").count("<testcase ")
+    assert runs.verdicts == {"gpu001": Verdict.PASS, "gpu002": Verdict.PASS, "gpu003": Verdict.INCOMPLETE}
+    cases = (runs.folder / "junit.xml").read_text(encoding="utf-8").count("<testcase ") - 1  # that it was interrupted
     assert cases in ({formed - 1, formed} if workers else {formed})  # a worker's teardown may still be on its way
-    assert "2 nodes: 2 fit as far as checked" in (runs.folder / "page.html").read_text(encoding="utf-8")
-    assert "2 nodes: 2 fit as far as checked" in output
+    page = (runs.folder / "page.html").read_text(encoding="utf-8")
+    for form in (page, output):
+        assert "INTERRUPTED: 2 of 3 checks ended, all of them on 2 of 3 nodes" in form
+        assert "3 nodes: 2 fit as far as checked, 1 not proven" in form
 
 
 @WAYS
@@ -120,9 +123,12 @@ def test_a_worker_that_crashes_costs_its_own_check_and_no_other(runs: Runs, chec
     runs.checks(test_it=crashing)
     nodes = [saying(f"gpu{number:03d}", "pass") for number in range(1, 9)]
     data = runs.over(nodes, "-n2", "--junitxml=junit.xml")
-    assert data.ret == 1
-    assert set(runs.verdicts) == {f"gpu{number:03d}" for number in range(1, 9) if number != 3}
+    assert data.ret == 2
+    assert runs.verdicts == {
+        f"gpu{number:03d}": Verdict.INCOMPLETE if number == 3 else Verdict.PASS for number in range(1, 9)
+    }
     assert runs.results_file.read_bytes().endswith(b"}\n")
+    data.stdout.fnmatch_lines(["INTERRUPTED: 7 of 8 checks ended*", "*not evaluated: its worker process was lost"])
     data.stdout.fnmatch_lines(["*crashed while running 'test_it.py::test_word?gpu003?'*"])
     assert "crashed while running" in (runs.folder / "junit.xml").read_text(encoding="utf-8")
 
@@ -145,6 +151,27 @@ def test_a_file_in_a_folder_that_is_not_there_is_made(runs: Runs) -> None:
     deep = runs.folder / "not" / "there" / "yet.jsonl"
     runs.run("--cluster", runs.cluster(all_verdicts()), "--results", str(deep))
     assert len(deep.read_text(encoding="utf-8").splitlines()) == len(VERDICTS)
+
+
+@pytest.mark.parametrize("is_half", [True, False], ids=["within a line", "behind a line"])
+def test_a_signal_while_a_line_is_written_costs_no_line_and_doubles_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_half: bool
+) -> None:
+    results = [Result("a.b", f"gpu{number}", Verdict.PASS) for number in range(3)]
+    file = ResultsFile(tmp_path / "results.jsonl")
+    file.write(results[0])
+
+    def interrupted(to: Any, size: int, data: bytes) -> None:
+        to.write(data[: len(data) // 2] if is_half else data)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(results_module, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            file.write_rest(results[:2])
+    file.write_rest(results)
+    file.close()
+    assert read_results(tmp_path / "results.jsonl") == results
 
 
 TEXT = st.text(st.characters(codec=None))

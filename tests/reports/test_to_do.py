@@ -12,8 +12,16 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document.tiles import tiles
-from clusterproof.reports.to_do import CANNOT_REACH, COMMON_CAUSE, NOT_PROVEN, shared_finding, to_do, to_do_line
+from clusterproof.reports.document import tiles
+from clusterproof.reports.to_do import (
+    CANNOT_REACH,
+    COMMON_CAUSE,
+    LOOK_AT,
+    NOT_PROVEN,
+    shared_finding,
+    to_do,
+    to_do_line,
+)
 
 REFUSED = "unreachable: refused"
 
@@ -27,7 +35,12 @@ def failed(check: str, node: str, action: str, **more: Any) -> Result:
     [
         ([], ""),
         ([Result("gpu.ecc", "n1", Verdict.NOT_APPLICABLE)], ""),
-        ([Result("gpu.ecc", "n1", Verdict.PASS), Result("gpu.ecc", "n2", Verdict.CONCERN)], "NOTHING TO DO · 2 fit"),
+        ([Result("gpu.ecc", "n1", Verdict.PASS), Result("gpu.ecc", "n2", Verdict.CONCERN)], "LOOK AT n2 (ecc) · 2 fit"),
+        ([Result("gpu.ecc", "n1", Verdict.PASS)], "NOTHING TO DO · 1 fit"),
+        (
+            [failed("gpu.row_remap", "n1", "replace"), Result("gpu.ecc", "n2", Verdict.CONCERN)],
+            "REPLACE n1 (row_remap) · 1 fit",
+        ),
         (
             [
                 failed("network.memlock", "n2", "fix configuration"),
@@ -177,7 +190,8 @@ def test_every_node_that_is_not_fit_is_named_and_no_line_is_broken(results: list
     wrong = {one.node for one in results if one.verdict in (Verdict.FAIL, Verdict.INCOMPLETE)}
     assert named >= wrong
     assert "\n" not in to_do_line(results)
-    assert all(task.action in (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN) for task in to_do(results))
+    assert all(task.action in (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN, LOOK_AT) for task in to_do(results))
+    assert "NOTHING TO DO" not in to_do_line(results) or not any(one.verdict.is_finding for one in results)
 
 
 def test_a_training_run_without_nodes_has_no_tile_of_nodes_that_are_fit() -> None:

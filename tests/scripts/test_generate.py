@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+from clusterproof.plugins.suite.needs_of_check import FILE
 from tests.builders.runs import ROOT
 
 
@@ -18,3 +19,15 @@ def test_a_word_that_it_does_not_know_is_answered_with_those_that_it_does() -> N
 
 def test_it_prints_every_message_on_demand() -> None:
     assert "**gpu.no_xid**" in generate("messages").stdout
+
+
+def test_what_a_named_check_reads_is_seen_on_its_own_faults_and_tests() -> None:
+    before = FILE.read_text(encoding="utf-8")
+    assert generate("needs", "node.reachable").returncode == 0
+    assert FILE.read_text(encoding="utf-8") == before
+
+
+def test_a_check_that_is_not_there_is_one_line() -> None:
+    ran = generate("needs", "gpu.no_xids")
+    assert (ran.returncode, ran.stderr.count("\n")) == (4, 1)
+    assert "'gpu.no_xids' is no check (did you mean gpu.no_xid?)" in ran.stderr

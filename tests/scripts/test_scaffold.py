@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ADDED_TO = ("pyproject.toml", "docs/evidence.md", "plugins/redaction/kinds.toml", "tests/faults/__init__.py")
+ADDED_TO = ("docs/evidence.md", "clusterproof/plugins/redaction/kinds.toml", "tests/faults/__init__.py")
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def tree(tmp_path: Path) -> Path:
     for path in ADDED_TO:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
-    for folder in ("checks/host", "plugins/evidence"):
+    for folder in ("clusterproof/checks/host", "clusterproof/plugins/evidence"):
         (tmp_path / folder).mkdir(parents=True)
     return tmp_path
 
@@ -46,7 +46,7 @@ def added(tree: Path) -> dict[str, list[str]]:
 def test_a_check_comes_with_its_fault(tree: Path) -> None:
     ran = new(tree, "check", "host.turbo")
     assert ran.returncode == 0, ran.stderr
-    check = ast.parse((tree / "checks/host/test_turbo.py").read_text(encoding="utf-8"))
+    check = ast.parse((tree / "clusterproof/checks/host/test_turbo.py").read_text(encoding="utf-8"))
     assert [part.name for part in check.body if isinstance(part, ast.FunctionDef)] == ["test_turbo"]
     assert '{"host.turbo": FAIL}' in (tree / "tests/faults/turbo.py").read_text(encoding="utf-8")
     assert added(tree) == {"tests/faults/__init__.py": ["    turbo,", "    turbo,"]}
@@ -57,11 +57,10 @@ def test_a_kind_of_evidence_has_its_own_folder_and_a_place_in_the_documents(tree
     assert ran.returncode == 0, ran.stderr
     names = ("__init__.py", "collect.py", "facts.py")
     for name in names:
-        ast.parse((tree / "plugins/evidence/turbo" / name).read_text(encoding="utf-8"))
+        ast.parse((tree / "clusterproof/plugins/evidence/turbo" / name).read_text(encoding="utf-8"))
     assert added(tree) == {
-        "pyproject.toml": ['  "clusterproof.plugins.evidence.turbo",'],
         "docs/evidence.md": ["### `turbo` — WHERE IT IS READ", '`{"version": "…"}`'],
-        "plugins/redaction/kinds.toml": ["[turbo]", 'text = "version"'],
+        "clusterproof/plugins/redaction/kinds.toml": ["[turbo]", 'text = "version"'],
     }
 
 

@@ -40,7 +40,7 @@ def test_every_sentence_says_something(name: str) -> None:
         ("control_plane.k8s_kubelet_policy", "  concern         … differs; expected as on most nodes of its group\n"),
         ("gpu.compute_mode", "  concern         compute mode is …; expected default\n"),
         ("network.ib_count", "  not applicable  this node's fabric is EFA\n"),
-        ("software.version_compat", "  fail            …; expected …\n"),
+        ("gpu.no_xid", "  fail            …; expected …\n"),
     ],
 )
 def test_what_is_put_together_at_run_time_is_explained_as_far_as_it_is_known(name: str, words: str) -> None:

@@ -15,16 +15,30 @@ import pytest
 from clusterproof.integrations.slurm.checking import NoVerdict, policy_of, prepared
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.suite import index
 from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.index import Stale, load, make_index, of_occasions, read_index, written
+from clusterproof.plugins.suite.all_checks import marks_of as names_of_marks
+from clusterproof.plugins.suite.index import (
+    Stale,
+    load,
+    make_index,
+    marks_of,
+    of_occasions,
+    read_check,
+    read_index,
+    written,
+)
+from clusterproof.plugins.suite.needs_of_check import unloaded
 from clusterproof.plugins.transport.gather import replayed
 from tests.builders.runs import Runs
 
 CHECKS = str(Path(__file__).parents[2] / "checks")
 DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
 INDEX = make_index()
+NEEDLESS = ("clusterproof.plugins.benchmarks", "clusterproof.plugins.training_run", "clusterproof.checks.run")
+MOST_IMPORTED = 250  # modules of ours
 OF_THE_RUN = ("duration_s", "instance_type")  # a target of the demo says its type
 
 
@@ -114,3 +128,42 @@ def test_a_prolog_loads_nothing_of_pytest_and_no_machinery_of_classes() -> None:
         cwd="/",
     )
     assert ran.stdout == "[]\n"
+
+
+def test_every_check_is_collected_from_the_index_as_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def pytest_itemcollected(item): item.obj\n")  # it looks: files are imported
+
+    def collected(*arguments: str) -> list[str]:
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", CHECKS, f"--cluster=replay:{DEMO}", "--collect-only", "-q", *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )
+        return ran.stdout.splitlines()[:-1]
+
+    for chosen in (["-k", "ecc or pairwise"], ["-m", "hyperpod_performance_debugger or ami"]):
+        assert collected(*chosen) == collected("-p", "other", *chosen)
+
+
+def test_the_index_says_all_of_a_check_but_its_functions() -> None:
+    for name, check in all_checks().items():
+        known = read_check(INDEX[name], check.path)
+        route = replace(check.route, **dict.fromkeys(index.ON_FUNCTION))
+        assert known == replace(check, function=unloaded, route=route)
+        assert {mark.name for mark in marks_of(INDEX[name])} == names_of_marks(check)
+        assert known.needs == check.needs
+
+
+def test_a_run_of_one_check_imports_no_benchmark_no_training_run_and_no_other_check() -> None:
+    looks = (
+        "import sys; from clusterproof.plugins.suite.cli import main;"
+        "code = main(['check', 'demo', '-k', 'no_uncorrected_ecc', '--no-report']);"
+        "print(*(name for name in sys.modules if name.startswith('clusterproof')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", looks], capture_output=True, text=True, check=True)
+    ours = ran.stdout.splitlines()[-1].split()
+    needless = [name for name in ours if name.startswith(NEEDLESS)]
+    assert "clusterproof.checks.gpu.test_memory" in ours
+    assert (needless, len(ours) <= MOST_IMPORTED) == ([], True), len(ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -46,6 +47,36 @@ def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.
         lines = [line for line in data.outlines if not line.startswith(("=", "rootdir"))]
         said.append((lines, [{**record, "duration_s": 0} for record in runs.records]))
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("most", [1_000, 1], ids=["small", "large"])
+def test_a_run_freezes_no_object_beyond_its_end(runs: Runs, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    runs.checks(test_it=LIGHT)
+    monkeypatch.setattr(protocol, "MANY", most)
+    gc.unfreeze()
+    runs.over(all_verdicts())
+    assert (gc.get_freeze_count(), gc.isenabled()) == (0, True)
+
+
+@pytest.mark.parametrize("is_enabled", [True, False], ids=["enabled", "disabled"])
+def test_a_run_leaves_the_collector_as_another_had_it(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, is_enabled: bool
+) -> None:
+    runs.checks(test_it=LIGHT)
+    monkeypatch.setattr(protocol, "MANY", 1)
+    of_another: list[object] = []
+    gc.freeze()
+    made_later: list[object] = []
+    try:
+        if not is_enabled:
+            gc.disable()
+        runs.over(all_verdicts())
+        scanned = {id(one) for one in gc.get_objects()}
+        assert (id(of_another) in scanned, id(made_later) in scanned) == (False, True)
+        assert gc.isenabled() is is_enabled
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def test_a_large_run_has_findings_in_the_place_of_letters(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.finding import Finding
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite import outcomes, parallel, protocol
-from clusterproof.plugins.suite.evaluate import ALL_PASSED, Finding
+from clusterproof.plugins.suite.evaluate import ALL_PASSED
 from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
 
 # Says which process it runs in, and ends that where a child meets the node `end`.
@@ -73,7 +74,8 @@ def test_each_child_examines_a_share_of_neighbouring_nodes(parallel_runs: Runs) 
 
 def test_the_parent_examines_what_a_child_did_not_that_was_killed(parallel_runs: Runs) -> None:
     parallel_runs.checks(test_it=NAMES_ITS_PROCESS)
-    parallel_runs.over([*NODES[:2], saying("end", "pass"), *NODES[2:5]])
+    ran = parallel_runs.over([*NODES[:2], saying("end", "pass"), *NODES[2:5]])
+    assert (ran.ret, all(result.is_evaluated for result in parallel_runs.results)) == (0, True)
     assert [result.node for result in parallel_runs.results] == ["gpu1", "gpu2", "end", "gpu3", "gpu4", "gpu5"]
     own = [pid == os.getpid() for pid in examiners(parallel_runs)]
     assert own == [True] * 3 + [False] * 3
@@ -163,7 +165,7 @@ def test_where_the_run_ends_early_the_children_do(parallel_runs: Runs, is_interr
     parallel_runs.checks(test_it=fails, conftest=f"def pytest_cluster_result(result):\n    {ends}\n")
     with suppress(KeyboardInterrupt):  # which pytest in a process of its own would end by
         parallel_runs.over(NODES, "-x")
-    *_, last = parallel_runs.results
+    *_, last = (result for result in parallel_runs.results if result.is_evaluated)
     assert last.node == "gpu3"
     pid = int(last.message.split()[2].rstrip(";"))
     assert pid != os.getpid()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.runs import DEVICES, LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
+from tests.builders.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
 
 WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
 
@@ -81,7 +81,10 @@ def test_every_mark_of_the_suite_is_registered(runs: Runs) -> None:
 def test_x_and_maxfail_stop_at_failures_and_gaps(runs: Runs, checks: str, option: str, stops_after: int) -> None:
     runs.checks(test_it=checks)
     data = runs.over(all_verdicts(), option)
-    assert runs.verdicts == dict(list(VERDICTS.items())[:stops_after])
+    verdicts = list(VERDICTS.values())[:stops_after]
+    left_out = [Verdict.INCOMPLETE] * (len(VERDICTS) - stops_after)
+    assert runs.verdicts == dict(zip(VERDICTS, [*verdicts, *left_out], strict=True))
+    assert sum(result.is_evaluated for result in runs.results) == stops_after
     assert data.ret == 1
     data.stdout.fnmatch_lines(["*stopping after *"])
 
@@ -134,3 +137,45 @@ def test_what_loads_the_hardware_and_what_is_of_an_image_alone_run_only_by_name(
     runs.checks(test_it=OCCASIONS)
     runs.over([saying("gpu001", "pass")], "-m", chosen)
     assert {result.check for result in runs.results} == run
+
+
+FSX = ("storage.fsx_capacity", "storage.fsx_throughput", "storage.fsx_utilization")
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize(
+    ("is_capture", "chosen", "expected"),
+    [
+        (True, "fsx", dict.fromkeys(FSX, "AWS was not asked: no region of captured is known")),
+        (True, "slurm_gres", {"control_plane.slurm_gres": "captured is not a Slurm cluster"}),
+        (False, "k8s_node_ready", {"control_plane.k8s_node_ready": "small is not a Kubernetes cluster"}),
+        (False, "node_recovery", {"control_plane.node_recovery": "small is not a HyperPod cluster"}),
+    ],
+)
+def test_a_chosen_check_of_a_control_plane_that_the_cluster_does_not_have_says_so(
+    runs: Runs, is_capture: bool, chosen: str, expected: dict[str, str], more: tuple[str, ...]
+) -> None:
+    if is_capture:
+        folder = runs.folder / "captured" / "gpu001"
+        folder.mkdir(parents=True)
+        (folder / "df.txt").write_text("Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/root 10 1 9 10% /\n")
+        cluster = f"capture:{folder.parent}"
+    else:
+        cluster = runs.cluster([saying("gpu001", "pass"), saying("gpu002", "pass")])
+    runs.run("--cluster", cluster, "--results", str(runs.results_file), str(ROOT / "checks"), "-k", chosen, *more)
+    found = [(result.check, result.verdict, result.message) for result in runs.results]
+    assert sorted(found) == [(check, Verdict.NOT_APPLICABLE, why) for check, why in sorted(expected.items())]
+    assert [result.node for result in runs.results if result.is_of_node] == []  # the cluster is none of its nodes
+
+
+OF_ANY_CLUSTER = """
+from clusterproof.plugins.core.marks import mark
+@mark.gpu
+def test_two_nodes(cluster): assert len(cluster.members) == 2
+"""
+
+
+def test_another_authors_check_of_the_cluster_runs_on_any(runs: Runs) -> None:
+    runs.checks(test_it=OF_ANY_CLUSTER)
+    runs.over([saying("gpu001", "pass"), saying("gpu002", "pass")])
+    assert [result.verdict for result in runs.results] == [Verdict.PASS]

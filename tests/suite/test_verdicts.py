@@ -163,7 +163,7 @@ def test_what_several_devices_say_alike_is_one_line_worst_first(runs: Runs) -> N
     runs.checks(test_it=DEVICES)
     runs.over([saying("gpu001", "concern", "pass", "bad", "concern", "bad")])
     assert runs.results[0].message == (
-        "GPU 2, GPU 4: the word is bad; expected pass\nGPU 0, GPU 3: the word is odd; expected a good one"
+        "GPU 2, GPU 4: the word is bad; expected pass\nconcern: GPU 0, GPU 3: the word is odd; expected a good one"
     )
     assert (runs.results[0].observed, runs.results[0].expected) == ("GPU 2, GPU 4: the word is bad", "pass")
 

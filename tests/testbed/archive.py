@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import io
 import os
-import shutil
-import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.testbed.base import MACHINE, hidden, python, system
 from tests.testbed.compiled import LIBRARIES
 from tests.testbed.image import ABSENT, Content, Device, Entry, File, Folder, Link, NodeImage, Service
 from tests.testbed.ioctls import ioctl_files
@@ -19,6 +18,7 @@ from tests.testbed.mountinfo import mountinfo_files
 from tests.testbed.nvml.library import LIBRARY_PATH, VALUES_PATH, fake_nvml
 
 UNITS_PATH = "/usr/lib/testbed/units"  # what the fake systemctl reads
+OF_DRIVERS = ("driver", "fs")  # in /proc: what the drivers and file systems of this machine's kernel say of themselves
 END_OF_ARCHIVE = bytes(2 * tarfile.BLOCKSIZE)
 
 DEVICES: dict[str, Content] = {
@@ -36,16 +36,17 @@ DEVICES: dict[str, Content] = {
     "/dev/pts": Folder(),
     "/dev/shm": Folder(0o1777),
     "/tmp": Folder(0o1777),
+    "/var/tmp": Folder(0o1777),
 }
 
 
 def archive(image: NodeImage) -> bytes:
-    """`upper/…` overlays the root, `proc/…` is put over /proc, `table` is what is mounted where."""
-    proc = dict(image.proc)
+    """`upper/…` overlays what is beneath, `proc/…` is put over /proc, `table` is what is mounted where."""
+    proc: dict[str, Content] = {**dict.fromkeys(OF_DRIVERS, Folder()), **image.proc}
     if Path("/proc/modules").exists():  # else this kernel has no modules, and nothing to put a file over
         proc["modules"] = proc_modules(image)
     members = (
-        _packed("upper", _rooted(DEVICES | image.files | _generated(image))),
+        _packed("upper", _rooted(beneath(image), _hidden(image) | DEVICES | image.files | _generated(image))),
         _packed("upper/sys", {"": Folder(), **image.sys}),
         _packed("proc", proc),
         _packed("", {"table": mount_table(image, list(proc))}),
@@ -56,9 +57,10 @@ def archive(image: NodeImage) -> bytes:
 
 def mount_table(image: NodeImage, proc: list[str]) -> str:
     """What is mounted where in the new root, in order, as an fstab of paths relative to the build folder."""
-    lines = ["testbed @/root overlay lowerdir=/,upperdir=@/upper,workdir=@/work"]
+    lines = ["testbed @/root overlay lowerdir=@/beneath,upperdir=@/upper,workdir=@/work"]
     lines += ["proc @/root/proc proc defaults", "devpts @/root/dev/pts devpts newinstance,ptmxmode=0666"]
-    lines += [f"@/proc/{path} @/root/proc/{path} none bind" for path in proc]
+    over = [path for path in proc if path in OF_DRIVERS or not path.startswith(OF_DRIVERS)]
+    lines += [f"@/proc/{path} @/root/proc/{path} none bind" for path in over]
     lines += [f"{folder} @/root{path} none bind,ro" for path, folder in image.bound.items()]
     lines += [f"tmpfs @/root{path} tmpfs mode=1777,size={size}" for path, size in image.tmpfs.items()]
     lines += [f"@/frozen{n} @/root{path} ext4 loop,noatime" for n, path in enumerate(image.frozen)]
@@ -79,6 +81,17 @@ def units(services: Mapping[str, Service]) -> str:
         f" {unit.restarts} {unit.since_s * 1_000_000}\n"
         for name, unit in services.items()
     )
+
+
+def beneath(image: NodeImage) -> Path:
+    """The folder of this machine over which the node's own files lie."""
+    return MACHINE if image.whole_machine else system()
+
+
+def _hidden(image: NodeImage) -> dict[str, Content]:
+    """What the node must not have of what is beneath, save where a file of its own lies."""
+    paths = hidden() if image.whole_machine else []
+    return {path: ABSENT for path in paths if not any(f"{own}/".startswith(f"{path}/") for own in image.files)}
 
 
 def _generated(image: NodeImage) -> dict[str, Content]:
@@ -104,8 +117,8 @@ def _generated(image: NodeImage) -> dict[str, Content]:
     else:
         files["/usr/bin/systemctl"] = File(Path(__file__).with_name("tools").joinpath("systemctl").read_text(), 0o755)
         files[UNITS_PATH] = units(image.services)
-    if not shutil.which("python3", path="/usr/local/bin:/usr/bin"):
-        files["/usr/bin/python3"] = Link(str(Path(sys.executable).resolve()))
+    if not Path("/usr/bin/python3").exists():
+        files["/usr/bin/python3"] = Link(str(python()))
     return files
 
 
@@ -131,22 +144,23 @@ def with_limits(name: str, limits: Mapping[str, str]) -> str:
     return f"sed '{edits}' /proc/$$/limits >/run/{name}.limits\nmount --bind /run/{name}.limits /proc/$$/limits"
 
 
-def _rooted(files: Mapping[str, Content]) -> dict[str, Content]:
+def _rooted(root: Path, files: Mapping[str, Content]) -> dict[str, Content]:
     """The same by real path, so that a file in /lib does not become a folder over the link /lib.
 
-    What is absent and not on this machine either is left out: a whiteout over nothing would be listed.
+    What is absent and not beneath either is left out: a whiteout over nothing would be listed.
     """
     rooted: dict[str, Content] = {}
     for path, content in files.items():
-        real = _real_folder(str(Path(path).parent)) / Path(path).name
-        if content is not ABSENT or (not path.startswith("/dev/") and os.path.lexists(real)):
-            rooted[str(real).lstrip("/")] = content
+        real = _real_folder(root, str(Path(path).parent)) / Path(path).name
+        if content is not ABSENT or (not path.startswith("/dev/") and os.path.lexists(root / real)):
+            rooted[str(real)] = content
     return rooted
 
 
 @functools.cache
-def _real_folder(folder: str) -> Path:
-    return Path(folder) if folder.startswith("/dev") else Path(folder).resolve()
+def _real_folder(root: Path, folder: str) -> Path:
+    inside = root / folder.lstrip("/")
+    return (inside if folder.startswith("/dev") else inside.resolve()).relative_to(root)
 
 
 def _packed(folder: str, files: Mapping[str, Content]) -> bytes:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Process 1 of a fake node: makes its root in a mount namespace of its own, then waits until it is told to end.
-# boot.sh NAME LIFELINE FROZEN HUNG DAEMONS ROOT_PERCENT, with an archive on standard input. LIFELINE is the
-# number of a descriptor: the node ends when that one does.
+# boot.sh NAME LIFELINE FROZEN HUNG DAEMONS ROOT_PERCENT BENEATH, with an archive on standard input. LIFELINE is the
+# number of a descriptor: the node ends when that one does. BENEATH is the folder that its own files lie over.
 set -e
 umask 022
 exec 2>&1 3<"/proc/self/fd/$2"
@@ -10,9 +10,11 @@ read -r pid _ </proc/self/stat # the number outside: this /proc is still the out
 built=/mnt # any folder will do: this mount is seen in here only
 mount -t tmpfs -o mode=755 testbed $built
 cd $built
-mkdir upper work root
+mkdir upper work root beneath
+mount --bind "$7" beneath
 tar -x -p
 echo "$1" >/proc/sys/kernel/hostname
+ip link set lo up # already, where the network is shared
 
 number=0
 for path in $3; do

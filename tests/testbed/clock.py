@@ -12,9 +12,14 @@ LIBRARY = f"{LIBRARIES}/libtestbed-clock.so"
 OFFSET = "/run/clock-offset"  # as clock.c has it
 
 
-def settable(node: Node) -> None:
-    """Programs that start on the node from now on see the time that `set_clock` sets."""
+def put_library(node: Node) -> None:
+    """Programs that preload LIBRARY see the time that `set_clock` sets; they wait until a time of the machine's."""
     (node.root / LIBRARY.lstrip("/")).write_bytes(shared_library(SOURCE, Path(LIBRARY).name))
+
+
+def settable(node: Node) -> None:
+    """All programs that start on the node from now on see the time that `set_clock` sets."""
+    put_library(node)
     with (node.root / "etc" / "ld.so.preload").open("a") as file:
         file.write(f"{LIBRARY}\n")
 

@@ -136,7 +136,7 @@ class Testbed:
         """Power a node on that is off, or that is new, with the host key that it has under `home`."""
         key = (self.home / f"{name}.key").read_text()
         made = sshd.with_sshd(image, key, self.identity.with_name("identity.pub").read_text().strip())
-        self.nodes[name] = boot(made, name, network=True)
+        self.nodes[name] = boot(made, name)
         wires.plug_in(self._switch.pid, self.nodes[name].pid, self.addresses[name])
         self.start_sshd(name)
 

@@ -35,6 +35,11 @@ def with_pynvml(image: NodeImage) -> NodeImage:
     return with_file(image, "/usr/lib/python3/dist-packages/pynvml.py", Path(found.origin).read_bytes())
 
 
+def with_whole_machine(image: NodeImage) -> NodeImage:
+    """What is installed on this machine is there, for a node that runs some of it."""
+    return replace(image, whole_machine=True)
+
+
 def with_file(image: NodeImage, path: str, content: Content) -> NodeImage:
     """That file reads so; under /sys and /proc too (links of the image's own /sys are followed)."""
     if path.startswith("/sys/"):

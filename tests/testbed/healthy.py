@@ -11,6 +11,7 @@ from tests.testbed.kernel_log import ec2_lines, kmsg, p5_lines
 from tests.testbed.nvml.values import gpu_lines
 
 DRIVER = "580.126.09"
+BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"
 KERNEL = "6.8.0-1021-aws"
 EFA_BIN = "/opt/amazon/efa/bin"
 
@@ -132,7 +133,7 @@ def _proc(memory_gib: int) -> dict[str, Content]:
         "sys/kernel/pid_max": "4194304\n",
         "sys/kernel/threads-max": "16511894\n",
         "sys/kernel/osrelease": f"{KERNEL}\n",
-        "sys/kernel/random/boot_id": "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16\n",
+        "sys/kernel/random/boot_id": f"{BOOT_ID}\n",
     }
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.testbed.image import ABSENT, Content, File, Folder
+from tests.testbed.image import Content, File, Folder
 from tests.testbed.memlock import CLOCK_PATH
 
 LIMITS = {"nofile": "1048576", "nproc": "unlimited", "stack": "8388608"}
 TICKS_PATH = "/usr/lib/testbed/ticks"
-MODULES = Path("/lib/modules")
 CPU = "devices/system/cpu"
 NUMA = "devices/system/node"
 CLOCK = "devices/system/clocksource/clocksource0"
@@ -44,6 +43,7 @@ def processors_sys(cpus: int, sockets: int) -> dict[str, Content]:
     tree: dict[str, Content] = {
         f"{CPU}/present": f"0-{cpus - 1}\n",
         f"{CPU}/smt/control": "on\n",
+        f"{CPU}/isolated": "\n",
         f"{CPU}/cpuidle/current_driver": "acpi_idle\n",
         f"{CLOCK}/current_clocksource": "kvm-clock\n",
         f"{CLOCK}/available_clocksource": "kvm-clock tsc acpi_pm \n",
@@ -97,20 +97,24 @@ def cpuinfo(cpus: int, sockets: int, model: str, microcode: str = "0xa0011d5", t
 
 
 def processors_proc(cpus: int, sockets: int, model: str) -> dict[str, Content]:
-    """Over /proc: what the CPUs are, the time that passes, and a setting of the kernel."""
+    """Over /proc: what the CPUs are, the time that passes, and settings of the kernel."""
     over = {
         "cpuinfo": cpuinfo(cpus, sockets, model),
         "stat": "cpu " + " ".join(["0" * 14] * len(BUSY)) + "\nbtime 1763583600\n",
         "sys/kernel/numa_balancing": "1\n",
+        "sys/kernel/pid_max": "4194304\n",
+        "sys/kernel/tainted": "12288\n",  # a module of no kernel's tree, unsigned
+        "sys/vm/overcommit_memory": "0\n",
+        "sys/net/core/somaxconn": "4096\n",
+        "sys/net/ipv4/ip_local_port_range": "32768\t60999\n",
+        "sys/user/max_user_namespaces": "8255000\n",
     }
     return {path: text for path, text in over.items() if Path("/proc", path).exists()}  # as this kernel has them
 
 
 def host_files(kernel: str) -> dict[str, Content]:
     """The files of the kernel that runs, and a clock that somebody keeps right."""
-    others = [found.name for found in MODULES.iterdir()] if MODULES.is_dir() else []  # this machine's own
     return {
-        **{f"/lib/modules/{name}": ABSENT for name in others if name != kernel},
         f"/lib/modules/{kernel}/modules.order": "",
         f"/lib/modules/{kernel}/modules.dep": "".join(f"{path}.ko.zst:\n" for path in INSTALLED),
         f"/boot/vmlinuz-{kernel}": "",

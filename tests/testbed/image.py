@@ -38,7 +38,7 @@ class File:
     written: int = 0
 
 
-ABSENT = Device(0, 0, 0)  # overlayfs's whiteout: hides what this machine itself has at that path
+ABSENT = Device(0, 0, 0)  # overlayfs's whiteout: hides what lies beneath at that path
 
 Entry = File | Link | Device | Folder
 Content = str | bytes | Entry | Callable[[], str | bytes]  # a callable is asked when the node is entered
@@ -61,7 +61,7 @@ NOT_FOUND = Service("not-found", "inactive", "dead", "", since_s=0)
 
 @dataclass(frozen=True, slots=True)
 class NodeImage:
-    """A node as it will stand: this machine's own files, overlaid with these.
+    """A node as it will stand: the programs that every node has, overlaid with these.
 
     - `files` by absolute path; `tools`: shell scripts by name (then in /usr/bin) or absolute path
     - `sys`: the whole of /sys, by path under it; `proc`: files put over those of a real /proc, likewise
@@ -72,6 +72,7 @@ class NodeImage:
     - `limits`: everybody's other soft limits, by the name that limits.conf has for them
     - `frozen`: file systems on which a write never comes back until the node is left
     - `hung`: mounts that never answer at all, with their type
+    - `whole_machine`: all that is installed on this machine is beneath, for a node that runs some of it
     - `bound`: folders of this machine by where the node sees them, to read only
     - `mounted`: lines of mountinfo, of file systems that this machine cannot mount; there is a folder in their place
     - `login_shell`: a script that is the shell of those who log in with ssh ("": /bin/sh)
@@ -91,6 +92,7 @@ class NodeImage:
     limits: dict[str, str] = field(default_factory=dict)
     frozen: tuple[str, ...] = ()
     hung: dict[str, str] = field(default_factory=dict)
+    whole_machine: bool = False
     bound: dict[str, str] = field(default_factory=dict)
     mounted: tuple[str, ...] = ()
     login_shell: str = ""

@@ -11,7 +11,8 @@ FILE_SYSTEM, INSTANCE = "oyuutbev", "ffff8e2d4b1c7000"
 OSTS, MDTS = 4, 1
 MANAGEMENT = "MGC10.1.71.197@tcp"
 OPTIONS = "rw,checksum,flock,nouser_xattr,lruresize,lazystatfs"
-MOUNT = f"910 1 0:61 / /fsx rw,noatime - lustre 10.1.71.197@tcp:/oyuutbev {OPTIONS}"
+# A device whose number Linux gives to no file system of this machine: of two with one number, one is not reported.
+MOUNT = f"910 1 0:1048061 / /fsx rw,noatime - lustre 10.1.71.197@tcp:/oyuutbev {OPTIONS}"
 FSTAB = "10.1.71.197@tcp:/oyuutbev\t/fsx\tlustre\tdefaults,noatime,flock,_netdev\t0 0\n"
 OST_KIB, OST_USED = 1_168_000_000, 0.46
 IMPORT = """import:

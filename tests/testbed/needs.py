@@ -38,7 +38,7 @@ def _without_path(path: str, what: str) -> str:
 @functools.cache
 def _refused(what: str, script: str) -> str:
     """What the kernel says to `script` in namespaces of its own, or "" where it lets it."""
-    spaces = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork"]
+    spaces = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--cgroup", "--fork"]
     tried = subprocess.run([*spaces, "/bin/sh", "-c", script], capture_output=True, text=True, check=False)
     return f"{what} is not permitted here: {tried.stderr.strip()}" if tried.returncode else ""
 
@@ -51,6 +51,7 @@ def _without_nodes() -> str:
         or _without("unshare", "util-linux")
         or _without("nsenter", "util-linux")
         or _without("tar", "tar")
+        or _without("ip", "iproute2")
         or _refused("an overlay over / in a namespace", TRY_OVERLAY)
     )
 
@@ -58,7 +59,6 @@ def _without_nodes() -> str:
 def _without_cluster() -> str:
     return (
         _without_nodes()
-        or _without("ip", "iproute2")
         or _without("sshd", "openssh-server")
         or _without("ssh", "openssh-client")
         or _refused("a bridge in a network namespace", TRY_BRIDGE)
@@ -138,6 +138,7 @@ needs_fi_pingpong = _mark(_without("fi_pingpong", "libfabric-bin"))
 needs_nodes = _mark(_without_nodes())  # entered() works
 needs_frozen = _mark(_without_frozen())  # … with a frozen file system
 needs_hung_mount = _mark(_without_nodes() or _without_path("/dev/fuse", "its kernel has no FUSE"))
+needs_two_cpus = _mark("" if (os.cpu_count() or 1) > 1 else "this machine has one CPU")
 needs_numa_balancing = _mark(
     _without_path("/proc/sys/kernel/numa_balancing", "its kernel is built without NUMA balancing")
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from tests.testbed.archive import archive
+from tests.testbed.archive import archive, beneath
 from tests.testbed.faults import (
     with_file,
     with_frozen,
@@ -28,6 +28,7 @@ from tests.testbed.faults import (
     with_stuck_nvml,
     with_tmpfs,
     with_tool,
+    with_whole_machine,
     without_driver,
     without_efa,
     without_file,
@@ -60,6 +61,7 @@ __all__ = [
     "with_stuck_nvml",
     "with_tmpfs",
     "with_tool",
+    "with_whole_machine",
     "without_driver",
     "without_efa",
     "without_file",
@@ -101,14 +103,14 @@ class Node:
         return Path(f"/proc/{self.pid}/root")
 
     def written(self) -> set[str]:
-        """Every file that is not this machine's own, or no longer as it is there: path, size in bytes and time."""
+        """Every file that is not of the system beneath, or no longer as it is there: path, size in bytes and time."""
         enter = [system_program("nsenter"), "-t", str(self.pid), "-m", "--"]
         upper = ["find", "/mnt/upper", "-type", "f", "-printf", "/%P %s %T@\\n"]
         return set(subprocess.run([*enter, *upper], capture_output=True, text=True, check=True).stdout.splitlines())
 
     def command(self, argv: Sequence[str], *, user: int = 0) -> list[str]:
         """The command line that runs `argv` inside, for a caller that starts it."""
-        enter = [system_program("nsenter"), "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+        enter = [system_program("nsenter"), "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"]
         if user:
             enter += [f"--setgid={user}", f"--setuid={user}"]
         return [*enter, "--", "setsid", *argv]
@@ -199,17 +201,18 @@ class Node:
                 os.close(folder)
 
 
-def boot(image: NodeImage, name: str = "node001", *, network: bool = False) -> Node:
-    """Start a node that the caller powers off; with `network` it has a network namespace, still empty."""
+def boot(image: NodeImage, name: str = "node001", *, shares_network: bool = False) -> Node:
+    """Start a node that the caller powers off; its network is its own, with a loopback only, unless it shares ours."""
     packed = archive(image)
     lifeline_end, lifeline = os.pipe()
-    spaces = ["--mount", "--uts", "--ipc", "--pid", "--fork", *(["--net"] if network else [])]
+    spaces = ["--mount", "--uts", "--ipc", "--pid", "--cgroup", "--fork", *([] if shares_network else ["--net"])]
     hung = [f"{path}={kind}" for path, kind in image.hung.items()]
     lists = [" ".join(image.frozen), " ".join(hung), " ".join(image.daemons)]
-    words = [name, str(lifeline_end), *lists, str(image.root_percent)]
+    words = [name, str(lifeline_end), *lists, str(image.root_percent), str(beneath(image))]
     try:
         holder = subprocess.Popen(
             [system_program("unshare"), *spaces, "/bin/sh", str(BOOT), *words],
+            env=ENVIRONMENT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[lifeline_end],
@@ -233,9 +236,9 @@ def boot(image: NodeImage, name: str = "node001", *, network: bool = False) -> N
 
 
 @contextlib.contextmanager
-def entered(image: NodeImage, name: str = "node001", *, network: bool = False) -> Iterator[Node]:
+def entered(image: NodeImage, name: str = "node001", *, shares_network: bool = False) -> Iterator[Node]:
     """A node for as long as the block runs."""
-    node = boot(image, name, network=network)
+    node = boot(image, name, shares_network=shares_network)
     try:
         yield node
     finally:

@@ -156,9 +156,9 @@ def slurm(
 
 
 def _member(image: NodeImage, files: Mapping[str, Content]) -> NodeImage:
-    """The image with Slurm's files, and without the stand-in for slurmd."""
+    """The image with Slurm's programs and files, and without the stand-in for slurmd."""
     daemons = {name: limit for name, limit in image.daemons.items() if name != "slurmd"}
-    return replace(image, files={**image.files, **files}, daemons=daemons)
+    return replace(image, files={**image.files, **files}, daemons=daemons, whole_machine=True)
 
 
 def _files(names: tuple[str, ...], settings: Sequence[str], cpus: int) -> dict[str, Content]:

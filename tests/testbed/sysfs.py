@@ -39,6 +39,23 @@ def pci_function(
     return tree
 
 
+def below(tree: Mapping[str, Content], address: str, *bridges: str, host_bridge: str = "pci0000:00") -> Tree:
+    """The same tree with a PCI function of it below these bridges, from the top down."""
+    link = tree[f"bus/pci/devices/{address}"]
+    assert isinstance(link, Link)
+    old = link.target.removeprefix("../../../")
+    new = "/".join(["devices", host_bridge, *bridges, address])
+
+    def moved(path: str, content: Content) -> Content:
+        if not isinstance(content, Link):
+            return content
+        if path.startswith(f"{old}/") and "../bus/" in content.target:
+            return Link("../" * (new.count("/") + 1) + content.target[content.target.index("bus/") :])
+        return Link(f"{content.target}/".replace(f"{old}/", f"{new}/")[:-1])
+
+    return {path.replace(f"{old}/", f"{new}/"): moved(path, content) for path, content in tree.items()}
+
+
 def aer(correctable: int = 0, nonfatal: int = 0, fatal: int = 0) -> dict[str, str]:
     """The files in which the kernel counts a device's PCIe errors, by name; the last line of each is its total."""
     uncorrected = "Undefined {0}\nDLP {0}\nSDES 0\nTLP 0\nCmpltTO 0\nUnsupReq 0\n"

@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.pairwise.reading import Reading
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of, measured
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_iperf3
-from tests.testbed.node import healthy_cpu
+from tests.testbed.node import healthy_cpu, with_whole_machine
 
 pytestmark = [needs_cluster, needs_iperf3]
 NAMES = ("n1", "n2", "n3", "n4")
@@ -24,7 +24,7 @@ SLOW_GB_PER_S = 0.0075
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Testbed]:
-    with testbed(dict.fromkeys(NAMES, healthy_cpu())) as running:
+    with testbed(dict.fromkeys(NAMES, with_whole_machine(healthy_cpu()))) as running:
         yield running
 
 

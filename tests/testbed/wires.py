@@ -49,7 +49,7 @@ def plug_in(switch: int, node: int, address: str) -> None:
     """Put a cable between a node and the switch, both given by a process in their network."""
     ip(switch, [f"link add {port(address)} type veth peer name eth0 netns {node}"])
     ip(switch, [f"link set {port(address)} master switch up", f"neigh flush to {address} dev switch nud permanent"])
-    ip(node, ["link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"])
+    ip(node, [f"addr add {address}/24 dev eth0", "link set eth0 up"])
 
 
 def unplug(switch: int, address: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run import read_flight_recorder
 from clusterproof.plugins.training_run.missing import missing
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from tests.training_run.builders import labelled, said
 from tests.training_run.dumps import Reached, dump, hanging
+from tests.untrusted.bounded import bounded
 
 ALL_DONE: Reached = {"0": (50, 50), "1": (90, 90)}
 # Rank 1 does not come to collective 91 of its tensor group: rank 0 waits there, the other two for both in the whole.
@@ -75,6 +78,49 @@ def test_without_dumps_nobody_is_missing() -> None:
     assert missing({}).ranks == ()
 
 
+BEYOND = {"last_enqueued_collective": float("nan"), "last_completed_collective": 10**30}
+MARK_OF_2 = b"\x80\x02"  # the protocol
+
+
+def shared(depth: int) -> Any:
+    """A list that has one list twice, which has one list twice, and so on."""
+    data: Any = ["x"]
+    for _ in range(depth):
+        data = [data, data]
+    return data
+
+
+BOMBS = {
+    "an object's number": MARK_OF_2 + b"Nr\xff\xff\xff\x7f.",
+    "an array as long as it says": b"\x80\x05\x96" + (1 << 35).to_bytes(8, "little") + b".",
+    "a text as long as it says": b"\x80\x04\x8d" + (1 << 40).to_bytes(8, "little") + b".",
+    "a number of a megabyte": MARK_OF_2 + b"\x8b" + (1 << 20).to_bytes(4, "little") + b"\x7f" * (1 << 20) + b".",
+    "a name of shared lists": pickle.dumps({"pg_config": {"0": {"ranks": "[0]", "desc": shared(60)}}, "entries": []}),
+    "an operation of shared lists": pickle.dumps({"pg_config": {}, "entries": [{"profiling_name": shared(60)}]}),
+    "a number of shared lists": pickle.dumps({"pg_config": {"0": {"ranks": [shared(60)]}}, "entries": []}),
+    "keys that collide": pickle.dumps({number * (2**61 - 1): 0 for number in range(20_000)}, protocol=2),
+    "a deep tuple": MARK_OF_2 + b")" + b"\x85" * 1_000_000 + b".",
+    "a list that is in itself": MARK_OF_2 + b"]q\x00h\x00a.",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_dump_takes_no_more_time_and_room_than_its_bytes_are_worth(tmp_path: Path, name: str) -> None:
+    (tmp_path / "dump_0").write_bytes(BOMBS[name])
+    ran = bounded(f"from clusterproof.plugins.training_run.reading import read_run; read_run([{str(tmp_path)!r}])")
+    assert "RunError: " in ran.stderr, ran
+    assert "MemoryError" not in ran.stderr
+
+
+def test_groups_that_share_their_ranks_are_counted_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_flight_recorder, "MAX_MEMBERS", 1_000)
+    ranks = list(range(200))
+    groups = {str(number): {"ranks": ranks} for number in range(6)}
+    (tmp_path / "dump_0").write_bytes(pickle.dumps({"pg_config": groups, "entries": []}))
+    with pytest.raises(RunError, match="groups of more than 1000 ranks together"):
+        read_run([str(tmp_path)])
+
+
 class Evil:
     def __reduce__(self) -> Any:
         return os.system, ("touch /tmp/clusterproof-was-here",)
@@ -83,7 +129,7 @@ class Evil:
 @pytest.mark.parametrize("data", [Evil(), {"entries": [Evil()]}, os.system, Path("x")])
 def test_a_dump_that_names_a_class_or_a_function_is_refused(tmp_path: Path, data: Any) -> None:
     (tmp_path / "dump_0").write_bytes(pickle.dumps(data))
-    with pytest.raises(RunError, match=r"dump_0: UnpicklingError: it names \S+; expected what TORCH_NCCL"):
+    with pytest.raises(RunError, match=r"dump_0: UnpicklingError: it has \w*GLOBAL, which plain data does not"):
         read_run([str(tmp_path / "dump_0")])
     assert not Path("/tmp/clusterproof-was-here").exists()
 
@@ -97,6 +143,10 @@ def test_a_dump_that_names_a_class_or_a_function_is_refused(tmp_path: Path, data
         pickle.dumps({"pg_config": {"0": {"ranks": "[" * 10_000}}, "entries": []}),
         pickle.dumps({"pg_config": {}, "entries": [{"is_p2p": False}]}),
         pickle.dumps({"pg_config": {}, "entries": 7}),
+        pickle.dumps({"pg_config": {"0": {"ranks": "[0]"}}, "entries": [], "pg_status": {"0": BEYOND}}),
+        json.dumps({"pg_config": {"0": {"ranks": [float("inf")]}}, "entries": []}).encode(),
+        b'{"pg_config": {}, "pg_status": {"0": {"last_enqueued_collective": 1e999}}, "entries": []}',
+        b'{"pg_config": {"0": {"ranks": [' + b"9" * 3000 + b']}}, "entries": []}',
         b"\x80",
         b"\x80\x04" + b"(" * 1_000,
     ],

@@ -20,6 +20,7 @@ from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.sample_columns import SUFFIX, Header, SampledGpu, columns_for
 from clusterproof.plugins.training_run.samples import CPU, GPU, MEMORY, NETWORK, POWER, Sample
+from clusterproof.plugins.training_run.unpacked import RunFile
 from clusterproof.plugins.training_run.write_samples import SamplesFile, whole_frames
 from tests.builders.wheel import ROOT
 
@@ -201,7 +202,8 @@ def test_a_day_is_read_with_as_much_memory_as_an_hour(tmp_path: Path) -> None:
         "import sys, resource\n"
         "from pathlib import Path\n"
         "from clusterproof.plugins.training_run.read_samples import read_samples\n"
-        "sum(1 for _ in read_samples(Path(sys.argv[1])))\n"
+        "from clusterproof.plugins.training_run.unpacked import RunFile\n"
+        "sum(1 for _ in read_samples(RunFile(Path(sys.argv[1]))))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
 
@@ -217,6 +219,6 @@ def test_a_day_is_read_with_as_much_memory_as_an_hour(tmp_path: Path) -> None:
 def test_a_metric_without_its_measure_is_left_out(tmp_path: Path) -> None:
     bare = json.dumps({**HEADER.to_json(), "gpus": [{}] * GPUS})
     path = in_one_frame(tmp_path / f"gpu001{SUFFIX}", [bare, json.dumps([0.0, *values(Random(1))])])
-    metrics = {one.metric for one in read_samples.read_samples(path) if isinstance(one, Sample)}
+    metrics = {one.metric for one in read_samples.read_samples(RunFile(path)) if isinstance(one, Sample)}
     assert MEMORY not in metrics
     assert GPU in metrics

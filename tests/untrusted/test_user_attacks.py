@@ -18,10 +18,11 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import DRAINING
 from tests.builders.evaluated import results, verdict_of
 from tests.builders.probed import PATIENT, probe_node
+from tests.builders.user_floods import FAULTS, crashes, in_the_middle
 from tests.faults import BY_NAME
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import Node, entered, healthy_p5
+from tests.testbed.node import Node, entered, healthy_p5, with_line
 
 pytestmark = needs_nodes
 
@@ -107,6 +108,17 @@ def test_no_script_drains_for_what_a_user_does() -> None:
 def test_no_fault_is_hidden_by_what_a_user_does() -> None:
     image = BY_NAME["a GPU that is lost"].put(BY_NAME["an Xid of the hardware"].put(healthy_p5()))
     assert {"gpu.gpu_answers", "gpu.no_xid"} <= drained_for(attacked(image), "prolog").keys()
+
+
+def test_no_fault_is_hidden_by_what_users_have_logged() -> None:
+    image = BY_NAME["an Xid of the hardware"].put(healthy_p5())
+    lines = in_the_middle(crashes(2_100), list(FAULTS))
+    logged = "".join(f"6,{9000 + at},{80_100_000_000 + at},-;{line}\n" for at, line in enumerate(lines))
+    with entered(with_line(image, "/dev/kmsg", logged.rstrip())) as node:
+        evidence = output_of(node)
+    assert {"gpu.no_xid", "network.nic_driver_errors", "host.no_oom_kill"} <= drained_for(evidence, "prolog").keys()
+    found = results(evidence)
+    assert [check for check, one in found.items() if "kernel log were" in one.message] == []
 
 
 SPIN = "for number in $(seq 30); do while :; do :; done & echo $!; done; echo done; wait"

@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
-from clusterproof.plugins.evidence.processes.facts_jobs import JobProcess
+from clusterproof.plugins.evidence.processes.facts import JobProcess
+from clusterproof.plugins.evidence.services.collect import MAX_FAILED
 from tests.builders.evaluated import results
-from tests.builders.probed import PATIENT, probe_node
+from tests.builders.probed import PATIENT, probe_node, value
 from tests.testbed.image import File
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import Node, entered, healthy_cpu, healthy_p5, with_file, with_nvml
+from tests.testbed.node import Node, entered, healthy_cpu, healthy_p5, with_file, with_nvml, with_service
 from tests.testbed.nvml.library import VALUES_PATH
 from tests.untrusted.users import OTHER, SLURM, USER, hold
 
@@ -28,12 +30,12 @@ def renamed(node: Node, name: str) -> int:
     return hold(node, f"ulimit -l 0; echo -n {name} >/proc/$$/comm")
 
 
-def setuid(node: Node, name: str) -> int:
+def setuid(node: Node, name: str, words: str = "60") -> int:
     """A program of root's that the user has started by a link of that name, with limits and words of his own."""
     source = '#include <unistd.h>\nint main(void) { write(1, "held\\n", 5); setuid(0); pause(); }'
     subprocess.run(["gcc", "-x", "c", "-", "-o", str(node.root / "usr/bin/held")], input=source.encode(), check=True)
     node.run(["chmod", "4755", "/usr/bin/held"])
-    script = f"ulimit -l 0; ln -s /usr/bin/held /tmp/{name}; echo $$; exec -a '{name}: [41.0]' /tmp/{name}"
+    script = f"ulimit -l 0; ln -s /usr/bin/held /tmp/{name}; echo $$; exec -a '{name}: [41.0]' /tmp/{name} {words}"
     process = node.start(["/bin/bash", "-c", script], user=USER, stdout=subprocess.PIPE)
     assert process.stdout
     pid = int(process.stdout.readline())
@@ -56,6 +58,40 @@ def test_a_users_process_that_is_called_like_a_daemon_has_not_its_limits(
         pretend(node, daemon)
         data = probe_node(node, ["limits"], PATIENT).collectors["limits"].value
     assert daemon not in data["daemons"]
+
+
+@needs_nodes
+@pytest.mark.parametrize("daemon", ["slurmd", "containerd"])
+def test_whose_program_only_root_may_know_has_limits_that_are_not_known(daemon: str) -> None:
+    image = healthy_cpu()
+    others = {name: limit for name, limit in image.daemons.items() if name != daemon}
+    with entered(replace(image, daemons=others)) as node:
+        setuid(node, daemon)
+        data = probe_node(node, ["limits"], PATIENT, user=OTHER)
+    assert data.collectors["limits"].value["daemons"][daemon]["error"] == "EACCES"
+    assert results(data)["host.ulimits"].verdict is Verdict.INCOMPLETE
+
+
+@needs_nodes
+def test_a_step_of_which_only_root_may_know_leaves_its_jobs_processes_unknown() -> None:
+    with entered(healthy_cpu()) as node:
+        setuid(node, "slurmstepd")
+        pid = hold(node, "", "/usr/bin/env -i /bin/sh")
+        group = "0::/slurm/uid_7/job_41/step_0"
+        node.run(["sh", "-c", f"echo {group} >/run/group; mount --bind /run/group /proc/{pid}/cgroup"])
+        data = probe_node(node, ["jobs"], PATIENT, user=OTHER).collectors["jobs"].value
+    assert (data["left"], data["running"]) == ([], [])
+    assert data["unread"] > 0
+
+
+@needs_nodes
+@pytest.mark.parametrize("user", [0, OTHER], ids=["root", "another user"])
+def test_a_users_process_that_is_called_kubelet_names_no_file_to_read(user: int) -> None:
+    with entered(healthy_cpu()) as node:
+        pid = setuid(node, "kubelet", "--config=/etc/shadow")
+        assert node.run(["cat", f"/proc/{pid}/comm"]).stdout.strip() in ("kubelet", b"kubelet")
+        data = probe_node(node, ["kubelet"], PATIENT, user=user).collectors["kubelet"]
+    assert data.status is Status.ABSENT
 
 
 OF_A_STEP = "SLURM_JOB_ID=41 SLURMD_NODENAME=node001"
@@ -200,3 +236,15 @@ def test_a_control_group_that_a_user_has_made_is_no_jobs(group: str, is_of_a_job
 def test_a_process_that_calls_itself_a_sentence_is_called_by_one_word() -> None:
     names = (JobProcess({"name": "of job 42"}).name, GpuProcess({"name": "GPU 0,\nGPU 1"}).name)
     assert names == ("of_job_42", "GPU_0,_GPU_1")
+
+
+@needs_nodes
+def test_a_failed_service_is_named_among_however_many_units_that_users_have_fail() -> None:
+    image = healthy_cpu()
+    for number in range(100):
+        for unit in (f"run-r{number}.scope", f"app-crash@{number}.service", f"docker-{number}.scope"):
+            image = with_service(image, unit, active="failed")
+    image = with_service(image, "zzz.service", active="failed")
+    data = value(image, "services")["failed"]
+    assert data[0] == "zzz.service"
+    assert len(data) == MAX_FAILED

@@ -25,7 +25,7 @@ Act = Callable[[Watched, str], object]
 
 
 def kill_sampler(watch: Watched, name: str) -> None:
-    watch.bed.nodes[name].run(["/bin/sh", "-c", "kill -9 $(pgrep -o -f '^[^ ]*python3 .* begin[.]')"])
+    watch.bed.nodes[name].run(["/bin/sh", "-c", "kill -9 $(pgrep -o -f '^[^ ]*python3[^ ]* .* begin[.]')"])
 
 
 def kill_sshds(watch: Watched, name: str) -> None:

@@ -78,6 +78,7 @@ def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Pa
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert Path(record / "cluster.json").is_file()
+    assert [path for path in (record, *record.rglob("*")) if path.stat().st_mode & 0o077] == []
 
 
 def test_a_span_ends_it_by_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -99,24 +100,63 @@ def test_openmetrics_is_answered_to_who_asks_for_it(listener: Listener) -> None:
     assert {"clusterproof_watch_gpu_throttled_seconds", "clusterproof_watch"} <= names
 
 
-def test_who_asks_and_says_nothing_takes_a_place_and_not_all_of_them(
+def place_of(listener: Listener) -> tuple[str, int]:
+    return listening.HERE, int(listener.url.split(":")[2].split("/")[0])
+
+
+def is_given_up(connection: socket.socket) -> bool:
+    """Whether the other end has closed it, which is waited for."""
+    connection.settimeout(TIMEOUT_S)
+    with suppress(ConnectionError):
+        return connection.recv(1) == b""
+    return True
+
+
+def trickle(connection: socket.socket) -> None:
+    """Send a header again and again, for longer than any test."""
+    for _ in range(int(10 * TIMEOUT_S)):
+        connection.sendall(b"X: y\r\n")
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "], ids=["mute", "slow"])
+def test_whoever_asks_is_answered_however_many_others_keep_it_waiting(listener: Listener, begun: bytes) -> None:
+    slow = [socket.create_connection(place_of(listener)) for _ in range(5 * listening.AT_ONCE)]
+    for one in slow:
+        with suppress(OSError):
+            one.sendall(begun)
+    assert "clusterproof_watch_up" in asked(listener.url)[0]
+    assert all(map(is_given_up, slow[: -listening.OF_ONE]))
+    for one in slow:
+        one.close()
+
+
+def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_keep_coming(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening._Handler, "timeout", 10 * TIMEOUT_S)
-    here = listening.HERE, int(listener.url.split(":")[2].split("/")[0])
-    mute = [socket.create_connection(here) for _ in range(listening.AT_ONCE - 1)]
+    monkeypatch.setattr(listening, "DEADLINE_S", 1.0)
+    with socket.create_connection(place_of(listener)) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.1\r\n")
+        with pytest.raises(ConnectionError):
+            trickle(slow)
     assert "clusterproof_watch_up" in asked(listener.url)[0]
-    mute += [socket.create_connection(here, timeout=TIMEOUT_S) for _ in range(3)]
-    assert mute[-1].recv(1) == b""
-    for one in mute:
-        one.close()
-    deadline = time.monotonic() + TIMEOUT_S
-    while not _is_answered(listener.url):
-        assert time.monotonic() < deadline
 
 
-def _is_answered(url: str) -> bool:
-    try:
-        return "clusterproof_watch_up" in asked(url)[0]
-    except OSError:
-        return False
+@pytest.mark.parametrize(
+    ("connections", "gone"),
+    [
+        ("a1 b2 c3", ""),
+        ("a1 a2 a3 a4", ""),
+        ("a1 a2 a3 a4 a5", "a1"),
+        ("a1+ a2 a3 a4 a5", "a2"),  # one that is being answered is not kept from it
+        ("a1+ a2+ a3+ a4+ a5", "a1+"),
+        ("a1 b2 c3 d4 e5 f6 g7 h8", ""),
+        ("a1 b2 c3 d4 e5 f6 g7 h8 i9", "a1"),
+        ("a1+ b2 c3 d4 e5 f6 g7 h8 i9", "b2"),
+        ("b0 a1 a2 a3 a4 c5 d6 e7 a8", "a1"),
+    ],
+)
+def test_of_too_many_the_oldest_goes_first_of_those_that_have_not_asked(connections: str, gone: str) -> None:
+    made = {word: listening._Open(word[0], float(word[1]), word.endswith("+")) for word in connections.split()}
+    names = {id(one): word for word, one in made.items()}
+    assert " ".join(names[id(one)] for one in listening.given_up(made.values())) == gone

@@ -15,9 +15,8 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.cli import main
-from clusterproof.plugins.watch import notification, notifier
-from clusterproof.plugins.watch.notification import Waiting
-from clusterproof.plugins.watch.notifier import NoProgram, Notifier, words_of
+from clusterproof.plugins.watch import notifier
+from clusterproof.plugins.watch.notifier import NoProgram, Notifier, Waiting, words_of
 from clusterproof.plugins.watch.states import Change, Key, Kind
 from tests.watch.outlets_of_day import OfDay
 
@@ -80,13 +79,13 @@ def test_devices_are_named_and_bounded() -> None:
     waiting.add([change("a", device=f"GPU {at}") for at in range(500)], 0.0)
     (one,) = notifications(waiting)
     assert one["devices"][:2] == ["a GPU 0", "a GPU 1"]
-    assert (len(one["devices"]), one["change_count"]) == (notification.MAX_DEVICES, 500)
+    assert (len(one["devices"]), one["change_count"]) == (notifier.MAX_DEVICES, 500)
 
 
 def test_what_waits_is_bounded_and_the_newest_stays() -> None:
     waiting = Waiting()
     waiting.add([change("a", rule=f"rule.{at}") for at in range(1000)], 0.0)
-    assert waiting.dropped == 1000 - notification.MAX_WAITING
+    assert waiting.dropped == 1000 - notifier.MAX_WAITING
     assert notifications(waiting)[-1]["check"] == "rule.999"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -145,7 +146,7 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
     ("words", "said"),
     [
         (["--steps", "x", "--cluster", "local"], "--steps is for a job; expected --job ID with it"),
-        (["--job", "12"], "--cluster 'slurm:job:12': slurm"),
+        (["--job", "12"], "--cluster 'slurm:job:12': slurm: could not be read (scontrol "),
         (["--job", "abc"], "--job is 'abc'; expected the number of a Slurm job, or NAMESPACE/NAME of a Job"),
         (
             ["--job", "12", "--cluster", "local"],
@@ -158,7 +159,16 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
         (["--every", "1"], "nothing to watch; expected clusterproof watch X, or --job ID"),
     ],
 )
-def test_what_is_no_job_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_job_is_one_line(
+    words: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")  # whatever Slurm this machine is part of
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert main(["watch", *words]) == 4
     error = capsys.readouterr().err
     assert error.startswith(f"clusterproof watch: {said}")

@@ -14,6 +14,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.read_samples import read_samples
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, SampledGpu
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
+from clusterproof.plugins.training_run.unpacked import RunFile
 from clusterproof.plugins.watch import recording as module
 from clusterproof.plugins.watch.changes import CHANGES_FILE
 from clusterproof.plugins.watch.recording import Recording
@@ -84,7 +85,7 @@ def test_gpus_that_do_not_answer_are_gaps_in_the_values(kept: Kept) -> None:
     kept.take(tick(130.0))
     assert kept.kinds == ["header"] + ["sample"] * 4
     assert set(kept.lines[3][1:29]) == {None}
-    assert {one.metric for one in read_samples(kept.path) if isinstance(one, Sample)} >= {GPU, MEMORY}
+    assert {one.metric for one in read_samples(RunFile(kept.path)) if isinstance(one, Sample)} >= {GPU, MEMORY}
 
 
 def test_lines_of_the_kernel_log_are_events(kept: Kept) -> None:
@@ -138,4 +139,4 @@ def test_a_disk_that_is_full_costs_a_line_and_what_comes_after_is_whole(
     assert kept.own[1:] == [f"recording under {kept.recording.folder} again"]
     assert kept.kinds[before : before + 3] == ["gap", "header", "sample"]
     assert kept.lines[before]["gap"]["why"] == "File too large"
-    assert list(read_samples(kept.path))
+    assert list(read_samples(RunFile(kept.path)))

@@ -14,14 +14,15 @@ RULE, DEVICE = "gpu.no_throttle", "GPU 3"
 RULES = frozenset({RULE})
 SLOW = Seen(Verdict.CONCERN, "slowed down; expected none")
 WORSE = Seen(Verdict.FAIL, "steadily slowed down; expected none")
+TWO = Seen(Verdict.CONCERN, "slowed down; expected none; also hot; expected cool", findings=2)
 HOLDS: Found = {(DEVICE, RULE): SLOW}
 
 
 def ticks(states: States, looks: str, began: float = 0.0, every_s: float = 10.0) -> list[tuple[int, str]]:
-    """At which tick what is said; `x` is a tick at which it holds, `X` one at which it is a fail."""
+    """At which tick what is said; `x` is a tick at which it holds, `X` one at which it is a fail, `2` two things."""
     said = []
     for number, look in enumerate(looks):
-        found = {"x": HOLDS, "X": {(DEVICE, RULE): WORSE}}.get(look, {})
+        found = {"x": HOLDS, "X": {(DEVICE, RULE): WORSE}, "2": {(DEVICE, RULE): TWO}}.get(look, {})
         changes = states.tick("gpu001", RULES, found, began + every_s * number)
         said += [(number, change.kind.value) for change in changes]
     return said
@@ -39,6 +40,7 @@ def ticks(states: States, looks: str, began: float = 0.0, every_s: float = 10.0)
         ("xxxXX", [(2, "opened"), (3, "worse")]),
         ("xxXxX", [(2, "opened")]),
         ("XXX", [(2, "opened")]),
+        ("xxx22x2", [(2, "opened"), (3, "worse")]),
     ],
 )
 def test_a_state_opens_after_three_of_five_ticks_and_closes_after_six_without(

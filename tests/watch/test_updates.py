@@ -75,6 +75,12 @@ def test_lines_of_the_log_are_bounded_and_printable() -> None:
     assert "\x1b" not in found.lines[0].text
 
 
+def test_an_error_of_the_log_comes_with_its_level() -> None:
+    (found,) = updates(line({"up": 2.0, "log": [[7, 3.5, "mlx5_core", 0], [8, 3.5, "mlx5_core", 2, 3]]}))
+    assert isinstance(found, Logged)
+    assert [(one.left_out, one.level) for one in found.lines] == [(0, 7), (2, 3)]
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -96,6 +102,8 @@ def test_lines_of_the_log_are_bounded_and_printable() -> None:
         {**TICK, "gpu_fixed": [{"uuid": 5}]},
         {"up": 1.0, "log": [[1, 2.0, "text"]]},
         {"up": 1.0, "log": [["1", 2.0, "text", 0]]},
+        {"up": 1.0, "log": [[1, 2.0, "text", 0, "3"]]},
+        {"up": 1.0, "log": [[1, 2.0, "text", 0, 3, 3]]},
         {**HELLO, "boot_id": 7},
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -44,13 +43,12 @@ def over_ssh(bed: Testbed, meter: Meter, run_s: float = 40.0, settings: MeterSet
 
 def sending(count: int = 1_000_000, server: str = "", client: str = "") -> Meter:
     """A meter of two ends that sends so many bytes; shell commands that run before the ends themselves."""
-    python = shlex.quote(sys.executable)
     return Meter(
         "sending",
         read_sent,
-        server=lambda _, port: f"{server or ':'}; exec {python} -c {shlex.quote(TAKES)} {port}",
+        server=lambda _, port: f"{server or ':'}; exec /usr/bin/python3 -c {shlex.quote(TAKES)} {port}",
         client=lambda _, address, port: (
-            f"{client or ':'}; exec {python} -c {shlex.quote(SENDS.format(count=count))} {address} {port}"
+            f"{client or ':'}; exec /usr/bin/python3 -c {shlex.quote(SENDS.format(count=count))} {address} {port}"
         ),
     )
 

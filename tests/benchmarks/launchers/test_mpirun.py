@@ -15,9 +15,10 @@ import pytest
 
 from clusterproof.plugins.benchmarks.launchers.choose import launcher_for
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
-from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, start_shell
+from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Turn
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
+from clusterproof.plugins.benchmarks.meters import nccl_tests
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairwise.model import Pair
 from clusterproof.plugins.evidence.pairwise.reading import Reading
@@ -150,6 +151,12 @@ measured(mpirun(over_ssh(bed, meter, 600)), [Pair(*names[:2]), Pair(*names[2:])]
 def test_the_launcher_that_fits(settings: dict[str, str], meter: Meter, expected: str) -> None:
     launcher = launcher_for(Campaign(meter, MeterSettings(), cluster_of({}, "ssh", **settings), Limits()))
     assert expected in (type(launcher).__name__, getattr(getattr(launcher, "take", None), "__name__", ""))
+
+
+def test_a_person_starts_ranks_as_the_launcher_does() -> None:
+    options = Limits(settings={"mpirun_options": "--mca btl 'tcp,self'"})
+    made = Campaign(nccl_tests.METER, MeterSettings(ranks_per_node=8), cluster_of({"a": "", "b": ""}, "ssh"), options)
+    assert launch_by_hand(made, "a", "b") == "mpirun --host a:8,b:8 -np 16 --bind-to none --mca btl tcp,self"
 
 
 def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:

@@ -7,6 +7,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -18,7 +19,8 @@ import pytest
 from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import visit
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, clean_up
-from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, accept_client, find_server, listen
+from clusterproof.plugins.benchmarks.launchers.door import Door
+from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, Unmet, find_server, listen
 from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer, Visitor, node_program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits
@@ -76,6 +78,14 @@ def test_a_command_has_its_environment_and_the_mark_of_the_run() -> None:
     asked = {"shell": f"echo $WORD ${VARIABLE}", "environment": {"WORD": "a 'b' $c"}}
     data = LOCAL.visit(HERE, {**request(run="cp1"), "commands": [asked]}, 60.0)
     assert data.outputs[0].text == "a 'b' $c cp1\n"
+
+
+def test_nothing_that_lies_where_a_command_runs_is_run_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f":.:bin:{os.environ['PATH']}:")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib::.:")
+    words = visited('echo "$PATH"; echo "$LD_LIBRARY_PATH"').outputs[0].text.split("\n")
+    assert all(folder.startswith("/") for folder in words[0].split(":"))
+    assert words[1] == "/opt/lib"
 
 
 def test_of_a_long_output_the_head_and_the_tail_are_kept() -> None:
@@ -186,7 +196,9 @@ def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_
     listeners: list[socket.socket] = []
 
     def answer() -> None:
-        accept_client(listeners[0], word, time.monotonic() + 60).sendall(READY)
+        other = Door(listeners[0], word).came(60.0)
+        assert other
+        other.sendall(READY)
 
     def connecting(address: tuple[str, int], timeout: float) -> socket.socket:
         if address[0] == "127.0.0.2" and not listeners:
@@ -217,6 +229,23 @@ def test_a_port_that_is_taken_is_reported_before_anything_starts() -> None:
         assert data.unmet == f"port {port} cannot be opened: Address already in use"
         data = visited("echo started", rendezvous=rendezvous(port - 1))
         assert data.unmet == f"port {port} is taken"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_another_users_server_on_that_port_is_not_the_one_that_is_measured_with() -> None:
+    """A user may take the port between the moment at which it was free and that at which the server opens it."""
+    words = {**rendezvous(port := free_port(), word="a word"), "timeout_s": 30.0}
+    server = f"import socket, time; listening = socket.create_server(('', {port + 1})); time.sleep(1000)"
+    threading.Thread(target=come, args=(port,), daemon=True).start()
+    of_another = f"exec setpriv --reuid=65534 --clear-groups {sys.executable} -c {shlex.quote(server)}"
+    data = visited(of_another, rendezvous=words)
+    assert data.unmet == f"port {port + 1} is taken"
+
+
+def come(port: int) -> None:
+    """Be the other end, for as long as the server's has not ended."""
+    with suppress(Unmet):
+        find_server(["127.0.0.1"], port, b"a word", time.monotonic() + 30)
 
 
 @pytest.mark.parametrize("python", ["python3.8", "python3"])

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import count
 
 import pytest
 
@@ -67,36 +66,6 @@ def test_who_does_not_know_the_word_has_nothing_run_and_who_does_is_still_served
     assert asked(port, "echo done").stdout == "done\n"
 
 
-class Trickle:
-    """A visitor that sends a byte at a time, each just in time not to be dropped."""
-
-    sent = 0
-
-    def sendall(self, _data: bytes) -> None:
-        """Take whatever is asked."""
-
-    def settimeout(self, _seconds: float | None) -> None:
-        """It is never late."""
-
-    def recv(self, _count: int) -> bytes:
-        self.sent += 1
-        return b"x"
-
-
-def test_a_visitor_that_sends_a_byte_at_a_time_is_dropped_at_the_common_timeout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = count(step=peer.PEER_S / 4)
-    monkeypatch.setattr(peer.time, "monotonic", lambda: next(clock))
-    visitor = Trickle()
-    assert peer.asked(visitor, WORD.encode()) == b""  # type: ignore[arg-type] # takes no more of a socket
-    assert visitor.sent < peer.ANSWER_BYTES
-
-
 def test_only_one_command_is_run(port: int) -> None:
     assert asked(port, "echo done").stdout == "done\n"
     assert asked(port, "echo again").stdout == ""
-
-
-def test_an_answer_to_another_question_is_none() -> None:
-    assert peer.answer_to(b"1", b"w", b"rm") != peer.answer_to(b"2", b"w", b"rm") != peer.answer_to(b"2", b"w", b"ls")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.pmi import advice, chosen, default, listed
+from clusterproof.plugins.benchmarks.launchers.pmi import advice, chosen, default, is_without_library, listed
 
 DEBIAN_12 = (
     "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"
@@ -46,6 +46,27 @@ def test_the_best_is_chosen_unless_the_site_or_a_person_says_another(
     options: str, site: str, data: str, kind: str
 ) -> None:
     assert chosen(options.split(), site, listed(data)) == kind
+
+
+ALIKE = "".join(
+    f"srun: error: Task launch for StepId=1.0 failed on node {name}: Unspecified error\n" for name in ("n1", "n2")
+)
+HERE = "srun: error:  mpi/pmix_v4: init: (null) [0]: mpi_pmix.c:195: pmi/pmix: can not load PMIx library\n"
+
+
+@pytest.mark.parametrize(
+    ("used", "own", "is_so"),
+    [
+        ("pmix", ALIKE, True),
+        ("pmix_v4", HERE, True),
+        ("pmi2", ALIKE, False),
+        ("pmix", ALIKE.replace("n2", "n3"), False),  # a node's own fault
+        ("pmix", ALIKE.replace("Unspecified error", "Communication connection failure"), False),
+        ("pmix", "", False),
+    ],
+)
+def test_pmix_lacks_its_library_where_srun_says_so_or_no_node_can_start(used: str, own: str, is_so: bool) -> None:
+    assert is_without_library(used, own, ["n1", "n2"]) is is_so
 
 
 def test_the_sites_own_choice_is_in_slurms_configuration() -> None:

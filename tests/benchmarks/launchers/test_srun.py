@@ -28,10 +28,11 @@ from tests.testbed.node import healthy_cpu
 from tests.testbed.outputs import nccom_log
 from tests.testbed.ranks import with_all_reduce
 from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
-from tests.testbed.slurm_version import VERSIONS
+from tests.testbed.slurm_version import OWN, VERSIONS
 
 pytestmark = [needs_slurm, needs_openmpi]
 ROOT = Path(__file__).parents[3]
+PMIX = Path("/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -67,6 +68,27 @@ def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -
     assert all(one.is_correct for one in data.values())
 
 
+@pytest.mark.parametrize("lacking", [("gpu001", "gpu002"), (CONTROLLER,)], ids=["the nodes", "the submit host"])
+def test_pmix_without_its_library_is_no_nodes_fault_and_says_what_to_install(
+    bed: SlurmBed, lacking: tuple[str, ...]
+) -> None:
+    if not PMIX.is_file() or bed.version is not OWN:
+        pytest.skip(f"this Slurm has no {PMIX} that could be taken away")
+    small = replace(campaign(bed, nccl_tests.METER), settings=MeterSettings(ranks_per_node=2, size_bytes=2**20))
+    try:
+        for name in lacking:
+            assert bed.node(name).run(("mount", "--bind", "/dev/null", str(PMIX))).returncode == 0
+        data = round_of(bed, small, ROUND[:1])["gpu001~gpu002"]
+    finally:
+        for name in lacking:
+            bed.node(name).run(("umount", str(PMIX)))
+    assert data.problem == (
+        "srun started no rank: Slurm names pmix and cannot load it; expected libpmix.so on every node "
+        "(Debian 12: libpmix-dev), or --srun-options=--mpi=pmi2"
+    )
+    assert data.culprit == ""
+
+
 def test_ranks_without_pmi_say_so_with_what_to_do(bed: SlurmBed) -> None:
     made = campaign(bed, nccl_tests.METER, srun_options="--mpi none")
     small = replace(made, settings=MeterSettings(ranks_per_node=2, size_bytes=2**20))
@@ -77,6 +99,9 @@ def test_ranks_without_pmi_say_so_with_what_to_do(bed: SlurmBed) -> None:
         "the ranks did not find each other: each ran alone, though nccl-tests has MPI (libmpi.so.40)",
     )
     assert advice == "srun offered them no PMI (--mpi=none); expected --srun-options=--mpi=pmix"
+    ran = "srun --nodelist=gpu001,gpu002 --nodes=2 --ntasks=4 --ntasks-per-node=2 --mpi=none --mpi none env LC_ALL=C "
+    assert data.command.startswith(ran)
+    assert " all_reduce_perf -b 1048576 -e 1048576 " in data.command
 
 
 def test_ranks_have_a_home_and_the_paths_of_who_starts_them(bed: SlurmBed) -> None:

@@ -30,7 +30,7 @@ from tests.benchmarks.launchers.launched import (
 )
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_iperf3
-from tests.testbed.node import healthy_cpu
+from tests.testbed.node import healthy_cpu, with_whole_machine
 
 NAMES = [f"gpu-{number}" for number in range(1, 9)]
 ROUND = [Pair(NAMES[n], NAMES[n + 1]) for n in range(0, 8, 2)]
@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Testbed]:
-    with testbed(dict.fromkeys(NAMES, healthy_cpu()), silent=["gone"]) as running:
+    with testbed(dict.fromkeys(NAMES, with_whole_machine(healthy_cpu())), silent=["gone"]) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.load.asking import program
 from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
 from clusterproof.plugins.benchmarks.load.scratch import scratch_file
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
-from clusterproof.plugins.evidence.perf.fs_bandwidth import FsBandwidth
+from clusterproof.plugins.evidence.perf.facts import FsBandwidth
 from clusterproof.plugins.transport import Answer
 from tests.benchmarks.load.loaded import evidence_of, read
 from tests.builders.probed import PATH, answer

@@ -13,6 +13,7 @@ from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS as OF_LAU
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, TAKES_TURNS
 from clusterproof.plugins.benchmarks.meters.choose import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.fact import LOADING
 from clusterproof.plugins.suite.flags_of_perf import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
 from clusterproof.plugins.suite.perf.load_options import (
     collectors_named,
@@ -165,3 +166,7 @@ def test_a_check_of_another_author_gets_the_results_of_the_load(runs: Runs, tmp_
     results = [f"--results={runs.results_file}"]
     assert runs.run("--cluster", "local", *load, *results, *workers).ret == 0
     assert [result.verdict for result in runs.results] == [Verdict.PASS]
+
+
+def test_each_collector_that_loads_the_hardware_has_its_deadline() -> None:
+    assert LOADING == COLLECTORS

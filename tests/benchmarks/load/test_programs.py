@@ -16,7 +16,7 @@ from clusterproof.plugins.benchmarks.load import efa_loopback, gpus, options, to
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.evidence.perf.loopback import Exchange
+from clusterproof.plugins.evidence.perf.facts import Exchange
 from clusterproof.plugins.transport import Answer
 from tests.benchmarks.load.loaded import evidence_of, read
 from tests.testbed.load import OPTIONS, TORCH, loadable_p5, with_speed, without_torch
@@ -130,7 +130,7 @@ def test_the_search_for_pytorch_is_bounded(tmp_path: Path) -> None:
         python = tmp_path / "opt" / f"env{number:03}" / "bin" / "python3"
         python.parent.mkdir(parents=True)
         python.touch(0o755)
-    found = torch_python.candidates(Node(str(tmp_path)), "")
+    found, _ = torch_python.candidates(Node(str(tmp_path)), "")
     assert len(found) == torch_python.MAX_TRIED
 
 

@@ -17,6 +17,7 @@ from tests.testbed import compiled
 from tests.testbed.needs import needs_openmpi
 
 GIB = 2**30
+OPT = "/nowhere/opt/"  # in the place of this machine's, where somebody may have installed them
 
 
 @needs_openmpi
@@ -49,6 +50,20 @@ def program(
     return file
 
 
+@pytest.mark.parametrize("chosen", ["", "own_perf"])
+def test_what_a_person_types_runs_the_program_of_a_rank_as_the_rank_does(tmp_path: Path, chosen: str) -> None:
+    found = program(tmp_path, chosen or "all_reduce_perf")
+    settings = MeterSettings(
+        size_bytes=8 * GIB,
+        options="-d 'b f16'",
+        program=str(found) if chosen else "",
+        environment={"NCCL_PROTO": "Simple LL"},
+    )
+    typed = sh(nccl_tests.command(settings, "env", "a", "b"), str(tmp_path)).stdout
+    ran = sh(nccl_tests.ranks(settings), str(tmp_path)).stdout
+    assert sorted(typed.splitlines()) == sorted(ran.splitlines())
+
+
 def test_the_command_of_a_rank_measures_one_large_size_with_checked_results(tmp_path: Path) -> None:
     found = program(tmp_path, "all_reduce_perf")
     ran = sh(nccl_tests.ranks(MeterSettings(size_bytes=8 * GIB, options="-d 'b f16'")), str(tmp_path))
@@ -78,12 +93,12 @@ def test_the_default_size_is_never_below_1_gib() -> None:
         (
             "nccl-tests",
             nccl_tests.ranks,
-            "all_reduce_perf is not installed: looked on PATH, in /opt/nccl-tests/build, in",
+            f"all_reduce_perf is not installed: looked on PATH, in {OPT}nccl-tests/build, in",
         ),
         (
             "nccom-test",
             nccom_test.ranks,
-            "nccom-test is not installed: looked on PATH, in /opt/aws/neuron/bin; install",
+            f"nccom-test is not installed: looked on PATH, in {OPT}aws/neuron/bin; install",
         ),
         (
             "nccl-tests",
@@ -95,7 +110,7 @@ def test_the_default_size_is_never_below_1_gib() -> None:
 def test_a_program_that_is_not_there_ends_with_127_and_is_a_problem_that_says_what_to_do(
     name: str, command: Any, words: str, tmp_path: Path
 ) -> None:
-    ran = sh(command(MeterSettings()), str(tmp_path))
+    ran = sh(command(MeterSettings()).replace("/opt/", OPT), str(tmp_path))
     assert (ran.returncode, ran.stdout) == (127, "")
     read = METERS[name].read(MeterSettings(), (Output(ran.stderr, ran.returncode),))
     host = os.uname().nodename

@@ -43,6 +43,16 @@ def test_contention_in_the_whole_cluster_is_not_taken_for_its_configuration() ->
     assert verdicts(found.findings) == {(Kind.CONTENTION, "")}
 
 
+@pytest.mark.parametrize("cluster", [{"nodes": {"n004": 0.8}}, {"dead": {"n004"}}])
+def test_a_budget_that_ends_with_the_first_round_leaves_both_ends_of_a_slow_pair_open(
+    cluster: dict[str, object],
+) -> None:
+    made = Case(16, cluster).plan
+    first = [one for one in measured(made, Cluster(**cluster)) if one.round == 0]  # type: ignore[arg-type]
+    ends = next(one.pair.nodes for one in first if "n004" in one.pair.nodes)
+    assert verdicts(analyse(first, made.settings).findings) == {(Kind.INCONCLUSIVE, node) for node in ends}
+
+
 def the_only(analysis: Analysis) -> Finding:
     (finding,) = analysis.findings
     return finding

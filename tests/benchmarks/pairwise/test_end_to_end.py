@@ -34,10 +34,10 @@ from tests.testbed.node import healthy_cpu
 
 
 def with_fi_pingpong(image: NodeImage) -> NodeImage:
-    """The image with this machine's own, which fake nodes else do not show, where it has one."""
+    """The image with this machine's own where EFA's installer puts it, where it has one."""
     found = shutil.which("fi_pingpong")
     files = {"/opt/amazon/efa/bin/fi_pingpong": File(Path(found).read_bytes(), 0o755)} if found else {}
-    return replace(image, files={**image.files, **files})
+    return replace(image, files={**image.files, **files}, whole_machine=True)
 
 
 @pytest.fixture(scope="module")

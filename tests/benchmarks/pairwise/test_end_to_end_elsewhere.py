@@ -19,7 +19,7 @@ from tests.benchmarks.pairwise.typed import (
 )
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster, needs_iperf3, needs_openmpi, needs_slurm
-from tests.testbed.node import healthy_cpu
+from tests.testbed.node import healthy_cpu, with_whole_machine
 from tests.testbed.ranks import with_all_reduce
 from tests.testbed.slurm import CONTROLLER, slurm
 from tests.testbed.slurm_version import VERSIONS, SlurmVersion
@@ -29,7 +29,7 @@ from tests.testbed.slurm_version import VERSIONS, SlurmVersion
 @needs_iperf3
 def test_a_node_that_dies_meanwhile_is_named_and_the_others_are_measured(tmp_path: Path) -> None:
     recording = tmp_path / "recording"
-    with testbed(dict.fromkeys(NAMES[:6], healthy_cpu())) as bed, wires(bed, NAMES[:6]):
+    with testbed(dict.fromkeys(NAMES[:6], with_whole_machine(healthy_cpu()))) as bed, wires(bed, NAMES[:6]):
 
         def die() -> None:
             journal = recording / "pairwise.jsonl"

@@ -41,6 +41,15 @@ NODE_FAULTS = (
         "gpu003: DiskPressure is True for 23 days (KubeletHasDiskPressure); expected a node that is short of nothing",
     ),
     KubernetesFault(
+        "a node without the condition Ready that is short of disk",
+        lambda words: (
+            words.nodes[2].update(conditions=[]),
+            set_condition(words, condition("DiskPressure", "True", "KubeletHasDiskPressure")),
+        ),
+        {"k8s_node_ready": FAIL, "k8s_system_pods": INCOMPLETE},
+        "gpu003: DiskPressure is True for 23 days (KubeletHasDiskPressure); expected a node that is short of nothing",
+    ),
+    KubernetesFault(
         "a condition that nobody confirms",
         lambda words: set_condition(words, {**condition("Ready", "True"), "heard": HALF_AN_HOUR_AGO}),
         {"k8s_node_ready": CONCERN},

@@ -30,7 +30,13 @@ def evaluated(
     """A check's result on a node whose GPUs report exactly this, and whose other collectors report that."""
     nvml = {"init": None, "init_s": 0.1, "driver": "580.126.09", "count": len(gpus), "gpus": gpus}
     data = {"nvml": nvml, "pci": {"devices": [{**ON_BUS, "errors": NO_AER}]}} | collectors
-    evidence = NodeEvidence("gpu001", {name: Collected(Status.READ, value) for name, value in data.items()})
+    evidence = NodeEvidence(
+        "gpu001",
+        {
+            name: value if isinstance(value, Collected) else Collected(Status.READ, value)
+            for name, value in data.items()
+        },
+    )
     return evaluate(node_checks()[check], Node(Target("gpu001", instance_type=instance_type), evidence, policy=policy))
 
 

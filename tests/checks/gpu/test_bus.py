@@ -22,7 +22,7 @@ EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"}
         (UNSUPPORTED, dict.fromkeys(NO_AER, 0), Verdict.PASS),
         (UNKNOWN, dict.fromkeys(NO_AER, 0), Verdict.INCOMPLETE),
         (UNKNOWN, {**NO_AER, "fatal": 1}, Verdict.FAIL),
-        (UNKNOWN, {**NO_AER, "nonfatal": 1}, Verdict.CONCERN),
+        (UNKNOWN, {**NO_AER, "nonfatal": 1}, Verdict.INCOMPLETE),
         (0, {**NO_AER, "correctable": 480}, Verdict.PASS),
         (0, {**NO_AER, "correctable": 481}, Verdict.CONCERN),
         (0, {**NO_AER, "correctable": UNKNOWN, "fatal": 2}, Verdict.FAIL),

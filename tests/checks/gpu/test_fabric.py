@@ -42,7 +42,7 @@ def evaluated(
         ("p5.48xlarge", {**H100, "mig_mode": True}, NA, "MIG is on: the GPU is not part of a fabric"),
         ("p4d.24xlarge", {**H100, "name": "NVIDIA A100", "fabric": {**FABRIC, "state": 0}}, NA, "A100 is not regist"),
         ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "state": 0}}, FAIL, "fabric state is"),
-        ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "status": 999}}, FAIL, "fabric status is 999; expected 0"),
+        ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "status": 999}}, FAIL, "is 999 (unknown error); expected 0"),
         ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "health_mask": UNKNOWN}}, INCOMPLETE, "health_mask"),
         ("p5.48xlarge", {**H100, "fabric": {**FABRIC, "health_mask": UNSUPPORTED}}, PASS, ""),
         ("someone.else", {**H100, "fabric": {**FABRIC, "state": 0}}, INCOMPLETE, "instance type"),
@@ -52,6 +52,37 @@ def test_a_gpu_is_in_a_healthy_fabric_where_it_has_one(
     instance_type: str, one: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
     expect(evaluated("fabric_state", one, instance_type=instance_type), verdict, words)
+
+
+UNHEALTHY = {"fabric": {"state": 3, "status": 0, "health_summary": 2}}
+OF_RACK = {**FABRIC, "cluster_uuid": "0" * 31 + "1"}
+RACK = {"name": "NVIDIA GB300", "fabric": OF_RACK}
+
+
+def test_an_unhealthy_fabric_is_reported_of_an_excerpt_that_says_nothing_else() -> None:
+    result = evaluated("fabric_state", UNHEALTHY, instance_type="")
+    assert result.verdict is FAIL
+    assert "fabric health is unhealthy; expected healthy" in result.message
+
+
+def test_a_status_of_the_fabric_is_said_in_the_driver_s_words() -> None:
+    one = {**H100, "fabric": {**FABRIC, "status": 23}}
+    expect(evaluated("fabric_state", one), FAIL, "fabric status is 23 (insufficient resources); expected 0 (success)")
+
+
+def test_a_tray_of_a_rack_is_in_the_cluster_of_a_rack() -> None:
+    nowhere = {**RACK, "fabric": {**FABRIC, "clique": 0}}
+    expect(evaluated("fabric_uniform", *[nowhere] * 4), FAIL, "in clique 0 of cluster 0000")
+    assert "; expected the cluster of their rack" in evaluated("fabric_uniform", *[nowhere] * 4).message
+
+
+def test_a_tray_that_is_alone_in_a_clique_differs_from_the_others() -> None:
+    trays = [node(f"tray{n}", boot=boot(), nvml=nvml(*[gpu(at, **RACK) for at in range(4)])) for n in range(4)]
+    strange = {**RACK, "fabric": {**OF_RACK, "clique": 7}}
+    trays[3] = node("tray3", boot=boot(), nvml=nvml(*[gpu(at, **strange) for at in range(4)]))
+    found = said("gpu.fabric_uniform", trays[3], *trays[:3], instance_type="p6e-gb300r.36xlarge")
+    expect(found, CONCERN, "NVLink fabric clique 7 of cluster")
+    assert "as on 3 of 4 nodes" in found.message
 
 
 ELSEWHERE = {**H100, "fabric": {**FABRIC, "clique": 2}}

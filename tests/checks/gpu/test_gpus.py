@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog import InstanceType
+from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
@@ -151,7 +152,8 @@ def test_an_idle_gpu_is_as_cool_as_the_others(gpus: list[dict[str, Any]], verdic
         ("p5.48xlarge", False, False, Verdict.CONCERN, "ECC is disabled; expected enabled"),
         ("p5.48xlarge", True, UNSUPPORTED, Verdict.PASS, ""),
         ("someone.else", True, False, Verdict.CONCERN, "enabled until the next reset only"),
-        ("someone.else", True, True, Verdict.INCOMPLETE, "instance type"),
+        ("someone.else", True, True, Verdict.PASS, ""),
+        ("someone.else", False, True, Verdict.INCOMPLETE, "instance type"),
     ],
 )
 def test_a_pending_change_of_ecc_is_reported(
@@ -197,9 +199,53 @@ def test_a_type_without_gpus_has_none(gpus: list[dict[str, Any]], verdict: Verdi
         ({"ecc_uncorrected_dram": 0, "ecc_uncorrected_sram": 1}, Verdict.FAIL),
         ({"ecc_uncorrected_total": 3}, Verdict.FAIL),
         ({"ecc_uncorrected_total": 0}, Verdict.INCOMPLETE),
-        ({"ecc_enabled": False}, Verdict.CONCERN),
+        ({"ecc_enabled": False}, Verdict.INCOMPLETE),  # beside the concern
         ({"ecc_enabled": True}, Verdict.INCOMPLETE),
     ],
 )
 def test_uncorrected_errors_are_counted_by_kind_else_in_all(data: dict[str, object], verdict: Verdict) -> None:
     assert evaluated("gpu.no_uncorrected_ecc", gpus=[{**GPU, **data}]).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("check", "usual", "odd", "words"),
+    [
+        ("ecc_mode", {"ecc_enabled": True}, {"ecc_enabled": False}, "GPU 7: ECC is disabled; expected enabled"),
+        ("mig_uniform", {"mig_pending": False}, {"mig_pending": True}, "MIG goes on at the next reset of GPU 7"),
+        (
+            "gpu_uniform",
+            {"memory_total_mib": 81559},
+            {"memory_total_mib": 65247},
+            "GPU 7: memory (MiB) 65247; expected 81559 as on 7 GPUs of the node",
+        ),
+        (
+            "gpu_uniform",
+            {"power_limit_default_w": 700.0},
+            {"power_limit_default_w": 650.0},
+            "GPU 7: default power limit (W) 650; expected 700 as on 7 GPUs of the node",
+        ),
+        (
+            "gpu_uniform",
+            {"clock_max_mhz": 1980},
+            {"clock_max_mhz": 1755},
+            "GPU 7: maximal clock (MHz) 1755; expected 1980 as on 7 GPUs of the node",
+        ),
+    ],
+)
+def test_one_gpu_of_eight_that_differs_is_reported_whatever_the_type(
+    check: str, usual: dict[str, Any], odd: dict[str, Any], words: str
+) -> None:
+    gpus = [{**GPU, "index": at, "name": "NVIDIA H100", **(odd if at == 7 else usual)} for at in range(8)]
+    assert words in evaluated(f"gpu.{check}", "", gpus=gpus).message
+    alike = [{**one, **usual} for one in gpus]
+    assert words not in evaluated(f"gpu.{check}", "", gpus=alike).message
+
+
+@pytest.mark.parametrize("word", ["LIB_RM_VERSION_MISMATCH", "DRIVER_NOT_LOADED"])
+def test_a_driver_that_does_not_start_is_a_fault_whatever_the_type(word: str) -> None:
+    missing = Collected(Status.UNCOLLECTED)
+    nvml = {"init": {"error": word, "text": ""}}
+    result = evaluated("gpu.gpu_count", "", gpus=[], nvml=nvml, pci=missing)
+    assert f"NVML does not start: {word}; expected it to start" in result.message
+    assert result.verdict is Verdict.FAIL
+    assert evaluated("gpu.gpu_count", "", gpus=[], nvml=nvml, pci={"devices": []}).verdict is Verdict.INCOMPLETE

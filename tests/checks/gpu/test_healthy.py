@@ -25,6 +25,7 @@ NOT_IN_THE_CATALOGUE = {  # EC2 publishes no numbers for these types
 }
 # What makes no sense to ask of a model, and why.
 NO_DCGM_LOG = {"gpu.dcgm_diag"}
+NO_PCIE_SWITCH = {"gpu.pcie_switches"}  # as far as EC2 shows
 NO_FABRIC = {"gpu.fabric_state", "gpu.fabric_uniform"}  # before Hopper GPUs are not registered with one
 NO_NVSWITCH = {"gpu.fabric_manager", "gpu.nvswitch_count"}  # or the rack has it
 OFF_THE_BUS = {"gpu.nvswitch_count"}
@@ -32,13 +33,12 @@ NO_RACK = {"gpu.imex"}
 NO_GPUDIRECT = {"gpu.peermem"}
 NO_NVLINK = NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | {"gpu.nvlink_active", "gpu.nvlink_errors"}
 OLD_DRIVER = {"gpu.recovery_action"}
-NO_SRAM_FLAG = {"gpu.sram_threshold"}
 NOT_APPLICABLE = {
-    "V100": NO_RACK | NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | OLD_DRIVER | NO_SRAM_FLAG,
-    "T4": NO_RACK | NO_NVLINK | OLD_DRIVER | NO_SRAM_FLAG,
+    "V100": NO_RACK | NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | OLD_DRIVER,
+    "T4": NO_RACK | NO_NVLINK | OLD_DRIVER,
     "A100-40": NO_RACK | NO_FABRIC,
     "A100-80": NO_RACK | NO_FABRIC | OLD_DRIVER,
-    "A10G": NO_RACK | NO_NVLINK | OLD_DRIVER | NO_SRAM_FLAG,
+    "A10G": NO_RACK | NO_NVLINK | OLD_DRIVER,
     "L4": NO_RACK | NO_NVLINK,
     "L40S": NO_RACK | NO_NVLINK,
     "H100": NO_RACK,
@@ -71,7 +71,7 @@ def test_a_healthy_node_has_nothing_to_complain_of(model: str, mig: bool, loaded
 def test_what_does_not_apply_is_what_the_model_lacks_or_the_driver_does_not_report(model: str, mig: bool) -> None:
     gpus = {name: one for name, one in evaluated(model, mig, False).items() if one.subsystem == "gpu"}
     left_out = {name for name, one in gpus.items() if one.verdict is Verdict.NOT_APPLICABLE}
-    assert left_out == NO_DCGM_LOG | NOT_APPLICABLE[model] | (WITH_MIG if mig else set())
+    assert left_out == NO_DCGM_LOG | NO_PCIE_SWITCH | NOT_APPLICABLE[model] | (WITH_MIG if mig else set())
 
 
 @needs_nodes

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
-from clusterproof.plugins.evidence.gpu.facts import Gpu
-from clusterproof.plugins.evidence.gpu.facts_nvlink import NvlinkErrors
+from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
 from tests.builders.examples import examples
 from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, bus, evaluated
 
@@ -115,7 +114,8 @@ def test_the_links_that_are_due_must_be_active(links: list[object], verdict: Ver
         ([UP * 4, UP * 4, UP * 3], Verdict.FAIL, "GPU 2: 3 active NVLinks; expected 4, as on another GPU"),
         ([UP * 4, UP * 4, UP * 3 + DOWN], Verdict.FAIL, "GPU 2: 3 active NVLinks; expected 4"),
         ([UP * 4, UP * 4, UP * 3 + UNREAD], Verdict.INCOMPLETE, "instance type"),
-        ([DOWN + UP * 3] * 2, Verdict.CONCERN, "NVLink 0 inactive on every GPU; expected active, unless"),
+        ([DOWN + UP * 3] * 2, Verdict.INCOMPLETE, "NVLink 0 inactive on every GPU; expected active, unless"),
+        ([DOWN * 18], Verdict.INCOMPLETE, "concern: GPU 0: all 18 NVLinks inactive; expected active ones, unless"),
         ([UP * 12 + DOWN * 6] * 2, Verdict.INCOMPLETE, "instance type"),
         ([UP * 4] * 3, Verdict.INCOMPLETE, "instance type"),
         ([DOWN * 4] * 3, Verdict.INCOMPLETE, "instance type"),

@@ -24,8 +24,14 @@ def limits(*groups: dict[str, Any], **changed: object) -> dict[str, Any]:
     ("data", "says", "words"),
     [
         (limits(), PASS, ""),
-        (limits(max_files=1001), PASS, ""),
-        (limits(max_files=1000), CONCERN, "700 files are open of 1000; expected less than 70 %"),
+        (limits(max_files=100_001, open_files=70_000), PASS, ""),
+        (
+            limits(max_files=100_000, open_files=70_000),
+            CONCERN,
+            "70000 files are open of 100000; expected less than 70",
+        ),
+        (limits(max_files=65_536), PASS, ""),
+        (limits(max_files=2000), CONCERN, "fs.file-max 2000; expected at least 65536, as for a user"),
         (limits(max_files=0), CONCERN, "700 files are open of 0"),
         (limits(max_files=None), INCOMPLETE, "max_files was not reported"),
         ({}, INCOMPLETE, "kernel_limits: was not asked for"),
@@ -41,6 +47,8 @@ def test_open_files_are_held_against_what_the_kernel_allows(data: dict[str, Any]
     ("data", "says", "words"),
     [
         (limits(), PASS, ""),
+        (limits(pid_max=32_768), PASS, ""),
+        (limits(pid_max=4096), CONCERN, "kernel.pid_max 4096; expected at least 32768"),
         (limits(pid_max=1000), CONCERN, "700 of 1000 (kernel.pid_max); expected less than 70 %"),
         (limits(threads_max=1000), CONCERN, "700 of 1000 (kernel.threads-max)"),
         (limits(pid_max=1000, threads_max=900), CONCERN, "700 of 900 (kernel.threads-max); expected"),

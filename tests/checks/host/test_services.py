@@ -134,3 +134,21 @@ def test_a_machine_that_builds_images_need_not_run_what_waits_for_a_device(
     evidence = node("n", services=data, platform=platform, pci={"devices": []}, rdma={"devices": []})
     result = said("host.services", evidence, occasion=occasion, instance_type=instance_type)
     assert result.verdict is verdict, result.message
+
+
+def test_everything_that_is_amiss_is_reported_at_once() -> None:
+    services = {"chrony": {**RUNS, **DEAD}, "nvidia-dcgm": {**RUNS, **DEAD, "enabled": "disabled"}}
+    result = verdict_of(services=services, failed=["exporter.service"], restarting={"error": "EIO", "text": ""})
+    assert result.message.splitlines() == [
+        "chrony is inactive (keeps the clock right); expected every enabled service active",
+        "incomplete: services: restarting could not be read (EIO)",
+        "concern: nvidia-dcgm is inactive; expected DCGM to watch the GPUs",
+        "concern: exporter.service failed; expected no failed unit",
+    ]
+
+
+def test_a_service_of_which_a_value_is_unread_hides_no_other() -> None:
+    result = verdict_of(services={"chrony": {"load": {"error": "EIO", "text": ""}}, "munge": {**RUNS, **FAILED}})
+    assert result.verdict is FAIL
+    assert "munge is failed" in result.message
+    assert "incomplete: load could not be read (EIO)" in result.message

@@ -244,7 +244,7 @@ def test_libfabric_offers_each_device(fi_info: Any, occasion: str, verdict: Verd
         (2, 65536, 2, FAIL, ""),
         (0, 65536, 2, FAIL, ""),  # which are due
         (2, 65536, 0, FAIL, ""),
-        (0, 65536, 0, NA, "no EFA device on this node"),
+        (0, 65536, 0, NA, "no EFA, InfiniBand or RoCE device on this node"),
         (2, 16 * 2**30, 2, PASS, ""),
     ],
 )

@@ -30,7 +30,7 @@ SUM device_to_device_memcpy_read_ce 1587.00
 """
 
 
-def copies(*gpus: float) -> dict[str, object]:
+def copies(*gpus: float) -> dict[str, Any]:
     """Copies from the host to these GPUs, and back at 55 GB/s."""
     columns = " ".join(map(str, range(len(gpus))))
     cells = " ".join(f"{speed:.2f}" for speed in gpus)
@@ -105,6 +105,15 @@ def test_two_nodes_have_no_median() -> None:
 )
 def test_a_gpu_is_compared_with_the_best_of_its_node(speeds: tuple[float, ...], verdict: Verdict) -> None:
     assert evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": copies(*speeds)}).verdict is verdict
+
+
+def test_a_gpu_that_is_slow_hides_none_that_is_a_little_slow_nor_a_copy_that_failed() -> None:
+    failed = ran("CUDA_ERROR_UNKNOWN", 1, "nvbandwidth -t device_to_host_memcpy_ce")
+    value = copies(55, 52, 27)
+    result = evaluated("gpu.gpu_bandwidth", "gpu_bandwidth", {"gpu001": {**value, "runs": [*value["runs"], failed]}})
+    assert result.verdict is FAIL
+    lines = ("GPU 2, host to GPU", "concern: GPU 1, host to GPU", "incomplete: nvbandwidth -t device_to_host_memcpy_ce")
+    assert [line for line in lines if line not in result.message] == []
 
 
 @pytest.mark.parametrize(("speed", "verdict"), [(53, PASS), (52, CONCERN), (49, FAIL)])

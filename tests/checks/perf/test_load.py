@@ -14,7 +14,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.evidence.perf.loopback import Exchange
+from clusterproof.plugins.evidence.perf.facts import Exchange
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.state import is_named
@@ -171,6 +171,15 @@ def test_an_all_reduce_within_a_node_is_evaluated_by_its_largest_message(
     result = evaluated("gpu.node_busbw", "node_busbw", values, instance_type)
     assert result.verdict is verdict, result.message
     assert words in result.message
+
+
+def test_a_slow_all_reduce_whose_end_is_unknown_is_slow_nevertheless() -> None:
+    others = {f"gpu00{number}": all_reduce() for number in (2, 3)}
+    unended = {key: data for key, data in all_reduce(300).items() if key != "exit"}
+    result = evaluated("gpu.node_busbw", "node_busbw", {"gpu001": unended, **others})
+    assert result.verdict is FAIL
+    assert "300 GB/s, 33 % below the median of 3 nodes" in result.message
+    assert "incomplete: all_reduce_perf ended with exit status None" in result.message
 
 
 @pytest.mark.parametrize(("others", "verdict"), [(1, INCOMPLETE), (2, PASS)])

@@ -33,6 +33,7 @@ USUAL = 400.0  # GB/s
 WELL = {"a~b": [USUAL], "a~c": [USUAL], "b~c": [USUAL], "c~d": [USUAL]}
 SLOW = Estimate(slower=0.2, low=0.1, high=0.3, measurements=3, partners=2)
 EFA = "efa, 32 devices"
+OF_A_NODE = ("not_a_straggler", "pairwise_transport", "pairwise_correct")
 
 
 def campaign(
@@ -83,7 +84,7 @@ def of_node(check: str, made: Campaign, instance_type: str = "p5.48xlarge") -> R
         (WELL, Finding(Kind.INCONCLUSIVE, AB.nodes, words="asked once"), None, INCOMPLETE, "asked once; expected"),
         (WELL, Finding(Kind.INCONCLUSIVE, tuple("abc"), words="who"), None, INCOMPLETE, "who; expected enough"),
         (WELL, Finding(Kind.CONFIGURATION, pairs=(AB,)), 200.0, FAIL, "expected at least 200 GB/s"),
-        (WELL, Finding(Kind.SLOW_GROUP, words="slow rack", pairs=(AB,)), None, FAIL, "slow rack; expected"),
+        ({"a~b": [300.0]}, Finding(Kind.SLOW_GROUP, words="slow rack", pairs=(AB,)), None, FAIL, "slow rack; expected"),
         (WELL, Finding(Kind.SLOW_NODE, ("a",), estimate=SLOW, pairs=(AB,)), None, PASS, ""),
         ({"a~b": [300.0]}, Finding(Kind.SLOW_NODE, ("a",), "", SLOW, pairs=(AB,)), None, CONCERN, "a is 20 % slow"),
         ({"a~b": [0.0]}, Finding(Kind.FAILING_NODE, ("a",), pairs=(AB,)), None, CONCERN, "measurements with a fail"),
@@ -100,6 +101,23 @@ def test_a_pair_is_evaluated_by_what_explains_it(
     result = of_pair(campaign(data, [finding] if finding else [], floor))
     assert result.verdict is verdict, result.message
     assert words in result.message
+
+
+@pytest.mark.parametrize(
+    "kind", [Kind.SLOW_NODE, Kind.INCONCLUSIVE, Kind.INTERMITTENT, Kind.SLOW_GROUP, Kind.CONTENTION]
+)
+def test_a_pair_that_is_faster_than_normal_is_well_whatever_is_found_of_others(kind: Kind) -> None:
+    fast = campaign({"a~b": [1.11 * USUAL]}, [Finding(kind, ("a",), estimate=SLOW, pairs=(AB,))])
+    assert of_pair(fast).verdict is PASS
+
+
+def test_of_a_slow_pair_each_end_is_named_that_may_be_at_fault() -> None:
+    found = [Finding(Kind.INCONCLUSIVE, (node,), estimate=SLOW, words="more", pairs=(AB,)) for node in ("a", "b")]
+    message = of_pair(campaign({"a~b": [300.0]}, found)).message
+    assert "300 GB/s, 75 % of normal: a or b may be at fault" in message
+    sure = Finding(Kind.SLOW_NODE, ("b",), estimate=SLOW, pairs=(AB,))
+    message = of_pair(campaign({"a~b": [300.0]}, [found[0], sure])).message
+    assert "300 GB/s, 75 % of normal: b is 20 % slow" in message
 
 
 @pytest.mark.parametrize(
@@ -192,6 +210,15 @@ def test_results_are_right_with_every_partner(
     assert words in result.message
 
 
+def test_the_command_that_is_shown_is_one_that_ran_and_found_this() -> None:
+    slow = reading(300.0, command="slow", is_correct=True)
+    other = reading(USUAL, command="other", is_correct=False, network="Socket")
+    made = campaign({"a~b": [reading(USUAL, command="well")], "a~c": [other], "a~d": [slow]})
+    shown = {name: of_node(name, made).evidence.partition(" |")[0] for name in OF_A_NODE}
+    assert shown == {"not_a_straggler": "slow", "pairwise_transport": "other", "pairwise_correct": "other"}
+    assert of_pair(made).evidence == "well"
+
+
 @pytest.mark.parametrize(
     ("estimate", "words"),
     [(Estimate(0.2, 0.1, 0.3, 1, 1), "1 measurement with 1 partner"), (SLOW, "3 measurements with 2 partners")],
@@ -199,3 +226,9 @@ def test_results_are_right_with_every_partner(
 def test_one_measurement_is_not_said_of_several(estimate: Estimate, words: str) -> None:
     said = slower_in_words(Finding(Kind.SLOW_NODE, ("a",), estimate=estimate))
     assert said.endswith(f", {words}")
+
+
+def test_how_sure_it_is_is_said_only_of_a_node_that_is_named() -> None:
+    data = Estimate(0.2, 0.1, 0.3, 3, 2, surely=0.99999)
+    assert slower_in_words(Finding(Kind.SLOW_NODE, ("a",), estimate=data)).endswith(", 99.99 % sure")
+    assert slower_in_words(Finding(Kind.INCONCLUSIVE, ("a",), estimate=data)).endswith("with 2 partners")

@@ -45,6 +45,27 @@ def evaluated(
 
 
 @pytest.mark.parametrize(
+    ("own", "others", "verdict", "words"),
+    [
+        ([mount()], [[]], NA, "1 of its kind; 2 are needed to compare"),
+        ([mount()], [[], [mount()]], PASS, ""),
+        ([], [[mount()], [mount(kind="xfs")]], PASS, ""),
+        ([mount()], [[mount(kind="xfs")]], CONCERN, "/data type differs from node to node (ext4 on gpu001, xfs on g0)"),
+        ([mount()], [[], [], [], [mount(kind="xfs")]], CONCERN, "/data type differs from node to node"),
+        ([mount()], [[], [], [mount(kind="xfs")], [mount(kind="xfs")]], CONCERN, "expected xfs as on 2 of 3 nodes"),
+    ],
+)
+def test_a_mount_is_compared_with_the_nodes_that_have_it(
+    own: list[Any], others: list[list[Any]], verdict: Verdict, words: str
+) -> None:
+    first, *rest = (
+        node(name, boot=boot(), platform=EC2, mounts={"mounts": mounts, "fstab": []})
+        for name, mounts in (("gpu001", own), *((f"g{number}", each) for number, each in enumerate(others)))
+    )
+    expect(said("storage.mount_uniform", first, *rest), verdict, words)
+
+
+@pytest.mark.parametrize(
     ("alive", "verdict", "words"),
     [
         ("yes", PASS, ""),
@@ -80,7 +101,7 @@ def test_what_is_to_be_mounted_is(mounts: Any, fstab: Any, policy: Policy, verdi
         (LUSTRE, (line("/fsx", "noatime,flock", "lustre"),), CONCERN, "no _netdev in /etc/fstab; expected _netdev"),
         (LUSTRE, (line("/other", "noatime,flock", "lustre"),), PASS, ""),
         ({**LUSTRE, "options": "rw,flock"}, (), CONCERN, "no noatime; expected noatime"),
-        ({**LUSTRE, "options": "rw,noatime"}, UNREAD, CONCERN, "no flock; expected flock"),
+        ({**LUSTRE, "options": "rw,noatime"}, UNREAD, INCOMPLETE, "concern: /fsx: no flock; expected flock"),
         (NFS, (), PASS, ""),
         ({**NFS, "options": "rw,soft,nconnect=16"}, (), CONCERN, "soft; expected hard"),
         ({**NFS, "options": "rw,softerr,nconnect=16"}, (), CONCERN, "soft; expected hard"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import said
+from tests.captures.captured import evaluated, written
 
 PASS, CONCERN, FAIL, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE
 FULL = {
@@ -73,3 +75,32 @@ def test_a_network_file_system_that_is_mounted_twice_is_one_finding() -> None:
 def test_before_a_job_only_what_is_the_nodes_own_has_to_have_room() -> None:
     assert verdict_of({**FULL, **NFS}, occasion="prolog").verdict is PASS
     assert verdict_of(FULL, occasion="prolog").verdict is FAIL
+
+
+DF = """\
+Filesystem      Size  Used Avail Use% Mounted on
+/dev/root        97G   25G   72G  26% /
+gpfs-data       400T  400T     0 100% /gpfs
+"""
+MOUNTINFO = """\
+29 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw,discard
+97 29 0:51 / /gpfs rw,relatime shared:56 - gpfs gpfs-data rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "full"),
+    [
+        ({"df-h.txt": DF}, "/gpfs has 100 % in use; expected less than 98 % in use"),
+        ({"df-h.txt": DF, "mountinfo.txt": MOUNTINFO}, "/gpfs (gpfs) has 100 % in use; expected less than 98 % in use"),
+    ],
+)
+def test_df_alone_shows_that_a_file_system_is_full(tmp_path: Path, files: dict[str, str], full: str) -> None:
+    results = evaluated(written(tmp_path, **files))
+    assert results["storage.space"].message == full
+    alive = results["storage.mounts_alive"]
+    assert (alive.verdict, alive.message) == (
+        INCOMPLETE,
+        "/dev/shm: whether it answers is not in what was captured",
+    )
+    assert not [result.check for result in results.values() if "UNCOLLECTED" in result.message]

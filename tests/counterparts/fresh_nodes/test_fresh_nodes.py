@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import textwrap
 import zipfile
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.wheel import ROOT, clone_of
 from tests.counterparts import installed
 from tests.counterparts.system import System
-from tests.counterparts.wheel import ROOT, TRACKED
 from tests.testbed.needs import needs_nodes
 
 NAME = "fresh_nodes"
@@ -59,11 +58,7 @@ def commands(words: str) -> str:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree to lay over a system: a fresh checkout, settings, and a stranger's wheel on the index."""
     tree = tmp_path_factory.mktemp(NAME)
-    for name in filter(None, subprocess.run(TRACKED, capture_output=True, check=True).stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (tree / CHECKOUT / name).parent.mkdir(parents=True, exist_ok=True)
-            (tree / CHECKOUT / name).write_bytes((ROOT / name).read_bytes())
-            (tree / CHECKOUT / name).chmod((ROOT / name).stat().st_mode & 0o777)
+    clone_of(ROOT, tree / CHECKOUT)
     (tree / "etc" / "clusterproof").mkdir(parents=True)
     (tree / "etc" / "clusterproof" / "slurm.toml").write_text(SETTINGS)
     (tree / "index").mkdir()

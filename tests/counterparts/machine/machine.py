@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.reports.results import read_results
@@ -63,15 +65,24 @@ class Machine:
     def evaluated(self) -> dict[str, Result]:
         """The verdict of every check of `pytest --cluster ssh:…`, as a person types it."""
         results = self.home / f"results-{time.monotonic_ns()}.jsonl"
+        recording = results.with_suffix("")
         words = ["--cluster", f"ssh:{NODE}", "--expect", "gpus=0", "--probe-timeout", "90", "--connect-timeout", "60"]
+        words += ["--results", str(results), "--record", str(recording), "--no-report", "-q", "-n", "0"]
         subprocess.run(
-            [sys.executable, "-m", "pytest", *words, "--results", str(results), "--no-report", "-q", "-n", "0"],
+            [sys.executable, "-m", "pytest", *words],
             cwd=ROOT,
             env={**os.environ, "HOME": str(self.home)},
             capture_output=True,
             timeout=ANSWER_S,
         )
         return {result.check: result for result in read_results(results) if result.node == NODE}
+
+    def collected(self, collector: str) -> Mapping[str, Any]:
+        """What a collector returned when it was evaluated last."""
+        recording = max(self.home.glob("results-*/nodes"), key=lambda folder: folder.stat().st_mtime_ns)
+        data = json.loads((recording / f"{NODE}.json").read_text())["collectors"][collector]
+        value: Mapping[str, Any] = data["value"]
+        return value
 
 
 def _until_prompt(spoken: socket.socket) -> str:
@@ -112,7 +123,7 @@ def _await(machine: Machine, running: subprocess.Popen[bytes], home: Path) -> No
 
 
 def _qemu(folder: Path, home: Path, port: int) -> list[str]:
-    """Two sockets with memory of their own, PCIe slots with NVMe disks and a network adapter; nothing is written."""
+    """Two sockets with memory of their own, PCIe slots with NVMe disks, one below a switch, and a network adapter."""
     words = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35", "-m", "1536", "-nodefaults"]
     words += ["-smp", "2,sockets=2", "-display", "none", "-no-reboot"]
     words += ["-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"]  # else the slots are found empty
@@ -124,13 +135,16 @@ def _qemu(folder: Path, home: Path, port: int) -> list[str]:
     words += ["-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci"]
     for number in range(DISKS + 1):
         words += ["-device", f"pcie-root-port,id=port{number},chassis={number + 1},slot={number + 1}"]
+    words += ["-device", f"x3130-upstream,id=switch,bus=port{DISKS}"]
+    words += ["-device", f"xio3130-downstream,id=below,bus=switch,chassis={DISKS + 2},slot={DISKS + 2}"]
     for number in range(DISKS):
+        bus = "below" if number == DISKS - 1 else f"port{number}"
         disk = home / f"disk{number}"
         disk.write_bytes(b"")
         os.truncate(disk, 256 * 1024 * 1024)
         words += ["-drive", f"if=none,id=drive{number},file={disk},format=raw"]
-        words += ["-device", f"nvme,id=nvme{number},serial=serial{number},drive=drive{number},bus=port{number}"]
+        words += ["-device", f"nvme,id=nvme{number},serial=serial{number},drive=drive{number},bus={bus}"]
     words += ["-netdev", f"user,id=user,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
     words += ["-device", "virtio-net-pci,netdev=user"]
-    words += ["-netdev", "hubport,id=hub,hubid=1", "-device", f"e1000e,id=adapter,netdev=hub,bus=port{DISKS}"]
+    words += ["-netdev", "hubport,id=hub,hubid=1", "-device", f"e1000e,id=adapter,netdev=hub,bus=port{DISKS - 1}"]
     return [*words, "-serial", f"file:{home / 'console'}", "-monitor", f"unix:{home / 'monitor'},server,nowait"]

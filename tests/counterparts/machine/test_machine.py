@@ -148,8 +148,8 @@ SICK = {
     "storage.mounts_alive": (FAIL, "/shared: nfs4 from 127.0.0.1:/srv/shared hangs"),
     "storage.mounts_writable": (FAIL, "/archive: ext4 read-only; expected read-write, as in /etc/fstab"),
     "storage.disk_errors": (FAIL, "{disk2}: ext4 writes no more"),
-    "host.pcie_aer": (CONCERN, "nonfatal error of 0000:04:00.0"),
-    "gpu.pcie_errors": (CONCERN, "0000:04:00.0: 1 uncorrected PCIe errors"),
+    "host.pcie_aer": (CONCERN, "nonfatal error of 0000:03:00.0"),
+    "gpu.pcie_errors": (CONCERN, "0000:03:00.0: 1 uncorrected PCIe errors"),
     "host.mce_edac": (CONCERN, "12 corrected errors a day (in the log)"),
     "network.interfaces_up": (CONCERN, "which is switched on; expected one"),
 }
@@ -158,6 +158,21 @@ SICK = {
 def test_of_the_untouched_machine_nothing_is_said_that_is_not_true(untouched: dict[str, Result]) -> None:
     assert untouched["node.reachable"].verdict is Verdict.PASS
     assert findings(untouched) == {}
+
+
+def test_the_switch_above_a_disk_is_the_one_that_the_machine_has(
+    machine: Machine, untouched: dict[str, Result]
+) -> None:
+    assert untouched["gpu.pcie_switches"].verdict is Verdict.NOT_APPLICABLE  # nothing of NVIDIA's is below it
+    pci = machine.collected("pci")
+    (switch,) = pci["switches"]
+    assert (switch["vendor"], switch["device"]) == ("104c", "8232")  # of Texas Instruments, as QEMU has it
+    assert (switch["width"], switch["speed"]) == (1, "2.5 GT/s PCIe")
+    (path,) = (device["path"] for device in pci["devices"] if switch["address"] in device["path"])
+    host_bridge, root_port, upper, lower = path
+    assert (host_bridge, upper, switch["path"]) == ("pci0000:00", switch["address"], [host_bridge, root_port])
+    models = machine.shell(f"cd /sys/bus/pci/devices; cat {root_port}/device {lower}/device").stdout.split()
+    assert models == ["0x000c", "0x8233"]
 
 
 @pytest.mark.parametrize("check", SICK)

@@ -62,15 +62,18 @@ HEALTHY: dict[str, Any] = {
     "power_limit_w": 700.0,
     "power_limit_default_w": 700.0,
     "clock_mhz": 345,
+    "clock_max_mhz": 1980,
     "app_clock_mhz": 1980,
     "app_clock_default_mhz": 1980,
     "persistence_mode": True,
     "mig_mode": False,
+    "mig_pending": False,
     "compute_mode": 0,
     "memory_used_mib": 0,
     "memory_total_mib": 81559,
     "utilization_percent": 0,
     "processes": [],
+    "processes_left_out": 0,
 }
 
 
@@ -108,7 +111,7 @@ def test_a_healthy_node_is_reported_in_full() -> None:
         ({"temperature_margin_c": -2}, {"temperature_margin_c": -2}),
         ({"clocks_event_reasons": "0x20"}, {"clocks_event_reasons": 0x20}),
         ({"power_limit_w": 500}, {"power_limit_w": 500.0}),
-        ({"mig_mode": True}, {"mig_mode": True}),
+        ({"mig_mode": True}, {"mig_mode": True, "mig_pending": True}),
         ({"persistence_mode": False}, {"persistence_mode": False}),
         ({"memory_used_mib": 4096}, {"memory_used_mib": 4096}),
     ],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.evidence.processors.facts import in_ranges
 from tests.builders.probed import PATIENT, probe, probe_node, value
 from tests.testbed.image import File
 from tests.testbed.needs import needs_frozen, needs_hung_mount, needs_nodes
@@ -69,7 +71,7 @@ def test_an_fstab_that_may_not_be_read_is_an_error_in_its_place() -> None:
 def test_a_mount_that_another_root_does_not_show_is_hidden_and_not_alive(tmp_path: Path) -> None:
     for folder in ("proc/1", "fsx"):
         (tmp_path / folder).mkdir(parents=True)
-    line = "30 1 0:99 / /fsx rw,noatime - lustre 10.1.2.3@tcp:/abcde rw,flock\n"
+    line = "30 1 0:1048099 / /fsx rw,noatime - lustre 10.1.2.3@tcp:/abcde rw,flock\n"
     (tmp_path / "proc/1/mountinfo").write_text(line)
     data = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
     (mount,) = data["mounts"]
@@ -90,7 +92,7 @@ def test_what_fstab_names_is_reported_however_many_others_are_mounted(tmp_path: 
     data = probe(["mounts"], ProbeOptions(host_root=str(tmp_path), collector_s=30.0)).collectors["mounts"].value
     paths = [mount["path"] for mount in data["mounts"]]
     assert paths[:3] == ["/zfsx", "/zlocal", "/a/00"]
-    assert len(paths) == 64
+    assert len(paths) == 72
 
 
 @needs_hung_mount
@@ -140,4 +142,6 @@ def test_limits_are_bytes_and_null_is_unlimited() -> None:
     others: dict[str, object] = {"nofile": 1048576, "nproc": None, "stack": 8388608}
     assert data["login"] == {"memlock": 1073741824, **others}
     others["memory"] = None
+    cpus = {daemon.pop("cpus") for daemon in data["daemons"].values()}
+    assert cpus == {in_ranges(os.sched_getaffinity(0))}
     assert data["daemons"] == {"slurmd": {"memlock": 8388608, **others}, "containerd": {"memlock": None, **others}}

@@ -187,9 +187,11 @@ def test_the_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         "proc/7/comm": "slurmd\n",
         "proc/7/limits": sample("host/limits-procfs.txt").text,
+        "proc/7/status": "Name:\tslurmd\nCpus_allowed:\tffff\nCpus_allowed_list:\t0-47,96\nMems_allowed_list:\t0\n",
     }
     data = read_under(host_root(tmp_path, files), "limits")["daemons"]["slurmd"]
-    assert data == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608, "memory": None}
+    assert data == {"memlock": 18446744073708503040, "nofile": 2048, "nproc": 62898, "stack": 8388608, "memory": None,
+                    "cpus": "0-47,96"}  # fmt: skip
 
 
 GIB = 2**30

@@ -69,7 +69,8 @@ def control_group(limit: str) -> Iterator[Path]:
 
 
 def test_what_the_kernel_has_and_may_have(tmp_path: Path) -> None:
-    assert reported(tmp_path) == {
+    data = {key: value for key, value in reported(tmp_path).items() if key not in ("settings", "modes")}
+    assert data == {
         "open_files": 9728,
         "max_files": 98304,
         "threads": 4312,
@@ -77,6 +78,16 @@ def test_what_the_kernel_has_and_may_have(tmp_path: Path) -> None:
         "threads_max": 192730,
         "groups": [],
     }
+
+
+def test_settings_are_as_they_are_written_and_modes_without_the_type_of_file(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
+    ports = "proc/sys/net/ipv4/ip_local_port_range"
+    data = reported(tmp_path, {ports: "32768\t60999\n", "etc/ld.so.preload": "/usr/lib/liba.so\n"})
+    settings = {path: text for path, text in data["settings"].items() if text}
+    assert settings == {f"/{ports}": "32768\t60999", "/etc/ld.so.preload": "/usr/lib/liba.so"}
+    assert data["modes"]["/tmp"] == 0o1777
 
 
 def test_this_machine_reports_all_of_it() -> None:
@@ -106,6 +117,8 @@ def test_a_file_that_is_not_there_is_an_error_in_its_place(tmp_path: Path) -> No
     (tmp_path / "proc").mkdir()
     data: Any = kernel_limits.read(Node(str(tmp_path)))
     assert data.pop("groups") == []
+    assert set(data.pop("settings").values()) == {""}  # a kernel may be built without them
+    assert {mode["error"] for mode in data.pop("modes").values()} == {"ENOENT"}
     assert {name: value["error"] for name, value in data.items()} == {
         **dict.fromkeys(("open_files", "max_files", "threads", "threads_max"), "ENOENT"),
         "pid_max": "EPERM",

@@ -83,7 +83,7 @@ def test_memory_is_reported_with_its_huge_pages_and_numa_nodes() -> None:
     assert (data["total_kib"], data["swap_total_kib"]) == (2113123909, 0)
     assert {"size_kib": 2048, "pages": 5128, "free": 5128} in data["huge_pages"]
     assert [(node["node"], node["cpus"]) for node in data["numa"]] == [(0, "0-47,96-143"), (1, "48-95,144-191")]
-    assert data["nccl_shm"] == {"count": 0, "kib": 0, "oldest_s": 0.0}
+    assert data["nccl_shm"] == {"count": 0, "kib": 0, "oldest_s": 0.0, "left_out": 0}
 
 
 def test_memory_that_is_not_reported_is_an_error_in_its_place(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ CE = "EDAC MC0: 5 CE memory read error on CPU_SrcID#2_Channel#2_DIMM#0 (channel:
 EDAC_AMD = "EDAC amd64 MC0: CE ERROR_ADDRESS= 0x12345"
 CORRECTED_MCE = "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: 8c00004000010090"
 FATAL_MCE = "mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 7: be00000000800400"
-POISONED = "Memory failure: 0x3f5d2a: recovery action for dirty LRU page: Recovered"
+POISONED = "Memory failure: 0x3f5d2a: recovery action for reserved kernel page: Ignored"
 CONSUMED = "mce: Uncorrected hardware memory error in user-access at 3f5d2a000"
 HARDWARE = [
     (CE, hardware("edac", True, CE, 5)),
@@ -79,9 +79,5 @@ PCIE = [
     (
         "pcieport 0000:00:1c.0: AER: Corrected error received: id=00e0",
         PcieError("0000:00:1c.0", "corrected", "", 1.0),
-    ),
-    (
-        "pcieport 0000:80:01.1: AER: device recovery failed",
-        PcieError("0000:80:01.1", "fatal", "recovery failed", 1.0),
     ),
 ]

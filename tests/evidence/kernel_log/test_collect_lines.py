@@ -6,15 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence.kernel_log.collect_lines import EACH, MAX_CHARACTERS, MAX_TOTAL_CHARACTERS, Kept
+from clusterproof.plugins.evidence.kernel_log.collect_lines import (
+    EACH,
+    ERROR,
+    MAX_CHARACTERS,
+    MAX_TOTAL_CHARACTERS,
+    UNKNOWN,
+    Kept,
+)
 from clusterproof.plugins.evidence.kernel_log.facts import Cleared, parse
+from clusterproof.plugins.evidence.kernel_log.line import unwrap
 from tests.builders.samples import Sample, of_topic
 
 XID = "NVRM: Xid (PCI:0000:{:02x}:00): {}, pid={}, name=train"
 
 
 def kept(texts: list[str]) -> list[str]:
-    data = Kept().of((float(at), text.encode()) for at, text in enumerate(texts))["lines"]
+    data = Kept().of((float(at), text.encode(), UNKNOWN) for at, text in enumerate(texts))["lines"]
     assert isinstance(data, list)
     return [line[1] for line in data]
 
@@ -27,7 +35,8 @@ def is_of_this_boot(line: str) -> bool:
 @pytest.mark.parametrize("sample", of_topic("kernel-log"))
 def test_every_line_that_means_something_is_kept(sample: Sample) -> None:
     for line in filter(is_of_this_boot, sample.lines):
-        assert kept([line]) == [line[:MAX_CHARACTERS]]
+        message = unwrap(line)[1]
+        assert kept([message]) == [message[:MAX_CHARACTERS]]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +87,19 @@ def test_other_lines_are_not(line: str) -> None:
     assert kept([line]) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "level", "is_kept"),
+    [
+        ("mlx5_core 0000:5c:00.0: something new is wrong", ERROR, True),
+        ("mlx5_core 0000:5c:00.0: something new is wrong", 0, True),
+        ("mlx5_core 0000:5c:00.0: something new is wrong", ERROR + 1, False),
+        ("usb 1-1: something new is wrong", ERROR, False),
+    ],
+)
+def test_an_error_of_a_device_of_ours_is_kept_with_its_level(line: str, level: int, is_kept: bool) -> None:
+    assert Kept().of([(0.5, line.encode(), level)])["lines"] == ([[0.5, line, 0, level]] if is_kept else [])
+
+
 def test_of_a_storm_the_first_and_the_last_are_kept_for_each_gpu_and_code() -> None:
     storm = [XID.format(gpu, code, at) for at in range(500) for gpu in (1, 2) for code in (31, 13)]
     data = kept(storm)
@@ -88,7 +110,7 @@ def test_of_a_storm_the_first_and_the_last_are_kept_for_each_gpu_and_code() -> N
 
 
 def test_the_first_line_after_those_left_out_says_how_many_they_are() -> None:
-    data = Kept().of((float(at), b"NVRM: Xid (PCI:0000:c5:00): 31, pid=7") for at in range(100))
+    data = Kept().of((float(at), b"NVRM: Xid (PCI:0000:c5:00): 31, pid=7", UNKNOWN) for at in range(100))
     assert isinstance(data["lines"], list)
     assert [(line[0], line[2]) for line in data["lines"] if len(line) == 3] == [(84.0, 100 - 2 * EACH)]
     assert data["dropped"] == 100 - 2 * EACH
@@ -120,18 +142,21 @@ def test_a_log_of_ever_different_lines_hides_no_fault() -> None:
 
 def test_a_log_of_ever_different_lines_is_bounded() -> None:
     letters = ("".join(chr(97 + (n >> shift) % 16) for shift in (0, 4, 8, 12)) for n in range(20_000))
-    data = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode()) for at, word in enumerate(letters))
+    data = Kept().of((float(at), f"NVRM: {word} {'x' * 900}".encode(), UNKNOWN) for at, word in enumerate(letters))
     lines = data["lines"]
     assert isinstance(lines, list)
     assert sum(len(line[1]) for line in lines) <= 2 * MAX_TOTAL_CHARACTERS
     assert data["dropped"] == 20_000 - len(lines) > 0
 
 
-@given(lines=st.lists(st.tuples(st.floats(0, 1e6), st.binary(max_size=60) | st.just(b"NVRM: x")), max_size=80))
-def test_any_log_is_kept_in_order_and_counted(lines: list[tuple[float, bytes]]) -> None:
+records = st.tuples(st.floats(0, 1e6), st.binary(max_size=60) | st.just(b"NVRM: x"), st.integers(0, 7))
+
+
+@given(lines=st.lists(records, max_size=80))
+def test_any_log_is_kept_in_order_and_counted(lines: list[tuple[float, bytes, int]]) -> None:
     data = Kept().of(lines)
     assert data["read"] == len(lines)
     assert isinstance(data["lines"], list)
-    seen = [[at, text.decode("utf-8", "replace")] for at, text in lines]
+    seen = [[at, text.decode("utf-8", "replace")] for at, text, _ in lines]
     positions = iter(seen)
     assert all(line[:2] in positions for line in data["lines"])

@@ -10,12 +10,11 @@ from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import (
     FallenOffBus,
     GpuNamed,
-    HungTask,
     SXidEvent,
     XidEvent,
     pci_address,
 )
-from tests.evidence.kernel_log.xid_lines import evaluate, line_of, parse
+from tests.evidence.kernel_log.xid_lines import GPU, evaluate, line_of, parse
 
 
 def parsed(line: str) -> XidEvent:
@@ -197,12 +196,21 @@ FELL = "NVRM: fallen off the bus and is not responding to commands."
         (["NVRM: The NVIDIA GPU 0000:05:00.0 installed in this has fallen off the bus"], "0000:05:00.0"),
         (["NVRM: GPU 0000:29:00.0: GPU has fallen off the bus."], "0000:29:00.0"),
         (["NVRM: The NVIDIA GPU 0000:18:00.0 is not supported", "NVRM: something else", FELL], ""),
+        (["NVRM: The NVIDIA GPU 0000:18:00.0", "nvme nvme1: I/O 5 QID 2 timeout, aborting", FELL], "0000:18:00.0"),
+        (["NVRM: The NVIDIA GPU 0000:18:00.0", "a line that no form knows", FELL], "0000:18:00.0"),
+        (["[10.5] NVRM: The NVIDIA GPU 0000:18:00.0 is not supported", f"[99.5] {FELL}"], ""),
     ],
 )
 def test_a_gpu_that_fell_off_the_bus_without_an_xid_is_named(lines: list[str], address: str) -> None:
     events = parse(*lines)
     assert [event.pci for event in events if isinstance(event, FallenOffBus)] == [address]
     assert [(found.code, found.severity, found.pci) for found in evaluate(events)] == [(79, "fail", address)]
+
+
+def test_two_gpus_that_fell_off_the_bus_at_once_are_both_named() -> None:
+    events = parse("NVRM: The NVIDIA GPU 0000:18:00.0", line_of(63), "NVRM: The NVIDIA GPU 0000:5d:00.0", FELL, FELL)
+    lost = [found.pci for found in evaluate(events) if found.code == 79]
+    assert lost == ["0000:18:00.0", "0000:5d:00.0"]
 
 
 @pytest.mark.parametrize(
@@ -233,10 +241,51 @@ def test_what_only_names_such_a_failure_is_none(line: str) -> None:
     assert parse(line) == ()
 
 
-def test_a_gpu_that_started_after_a_reset_of_the_driver_is_well() -> None:
+@pytest.mark.parametrize(
+    ("answers", "after", "severity"),
+    [
+        ({"0000:c1:00.0": "GPU-1"}, [], "none"),
+        ({}, ["[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:c1:00.0 on minor 7"], "none"),
+        ({}, [], "fail"),
+        (
+            {"0000:c2:00.0": "GPU-2"},
+            ["[drm] Initialized nvidia-drm 0.0.0 20160202 for 0000:c2:00.0 on minor 7"],
+            "fail",
+        ),
+    ],
+)
+def test_a_gpu_that_did_not_start_is_well_where_it_answers_after_the_driver_was_loaded_again(
+    answers: dict[str, str], after: list[str], severity: str
+) -> None:
     failed = "NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x26:0x56:1463)"
-    (found,) = evaluate(parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09"))
-    assert (found.severity, found.cleared_by) == ("none", "a reload of the driver")
+    events = parse(failed, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.09", *after)
+    (found,) = evaluate(events, uuids=answers)
+    assert (found.severity, found.cleared_by) == (severity, "a reload of the driver" if severity == "none" else "")
+
+
+PROBE_FAILED = (  # in the order in which the driver logs them
+    "nvidia: probe of 0000:5d:00.0 failed with error -1",
+    "NVRM: The NVIDIA probe routine failed for 1 device(s).",
+)
+LOADED = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03"
+LOST = ("NVRM: The NVIDIA GPU 0000:5d:00.0", "NVRM: fallen off the bus and is not responding to commands.")
+
+
+@pytest.mark.parametrize("answers", [{}, {"0000:18:00.0": "GPU-1"}])
+@pytest.mark.parametrize("line", [line_of(48, gpu="0000:5d:00"), *LOST[1:], line_of(79, gpu="0000:5d:00")])
+def test_a_load_line_after_a_probe_that_failed_is_of_the_same_load_and_no_restart(
+    line: str, answers: dict[str, str]
+) -> None:
+    events = parse(LOST[0], line, *PROBE_FAILED, LOADED)
+    assert [found.severity for found in evaluate(events, uuids=answers)] == ["fail"]
+
+
+def test_what_was_logged_before_a_probe_that_failed_is_over_for_the_gpus_that_answer() -> None:
+    events = parse(line_of(48), *LOST, *PROBE_FAILED, LOADED)
+    found = {one.code: one.severity for one in evaluate(events, uuids={GPU: "GPU-1"})}
+    assert found == {48: "none", 79: "fail"}
+    later = evaluate(parse(line_of(48), *LOST, *PROBE_FAILED, LOADED, LOADED), uuids={})
+    assert {one.code: one.severity for one in later} == {48: "none", 79: "fail"}
 
 
 def test_the_driver_logs_the_uuid_of_a_gpu_before_its_first_xid() -> None:
@@ -245,17 +294,3 @@ def test_the_driver_logs_the_uuid_of_a_gpu_before_its_first_xid() -> None:
     assert [found.uuid for found in evaluate(events)] == ["GPU-455d8f70-2051-db6c-0430-ffc457bff834"]
     assert [found.uuid for found in evaluate(events, uuids={"00000000:C5:00.0": "GPU-1"})] == ["GPU-1"]
     assert [found.uuid for found in evaluate(events, uuids={"0000:c5:00.0": ""})] == [events[0].uuid]
-
-
-@pytest.mark.parametrize(
-    ("line", "task"),
-    [
-        ("[99.5] INFO: task nvidia-smi:1234 blocked for more than 120 seconds.", ("nvidia-smi", 1234, 120)),
-        ("INFO: task kworker/u8:2:77 blocked for more than 245 seconds.", ("kworker/u8:2", 77, 245)),
-        ("INFO: task dd:9 blocked in I/O wait for more than 122 seconds.", ("dd", 9, 122)),
-    ],
-)
-def test_a_hung_task_is_read(line: str, task: tuple[str, int, int]) -> None:
-    (event,) = parse(line)
-    assert isinstance(event, HungTask)
-    assert (event.process, event.pid, event.seconds) == task

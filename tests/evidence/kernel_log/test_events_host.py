@@ -8,21 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.collect_lines import Kept
-from clusterproof.plugins.evidence.kernel_log.events_host import (
-    BOUND,
-    DiskEvent,
-    EfaStarted,
-    FileServer,
-    HardwareError,
-    OomKill,
-    Segfault,
-)
+from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, Kept
+from clusterproof.plugins.evidence.kernel_log.events_host import BOUND, HardwareError, Logged, OomKill, Segfault
 from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Events
-from clusterproof.plugins.evidence.kernel_log.forms_hardware import LONGEST_WORDS
+from clusterproof.plugins.evidence.kernel_log.makers import LONGEST_WORDS
 from tests.builders.samples import Sample, of_topic, sample
-from tests.evidence.kernel_log.host_lines import FORMS
+from tests.evidence.kernel_log.host_lines import CLOSER_READ
+from tests.evidence.kernel_log.known_lines import EVERY_TEXT
 
 MEMCG = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/slurm/job_7,task=python3,pid=39,uid=0"
 
@@ -31,15 +25,21 @@ def parse(*lines: str) -> Events:
     return kernel_log.parse((1.0, line) for line in lines)
 
 
-@pytest.mark.parametrize(("line", "event"), FORMS)
+def said(*lines: str) -> Events:
+    """The events that a check may say: without those that only end others."""
+    events = parse(*lines)
+    return tuple(one for one in events if not isinstance(one, Logged) or log_forms()[one.form].check)
+
+
+@pytest.mark.parametrize(("line", "event"), CLOSER_READ)
 def test_the_forms_of_a_line_are_read(line: str, event: Event) -> None:
     assert parse(line) == (event,)
     assert parse(f"[ 4242.000001] gpu001.example.org kernel: {line}") == (event,)
 
 
-@pytest.mark.parametrize("line", [line for line, _ in FORMS])
+@pytest.mark.parametrize("line", [line for line, _ in CLOSER_READ])
 def test_a_line_that_is_read_is_kept_by_the_probe(line: str) -> None:
-    assert Kept().of([(0.5, line.encode())])["lines"] == [[0.5, line]]
+    assert Kept().of([(0.5, line.encode(), UNKNOWN)])["lines"] == [[0.5, line]]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,6 @@ def test_a_line_that_is_read_is_kept_by_the_probe(line: str) -> None:
         "ena 0000:00:05.0 eth0: Failed to submit command",
         "slurmd[9]: python3[77]: segfault at 0 ip 0 sp 0 error 4",
         "python3[77]: segfault in the application",
-        "BUG: Bad page state in process python3  pfn:12345",
         "WARNING: CPU: 3 PID: 77 at fs/inode.c:611 iput+0x1/0x2",
         "CPU3: Core temperature is above threshold, cpu clock is throttled (total events = 5)",
         "CPU3: Package temperature/speed normal (total events = 5)",
@@ -84,19 +83,16 @@ def test_a_line_that_is_read_is_kept_by_the_probe(line: str) -> None:
         "mlx5_core 0000:5c:00.0: Port module event: module 0, Cable plugged",
         "mlx5_core 0000:5c:00.0 ens1f0np0: Link up",
         "br0: port 1(veth0) entered blocking state",
-        "bond0: (slave eth1): link status definitely down, disabling slave",
-        "clocksource: timekeeping watchdog on CPU3: Marking clocksource 'tsc' as unstable",
         "rcu: Hierarchical RCU implementation.",
         "systemd[1]: Installed transient /etc/machine-id file.",
         "Lustre: Lustre: Build Version: 2.15.6",
-        "LustreError: 11-0: fsx-OST0001-osc-ffff: operation ost_connect to node 10.0.0.1@tcp failed: rc = -19",
         "Lustre: Mounted fsx-client",
         "nfs: server 10.0.96.201",
         "NFS: Registering the id_resolver key type",
     ],
 )
 def test_what_only_looks_like_it_is_no_event(line: str) -> None:
-    assert parse(line) == ()
+    assert said(line) == ()
 
 
 def test_a_kill_at_a_limit_names_its_control_group_if_that_was_logged_of_the_same_process() -> None:
@@ -116,6 +112,17 @@ def test_a_kill_on_numa_nodes_that_a_process_is_bound_to_is_not_the_whole_nodes(
     assert parse(data, killed, killed)[1] == OomKill("python3", 39, "", 1.0)
 
 
+def test_kills_of_two_sorts_at_once_each_have_their_own_limit() -> None:
+    bound = "oom-kill:constraint=CONSTRAINT_MEMORY_POLICY,nodemask=0,global_oom,task=python3,pid=41,uid=0"
+    events = parse(
+        MEMCG,
+        bound,
+        "Memory cgroup out of memory: Killed process 39 (python3) total-vm:1kB",
+        "Out of memory: Killed process 41 (python3) total-vm:1kB",
+    )
+    assert [event.group for event in events if isinstance(event, OomKill)] == ["/slurm/job_7", BOUND]
+
+
 def test_a_kill_for_want_of_the_whole_nodes_memory_stays_one() -> None:
     data = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,task=python3,pid=39,uid=0"
     killed = "Out of memory: Killed process 39 (python3) total-vm:1kB"
@@ -130,30 +137,29 @@ def test_the_captured_crashes_in_nccl_are_read() -> None:
 
 @pytest.mark.parametrize("one", of_topic("kernel-log", lambda one: one.is_healthy))
 def test_a_healthy_capture_has_no_event_of_the_host(one: Sample) -> None:
-    events = kernel_log.parse((None, line) for line in one.lines)
-    assert {type(event) for event in events} <= {Cleared, EfaStarted}
+    assert {type(event) for event in said(*one.lines)} <= {Cleared}
 
 
-@pytest.mark.parametrize(("server", "is_back"), [("fsx-OST0001", True), ("other-OST0001", False)])
-def test_an_unmounted_file_system_is_not_missed(server: str, is_back: bool) -> None:
-    (event,) = parse("Lustre: Unmounted fsx-client")
-    assert isinstance(event, FileServer)
-    assert event.brings_back(server) is is_back
+NEW = "mlx5_core 0000:5c:00.0: something new is wrong at 0x{:x}"
 
 
 @pytest.mark.parametrize(
-    ("stopped", "mounted"),
+    ("text", "level", "is_listed"),
     [
-        ("EXT4-fs ({}): Remounting filesystem read-only", "EXT4-fs ({}): mounted filesystem with ordered data mode."),
-        ("EXT4-fs ({}): Remounting filesystem read-only", "EXT4-fs ({}): unmounting filesystem 0b6f4b1c."),
-        ("XFS ({}): Filesystem has been shut down due to log error (0x2).", "XFS ({}): Mounting V5 Filesystem"),
-        ("XFS ({}): xfs_do_force_shutdown(0x2) called from line 7", "XFS ({}): Unmounting Filesystem 0b6f4b1c"),
+        (NEW, 3, True),
+        (NEW, 0, True),
+        (NEW, 4, False),
+        ("mlx5_core[7]: something new at 0x{:x}", 3, False),  # a process's name
+        ("usb 1-1: something new at 0x{:x}", 3, False),
+        ("nvidia-peermem nv_get_p2p_free_callback:125 ERROR detected invalid context", 3, False),  # a form knows it
     ],
 )
-def test_a_mount_is_an_event_only_of_a_file_system_that_had_stopped(stopped: str, mounted: str) -> None:
-    assert parse(mounted.format("sda1")) == ()
-    events = parse(stopped.format("sda1"), mounted.format("sdb1"), mounted.format("sda1"), mounted.format("sda1"))
-    assert [event.kind for event in events if isinstance(event, DiskEvent)][1:] == ["fresh"]
+def test_an_error_of_a_device_of_ours_that_no_form_knows_is_listed_with_those_alike(
+    text: str, level: int, is_listed: bool
+) -> None:
+    events = kernel_log.parse([(float(at), text.format(at), 0, level) for at in range(3)])
+    kinds = {event.kind for event in events if isinstance(event, kernel_log.NotKnown)}
+    assert kinds == ({"mlx5_core 0000:5c:00.0: something new is wrong at #"} if is_listed else set())
 
 
 def test_words_of_a_line_without_end_are_cut() -> None:
@@ -162,7 +168,7 @@ def test_words_of_a_line_without_end_are_cut() -> None:
     assert len(event.words) == LONGEST_WORDS
 
 
-@pytest.mark.parametrize(("data", "event"), [(line, event) for line, event in FORMS])
+@pytest.mark.parametrize(("data", "event"), CLOSER_READ)
 def test_an_event_stands_for_the_lines_that_were_left_out_before_it(data: str, event: Event) -> None:
     (only,) = kernel_log.parse([(1.0, data, 200)])
     assert not isinstance(only, Cleared | kernel_log.GpuNamed)
@@ -170,10 +176,8 @@ def test_an_event_stands_for_the_lines_that_were_left_out_before_it(data: str, e
 
 
 pieces = st.one_of(
-    st.sampled_from([line for line, _ in FORMS]).flatmap(
-        lambda line: st.integers(0, len(line)).map(lambda at: line[:at])
-    ),
-    st.sampled_from([line for line, _ in FORMS] + ["[", "]", ": ", " " * 60, "9" * 60, "a" * 300, "\x00", "\n"]),
+    st.sampled_from(EVERY_TEXT).flatmap(lambda line: st.integers(0, len(line)).map(lambda at: line[:at])),
+    st.sampled_from([*EVERY_TEXT, "[", "]", ": ", " " * 60, "9" * 60, "a" * 300, "\x00", "\n"]),
     st.text(max_size=20),
 )
 

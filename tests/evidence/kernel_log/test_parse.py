@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.form import CaptureError
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
+from clusterproof.plugins.evidence.parsing import CaptureError
 from tests.builders.samples import sample
 from tests.testbed.needs import needs_root
 from tests.testbed.outputs import dmesg
@@ -37,6 +37,22 @@ def log(text: str) -> dict[str, Any]:
 def test_a_line_is_read_with_the_time_that_it_has(text: str, seconds: float | None) -> None:
     assert kernel_log.is_kernel_log(text)
     assert log(text)["lines"] == [[seconds, XID]]
+
+
+@pytest.mark.parametrize(
+    ("begins", "level"),
+    [
+        ("<3>[   12.500000] ", [0, 3]),
+        ("3,1227,12500000,-;", [0, 3]),
+        ("kern  :err   : [   12.500000] ", [0, 3]),
+        ("kern  :emerg : [   12.500000] ", [0, 0]),
+        ("<6>[   12.500000] ", []),
+        ("kern  :info  : [   12.500000] ", []),
+        ("[   12.500000] ", []),
+    ],
+)
+def test_an_error_is_read_with_the_level_that_its_line_shows(begins: str, level: list[int]) -> None:
+    assert log(f"{begins}{XID}\n")["lines"] == [[12.5, XID, *level]]
 
 
 def test_a_log_from_the_boot_on_is_whole_and_another_is_not() -> None:

@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.kernel_log.events_gpu import XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import Segfault
 from clusterproof.plugins.evidence.kernel_log.facts import Event, parse
 from clusterproof.plugins.evidence.neuron.facts import hardware_errors
-from tests.evidence.kernel_log.host_lines import FORMS
+from tests.evidence.kernel_log.known_lines import EVERY_TEXT as OF_FORMS
 from tests.evidence.kernel_log.logged import node, verdict
 from tests.evidence.kernel_log.user_text import ANY_LENGTH, COMM_CHARACTERS, OF_A_PROCESS
 
@@ -42,7 +42,7 @@ SHORTEST = (  # forms that begin with few words
     "x, Fatal, link",
     "nfs: server x OK",
 )
-EVERY_TEXT = (*dict.fromkeys(line for line, _ in FORMS), *OF_GPUS, *SHORTEST)
+EVERY_TEXT = (*OF_FORMS, *OF_GPUS, *SHORTEST)
 INDENTED = tuple(f"x {text}" for text in EVERY_TEXT)
 OVER_LOG = (
     "host.no_oom_kill",

@@ -45,12 +45,12 @@ def test_the_captured_double_bit_error_is_what_fails_not_the_application_that_it
     ],
 )
 def test_a_later_reset_or_reboot_clears_what_was_before_it(mark: str, gpus: set[str]) -> None:
-    before = [(1.0, line_of(79, gpu=gpu)) for gpu in (GPU, OTHER_GPU)]
-    severities = {found.pci: found.severity for found in log(*before, (2.0, mark)) if found.code == 79}
-    cleared = {found.pci for found in log(*before, (2.0, mark)) if found.code == 79 and found.cleared_by}
+    before = [(1.0, line_of(48, gpu=gpu)) for gpu in (GPU, OTHER_GPU)]
+    severities = {found.pci: found.severity for found in log(*before, (2.0, mark)) if found.code == 48}
+    cleared = {found.pci for found in log(*before, (2.0, mark)) if found.code == 48 and found.cleared_by}
     assert cleared == {pci_address(gpu) for gpu in gpus}
     assert severities == {pci_address(gpu): "none" if gpu in gpus else "fail" for gpu in (GPU, OTHER_GPU)}
-    assert {found.severity for found in log((0.0, mark), *before) if found.code == 79} == {"fail"}
+    assert {found.severity for found in log((0.0, mark), *before) if found.code == 48} == {"fail"}
 
 
 def test_a_gpu_that_was_taken_off_the_bus_and_is_back_was_reset() -> None:

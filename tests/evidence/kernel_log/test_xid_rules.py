@@ -6,7 +6,7 @@ import pytest
 
 from clusterproof.plugins.catalog import PACKAGED, xids
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.occurrences import occurrences
+from clusterproof.plugins.evidence.kernel_log.xid_rules import occurrences
 from tests.evidence.kernel_log.xid_lines import GPU, OTHER_GPU, evaluate, line_of, log, only, parse
 
 HOUR = 3600.0

@@ -15,7 +15,7 @@ from clusterproof.plugins.evidence.network import collect_ena_counters as ena_co
 from tests.builders.probed import PATIENT, probe_node
 from tests.testbed import ioctls
 from tests.testbed.needs import needs_ethtool, needs_nodes
-from tests.testbed.node import entered, healthy_p5, with_file
+from tests.testbed.node import entered, healthy_p5, with_file, with_whole_machine
 
 NOBODY = 65534
 PAIR = "ip link add end1 type veth peer name end2"
@@ -80,9 +80,8 @@ def test_an_interface_that_is_not_there_raises_what_the_kernel_says() -> None:
 @needs_ethtool
 @needs_nodes
 def test_the_real_ethtool_sees_on_a_fake_node_what_the_collector_reports() -> None:
-    with entered(
-        with_file(healthy_p5(), f"{ioctls.COUNTERS}/ens32/pps_allowance_exceeded", "18446744073709551615\n")
-    ) as node:
+    counter = f"{ioctls.COUNTERS}/ens32/pps_allowance_exceeded"
+    with entered(with_file(with_whole_machine(healthy_p5()), counter, "18446744073709551615\n")) as node:
         ethtool = shown(node.run(["ethtool", "-S", "ens32"]).stdout.decode())
         reported = probe_node(node, ["ena_counters"], PATIENT).collectors["ena_counters"].value
     assert ethtool["pps_allowance_exceeded"] == 2**64 - 1

@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.software.collect_assignments import (
     plain,
     printed,
 )
-from clusterproof.plugins.evidence.software.facts_environment import chosen_interfaces
+from clusterproof.plugins.evidence.software.facts import chosen_interfaces
 from tests.builders.examples import examples
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def test_the_clusters_own_come_before_all_that_users_bring_about(tmp_path: Path)
     host_root(tmp_path, {"etc/systemd/system/unit.mount": "[Unit]\n[Mount]\nWhat=10.0.0.7:/x\nWhere=/unit/\n"})
     autofs = "/net rw - autofs -hosts rw,fd=7,indirect"
     data = mounted(tmp_path, [*users, autofs, *walked, *own], "10.0.0.7:/x /fstab nfs4 _netdev\n", mounts=("/policy",))
-    assert len(data) == 64
+    assert len(data) == 104
     first = [(mount["path"], mount["is_due"], mount["is_automatic"]) for mount in data[:5]]
     assert first[:3] == [("/unit", True, False), ("/policy", True, False), ("/fstab", True, False)]
     assert first[3:] == [("/byhand", False, False), ("/net/host0", False, True)]

@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.storage import collect_ebs as ebs
 from tests.builders.probed import PATIENT, probe_node, value
 from tests.testbed import ioctls
 from tests.testbed.needs import needs_gcc, needs_nodes, needs_nvme_cli
-from tests.testbed.node import entered, healthy_p5, with_file
+from tests.testbed.node import entered, healthy_p5, with_file, with_whole_machine
 
 NOBODY = 65534
 PAGE = f"{ioctls.PAGES}/nvme0"
@@ -65,7 +65,7 @@ def test_a_volume_reports_how_long_each_limit_held_it_back(tmp_path: Path, monke
 def test_the_real_nvme_cli_is_answered_with_the_same_page() -> None:
     page = ioctls.ebs_page(1_204_331, 5, 2**64 - 1, 7)
     asked = ["nvme", "get-log", "/dev/nvme0", "--namespace-id=1", "--log-id=0xd0", "--log-len=4096", "--raw-binary"]
-    with entered(with_file(healthy_p5(), PAGE, page)) as node:
+    with entered(with_file(with_whole_machine(healthy_p5()), PAGE, page)) as node:
         shown = node.run(asked)
         (volume,) = probe_node(node, ["ebs"], PATIENT).collectors["ebs"].value["volumes"]
     assert shown.stdout == page, shown.stderr

@@ -153,8 +153,8 @@ def test_what_only_one_node_can_have_is_not_compared() -> None:
     nfs = {"path": "/home", "type": "nfs4", "source": "server:/home", "alive": "yes"}
     one = Mount({**nfs, "options": "rw,hard,clientaddr=10.0.0.20,addr=10.0.0.7"})
     other = Mount({**nfs, "options": "rw,hard,clientaddr=10.0.0.21,addr=10.0.0.8"})
-    assert mounted_alike((one,)) == mounted_alike((other,))
-    assert mounted_alike((one,))["/home options"] == "hard,rw"
+    assert mounted_alike(one) == mounted_alike(other)
+    assert mounted_alike(one)["/home options"] == "hard,rw"
 
 
 def test_file_systems_that_others_serve_are_known() -> None:

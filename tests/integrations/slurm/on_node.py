@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tests.integrations.slurm.scripts import ROOM, SCRIPTS, SETTINGS, STATE, room
 from tests.testbed.image import Link, NodeImage
-from tests.testbed.node import Node, entered, with_file
+from tests.testbed.node import Node, entered, with_file, with_whole_machine
 
 DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
@@ -20,7 +20,7 @@ def node(image: NodeImage, toml: str = DRAIN, python: str = sys.prefix) -> Itera
     """A node with the settings, and with clusterproof where the scripts look for it."""
     for path, content in {SETTINGS: toml, "/opt/clusterproof": Link(python), ROOM: image.files.get(ROOM, room)}.items():
         image = with_file(image, path, content)
-    with entered(image, "gpu001") as running:
+    with entered(with_whole_machine(image), "gpu001") as running:
         yield running
 
 

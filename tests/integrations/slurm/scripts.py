@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusterproof.integrations.slurm.moment import since_boot_s
+from tests.testbed.healthy import BOOT_ID
 from tests.testbed.image import Content, File, Link, NodeImage
 from tests.testbed.node import Node, with_file
 from tests.testbed.nvml.library import VALUES_PATH
@@ -151,7 +153,7 @@ def scripted(
 
 def room(full: str = "", age_s: float = 0.0) -> str:
     """What a health check has left on a node so long ago; no partition is full, unless these words say so."""
-    return json.dumps({"at": time.time() - age_s, "full": full, "nodes": 2})
+    return json.dumps({"boot_id": BOOT_ID, "at": since_boot_s() - age_s, "full": full, "nodes": 2})
 
 
 def lines(*names: str) -> dict[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from clusterproof.integrations.slurm.drains import EXPLAIN_S, FOLDER
+from clusterproof.integrations.slurm.moment import since_boot_s
+from clusterproof.integrations.slurm.state import BESIDE
 from tests.faults import BY_NAME
 from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
@@ -26,8 +27,8 @@ DRAIN = 'mode = "drain"\ndeadline_s = 8\nreuse_s = 0\n'
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
-    """Three nodes whose health check runs when a test says so; one has no space for what the scripts remember."""
-    full = with_tmpfs(BY_NAME[LOST].put(healthy_p5(FULL)), "/var/lib/clusterproof", "8k")
+    """Three nodes whose health check runs when a test says so; one has little space for what the scripts remember."""
+    full = with_tmpfs(healthy_p5(FULL), "/var/lib/clusterproof", "64k")
     requeued = "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1"
     every = lines("prolog", "epilog", "health-check")
     images = {LITTERED: healthy_p5(LITTERED), SICK: healthy_p5(SICK), FULL: full}
@@ -73,12 +74,13 @@ def is_explained(bed: Scripted, name: str, words: str) -> bool:
 
 def age_drains(bed: Scripted, name: str) -> None:
     """Date what the node remembers of its drains back, as if they had been followed for their minute."""
-    files = list(bed.state_file(name, FOLDER).glob("*.json"))
+    folders = (bed.state_file(name, FOLDER), bed.node(name).root / BESIDE[1:] / FOLDER)
+    files = [file for folder in folders for file in folder.glob("*.json")]
     records = [json.loads(file.read_text()) for file in files]
     if any(record["is_claim"] for record in records) or not any(record["is_reported"] for record in records):
         return  # who follows the node has yet to write in them
     for file, record in zip(files, records, strict=True):
-        if time.time() - record["at"] < EXPLAIN_S:
+        if since_boot_s() - record["at"] < EXPLAIN_S:
             aged = file.with_suffix(".aged")
             aged.write_text(json.dumps({**record, "at": record["at"] - EXPLAIN_S}))
             aged.chmod(0o600)
@@ -106,6 +108,21 @@ def test_a_node_that_a_prolog_and_an_epilog_drain_together_is_resumed_once_it_is
     assert bed.bed.wait_for(SICK, "IDLE") == "IDLE"
 
 
+def test_what_a_job_left_whose_epilog_came_to_no_verdict_drains_at_the_next_health_check(bed: Scripted) -> None:
+    job = running_job(bed, LITTERED)
+    others = bed.node(LITTERED).start(["flock", f"{BESIDE}/lock", "sleep", "600"])
+    bed.bed.run("scancel", job)
+    assert eventually(lambda: no_verdict if (no_verdict := "epilog: no verdict: ") in bed.logged(LITTERED) else "")
+    bed.node(LITTERED).kill(others)
+    assert bed.bed.wait_for(LITTERED, "IDLE") == "IDLE"
+    bed.once_more(LITTERED)
+    assert is_explained(bed, LITTERED, "host.job_leftovers: ")
+    assert "stays drained: 1 fail, 0 incomplete" in bed.once_more(LITTERED)
+    left_over_is_killed(bed, LITTERED)
+    bed.once_more(LITTERED)
+    assert bed.bed.wait_for(LITTERED, "IDLE") == "IDLE"
+
+
 def test_a_node_that_was_drained_and_resumed_is_drained_for_a_reason_of_its_own(bed: Scripted) -> None:
     before = bed.bed.reason(SICK)
     bed.nvml(SICK, BY_NAME["uncorrected errors in DRAM"].put(healthy_p5()))
@@ -118,9 +135,15 @@ def test_a_node_that_was_drained_and_resumed_is_drained_for_a_reason_of_its_own(
     assert bed.bed.wait_for(SICK, "IDLE") == "IDLE"
 
 
-def test_where_nothing_can_be_remembered_nothing_is_drained(bed: Scripted) -> None:
-    fill = "mkdir -p /var/lib/clusterproof/slurm; cat /dev/zero >/var/lib/clusterproof/full"
-    bed.node(FULL).run(["/bin/sh", "-c", fill])
-    assert bed.ran_on(bed.submit(FULL)) == FULL
-    assert "would drain, but cannot remember it (/var/lib/clusterproof/slurm: " in bed.once_more(FULL)
-    assert "DRAIN" not in bed.bed.state(FULL)
+def test_a_sick_node_whose_disk_is_full_is_drained_and_once_it_is_healthy_resumed(bed: Scripted) -> None:
+    bed.once_more(FULL)
+    bed.node(FULL).run(["/bin/sh", "-c", "cat /dev/zero >/var/lib/clusterproof/full"])
+    bed.nvml(FULL, BY_NAME[LOST].put(healthy_p5()))
+    job = bed.submit(FULL)
+    assert bed.reason_beginning(FULL, "clusterproof: gpu.gpu_answers: ")
+    bed.bed.run("scancel", job)
+    assert "No space left on device" in bed.logged(FULL)
+    bed.node(FULL).run(["rm", "/var/lib/clusterproof/full"])
+    bed.nvml(FULL, healthy_p5())
+    bed.once_more(FULL)
+    assert bed.bed.wait_for(FULL, "IDLE") == "IDLE"

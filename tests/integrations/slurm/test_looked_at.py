@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.control import NodeState
 from clusterproof.integrations.slurm.drains import EXPLAIN_S, LOOKED_AT, Drain, drain_of, held, hold, since_looked_at
 from clusterproof.integrations.slurm.log import Log
+from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
 from clusterproof.integrations.slurm.our_drains import in_use
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.state import State
@@ -96,7 +96,8 @@ def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
     state = State(str(tmp_path / "state"))
     state.prepare()
     found = (Finding(XID, "fail", ""),)
-    drain = Drain("epilog", "41", found, "clusterproof: why", at(10), time.time() - age_s, is_reported, ends=at(20))
+    then = since_boot_s() - age_s
+    drain = Drain("epilog", "41", found, "clusterproof: why", at(10), then, is_reported, ends=at(20), boot_id=boot_id())
     hold(state, drain)
     call = Call("health-check", "gpu001", NO_JOB, Settings("drain"), state, Log("test", ""))
     in_use(call, NodeState(frozenset({"IDLE"}), "", ()), (drain,), frozenset(jobs) if jobs is not None else None)
@@ -104,10 +105,20 @@ def test_what_slurm_drained_a_node_for_that_is_in_use_again_has_been_looked_at(
 
 
 @pytest.mark.parametrize(
-    ("age_s", "is_young"), [(0.0, True), (EXPLAIN_S - 5, True), (EXPLAIN_S + 5, False), (-5.0, True), (-3600.0, False)]
+    ("age_s", "boot", "is_young"),
+    [
+        (0.0, boot_id(), True),
+        (EXPLAIN_S - 30, boot_id(), True),
+        (EXPLAIN_S + 5, boot_id(), False),
+        (-3600.0, boot_id(), False),
+        (0.0, "another", False),
+        (0.0, "", False),
+    ],
 )
-def test_a_clock_that_is_set_back_keeps_no_drain_young(age_s: float, is_young: bool) -> None:
-    drain = Drain("prolog", "41", (), "clusterproof: why", None, time.time() - age_s)
+def test_a_drain_is_young_for_as_long_as_slurm_may_come_to_it_in_the_same_boot(
+    age_s: float, boot: str, is_young: bool
+) -> None:
+    drain = Drain("prolog", "41", (), "clusterproof: why", None, since_boot_s() - age_s, boot_id=boot)
     assert (drain.is_young, drain.is_pending) == (is_young, is_young)
 
 

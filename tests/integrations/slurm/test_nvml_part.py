@@ -15,7 +15,7 @@ from clusterproof.integrations.slurm.state import State
 from clusterproof.plugins.agent.collectors import files
 from tests.faults import BY_NAME
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import entered, healthy_p5
+from tests.testbed.node import entered, healthy_p5, with_whole_machine
 
 PROGRAM = """
 import json, sys
@@ -48,7 +48,7 @@ def state(tmp_path: Path) -> State:
 @pytest.mark.parametrize("fault", ["", "a GPU that is lost", "an NVLink that is down"])
 def test_it_reports_of_the_gpus_what_all_of_nvidia_ml_py_reports(fault: str) -> None:
     image = BY_NAME[fault].put(healthy_p5()) if fault else healthy_p5()
-    with entered(image, "gpu001") as node:
+    with entered(with_whole_machine(image), "gpu001") as node:
         ran = node.run([sys.executable, "-c", PROGRAM])
     whole, part = (json.loads(line) for line in ran.stdout.decode().splitlines())
     assert (whole[0], part[0]) == (False, True)

@@ -6,11 +6,11 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from clusterproof.integrations.slurm import room as of_room
+from clusterproof.integrations.slurm import moment
+from clusterproof.integrations.slurm.moment import since_boot_s
 from clusterproof.integrations.slurm.room import NOBODY_SAYS, RECORD, why_no_drain
 from clusterproof.integrations.slurm.state import State
 from tests.faults import BY_NAME
@@ -24,15 +24,15 @@ from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5, with_file
 
 FULL = "1 of 2 nodes of partition gpu are already drained by clusterproof"
-NOW = 1_800_000_000.0
+BOOT, NOW = "b00t", 100_000.0
 ONE = DRAIN + "[health_check]\nmax_drained_nodes = 1\n"
 SICK = "clusterproof: gpu.gpu_answers: GPU 3: the driver says GPU_IS_LOST"
 OTHER_DRAINED = "gpu002|drained|1|clusterproof: gpu.no_xid: Xid 79"
 
 
-def at(moment: float, full: str = "") -> str:
-    """What a health check left at that moment."""
-    return json.dumps({"at": moment, "full": full, "nodes": 2})
+def at(moment: float, full: str = "", boot: str = BOOT) -> str:
+    """What a health check left at that moment of a boot."""
+    return json.dumps({"boot_id": boot, "at": moment, "full": full, "nodes": 2})
 
 
 @pytest.mark.parametrize(
@@ -43,22 +43,32 @@ def at(moment: float, full: str = "") -> str:
         (at(NOW - 120, FULL), f"{FULL} (by the health check of 120 s ago)"),
         (at(NOW - 3500), ""),
         (at(NOW - 3700), f"{NOBODY_SAYS} within 60 minutes"),
-        (at(NOW + 100), f"{NOBODY_SAYS} within 60 minutes"),  # the clock was set back
+        (at(NOW - 10, boot="another"), f"{NOBODY_SAYS} since it was booted"),
+        (at(NOW + 100), f"{NOBODY_SAYS} since it was booted"),
+        ('{"at": 1700000000.0, "full": "", "nodes": 2}', f"{NOBODY_SAYS} since it was booted"),
         ("", NOBODY_SAYS),
         ("{}", NOBODY_SAYS),
-        ('{"at": "now", "full": "", "nodes": 2}', NOBODY_SAYS),
-        ('{"at": 1e300, "full": "", "nodes": 2}', f"{NOBODY_SAYS} within 60 minutes"),
-        ('{"at": NaN, "full": "", "nodes": 2}', f"{NOBODY_SAYS} within 60 minutes"),
+        ('{"boot_id": "b00t", "at": "now", "full": "", "nodes": 2}', f"{NOBODY_SAYS} since it was booted"),
+        ('{"boot_id": "b00t", "at": 1e300, "full": "", "nodes": 2}', f"{NOBODY_SAYS} since it was booted"),
+        ('{"boot_id": "b00t", "at": NaN, "full": "", "nodes": 2}', f"{NOBODY_SAYS} since it was booted"),
     ],
 )
 def test_a_prolog_drains_where_a_health_check_found_room_not_long_ago(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
 ) -> None:
-    monkeypatch.setattr(of_room, "time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr(moment, "boot_id", lambda: BOOT)
+    monkeypatch.setattr(moment, "since_boot_s", lambda: NOW)
     kept = State(str(tmp_path / "state"))
     kept.prepare()
     (Path(kept.folder) / f"{RECORD}.json").write_text(text)
     assert why_no_drain(kept) == why
+
+
+def test_what_the_version_before_has_left_serves_until_the_next_health_check(tmp_path: Path) -> None:
+    kept = State(str(tmp_path / "state"))
+    kept.prepare()
+    kept.write(RECORD, {"at": time.time() - 120, "full": "", "nodes": 2})
+    assert why_no_drain(kept) == ""
 
 
 @needs_nodes
@@ -86,7 +96,7 @@ def test_where_enough_are_drained_or_nobody_says_it_lets_the_job_run_and_says_wh
 @needs_nodes
 def test_a_health_check_leaves_on_the_node_how_many_are_drained() -> None:
     with of(with_file(healthy_p5(), ROOM, ABSENT), toml=ONE) as running:
-        before = time.time()
+        before = since_boot_s()
         script(running, "health-check")
         found = state(running, RECORD)
         other(running, OTHER_DRAINED)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.integrations.slurm.state import BESIDE
 from tests.faults import BY_NAME
 from tests.integrations.slurm.on_node import DRAIN, node, output_of, script, state
 from tests.integrations.slurm.scripts import SCRIPTS, SETTINGS, STATE, eventually
-from tests.testbed.image import File
+from tests.testbed.image import File, Link, NodeImage
 from tests.testbed.needs import needs_nodes
-from tests.testbed.node import healthy_p5, with_file, with_tmpfs, with_tool
+from tests.testbed.node import Node, healthy_p5, with_file, with_tool
 
 pytestmark = needs_nodes
 XID = "an Xid of the hardware"
@@ -44,18 +45,73 @@ def test_its_verdicts_are_those_of_pytest() -> None:
     assert verdict["checked"] == len(applicable)
 
 
-def test_ten_at_once_cost_one_probe_unless_time_runs_out() -> None:
-    with node(healthy_p5()) as running:
-        words = f"for job in $(seq 10); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog & done; wait"
-        said = output_of(running.run(["/bin/sh", "-c", words]))
-    assert (0 if "no verdict" in said else 1) <= said.count(" checks in ") <= 1, said
+AT_ONCE = 40
+# A Python that counts how often it is started.
+COUNTED = f"""#!/bin/bash
+echo started >>/run/pythons
+exec -a /opt/counted/bin/python {sys.executable} "$@"
+"""
 
 
-def test_ten_epilogs_at_once_cost_a_probe_or_two_unless_time_runs_out() -> None:
-    with node(healthy_p5()) as running:
-        words = f"for job in $(seq 10); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-epilog & done; wait"
-        said = output_of(running.run(["/bin/sh", "-c", words]))
-    assert (0 if "no verdict" in said else 1) <= said.count(" checks in ") <= 5  # one serves all that came before it
+def with_counted_python(image: NodeImage) -> NodeImage:
+    image = with_file(image, "/opt/counted/bin/python", File(COUNTED, 0o755))
+    image = with_file(image, "/opt/counted/pyvenv.cfg", (Path(sys.prefix) / "pyvenv.cfg").read_text())
+    return with_file(image, "/opt/counted/lib", Link(f"{sys.prefix}/lib"))
+
+
+def at_once(running: Node, occasion: str) -> tuple[int, str]:
+    """How many Pythons many jobs at once have started, and what was said."""
+    (running.root / "run/pythons").write_text("")
+    words = f"for job in $(seq {AT_ONCE}); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-{occasion} & done; wait"
+    said = output_of(running.run(["/bin/sh", "-c", words], timeout=120.0))
+    return (running.root / "run/pythons").read_text().count("started"), said
+
+
+def test_of_many_jobs_at_once_one_starts_a_python_unless_time_runs_out() -> None:
+    with node(with_counted_python(healthy_p5()), DRAIN + "reuse_s = 0\n", python="/opt/counted") as running:
+        pythons, said = at_once(running, "prolog")
+        assert pythons == 1 or "no verdict" in said, said
+        assert said.count("the verdict of ") == AT_ONCE - 1 or "no verdict" in said, said
+        kept = [json.loads(file.read_text()) for file in (running.root / BESIDE[1:] / "jobs").iterdir()]
+        assert len(kept) == AT_ONCE or "no verdict" in said
+        assert all(record == kept[0] for record in kept)
+        pythons, said = at_once(running, "epilog")
+        assert pythons <= 5 or "no verdict" in said, said  # one serves all that came before it
+        assert not list((running.root / BESIDE[1:] / "jobs").iterdir()) or "no verdict" in said
+
+
+def test_of_many_jobs_at_once_on_a_sick_node_none_is_served_by_the_verdict_on_it() -> None:
+    with node(BY_NAME["a GPU that is lost"].put(healthy_p5()), DRAIN + "reuse_s = 0\n") as running:
+        words = f"for job in $(seq 6); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog || echo refused & done; wait"
+        ran = running.run(["/bin/sh", "-c", words], timeout=120.0)
+    said = output_of(ran)
+    assert ran.stdout.decode().count("refused\n") == 6 or "no verdict" in said, said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "echo >>/etc/clusterproof/slurm.toml",
+        "echo >/etc/clusterproof/policy.toml",
+        f"rm /{STATE}/verdict.json",
+        "chown 65534 /run/clusterproof",
+        "chown 65534 /run/clusterproof/prolog",
+        "rm /run/clusterproof/prolog",
+        "echo >/run/clusterproof/prolog",
+        "ln -s /opt/clusterproof /opt/other",
+    ],
+)
+def test_a_fresh_verdict_starts_no_python_for_as_long_as_nothing_that_it_rests_on_changes(changes: str) -> None:
+    image = with_counted_python(with_file(healthy_p5(), "/etc/clusterproof/policy.toml", ""))
+    with node(image, DRAIN + 'policy = "/etc/clusterproof/policy.toml"\nreuse_s = 3600\n', "/opt/counted") as running:
+        first, fresh = script(running, job="41"), script(running, job="42")
+        assert output_of(first).count(" checks in ") == 1, output_of(first)
+        assert "the verdict of " in output_of(fresh), output_of(fresh)
+        assert (running.root / "run/pythons").read_text().count("started") == 1
+        running.run(["/bin/sh", "-c", changes])
+        script(running, job="43")
+        is_the_same = "other" in changes
+        assert (running.root / "run/pythons").read_text().count("started") == (1 if is_the_same else 2)
 
 
 def test_a_verdict_that_found_a_fault_is_not_taken_for_the_next_job() -> None:
@@ -174,23 +230,10 @@ def test_a_user_neither_delays_a_prolog_nor_plants_a_verdict_nor_leads_it_astray
         ran = script(running)
         running.kill(user)
         precious = (running.root / "etc/precious.json").read_text()
-    assert ran.returncode == (0 if mode == "0777" else 1)  # without a memory of its own it only observes
+    assert ran.returncode == (0 if mode == "0777" else 1)  # how many are drained was said in that folder alone
     assert b"gpu.gpu_answers" in ran.stdout + ran.stderr
-    assert ("may be written by others than root; nothing is remembered" in output_of(ran)) == (mode == "0777")
+    assert ("may be written by others than root; what is remembered is in /run" in output_of(ran)) == (mode == "0777")
     assert precious == "{}\n"
-
-
-def test_a_disk_that_is_full_drains_nothing_as_nobody_would_resume() -> None:
-    image = with_tmpfs(BY_NAME[XID].put(healthy_p5()), "/var/lib/clusterproof", "8k")
-    with node(image) as running:
-        running.run(["/bin/sh", "-c", "mkdir /var/lib/clusterproof/slurm; cat /dev/zero >/var/lib/clusterproof/full"])
-        ran = script(running)
-        left = [path.name for path in (running.root / STATE).rglob("*.json*")]
-    assert ran.returncode == 0
-    assert "verdict is not remembered: No space left on device" in output_of(ran)
-    why = "cannot remember it (/var/lib/clusterproof/slurm: No space left on device) and so only observes"
-    assert f"would drain, but {why}: clusterproof: gpu.no_xid: Xid 79 " in output_of(ran)
-    assert left == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +241,7 @@ def test_a_disk_that_is_full_drains_nothing_as_nobody_would_resume() -> None:
     [
         ('mode = "drain', "does nothing: /etc/clusterproof/slurm.toml is not TOML"),
         ('mode = "drain"\npolicy = "/etc/none.toml"\n', "no verdict: NoVerdict: ERROR: '/etc/none.toml'"),
-        ('mode = "drain"\nstate = "/proc/none"\n', "nothing is remembered from job to job"),
+        ('mode = "drain"\nstate = "/proc/none"\n', "what is remembered is in /run/clusterproof, until a reboot"),
         ('mode = "off"\n', ""),
     ],
 )
@@ -225,6 +268,20 @@ def test_a_python_that_hangs_or_breaks_fails_no_job(python: str, limit_s: int, s
         ran = running.run(["/etc/slurm/prolog"])
     assert ran.returncode == 0
     assert f"clusterproof: prolog: no verdict: {says}" in output_of(ran)
+
+
+@pytest.mark.parametrize(
+    ("python", "toml"), [("/opt/broken", DRAIN), (sys.prefix, f'{DRAIN}policy = "/etc/none.toml"\n')]
+)
+def test_an_epilog_that_comes_to_no_verdict_leaves_its_job_to_the_next_health_check(python: str, toml: str) -> None:
+    image = with_file(healthy_p5(), "/opt/broken/bin/python", File("#!/bin/sh\nexit 1\n", 0o755))
+    text = (SCRIPTS / "clusterproof-epilog").read_text()
+    with node(with_file(image, "/etc/slurm/epilog", File(text, 0o755)), toml, python) as running:
+        running.run(["mkdir", "-p", "-m", "700", f"{BESIDE}/jobs"])
+        ran = running.run(["/etc/slurm/epilog"], env={"SLURM_JOB_ID": "42", "SLURM_JOB_UID": "1000"})
+        left = json.loads((running.root / BESIDE[1:] / "jobs/42.json").read_text())
+    assert "no verdict: " in output_of(ran)
+    assert (left["is_unevaluated"], left["uid"]) == (True, "1000")
 
 
 def test_without_clusterproof_no_job_fails() -> None:

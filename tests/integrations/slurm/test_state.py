@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import socket
+import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.folder import KEPT_S, MAX_JOBS, Folder
 from clusterproof.integrations.slurm.log import Log
+from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
 from clusterproof.integrations.slurm.settings import Settings
-from clusterproof.integrations.slurm.state import KEPT_S, UNFINISHED_S, State
+from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import NO_JOB
 
 
@@ -93,24 +98,147 @@ def test_where_a_disk_knows_no_locks_nobody_has_one(state: State, monkeypatch: p
         assert is_ours
 
 
-def test_what_is_old_is_removed_and_what_is_young_or_in_use_is_not(state: State) -> None:
+@pytest.mark.parametrize(
+    ("record", "file_age_s", "is_removed"),
+    [
+        ({}, 2 * KEPT_S, True),
+        ({}, 0.0, False),
+        ({"boot_id": "another", "at": 5.0}, 2 * KEPT_S, True),
+        ({"boot_id": boot_id(), "at": since_boot_s()}, 2 * KEPT_S, False),  # a clock was set forward by two months
+        ({"boot_id": boot_id(), "at": since_boot_s() - 2 * KEPT_S}, 2 * KEPT_S, True),
+    ],
+)
+def test_what_an_old_job_has_left_is_removed_and_not_what_only_looks_old(
+    state: State, record: dict[str, object], file_age_s: float, is_removed: bool
+) -> None:
     state.prepare()
-    ages_s = {
-        "jobs/1": 2 * KEPT_S,
-        "jobs/2": UNFINISHED_S,
-        ".verdict": 2 * UNFINISHED_S,
-        ".cursor": 1.0,
-        "cursor": 2 * KEPT_S,
-    }
-    for name, age_s in ages_s.items():
-        state.write(name, {})
-        file = Path(state.folder) / f"{name}.json"
-        if name.startswith("."):
-            file = file.rename(f"{file}.77")
-        os.utime(file, (time.time() - age_s,) * 2)
+    state.write("jobs/1", record)
+    os.utime(Path(state.folder) / "jobs/1.json", (time.time() - file_age_s,) * 2)
+    state.write("cursor", {})
+    os.utime(Path(state.folder) / "cursor.json", (time.time() - 2 * KEPT_S,) * 2)
     state.remove_old()
-    left = sorted(str(path.relative_to(state.folder)) for path in Path(state.folder).rglob("*.json*"))
-    assert left == [".cursor.json.77", "cursor.json", "jobs/2.json"]
+    assert [(Path(state.folder) / name).exists() for name in ("jobs/1.json", "cursor.json")] == [not is_removed, True]
+
+
+def test_of_jobs_that_never_end_the_last_thousand_are_remembered(state: State) -> None:
+    state.prepare()
+    for number in range(MAX_JOBS + 5):
+        state.write(f"jobs/{number}", {"boot_id": boot_id(), "at": since_boot_s()})
+    state.remove_old()
+    assert (state.read("jobs/4"), len(state.names("jobs"))) == ({}, MAX_JOBS)
+
+
+def test_what_a_process_has_begun_to_write_is_removed_once_it_is_gone(state: State) -> None:
+    state.prepare()
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    begun = [Path(state.folder) / f".verdict.json.{number}" for number in (os.getpid(), gone.pid)]
+    for file in begun:
+        file.touch()
+    state.remove_old()
+    assert [file.exists() for file in begun] == [True, False]
+
+
+BOTH = ("room", "drained/prolog-41")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[State]:
+    """A state on a small disk of its own, and the folder beside it on another."""
+    for name in ("var", "run"):
+        (tmp_path / name).mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=755", "testbed", tmp_path / name])
+        if mounted.returncode:
+            pytest.skip("needs root: to mount")
+    state = State(str(tmp_path / "var/state"), str(tmp_path / "run/state"))
+    try:
+        yield state
+    finally:
+        for name in ("var", "run"):
+            subprocess.run(["umount", tmp_path / name], check=True)
+
+
+def full(folder: str) -> None:
+    """Fill the disk of a folder, to its last inode's last byte."""
+    with contextlib.suppress(OSError), (Path(folder).parent / "full").open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+
+
+def unwritable(folder: str) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", Path(folder).parent], check=True)
+
+
+def somebodys(folder: str) -> None:
+    os.chown(folder, 65534, 65534)
+
+
+def everybodys(folder: str) -> None:
+    Path(folder).chmod(0o777)
+
+
+def removed(folder: str) -> None:
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("befalls", [full, unwritable, somebodys, everybodys])
+def test_what_the_folder_does_not_take_is_remembered_in_run(small: State, befalls: Callable[[str], None]) -> None:
+    small.prepare()
+    small.write("verdict", {"number": 1})
+    befalls(small.folder)
+    for name in ("verdict", *BOTH):
+        assert small.write(name, {"number": 2}) != ""
+        assert small.read(name) == {"number": 2}
+    assert small.names("drained") == ("drained/prolog-41",)
+
+
+def test_a_disk_that_is_full_with_run_on_it_takes_a_few_records_more(small: State) -> None:
+    small.prepare()
+    small.write("room", {"number": 1})
+    full(small.folder)
+    full(small.beside)
+    for number in range(2, 4):
+        small.prepare()
+        small.write("room", {"number": number})
+        assert small.read("room") == {"number": number}
+    small.write("drained/prolog-41", {"number": 2})
+    assert small.read("drained/prolog-41") == {"number": 2}
+
+
+@pytest.mark.parametrize("lost", ["folder", "beside"])
+def test_drains_and_how_many_there_are_outlive_the_loss_of_either_folder(small: State, lost: str) -> None:
+    small.prepare()
+    for name in BOTH:
+        small.write(name, {"number": 1})
+    removed(getattr(small, lost))
+    assert [small.read(name) for name in BOTH] == [{"number": 1}] * 2
+
+
+def test_what_is_kept_of_a_job_is_in_run_where_that_takes_it(small: State) -> None:
+    small.prepare()
+    small.write("jobs/41", {"number": 1})
+    assert Folder(small.folder).read("jobs/41") == {}
+    full(small.beside)
+    small.write("jobs/42", {"number": 2})
+    assert (small.read("jobs/41"), small.read("jobs/42")) == ({"number": 1}, {"number": 2})
+
+
+def test_what_the_folder_takes_again_is_newer_than_what_is_in_run(small: State) -> None:
+    small.prepare()
+    everybodys(small.folder)
+    small.write("verdict", {"number": 1})
+    Path(small.folder).chmod(0o700)
+    assert small.write("verdict", {"number": 2}) == ""
+    assert small.read("verdict") == {"number": 2}
+    assert Folder(small.beside).read("verdict") == {}
+
+
+def test_what_is_forgotten_is_forgotten_in_both(small: State) -> None:
+    small.prepare()
+    small.write("room", {"number": 1})
+    small.forget("room")
+    assert small.read("room") == {}
 
 
 def test_a_line_waits_for_room_in_syslogs_queue(tmp_path: Path) -> None:

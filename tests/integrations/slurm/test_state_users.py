@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.integrations.slurm.state import KEPT_S, State
+from clusterproof.integrations.slurm.folder import KEPT_S
+from clusterproof.integrations.slurm.state import State
 
 SOMEBODY = 65534
 LOCKS = """

@@ -246,6 +246,7 @@ def test_what_scontrol_says_of_a_node_is_read() -> None:
         "NodeName=gpu001 Arch=x86_64\n   State=IDLE+DRAIN+DYNAMIC_NORM ThreadsPerCore=1\n   Partitions=gpu,all \n"
         "   Reason=Prolog error [root@2026-03-01T08:00:00]\n"
     )
-    assert (node.is_unexplained, node.reason, node.partitions) == (True, "Prolog error", ("gpu", "all"))
+    assert (node.has_slurms_words, node.reason, node.by) == (True, "Prolog error", "root")
+    assert node.partitions == ("gpu", "all")
     with pytest.raises(control.SlurmError, match="expected the node's State"):
         control.parse_node("slurm_load_node error: Unable to contact slurm controller")

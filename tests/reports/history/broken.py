@@ -45,6 +45,6 @@ BROKEN = pytest.mark.parametrize(
         (foreign, "of another program"),
         (garbage, "not a database; move it away"),
         (torn, "malformed; move it away"),
-        (folder, "unable to open database file"),
+        (folder, "Is a directory"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from clusterproof.plugins.core.result import Measured, Result
+from clusterproof.plugins.core.result import INTERRUPTED, Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.model import Gpu, Identity, Past, Run
 from clusterproof.reports.history.store import read_past, write_run
@@ -19,6 +19,10 @@ DAY_S = 86_400.0
 
 def result(node: str, verdict: Verdict, check: str = ECC, gpus: Iterable[int] = ()) -> Result:
     return Result(check, node, verdict, "Uncorrected ECC errors", devices=tuple(f"GPU {index}" for index in gpus))
+
+
+def unevaluated(node: str) -> Result:
+    return Result(ECC, node, Verdict.INCOMPLETE, "Uncorrected ECC errors", cause=INTERRUPTED)
 
 
 def machine(instance: str, *uuids: str) -> Identity:

@@ -10,14 +10,14 @@ import pytest
 
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.history.changes import Change, Changes, between, change, since_last
-from clusterproof.reports.history.headline import headline
+from clusterproof.reports.document.trend import counts
+from clusterproof.reports.history.changes import Change, Changes, between, change, headline, since_last
 from clusterproof.reports.history.model import Gpu, Identity
 from clusterproof.reports.history.place import default_path
 from clusterproof.reports.history.store import read_before
 from clusterproof.reports.history.trends import flaps, offenders, places, trends
 from clusterproof.reports.history.words import ago, folded, page
-from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result
+from tests.reports.history.kept import CONCERN, ECC, FAIL, INCOMPLETE, PASS, add, machine, past, result, unevaluated
 
 NA = Verdict.NOT_APPLICABLE
 
@@ -96,6 +96,20 @@ def test_what_a_run_did_not_look_at_is_neither_gone_nor_forgotten(file: Path) ->
     last = add(file, result("gpu002", PASS))
     assert headline(between(past(file), last.number - 1, last.number)) == "nothing has changed"
     assert read_before(file, "small")[1] == {(ECC, "gpu001"): FAIL}
+
+
+def test_what_an_interrupted_run_did_not_evaluate_is_as_it_was_before(file: Path) -> None:
+    add(file, result("gpu001", FAIL), result("gpu002", PASS), result("gpu003", PASS))
+    cut = add(file, unevaluated("gpu001"), unevaluated("gpu002"), result("gpu003", PASS))
+    assert (cut.unevaluated, cut.nodes, cut.is_green) == (2, 3, False)
+    assert read_before(file, "small")[1] == {(ECC, "gpu001"): FAIL}
+    assert not between(past(file), cut.number - 1, cut.number).gone
+    assert counts(past(file))[-1] == (0, 2, 1)  # failed, not proven, fit
+    assert "INTERRUPTED: 2 checks not evaluated" in list(page(past(file)))[1]
+    last = add(file, result("gpu001", PASS), result("gpu002", PASS), result("gpu003", PASS))
+    changes = between(past(file), last.number - 1, last.number)
+    assert [(one.node, one.before) for one in changes.gone] == [("gpu001", FAIL)]
+    assert not changes.new
 
 
 def test_a_run_with_nothing_but_what_does_not_apply_and_passes_is_green_and_one_without_results_is_not(

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.kubernetes.gate.write import Orders
-from clusterproof.plugins.suite.forms.k8s_gate import orders_of
+from clusterproof.plugins.core.result import INTERRUPTED, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.kubernetes.gate.write import Orders, Written
+from clusterproof.plugins.suite.forms import k8s_gate
+from clusterproof.plugins.suite.forms.k8s_gate import K8sGateForm, orders_of
 from tests.builders.runs import Runs
 
 USUAL = {
@@ -61,6 +64,43 @@ def test_what_proves_no_node_or_means_nothing_is_refused(said: dict[str, Any], e
 @pytest.mark.parametrize("markexpr", ["prolog or epilog", "", "preflight", "prolog or epilog or control_plane"])
 def test_whole_sets_of_checks_may_be(markexpr: str) -> None:
     assert orders(markexpr=markexpr) == Orders("observe", "10%,10", "")
+
+
+WHOLE = [Result("gpu.a", "gpu001", Verdict.PASS), Result("gpu.a", "gpu002", Verdict.FAIL)]
+MISSING = Result("gpu.a", "gpu003", Verdict.INCOMPLETE, cause=INTERRUPTED)
+
+
+@pytest.mark.parametrize(
+    ("results", "exit_code", "stopped", "raised", "is_written"),
+    [
+        (WHOLE, 1, "", None, True),
+        (WHOLE, 2, "", None, True),
+        ([*WHOLE, MISSING], 2, "", None, False),
+        ([*WHOLE, MISSING], 1, "stopping after 1 failures", None, False),
+        ([], 2, "", KeyboardInterrupt("SIGTERM"), False),
+        (WHOLE, 3, "", None, False),
+    ],
+    ids=["whole", "whole, on a full disk", "a worker was lost", "-x", "SIGTERM before the first check", "broken"],
+)
+def test_a_run_that_did_not_evaluate_all_changes_no_node(
+    monkeypatch: pytest.MonkeyPatch,
+    results: list[Result],
+    exit_code: int,
+    stopped: str,
+    raised: BaseException | None,
+    is_written: bool,
+) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
+    monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or Written((), ()))
+    outcomes = SimpleNamespace(broken=0, raised=raised)
+    config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda _: outcomes))
+    session: Any = SimpleNamespace(config=config, shouldfail=stopped, shouldstop="", exitstatus=exit_code)
+    form = K8sGateForm.__new__(K8sGateForm)
+    form.orders, form.cluster, form.results, form.began = orders(), Cluster("k8s:bed", "kubernetes", ()), results, 0.0
+    form.pytest_sessionfinish(session)
+    assert [set(found) for found in written] == ([{"gpu001", "gpu002"}] if is_written else [])
+    assert bool(form.written.problems) is not is_written
 
 
 def test_words_of_the_gate_need_the_gate(runs: Runs) -> None:

@@ -19,7 +19,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms import notify
 from clusterproof.plugins.suite.forms.notify import MAX_BODY, MAX_TITLE, message_of
@@ -40,6 +40,8 @@ class Webhook:
     port: int = 0
     status: int = 200
     posted: list[dict[str, Any]] = field(default_factory=list)
+    location: str = ""
+    got: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -54,6 +56,13 @@ def webhook() -> Iterator[Webhook]:
         def do_POST(self) -> None:
             hook.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(hook.status)
+            if hook.location:
+                self.send_header("Location", hook.location)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            hook.got.append(self.path)
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, *data: object) -> None:
@@ -104,6 +113,7 @@ def over(runs: Runs, *arguments: str, **words: str) -> pytest.RunResult:
 def shows_no_secret(data: pytest.RunResult, runs: Runs) -> None:
     assert SECRET not in data.stdout.str() + data.stderr.str()
     written = [path for path in runs.folder.rglob("*") if path.is_file() and path.suffix != ".args"]
+    assert written
     assert all(SECRET.encode() not in path.read_bytes() for path in written)
 
 
@@ -237,6 +247,18 @@ def test_when_a_message_is_due(exit_code: int, changes: Changes, is_due: bool) -
     assert (message_of("hp", [], exit_code, changes, PACKAGED) is not None) == is_due
 
 
+def test_a_run_that_was_interrupted_says_so_first_and_calls_no_node_fit_that_it_did_not_evaluate() -> None:
+    results = [
+        Result("gpu.a", "gpu001", Verdict.PASS),
+        Result("gpu.a", "gpu002", Verdict.INCOMPLETE, cause=INTERRUPTED),
+    ]
+    message = message_of("hp", results, 2, Changes(), PACKAGED)
+    assert message is not None
+    assert message.kind == "failure"
+    assert message.title.startswith("hp: INTERRUPTED: 1 of 2 checks ended, all of them on 1 of 2 nodes")
+    assert "2 nodes: 1 fit as far as checked, 1 not proven" in message.body
+
+
 def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type() -> None:
     never = threading.Event()
 
@@ -254,3 +276,11 @@ def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type(
 def test_the_page_has_an_example_of_each_service() -> None:
     page = (Path(__file__).parents[3] / "docs" / "notify.md").read_text(encoding="utf-8")
     assert all(f"`{scheme}" in page for scheme in ("slack://", "mailtos://", "sns://", "json://"))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirection_is_followed_to_the_metadata_service_or_anywhere(webhook: Webhook, status: int) -> None:
+    webhook.status, webhook.location = status, f"http://127.0.0.1:{webhook.port}/latest/meta-data/iam"
+    ((_, send),) = notify.services([webhook.url])
+    assert send(notify.Message("t", "b", "failure")) == "the service refused it or did not answer"
+    assert (len(webhook.posted), webhook.got) == (1, [])

@@ -42,6 +42,7 @@ H100: Values = {
     "power_w": 71,
     "power_limit_w": 700,
     "clock_mhz": 345,
+    "clock_max_mhz": 1980,
     "app_clock_mhz": 1980,
     "app_clock_default_mhz": 1980,
     "persistence_mode": True,

@@ -1,0 +1,124 @@
+"""What authors of checks, inventories, connections and collectors import; all else is private, and may move.
+
+A name stays for at least one minor version after a release that deprecates it: it then warns, and says what to use.
+Nothing here is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # and not typing's: a prolog begins with this file
+if TYPE_CHECKING:
+    from typing import Any
+
+    from clusterproof.plugins.core.cluster import Cluster as Cluster
+    from clusterproof.plugins.core.cluster import InventoryError as InventoryError
+    from clusterproof.plugins.core.cluster import Target as Target
+    from clusterproof.plugins.core.errors import ClusterproofError as ClusterproofError
+    from clusterproof.plugins.core.evidence import Unreached as Unreached
+    from clusterproof.plugins.core.finding import Finding as Finding
+    from clusterproof.plugins.core.marks import mark as mark
+    from clusterproof.plugins.core.result import Result as Result
+    from clusterproof.plugins.core.verdict import Concern as Concern
+    from clusterproof.plugins.core.verdict import Incomplete as Incomplete
+    from clusterproof.plugins.core.verdict import NotApplicable as NotApplicable
+    from clusterproof.plugins.core.verdict import Verdict as Verdict
+    from clusterproof.plugins.core.verdict import concern as concern
+    from clusterproof.plugins.core.verdict import concern_if as concern_if
+    from clusterproof.plugins.core.verdict import fail as fail
+    from clusterproof.plugins.core.verdict import fail_if as fail_if
+    from clusterproof.plugins.core.verdict import incomplete as incomplete
+    from clusterproof.plugins.core.verdict import not_applicable as not_applicable
+    from clusterproof.plugins.core.verdict import part as part
+    from clusterproof.plugins.core.version import __version__ as __version__
+    from clusterproof.plugins.evidence.cluster import ClusterFacts as ClusterFacts
+    from clusterproof.plugins.evidence.field import readings as readings
+    from clusterproof.plugins.evidence.field import require as require
+    from clusterproof.plugins.evidence.fsx.facts import FileSystem as FileSystem
+    from clusterproof.plugins.evidence.gpu.facts import Gpu as Gpu
+    from clusterproof.plugins.evidence.host.facts import Mount as Mount
+    from clusterproof.plugins.evidence.lustre.facts import LustreClient as LustreClient
+    from clusterproof.plugins.evidence.lustre.facts import LustreTarget as LustreTarget
+    from clusterproof.plugins.evidence.network.facts import RdmaDevice as RdmaDevice
+    from clusterproof.plugins.evidence.neuron.facts import NeuronDevice as NeuronDevice
+    from clusterproof.plugins.evidence.node import Node as Node
+    from clusterproof.plugins.evidence.pci.facts import PciDevice as PciDevice
+    from clusterproof.plugins.evidence.storage.facts import NvmeController as NvmeController
+    from clusterproof.plugins.suite.needs_of_check import reads as reads
+    from clusterproof.plugins.suite.routing import evidence as evidence
+    from clusterproof.plugins.transport import Answer as Answer
+    from clusterproof.plugins.transport import Connection as Connection
+    from clusterproof.plugins.transport import Limits as Limits
+    from clusterproof.plugins.transport import Program as Program
+    from clusterproof.plugins.transport import Unusable as Unusable
+    from clusterproof.plugins.transport.choose import connection_for as connection_for
+
+_HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0.1.0
+    "core.cluster": (
+        "Cluster",
+        "InventoryError",
+        "Target",
+    ),
+    "core.errors": ("ClusterproofError",),
+    "core.evidence": ("Unreached",),
+    "core.finding": ("Finding",),
+    "core.marks": ("mark",),
+    "core.result": ("Result",),
+    "core.verdict": (
+        "Concern",
+        "Incomplete",
+        "NotApplicable",
+        "Verdict",
+        "concern",
+        "concern_if",
+        "fail",
+        "fail_if",
+        "incomplete",
+        "not_applicable",
+        "part",
+    ),
+    "core.version": ("__version__",),
+    "evidence.cluster": ("ClusterFacts",),
+    "evidence.field": (
+        "readings",
+        "require",
+    ),
+    "evidence.fsx.facts": ("FileSystem",),
+    "evidence.gpu.facts": ("Gpu",),
+    "evidence.host.facts": ("Mount",),
+    "evidence.lustre.facts": (
+        "LustreClient",
+        "LustreTarget",
+    ),
+    "evidence.network.facts": ("RdmaDevice",),
+    "evidence.neuron.facts": ("NeuronDevice",),
+    "evidence.node": ("Node",),
+    "evidence.pci.facts": ("PciDevice",),
+    "evidence.storage.facts": ("NvmeController",),
+    "suite.needs_of_check": ("reads",),
+    "suite.routing": ("evidence",),
+    "transport": (
+        "Answer",
+        "Connection",
+        "Limits",
+        "Program",
+        "Unusable",
+    ),
+    "transport.choose": ("connection_for",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [*_HOME_OF]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for."""
+    from importlib import import_module
+
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'clusterproof' has no attribute {name!r}")
+    found = getattr(import_module(f"clusterproof.plugins.{_HOME_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,178 @@
+"""The devices that Kubernetes gives to pods, compared with the instance type and with what the node itself reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.kubernetes.of_cluster import slices_of
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.control_plane, mark.preflight]
+
+MIB = 2**20
+PAGE_KIB = 2048
+NAMES = {
+    "gpu": "nvidia.com/gpu",
+    "gpu_shared": "nvidia.com/gpu.shared",
+    "neuron": "aws.amazon.com/neuron",
+    "neurondevice": "aws.amazon.com/neurondevice",
+    "neuroncore": "aws.amazon.com/neuroncore",
+    "efa": "vpc.amazonaws.com/efa",
+}
+ACCELERATORS = ("gpu", "gpu_shared", "neuron", "neurondevice", "neuroncore")
+_OF_SHARING = re.compile(r"( SHARED| MIG [0-9a-z.]+)+$")
+RESOURCES = "kubectl get node NODE -o jsonpath='{.status.capacity}{.status.allocatable}'"
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence(f"{RESOURCES}; kubectl get resourceslices --field-selector spec.nodeName=NODE")
+def test_k8s_gpu_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """Accelerators that pods can ask for.
+
+    Fewer than the instance type has means that the device plugin found a device unhealthy, is not running, or started
+    before the driver. Devices offered by a DRA driver count as well.
+
+    Remedy (investigate): Read the log of the device plugin's pod on the node and look at the node's GPU checks; then
+    restart the pod or reboot the node.
+    """
+    listed, node = k8s_node.listed, k8s_node.node
+    ill = list(_not_given(listed, ACCELERATORS))
+    fail_if(ill, f"{', '.join(ill)}; expected every device allocatable")
+    if listed.has_divided_gpus:
+        return
+    gpus = node.expected("gpus")
+    if gpus:
+        given = _gpus_given(listed, cluster)
+        assert given == gpus, f"{given} GPUs allocatable; expected {gpus}"
+        return
+    devices = _neuron_devices(node)
+    if not devices:
+        not_applicable("no accelerators are expected of it")
+    given = listed.capacity.of("neuron") or listed.capacity.of("neurondevice") or _claimable(cluster, listed, "neuron")
+    assert given == devices, f"{given} Neuron devices allocatable; expected {devices}"
+
+
+@mark.hyperpod_node_debugger("A")
+@evidence(f"{RESOURCES}; kubectl get resourceslices --field-selector spec.nodeName=NODE")
+def test_k8s_efa_allocatable(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """EFA devices that pods can ask for.
+
+    A pod that gets none falls back to TCP, and one that asks for all of them stays pending. Devices offered by a DRA
+    driver count as well.
+
+    Remedy (investigate): Read the log of the EFA device plugin on the node, and look at the node's EFA checks.
+    """
+    listed = k8s_node.listed
+    ill = list(_not_given(listed, ("efa",)))
+    fail_if(ill, f"{', '.join(ill)}; expected every device allocatable")
+    expected = k8s_node.node.expected("efa")
+    given = listed.capacity.of("efa")
+    if not expected and not given:
+        not_applicable("no EFA is expected of it")
+    if given != expected:
+        by_claims = _claimable(cluster, listed, "efa") or _claimable(cluster, listed, "dra.net")
+        given = min(by_claims, expected) if by_claims and not given else given  # dra.net offers other interfaces too
+    assert given == expected, f"{given} EFA devices allocatable; expected {expected}"
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence(f"{RESOURCES}; on the node: nvidia-smi -L | wc -l")
+def test_k8s_gpu_seen(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """GPUs in Kubernetes and in the driver.
+
+    The device plugin counts GPUs when it starts. If the driver has lost one since, a pod that is given it fails; if it
+    has found more, they are never allocated.
+
+    Remedy (restore service): Fix what the node's GPU checks report, then restart the device plugin's pod there.
+    """
+    listed = k8s_node.listed
+    if listed.has_divided_gpus:
+        not_applicable("its GPUs are divided, and Kubernetes counts their parts")
+    given = _gpus_given(listed, cluster)
+    if not given and not k8s_node.node.expected("gpus"):
+        not_applicable("no GPUs are expected of it")
+    seen = k8s_node.node.gpu_count
+    assert given == seen, f"Kubernetes has {given} GPUs, NVML counts {seen}; expected the same number"
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("kubectl get node NODE --show-labels; on the node: nvidia-smi -L")
+def test_k8s_gpu_labels(k8s_node: MemberNode) -> None:
+    """Labels of GPU feature discovery.
+
+    Jobs select nodes by these labels: wrong ones lead them to GPUs of another kind.
+
+    Remedy (fix configuration): Restart the gpu-feature-discovery pod on the node, or deploy it where it does not run.
+    """
+    listed = k8s_node.listed
+    product, count, driver = (listed.label(name) for name in ("gpu_product", "gpu_count", "driver"))
+    if not (product or count):
+        others = any(other.label("gpu_product") for other in k8s_node.others)
+        concern_if(others, "its GPUs have no labels, and those of its group have; expected nvidia.com/gpu.product")
+        not_applicable("its GPUs have no labels")
+    gpus = k8s_node.node.gpus
+    with part:
+        names = sorted({gpu.name for gpu in gpus})
+        is_other = product and _OF_SHARING.sub("", product) not in [name.replace("-", " ") for name in names]
+        words = f"label nvidia.com/gpu.product is {product}, NVML reports {', '.join(names)}; expected the same"
+        fail_if(is_other, words)
+    is_other = count and not listed.has_divided_gpus and count != str(len(gpus))
+    fail_if(is_other, f"label nvidia.com/gpu.count is {count}, NVML counts {len(gpus)}; expected the same")
+    seen = k8s_node.node.nvml.driver
+    unlike = f"label nvidia.com/cuda.driver-version.full is {driver}, the driver {seen}; expected the same"
+    concern_if(driver and driver != seen, unlike)
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence(f"{RESOURCES}; on the node: grep -r . /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+def test_k8s_hugepages(k8s_node: MemberNode) -> None:
+    """Huge pages in Kubernetes and in the kernel.
+
+    The kubelet counts them when it starts. Pages reserved later are never allocated to pods, and a pod that is given
+    pages that do not exist fails to start.
+
+    Remedy (fix configuration): Reserve the pages before the kubelet starts (at boot), or restart the kubelet.
+    """
+    listed = k8s_node.listed
+    pages = [one.pages for one in k8s_node.node.main_memory.huge_pages if one.size_kib == PAGE_KIB]
+    reserved, given = sum(pages) * PAGE_KIB // 1024, listed.allocatable.of("hugepages_2mi") // MIB
+    assert given == reserved, (
+        f"Kubernetes gives {given} MiB of huge pages, the kernel has reserved {reserved} MiB; expected the same"
+    )
+
+
+def _not_given(listed: KubernetesNode, resources: tuple[str, ...]) -> Iterator[str]:
+    """`7 of 8 nvidia.com/gpu allocatable`, for each resource of which some are not."""
+    has, gives = listed.capacity, listed.allocatable
+    for name in resources:
+        if gives.of(name) < has.of(name):
+            yield f"{gives.of(name)} of {has.of(name)} {NAMES[name]} allocatable"
+    if "gpu" in resources:
+        for profile, count in has.mig.items():
+            if gives.mig.get(profile, 0) < count:
+                yield f"{gives.mig.get(profile, 0)} of {count} nvidia.com/mig-{profile} allocatable"
+
+
+def _gpus_given(listed: KubernetesNode, cluster: ClusterFacts) -> int:
+    """The GPUs that Kubernetes knows of, shared ones once; by claims where no device plugin offers any."""
+    by_plugin = listed.capacity.of("gpu") or listed.capacity.of("gpu_shared")
+    return by_plugin // listed.replicas if by_plugin else _claimable(cluster, listed, "gpu")
+
+
+def _claimable(cluster: ClusterFacts, listed: KubernetesNode, word: str) -> int:
+    """The devices that drivers of DRA of this name offer on a node."""
+    return sum(one.devices if one.gpus is None else one.gpus for one in slices_of(cluster, listed, word))
+
+
+def _neuron_devices(node: Node) -> int:
+    try:
+        return int(node.of_type("neuron_devices"))
+    except (Incomplete, NotApplicable):
+        return 0

@@ -1,0 +1,187 @@
+"""What Kubernetes reports about each node: whether it is Ready, takes pods, and has the versions of its group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_usual_taint
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.group import Values, differences
+from clusterproof.plugins.evidence.group import in_words as compared
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, Taint, in_words
+from clusterproof.plugins.evidence.kubernetes.facts_kubelet import DEFAULTS
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.control_plane, mark.preflight]
+
+OF_KUBELET = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+KEEPS_AWAY = ("NoSchedule", "NoExecute")
+OF_CONDITIONS = "node.kubernetes.io/"  # taints that stand for conditions and for a cordon
+VERSIONS = {"kubelet": "kubelet", "runtime": "container runtime", "os": "OS image", "kernel": "kernel"}
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence("kubectl describe node NODE")
+def test_k8s_node_ready(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """Kubernetes node conditions.
+
+    A node that is not Ready, or is short of memory, disk or process IDs, gets no new pods and may lose those it has.
+    Conditions written by other agents are a concern: some of them outlive the fault.
+
+    Remedy (restore service): Read the kubelet's log on the node (journalctl -u kubelet), free what it is short of, or
+    restart the kubelet; fix what another agent's condition reports.
+    """
+    listed = k8s_node.listed
+    ready = listed.condition("Ready")
+    with part:
+        if ready is None:
+            incomplete("it has no condition Ready; expected one, which the kubelet writes")
+        fail_if(ready.status != "True", f"{listed.in_words(ready)}; expected a node that is Ready")
+        silent_min = cluster.threshold("kubernetes.heartbeat_minutes")
+        silent_s = listed.age_s(ready.heard) if ready.heard else 0.0
+        ago = f"{in_words(silent_s)} ago"
+        words = f"Ready was last confirmed {ago}; expected a kubelet that does so every {silent_min:g} min"
+        concern_if(silent_s > silent_min * 60, words)
+    short = [listed.in_words(one) for one in listed.conditions if one.kind in OF_KUBELET and one.status == "True"]
+    fail_if(short, f"{', '.join(short)}; expected a node that is short of nothing")
+    others = list(_of_others(listed, cluster.threshold("kubernetes.stale_condition_minutes") * 60))
+    concern_if(others, f"{', '.join(others)}; expected no condition that reports a fault")
+
+
+def _of_others(listed: KubernetesNode, stale_s: float) -> Iterator[str]:
+    """What other agents say is wrong with the node, and when they last said so where that is long ago."""
+    for one in listed.conditions:
+        if one.kind not in ("Ready", *OF_KUBELET) and one.status == one.bad:
+            age_s = listed.age_s(one.heard or one.since) if one.heard or one.since else 0.0
+            stale = f", last confirmed {in_words(age_s)} ago" if age_s > stale_s else ""
+            yield f"{listed.in_words(one)}{stale}"
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence("kubectl get node NODE -o jsonpath='{.spec.unschedulable}{.spec.taints}'")
+def test_k8s_node_takes_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """Kubernetes node accepting pods.
+
+    A node that is cordoned, or has a taint that the others of its group do not have, gets no pods: a job that wants all
+    nodes waits. A taint set by this suite's own gate is a concern, since its condition says which check failed.
+
+    Remedy (restore service): Fix what it was cordoned or tainted for, then kubectl uncordon NODE, or kubectl taint node
+    NODE KEY-.
+    """
+    listed = k8s_node.listed
+    fail_if(listed.is_cordoned, "it is cordoned; expected a node that takes pods")
+    odd = [taint for taint in listed.taints if _keeps_away(taint) and not _is_shared(taint, k8s_node, cluster)]
+    foreign = ", ".join(taint.in_words for taint in odd if not taint.is_ours)
+    is_alone = foreign and not k8s_node.others
+    concern_if(is_alone, f"taint {foreign}, and no other node in its group to compare with; expected none")
+    fail_if(foreign and not is_alone, f"taint {foreign}; expected only those that most of its group have")
+    ours = ", ".join(taint.in_words for taint in odd if taint.is_ours)
+    concern_if(ours, f"taint {ours}; expected a node that takes pods")
+
+
+def _keeps_away(taint: Taint) -> bool:
+    is_of_condition = taint.key.startswith(OF_CONDITIONS)
+    return taint.effect in KEEPS_AWAY and not is_of_condition and not is_usual_taint(taint.key)
+
+
+def _is_shared(taint: Taint, node: MemberNode, cluster: ClusterFacts) -> bool:
+    """Whether most others of the group have it too, as a group that is kept for some jobs does."""
+    having = cluster.taints_of_groups[node.listed.group][taint.key, taint.effect] - 1
+    return 2 * having > len(node.others)
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence(
+    "kubectl get nodes -L sagemaker.amazonaws.com/node-health-status,sagemaker.amazonaws.com/deep-health-check-status"
+)
+def test_hyperpod_node_health(k8s_node: MemberNode) -> None:
+    """HyperPod node health.
+
+    HyperPod's agents record in labels whether a node is healthy, what is wrong with it, and how its deep health checks
+    ended. A node that is not Schedulable gets no pods until it is rebooted or replaced.
+
+    Remedy (restore service): Let automatic recovery reboot or replace the node; if it is off, use
+    BatchRebootClusterNodes or BatchReplaceClusterNodes.
+    """
+    listed = k8s_node.listed
+    if not listed.is_of_hyperpod:
+        not_applicable("this is not a HyperPod node")
+    health, deep = listed.label("hyperpod_health"), listed.label("hyperpod_deep_check")
+    fault = ": ".join(filter(None, (listed.label("hyperpod_fault"), listed.label("hyperpod_reason"))))
+    why = f" ({fault})" if fault else ""
+    known = health_of_hyperpod(health)
+    fail_if(known and not known.takes_pods, f"HyperPod reports it as {health}{why}; expected Schedulable")
+    fail_if(deep == "Failed", f"its deep health checks failed{why}; expected them to pass")
+    concern_if(deep == "InProgress", "its deep health checks are still running; expected a node that takes pods")
+    if known is None:
+        incomplete(f"HyperPod reports it as {health or 'nothing'}{why}; expected Schedulable in node-health-status")
+    is_said = not known.takes_pods or deep == "Failed"
+    concern_if(fault and not is_said, f"HyperPod reports it as {health} and names a fault: {fault}; expected none")
+
+
+@mark.hyperpod_version_checker
+@evidence("kubectl get nodes -o wide")
+def test_k8s_versions_uniform(cluster: ClusterFacts) -> None:
+    """Versions in a group of Kubernetes nodes.
+
+    A job is as slow, or as broken, as the one node that is different.
+
+    Remedy (fix configuration): Update the node group to one version, or replace the nodes that are behind.
+    """
+    listed: dict[tuple[str, str], Counter[str]] = {}
+    silent = []
+    for member in cluster.kubernetes_members.values():
+        info = member.listed.info if member.known else {}
+        if not all(info.get(key) for key in VERSIONS):
+            silent.append(member.label)
+        for key, words in VERSIONS.items():
+            if info.get(key):
+                listed.setdefault((member.node.target.group, words), Counter())[str(info[key])] += 1
+    mixed = [
+        f"{group or 'the nodes'}: {words} {' and '.join(f'{one} on {count}' for one, count in found.most_common(4))}"
+        for (group, words), found in listed.items()
+        if len(found) > 1
+    ]
+    concern_if(mixed, f"{', '.join(mixed)}; expected one version of each in a group")
+    if silent:
+        incomplete(f"Kubernetes reports no versions of {fold(silent)}; expected those of each node")
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence("on the node: grep policyName /var/lib/kubelet/*_manager_state; ps -o args= -C kubelet")
+def test_k8s_kubelet_policy(k8s_node: MemberNode) -> None:
+    """CPU, memory and topology manager of the kubelet.
+
+    If one node gives a container CPUs and memory close to its GPUs and the next gives it any, a job runs at the pace of
+    the worse one. The policy recorded in the kubelet's state files takes precedence over its current configuration.
+
+    Remedy (fix configuration): Give the kubelet the same configuration as the rest of its group. To change a policy,
+    drain the node, stop the kubelet, delete /var/lib/kubelet/cpu_manager_state (or memory_manager_state), and start it.
+    """
+    kubelet = k8s_node.node.kubelet
+    apart = [f"{key} is {kept} in force and {setting} in its files" for key, kept, setting in kubelet.overtaken]
+    concern_if(apart, f"{', '.join(apart)}; expected a kubelet that runs as it is configured")
+    found = differences(k8s_node.node, "kubelet", _policies)
+    concern_if(found, compared(found))
+    for key in DEFAULTS:
+        with part:
+            kubelet.policy(key)  # what it did not report was not compared
+
+
+def _policies(node: Node) -> Values:
+    """The policies of a node's kubelet; None for one that is unknown. Raises Incomplete where all are."""
+    return {key: _setting(node, key) for key in DEFAULTS}
+
+
+def _setting(node: Node, key: str) -> str | None:
+    kubelet = node.kubelet
+    try:
+        return kubelet.policy(key)
+    except Incomplete:
+        return None

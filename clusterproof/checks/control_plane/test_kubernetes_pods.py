@@ -1,0 +1,162 @@
+"""Pods: those that a node needs to work, and those that hold GPUs, wait for them, or use them without asking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clusterproof.plugins.catalog.kubernetes import NeededDaemonSet, needed_daemon_set
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
+from clusterproof.plugins.evidence.kubernetes.facts import in_words
+from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.kubernetes.of_cluster import pods_on
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.control_plane, mark.preflight]
+
+MOST = 10  # pods in words
+ROOM = ("memory", "host")  # what lies at /dev/shm where it is as large as memory
+PODS_OF_NODE = "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE"
+
+
+@mark.hyperpod_node_debugger("M")
+@evidence(PODS_OF_NODE)
+def test_k8s_system_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """System pods of a node.
+
+    Device plugins, network and storage agents, kube-proxy and GPU monitoring agents run as pods of daemon sets: if one
+    is unhealthy or missing on a node, pods there lack what it provides.
+
+    Remedy (restore service): Read its log (kubectl logs -n NAMESPACE POD --previous) and its events; delete the pod to
+    let the daemon set make a new one.
+    """
+    listed = k8s_node.listed
+    ready = listed.condition("Ready")
+    if ready is None or ready.status != "True":
+        incomplete(
+            "it is not Ready, so the state of its pods is unknown; expected a node that is Ready",
+            cause="the node is not Ready",
+        )
+    settle_s = cluster.threshold("kubernetes.settle_minutes") * 60
+    found = [*_ill(pods_on(cluster, listed), settle_s), *_missing(k8s_node, cluster, settle_s)]
+    bad = [words for row, words in found if row.verdict == "fail"]
+    fail_if(bad, f"{', '.join(bad)}; expected the system pods of a node ready")
+    others = [words for row, words in found if row.verdict != "fail"]
+    concern_if(others, f"{', '.join(others)}; expected the system pods of a node ready")
+
+
+def _ill(pods: list[KubernetesPod], settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
+    """The pods of daemon sets that matter and are not ready, though they have had time."""
+    for pod in pods:
+        row = needed_daemon_set(pod.role)
+        if row is None or pod.is_ready or pod.deleted:
+            continue
+        if pod.age_s > settle_s or any(one.reason in STUCK for one in pod.unready):
+            why = ", ".join(one.in_words for one in pod.unready[:2]) or f"{pod.phase}, not ready"
+            yield row, f"{pod.name}, which {row.purpose}: {why}"
+
+
+def _missing(node: MemberNode, cluster: ClusterFacts, settle_s: float) -> Iterator[tuple[NeededDaemonSet, str]]:
+    """The daemon sets that matter and have a pod on most others of the group, and none here."""
+    listed = node.listed
+    if listed.age_s(listed.created) < settle_s:
+        return
+    own = {pod.daemon_set for pod in pods_on(cluster, listed)}
+    for (name, role), having in sorted(cluster.daemon_sets_of_groups[listed.group].items()):
+        row = needed_daemon_set(role)
+        if row and name not in own and 2 * having > len(node.others):
+            yield (
+                row,
+                f"no pod of {name}, which {row.purpose}, as on {having} of {len(node.others)} others of its group",
+            )
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence("kubectl get pods -A --field-selector status.phase=Pending")
+def test_k8s_pending_gpu_pods(cluster: ClusterFacts) -> None:
+    """Pods waiting for accelerators.
+
+    The scheduler's messages show whether the cluster is merely full, or whether nodes are closed to pods.
+
+    Remedy (investigate): Read the pod's events (kubectl describe pod -n NAMESPACE POD), and look at the checks of the
+    nodes they name.
+    """
+    allowed_s = cluster.threshold("kubernetes.pending_minutes") * 60
+    late = [
+        pod
+        for pod in cluster.kubernetes_pods
+        if not pod.node and pod.accelerators and not pod.gates and not pod.deleted and pod.age_s > allowed_s
+    ]
+    if late:
+        late.sort(key=lambda pod: -pod.age_s)
+        seen = [f"{pod.name} waits for {in_words(pod.age_s)}: {pod.waits_for or 'nobody says why'}" for pod in late]
+        more = f", and {len(late) - MOST} more" if len(late) > MOST else ""
+        concern(f"{', '.join(seen[:MOST])}{more}; expected pods that start within {allowed_s / 60:g} min")
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence(f"{PODS_OF_NODE}; on the node: nvidia-smi; cat /proc/PID/cgroup")
+def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """Who holds the GPUs of a Kubernetes node.
+
+    A process outside any pod uses GPUs that Kubernetes allocates to others. A pod that does not terminate keeps its
+    GPUs from the next. A pod that uses GPUs without requesting any takes them from those that did.
+
+    Remedy (clean up): End the process on the node. For a pod that hangs, see what it is waiting for (kubectl describe
+    pod), and force-delete it only once its processes are gone.
+    """
+    pods = pods_on(cluster, k8s_node.listed)
+    allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
+    late = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
+    seen = [f"{pod.name} should have ended {in_words(pod.overdue_s)} ago and holds {pod.accelerators}" for pod in late]
+    fail_if(seen, f"{', '.join(seen[:MOST])}; expected pods that end")
+    of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, one) for one in gpu.processes])
+    held = [one for found in of_gpus for one in found]
+    nvml = k8s_node.node.nvml
+    outside = [f"{label}: {_shown(one)}" for label, one in held if not (_is_of_a_pod(one) or one.serves_jobs(nvml))]
+    fail_if(outside, f"{', '.join(outside[:MOST])} belongs to no pod; expected GPUs that pods alone hold")
+    known = {pod.uid: pod for pod in pods}
+    odd = [words for label, one in held if _is_of_a_pod(one) for words in _odd(label, one, known)]
+    concern_if(odd, f"{', '.join(odd[:MOST])}; expected processes of pods that ask for GPUs")
+
+
+def _odd(label: str, process: GpuProcess, known: dict[str, KubernetesPod]) -> Iterator[str]:
+    pod = known.get(process.pod or "")
+    if pod is None:
+        yield f"{label}: {_shown(process)} is of a pod that Kubernetes does not have on this node"
+    elif not (pod.accelerators or pod.claims or pod.daemon_set):
+        yield f"{label}: {_shown(process)} is of {pod.name}, which asks for none"
+
+
+def _is_of_a_pod(process: GpuProcess) -> bool:
+    return process.is_of_a_job and bool(process.pod)
+
+
+def _shown(process: GpuProcess) -> str:
+    return f"process {process.pid} ({process.name})"
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence("kubectl get pod -n NAMESPACE POD -o yaml; in the pod: df -h /dev/shm")
+def test_k8s_pod_shm(cluster: ClusterFacts) -> None:
+    """Shared memory of pods with several GPUs.
+
+    A container's /dev/shm has 64 MiB unless a volume is mounted there. NCCL and data loaders keep their buffers in it:
+    if it is too small, jobs end with a bus error, or NCCL takes a slower path between the GPUs of a node.
+
+    Remedy (fix configuration): Mount an emptyDir of medium Memory at /dev/shm in the pod's template.
+    """
+    names = {member.listed.name for member in cluster.kubernetes_members.values() if member.known}
+    most = cluster.threshold("kubernetes.gpus_without_shm")
+    bad = [
+        f"{pod.name} with {pod.most_gpus} GPUs" + (" has it on disk" if pod.shm else "")
+        for pod in cluster.kubernetes_pods
+        if pod.node in names and pod.most_gpus > most and pod.shm not in ROOM
+    ]
+    if bad:
+        more = f", and {len(bad) - MOST} more" if len(bad) > MOST else ""
+        concern(f"{', '.join(bad[:MOST])}{more}; expected memory at /dev/shm of a container with several GPUs")

@@ -1,0 +1,92 @@
+"""What slows a GPU down."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.catalog import clocks_event_reasons, unknown_clocks_event_reasons
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.median import median
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, part
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.hyperpod_node_debugger("G"),
+]
+
+LEAST_TO_COMPARE = 3  # idle GPUs of which one can be the odd one
+
+
+@mark.prolog
+@evidence("nvidia-smi -q -d PERFORMANCE; sleep 1; nvidia-smi -q -d PERFORMANCE | grep -A5 Counters")
+def test_no_throttle(gpu: Gpu, node: Node) -> None:
+    """GPU clock throttling.
+
+    A hardware slowdown, thermal or by the power brake, at least halves the clocks. One seen at a single moment is a
+    concern; it fails a GPU if the driver's counters show that it persists. An idle GPU and the software power cap are
+    normal.
+
+    Remedy (investigate): Check temperature, power and cooling. If one GPU stays slow while its neighbours do not,
+    replace the node.
+    """
+    mask = gpu.clocks_event_reasons
+    reasons = [reason for reason in clocks_event_reasons(mask) if reason.verdict != "none"]
+    lasting = [one.words for one in reasons if one.verdict == "fail" and goes_on(gpu, one.counters, node)]
+    others = [one.words for one in reasons if one.words not in lasting]
+    fail_if(lasting, f"steadily slowed down by {', '.join(lasting)}; expected no hardware slowdown")
+    concern_if(others, f"slowed down by {', '.join(others)}; expected none")
+    unknown = unknown_clocks_event_reasons(mask)
+    words = f"{unknown:#x}, which the catalogue does not know; expected reasons that it knows"
+    concern_if(unknown, f"clocks event reasons {words}")
+
+
+def goes_on(gpu: Gpu, counters: tuple[int, ...], node: Node) -> bool:
+    """Whether one of the driver's time counters ran between two samples."""
+    share = gpu.slowed_share(counters)
+    return share is not None and share >= node.threshold("slowdown.share")
+
+
+@evidence("nvidia-smi --query-gpu=index,temperature.gpu,temperature.gpu.tlimit --format=csv")
+def test_temperature(gpu: Gpu, node: Node) -> None:
+    """GPU temperature.
+
+    The measure is the margin to the temperature at which the GPU slows itself down, which differs by model; the
+    absolute temperature is used only where the driver reports no margin. Among GPUs that nobody uses, one that is far
+    hotter than the others is poorly cooled.
+
+    Remedy (investigate): Check fans, airflow and the neighbours. One hot GPU among cool ones: replace the node.
+    """
+    with part:
+        evaluate_margin(gpu, node)
+    evaluate_among_idle(gpu, node)
+
+
+def evaluate_margin(gpu: Gpu, node: Node) -> None:
+    """The verdict on how far a GPU is from slowing itself down."""
+    try:
+        margin_c = gpu.temperature_margin_c
+    except NotApplicable:
+        limit_c = node.threshold("temperature.without_margin_fail_c")
+        assert gpu.temperature_c < limit_c, f"{gpu.temperature_c:.0f} °C; expected less than {limit_c:.0f} °C"
+        return
+    assert margin_c > 0, f"{-margin_c:.0f} °C above its slowdown temperature; expected below"
+    least_c = node.threshold("temperature.margin_concern_c")
+    margin, least = apart(margin_c, least_c)
+    concern_if(margin_c < least_c, f"{margin} °C below its slowdown temperature; expected at least {least} °C")
+
+
+def evaluate_among_idle(gpu: Gpu, node: Node) -> None:
+    """A concern where nobody uses the GPU, and it is far hotter than others that nobody uses."""
+    idle = node.idle_gpus
+    celsius = {one.index: data["temperature_c"] for one in idle if (data := readings(one, "temperature_c")[0])}
+    if gpu.index not in celsius or len(celsius) < LEAST_TO_COMPARE:
+        return
+    usual_c = median(celsius.values())
+    is_hot = celsius[gpu.index] > usual_c + node.threshold("temperature.idle_spread_c")
+    usual = f"expected about {usual_c:.0f} °C, as the other idle GPUs have"
+    concern_if(is_hot, f"{celsius[gpu.index]:.0f} °C and idle; {usual}")

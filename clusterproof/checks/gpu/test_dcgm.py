@@ -1,0 +1,86 @@
+"""DCGM's own diagnostic: run under load, or out of its captured logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from clusterproof.plugins.catalog.dcgm import severity_in_words
+from clusterproof.plugins.catalog.xids import xid
+from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evidence.dcgm.facts import DiagLog, DiagTest, Result
+from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.gpu, mark.preflight, mark.perf, mark.hyperpod_node_debugger("G.1.b")]
+
+NOT_PASSED = ("skip", "not run", "unknown")
+
+
+@evidence("dcgmi diag -r 2 -j; echo exit: $?")
+def test_dcgm_diag(node: Node) -> None:
+    """DCGM diagnostic.
+
+    With -m perf it is run (--dcgm-level); otherwise every captured run counts. A skipped test is not a pass, nor is a
+    run that ended with an error, or whose log is cut off. DCGM's own severity says what to do. DCGM fails every test
+    during which an Xid occurs: if such a test reports nothing else, it counts as much as the Xid itself.
+
+    Remedy (investigate): Do what the severity says: isolate means replace the node, reset means reset the GPU, config
+    means correct its settings. If there is none, run the failed test alone (dcgmi diag -r NAME).
+    """
+    logs = node.dcgm_diag.logs
+    failed = in_words(logs, ("fail",), lambda result: not is_of_lesser_xids(result))
+    fail_if(failed, f"{failed}; expected every test to pass")
+    warned = in_words(logs, ("fail", "warn"), lambda result: result.status == "warn" or is_of_lesser_xids(result))
+    concern_if(warned, f"{warned}; expected every test to pass")
+    for log in logs:
+        with part:
+            require_run(log)
+        with part:
+            require_end(log)
+    skipped = in_words(logs, NOT_PASSED)
+    if skipped:
+        incomplete(f"{skipped}; expected every test to run")
+    ended = next((log.exit for log in logs if log.exit), 0)
+    if ended and not (failed or warned or any(has_error(log) for log in logs)):
+        incomplete(f"every test passes, and dcgmi ended with exit status {ended}; expected 0")
+
+
+def require_run(log: DiagLog) -> None:
+    """Raise Incomplete where a run did not take place."""
+    if log.runtime_error:
+        incomplete(f"DCGM could not run its diagnostic: {log.runtime_error}; expected its results")
+
+
+def require_end(log: DiagLog) -> None:
+    """Raise Incomplete where the log of a run is cut."""
+    if not has_error(log) and (not log.is_complete or not log.tests):
+        last = log.tests[-1].name if log.tests else "its heading"
+        incomplete(f"the log of dcgmi diag ends after {last}; expected the end of its table")
+
+
+def has_error(log: DiagLog) -> bool:
+    """Whether a run is known not to have taken place."""
+    return bool(readings(log, "runtime_error")[0].get("runtime_error"))
+
+
+def is_of_lesser_xids(result: Result) -> bool:
+    """Whether a test reports only Xids that fail no GPU: an application's, or those of a link that has recovered."""
+    return bool(result.xids) and all(xid(code).verdict != "fail" for code in result.xids)
+
+
+def in_words(
+    logs: Iterable[DiagLog], statuses: tuple[str, ...], counts: Callable[[Result], bool] = lambda _: True
+) -> str:
+    """The results that are one of these: `memory on GPU 3: fail (isolate: …): row remapping has failed`."""
+    results = ((test, result) for log in logs for test in log.tests for result in test.ending(statuses))
+    return listed(_words(test, result) for test, result in results if counts(result))
+
+
+def _words(test: DiagTest, result: Result) -> str:
+    where = f" on {'GPU ' * result.device[:1].isdecimal()}{result.device}" if result.device else ""
+    severity = next((f" ({data})" for one in result.said if (data := severity_in_words(one.severity))), "")
+    why = " ".join(message.text.strip() for message in result.said).replace("; expected ", ", expected ")
+    return f"{known(lambda: test.name, 'a test')}{where}: {result.status}{severity}" + (f": {why}" if why else "")

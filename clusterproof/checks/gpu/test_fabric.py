@@ -1,0 +1,167 @@
+"""The NVLink fabric of nodes with NVSwitches: each GPU's place in it, and who manages it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_statuses, fabric_summary
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.ami,
+    mark.hyperpod_node_debugger("G"),
+]
+
+NOT_SUPPORTED, COMPLETED, SUCCESS = 0, 3, 0  # nvmlGpuFabricState_t, nvmlReturn_t
+NO_CLUSTER = "0" * 32
+FABRIC = "NVLink fabric"
+RACK_WIDE = ("GB200", "GB300")
+WITHOUT_REGISTRATION = ("V100", "A100")  # GPUs registered with a fabric begin with Hopper
+
+
+@evidence("nvidia-smi -q | grep -A12 Fabric")
+def test_fabric_state(gpu: Gpu, node: Node) -> None:
+    """NVLink fabric state.
+
+    On types with NVSwitch a GPU must be registered with its fabric before CUDA can start. Links can be up while the
+    fabric is down.
+
+    Remedy (reset or reboot): Restart fabric manager when no job is running, or reboot the node. If the state persists,
+    replace the node.
+    """
+    fabric = fabric_of(gpu, node)
+    with part:
+        assert fabric.state == COMPLETED, f"fabric state is {fabric_state(fabric.state)}; expected completed"
+    with part:
+        status = fabric_statuses().get(fabric.status, "unknown")
+        assert fabric.status == SUCCESS, f"fabric status is {fabric.status} ({status}); expected 0 (success)"
+    with part:  # a driver too old for the mask has none
+        faults = ", ".join(fabric_faults(fabric.health_mask))
+        assert not faults, f"fabric health: {faults}; expected no fault"
+    with part:
+        summary = fabric_summary(fabric.health_summary or 0)
+        fail_if(summary.verdict == "fail", f"fabric health is {summary.words}; expected healthy")
+        concern_if(summary.verdict == "concern", f"fabric health is {summary.words}; expected healthy")
+
+
+@evidence("nvidia-smi --query-gpu=index,fabric.cliqueId,fabric.clusterUuid --format=csv")
+def test_fabric_uniform(node: Node) -> None:
+    """NVLink fabric membership.
+
+    Two GPUs reach each other by NVLink only within one clique of one cluster. All GPUs of a node, and of a tray in a
+    rack, belong to the same one.
+
+    Remedy (reset or reboot): Reset the GPUs or reboot the node. On NVL72 trays check the rack's fabric manager and its
+    partitions.
+    """
+    places: dict[str, str] = {}
+    for gpu in node.gpus:
+        with part:
+            places[gpu.label] = place(fabric_of(gpu, node))
+    if not places:
+        return
+    usual = Counter(places.values()).most_common(1)[0][0]
+    named = ", ".join(f"{label} in {where}" for label, where in places.items() if where != usual)
+    fail_if(named, f"{named}; expected {usual}, as the others")
+    if is_of_a_rack(node):
+        fail_if(usual.endswith(NO_CLUSTER), f"the GPUs are in {usual}; expected the cluster of their rack")
+        with part:
+            found = differences(node, FABRIC, place_of)
+            is_alone = found and node.group.counts(FABRIC, place_of)[FABRIC][found[0].own] == 1
+            if is_alone and found[0].usual:
+                concern(in_words(found))
+
+
+def place(fabric: Fabric) -> str:
+    """Where a GPU is, in words: `clique 3 of cluster 0011…`."""
+    return f"clique {fabric.clique} of cluster {fabric.cluster_uuid[:32]}"
+
+
+def place_of(node: Node) -> Values:
+    """Where a node is: the place of its first GPU that has one. A rack's partitions are its trays."""
+    read = [readings(gpu, "fabric")[0] for gpu in node.gpus]
+    places = [place(data["fabric"]) for data in read if data]
+    return {FABRIC: max(places, key=places.count) if places else None}
+
+
+def is_of_a_rack(node: Node) -> bool:
+    """Whether its GPUs share their memory over the NVLinks of a rack."""
+    return any(model in readings(gpu, "name")[0].get("name", "") for gpu in node.gpus for model in RACK_WIDE)
+
+
+def fabric_of(gpu: Gpu, node: Node) -> Fabric:
+    """The fabric of a GPU that must have one. Raises NotApplicable where it has none, and Incomplete."""
+    if node.nvlinks_due == 0:
+        not_applicable(f"{node.type_name or 'this node'} has no NVLink fabric")
+    if gpu.is_partitioned:
+        not_applicable("MIG is on: the GPU is not part of a fabric")
+    fabric = gpu.fabric
+    if readings(fabric, "state")[0].get("state") == NOT_SUPPORTED:
+        if any(model in gpu.name for model in WITHOUT_REGISTRATION):
+            not_applicable(f"{gpu.name[:40]} is not registered with a fabric")
+        node.expected("nvlinks")  # raises where it is unknown whether it should have one
+    return fabric
+
+
+@evidence("systemctl status nvidia-imex; nvidia-imex-ctl -q")
+def test_imex(node: Node) -> None:
+    """IMEX service.
+
+    The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays
+    fall back to the network or do not start. On Kubernetes, pods may bring their own.
+
+    Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
+    and start it.
+    """
+    if not is_of_a_rack(node):
+        if not any(readings(gpu, "name")[0] for gpu in node.gpus):
+            node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
+        not_applicable("no GPU here shares its memory over a rack's NVLink")
+    state = state_of(node, "nvidia-imex")
+    if state != "active":
+        concern(f"nvidia-imex is {state}; expected active, unless pods bring their own")
+
+
+def state_of(node: Node, name: str) -> str:
+    """How a service stands, in systemd's word; one that is active is installed, whatever else is known of it."""
+    service = node.services.get(name)
+    if service is None or readings(service, "is_installed")[0].get("is_installed") is False:
+        return "not installed"
+    return service.active
+
+
+@evidence("systemctl status nvidia-fabricmanager; nv-fabricmanager --version")
+def test_fabric_manager(node: Node) -> None:
+    """Fabric manager.
+
+    On types whose NVSwitches belong to the node, fabric manager must run and have exactly the driver's version, or CUDA
+    does not start on more than one GPU. On NVL72 trays the rack runs it.
+
+    Remedy (restore service): Start nvidia-fabricmanager; install the version that matches the driver.
+    """
+    if not node.of_type("nvswitch"):
+        not_applicable(f"{node.type_name or 'this node'} needs no fabric manager on the node")
+    with part:
+        state = state_of(node, "nvidia-fabricmanager")
+        assert state == "active", f"nvidia-fabricmanager is {state}; expected active"
+    try:
+        data = node.fabric_manager_version.output
+    except Absent:
+        incomplete("fabric manager has an unknown version: nv-fabricmanager is not found; expected the driver's")
+    found = re.search(r"\d+\.\d+(?:\.\d+)?", data)
+    if not found:
+        incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}; expected a version")
+    assert found[0] == node.nvml.driver, (
+        f"fabric manager {found[0]} with driver {node.nvml.driver}; expected the same version"
+    )

@@ -1,0 +1,93 @@
+"""What the driver wrote to the kernel log since boot: of GPUs, and of NVSwitches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if
+from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, require_whole_log, say, when
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.epilog,
+    mark.hyperpod_node_debugger("G"),
+]
+
+
+@evidence("journalctl -k -b | grep -E 'NVRM:|nvidia|amdgpu'")
+def test_no_xid(node: Node) -> None:
+    """Xid errors.
+
+    Each Xid of this boot is classified by the catalogue: application errors are ignored unless they repeat, hardware
+    errors fail until a reset of the GPU or a reboot clears them. So is what the driver says without an Xid, as of its
+    firmware. That the driver was loaded again ends no loss of a GPU that does not answer since. With --since only what
+    is in the window counts.
+
+    Remedy (reset or reboot): Do what the finding says: reset the GPU, reboot or replace the node. If an Xid returns on
+    the same GPU, replace the node.
+    """
+    events = node.kernel_events
+    gpus = gpus_by_address(node)
+    due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
+    findings = evaluate(events, node.catalog, remap_due=due, uuids={address: gpu.uuid for address, gpu in gpus.items()})
+    say_findings(findings, node, "no Xid of the hardware")
+    say(node, "gpu.no_xid", "no error of a GPU")
+    require_meaning(node)
+
+
+@evidence("journalctl -k -b | grep SXid")
+def test_no_sxid(node: Node) -> None:
+    """NVSwitch SXid errors.
+
+    A fatal SXid takes down every GPU behind the switch; others are noted.
+
+    Remedy (reset or reboot): Fatal: reset all GPUs and NVSwitches together, or reboot the node; if it returns, replace
+    the node.
+    """
+    say_findings(evaluate_switches(node.kernel_events, node.catalog), node, "no fatal SXid")
+    say(node, "gpu.no_sxid", "every NVSwitch to work")
+    require_meaning(node)
+
+
+def say_findings(findings: Sequence[Finding], node: Node, expected: str) -> None:
+    """Say which fail the node, and which are worth a look."""
+    failing = [finding for finding in findings if finding.severity == "fail"]
+    fail_if(failing, f"{in_words(failing, node)}; expected {expected}")
+    worrying = [finding for finding in findings if finding.severity == "concern"]
+    concern_if(worrying, f"{in_words(worrying, node)}; expected none")
+
+
+def require_meaning(node: Node) -> None:
+    """Raise where finding nothing proves nothing: there is no GPU, or records of the log are lost."""
+    with suppress(Incomplete):  # GPUs that do not answer are GPUs
+        node.gpus  # noqa: B018 - raises NotApplicable on a node without any
+    require_whole_log(node)
+
+
+def in_words(findings: Iterable[Finding], node: Node) -> str:
+    """The findings in one line: `Xid 79 (GPU has fallen off the bus) at 0000:c5:00.0, last at …: reboot the node`."""
+    gpus = gpus_by_address(node)
+    named = {address: gpu.words for address, gpu in gpus.items()}
+    return "; ".join(_words(finding, named.get(finding.pci, finding.uuid), node) for finding in findings)
+
+
+def _words(finding: Finding, gpu: str, node: Node) -> str:
+    words = f"{finding.family} {finding.code} ({finding.name}) at {finding.pci or 'an unnamed device'}"
+    if gpu:
+        words += f" ({gpu})"
+    if finding.part:
+        words += f", {finding.part}"
+    if finding.count > 1:
+        words += f", {finding.count} times"
+    if finding.last is not None:
+        words += f", last {when(finding.last, node)}"
+    if finding.process:
+        words += f", of {finding.process}"
+    return f"{words}: {finding.action}"

@@ -1,0 +1,126 @@
+"""GPU memory: errors that corrupt a run, or will; and who still holds it."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import (
+    NotApplicable,
+    concern,
+    concern_if,
+    fail,
+    fail_if,
+    incomplete,
+    not_applicable,
+    part,
+)
+from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.gpu.of_node import is_busy
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.gpu, mark.preflight, mark.prolog]
+
+
+@mark.ami
+@mark.hyperpod_node_debugger("G")
+@evidence("nvidia-smi -q -d ECC")
+def test_no_uncorrected_ecc(gpu: Gpu, node: Node) -> None:
+    """Uncorrected GPU memory errors.
+
+    Errors since the driver loaded that ECC could not correct mean corrupted data.
+
+    Remedy (reset or reboot): Drain the node and reset the GPU. If errors return, replace the node.
+    """
+    for name in ("dram", "sram"):
+        with part:
+            count = getattr(gpu, f"ecc_uncorrected_{name}")
+            fail_if(count, f"uncorrected ECC errors: {count} in {name.upper()}; expected 0")
+    data, _ = readings(gpu, "ecc_uncorrected_dram", "ecc_uncorrected_sram")
+    in_all = readings(gpu, "ecc_uncorrected_total")[0].get("ecc_uncorrected_total", 0)
+    if in_all and len(data) < 2 and not any(data.values()):
+        fail(f"uncorrected ECC errors: {in_all} in all; expected 0")
+    if not data and ecc_is_off(gpu) and node.of_type("ecc"):
+        concern(f"ECC is disabled; expected enabled on {node.instance_type}")
+
+
+def ecc_is_off(gpu: Gpu) -> bool:
+    """Whether ECC could be enabled and is not."""
+    data, _ = readings(gpu, "ecc_enabled")
+    return data.get("ecc_enabled") is False
+
+
+@mark.hyperpod_node_debugger("G.1.a")
+@evidence("nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv")
+def test_row_remap(gpu: Gpu, node: Node) -> None:
+    """Row remapping.
+
+    A failed remapping means that the memory has no spare rows left to repair itself with. A pending one takes effect at
+    the next reset of the GPU; until then the bad row stays in use. GPUs before Ampere retire pages instead.
+
+    Remedy (replace): Pending: reset the GPU or reboot the node before the next long job. Failed: replace the node.
+    """
+    rows, unread = readings(gpu, "remap_failed", "remap_pending")
+    fail_if(rows.get("remap_failed"), "row remapping failed; expected no failure")
+    message, is_free = "row remapping is pending; expected none", node.occasion != "prolog"
+    fail_if(rows.get("remap_pending") and is_free, message, action="reset or reboot")
+    concern_if(rows.get("remap_pending") and not is_free, message)  # a job may hold the GPU: it cannot be reset now
+    banks = readings(gpu, "remap_banks")[0].get("remap_banks", [])
+    few = sum(count for count in banks[3:5] if isinstance(count, int))
+    concern_if(few, f"{few} memory banks have few or no spare rows left; expected 0")
+    pages, unread_pages = readings(gpu, "retired_pages_pending", "retired_pages_single_bit", "retired_pages_double_bit")
+    is_pending = pages.get("retired_pages_pending")
+    fail_if(is_pending, "page retirement is pending; expected none", action="reset or reboot")
+    count, most = sum(pages.values()) - bool(is_pending), node.threshold("retired_pages.concern")
+    concern_if(count > most, f"{count} retired pages; expected at most {most:.0f}")
+    if not rows and all(isinstance(why, NotApplicable) for why in unread):
+        if gpu.is_partitioned:
+            not_applicable("the driver does not report row remapping while MIG is on")
+        unread = unread_pages
+    elif not rows and pages:
+        unread += unread_pages
+    for why in unread:
+        with part:
+            raise why
+    if "retired_pages_pending" not in pages:
+        require(unread)
+
+
+@mark.epilog
+@mark.hyperpod_node_debugger("I")
+@evidence("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")
+def test_no_leftover_processes(gpu: Gpu, node: Node) -> None:
+    """Processes on idle GPUs.
+
+    A process that belongs to no job, or memory that no process owns, takes memory and time from the next job. Before
+    and after a job this fails; at any other time it is a concern, since somebody may be working.
+
+    Remedy (clean up): Find the process's owner and end it if its work is done. Memory that no process owns is freed by
+    resetting the GPU.
+    """
+    with part:
+        evaluate_processes(gpu, node)
+    left_out = known(lambda: gpu.processes_left_out, None)
+    with part:
+        if left_out:
+            incomplete(f"held by {left_out} more processes, of which nothing is known; expected none")
+    data, _ = readings(gpu, "processes", "utilization_percent")
+    if data.get("processes"):
+        return
+    owned = "no process owns it" if "processes" in data else "no process is known to own it"
+    with part:
+        used_mib, limit_mib = gpu.memory_used_mib, node.threshold("gpu.idle_memory_mib")
+        concern_if(used_mib > limit_mib, f"{used_mib} MiB in use and {owned}; expected less than {limit_mib:.0f} MiB")
+    busy = data.get("utilization_percent")
+    if busy is not None and is_busy(gpu, node) and node.idle_gpus:
+        concern(f"busy to {busy} % and {owned}; expected idle, as other GPUs of the node are")
+
+
+def evaluate_processes(gpu: Gpu, node: Node) -> None:
+    """The verdict on who holds a GPU: a failure around a job, else a concern."""
+    strays = [process for process in gpu.processes if not (process.is_of_a_job or process.serves_jobs(node.nvml))]
+    named = ", ".join(f"{process.name or 'a process'} (pid {process.pid})" for process in strays)
+    if node.occasion in ("prolog", "epilog"):
+        assert not strays, f"held by {named}, of no job; expected no process"
+    busy = named or ", ".join(f"{process.name} (pid {process.pid})" for process in gpu.processes)
+    concern_if(busy, f"held by {busy}; expected no process")

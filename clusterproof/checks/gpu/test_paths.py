@@ -1,0 +1,143 @@
+"""PCIe between GPUs and network devices: how near they are to each other, and the switches above them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, not_applicable, part
+from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts import PciLink
+from clusterproof.plugins.evidence.pci.facts_paths import NEAREST_FIRST, PciSwitch
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [
+    mark.gpu,
+    mark.preflight,
+    mark.hyperpod_node_debugger("G"),
+]
+
+BUSY, IDLE, NO_GPU = "busy GPUs", "idle GPUs", "no GPU"
+
+
+@evidence("nvidia-smi topo -mp; ls -l /sys/bus/pci/devices")
+def test_gpu_paths(node: Node) -> None:
+    """PCIe paths between GPUs and network devices.
+
+    The classes are those of nvidia-smi topo: PIX and PXB stay below the host bridge, PHB crosses it, NODE crosses
+    several of one NUMA node, SYS the link between the sockets. Where most GPUs have a network device of their own
+    nearby, a GPU without one sends its traffic through the CPU. NVLinks are not looked at.
+
+    Remedy (investigate): Compare nvidia-smi topo -m, the slots and the firmware settings with a neighbouring node; a
+    device in another slot has to be moved. In a cloud, replace the node.
+    """
+    ways = {gpu: paths.nearest_nics for gpu, paths in node.gpu_paths.items()}
+    found = {gpu: way for gpu, (way, _) in ways.items() if way}
+    if not found:
+        not_applicable("no GPU with a network device beside it on the PCI bus")
+    usual, alike = Counter(found.values()).most_common(1)[0]
+    places = {nics for way, nics in ways.values() if way == usual}
+    if alike > len(found) * node.threshold("group.majority") and len(places) > 1:  # else not all GPUs can be near
+        as_most = f"expected {usual}, as {alike} of {len(found)} GPUs here"
+        for gpu, way in found.items():
+            is_far = NEAREST_FIRST.index(way) > NEAREST_FIRST.index(usual)
+            concern_if(is_far, f"{gpu} has no network device nearer than {way}; {as_most}")
+    compare(node, "PCIe paths of GPUs", nearest)
+
+
+def nearest(node: Node) -> Values:
+    """How many devices are nearest to each GPU, and how near, in the order of the GPUs: `4 PIX, 4 PIX`."""
+    paths = node.gpu_paths.values()
+    nics = len({nic for one in paths for nic in one.nics})
+    kinds = {
+        f"nearest of {nics} network devices": [one.nearest_nics for one in paths],
+        "nearest other GPUs": [one.nearest_gpus for one in paths],
+    }
+    return {
+        f"{kind} to each of {len(paths)} GPUs:": ", ".join(f"{len(names)} {way}" for way, names in found)
+        for kind, found in kinds.items()
+        if found and all(way for way, _ in found)
+    }
+
+
+@evidence("lspci -t; grep . /sys/bus/pci/devices/*/*_link_*")
+def test_pcie_switches(node: Node) -> None:
+    """PCIe links of the switches above GPUs and network devices.
+
+    All devices below a switch share its link to the CPU: one that lost lanes or speed slows down whatever they move to
+    and from memory, and their own links do not show it. Power saving may lower its speed: that is held against switches
+    whose GPUs are as idle, and against what both ends can do only where a GPU below is busy.
+
+    Remedy (reset or reboot): Reboot the node. If the link stays as it is, compare the slots and the limits of link
+    speed in the firmware with a neighbouring node; reseat the riser, or replace the node.
+    """
+    kinds = by_kind(node)
+    if not kinds:
+        not_applicable("no PCIe switch above a GPU or a network device is there and awake")
+    for (_, _, load), alike in kinds.items():
+        usual = usual_link(node, alike)
+        for switch in alike:
+            with part:
+                evaluate_link(switch, usual, is_busy=load == BUSY)
+    compare(node, "PCIe links of switches", usual_links)
+
+
+def evaluate_link(switch: PciSwitch, usual: PciLink | None, *, is_busy: bool) -> None:
+    """The verdict on a switch's own link, which most switches like it have as `usual`."""
+    link = switch.port.link
+    if not link:
+        require(readings(switch.port, "width", "speed")[1])
+        not_applicable("the kernel reports no PCIe link of the switch")
+    able = known(lambda: switch.port.link_of_both_ends, None)
+    seen = f"PCIe {link} on the switch {switch.port.address}, above {', '.join(switch.gpus + switch.nics)}"
+    is_odd = bool(usual and link.is_worse_than(usual))
+    concern_if(is_odd, f"{seen}; expected {usual} as most of its kind here")
+    is_less = bool(able and (0 < link.lanes < able.lanes or (is_busy and 0 < link.gts < able.gts)))
+    concern_if(is_less and not is_odd, f"{seen}; expected {able}, as both of its ends can")
+    require(readings(switch.port, "width", "speed")[1])
+
+
+def by_kind(node: Node) -> Mapping[tuple[str, int, str], list[PciSwitch]]:
+    """The switches that are awake, by model, depth in the tree, and what GPUs are below them."""
+    busy = busy_addresses(node)
+    found = defaultdict(list)
+    for switch in node.pci_switches:
+        data, _ = readings(switch.port, "model", "path")
+        load = NO_GPU if not switch.gpus else BUSY if busy.intersection(switch.gpus) else IDLE
+        if not switch.port.is_asleep:
+            found[data.get("model", ""), len(data.get("path") or ()), load].append(switch)
+    return found
+
+
+def busy_addresses(node: Node) -> frozenset[str]:
+    """Where the GPUs are that are known to compute."""
+    data = [readings(gpu, "pci", "utilization_percent")[0] for gpu in readings(node, "gpus")[0].get("gpus", ())]
+    least = node.threshold("gpu.busy_percent")
+    return frozenset(one["pci"] for one in data if one.get("utilization_percent", 0) >= least and "pci" in one)
+
+
+def usual_link(node: Node, switches: Iterable[PciSwitch]) -> PciLink | None:
+    """The link that most of these switches have; None where no link has a majority."""
+    links = Counter(link for switch in switches if (link := switch.port.link))
+    link, alike = links.most_common(1)[0] if links else (None, 0)
+    return link if alike > sum(links.values()) * node.threshold("group.majority") else None
+
+
+def usual_links(node: Node) -> Values:
+    """The same of each kind of them, in words."""
+    found = {kind: usual_link(node, switches) for kind, switches in by_kind(node).items()}
+    return {
+        f"PCIe link of switches {model} at depth {depth} with {load} below:": str(link) if link else None
+        for (model, depth, load), link in found.items()
+    }
+
+
+def compare(node: Node, what: str, read: Callable[[Node], Values]) -> None:
+    """A concern where the node differs from others that have as many devices; nothing where there are none."""
+    with suppress(NotApplicable):
+        found = differences(node, what, read, absent=None)
+        concern_if(found, in_words(found))

@@ -1,0 +1,144 @@
+"""Are all GPUs there, and do they answer?"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from clusterproof.plugins.catalog import recovery_action
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.kernel_log.facts import pci_address
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [
+    mark.gpu,
+    mark.preflight,
+    mark.prolog,
+    mark.ami,
+    mark.hyperpod_node_debugger("G"),
+]
+
+NO_ACTION = 0  # nvmlDeviceGpuRecoveryAction_t
+
+
+@evidence("nvidia-smi -L; lspci -d 10de: -nn")
+def test_gpu_count(node: Node) -> None:
+    """GPU count.
+
+    The driver's count is compared with what the instance type has. A GPU that is still on the PCI bus was lost by the
+    driver ("fell off"); one that is not on the bus either failed before the driver saw it. One that the driver counts
+    but the bus does not show has dropped off the bus since.
+
+    Remedy (reset or reboot): Reboot the node. If a GPU is still missing, replace the node.
+    """
+    evaluate_on_bus(node)
+    try:
+        expected = node.expected("gpus")
+    except Incomplete:
+        fail_if(is_without_driver(node), f"NVML does not start: {node.driver_error}; expected it to start")
+        raise
+    if expected == 0 and node.gpu_count == 0:
+        not_applicable(f"{node.type_name or 'this node'} has no GPU")
+    if node.gpu_count == expected:
+        return
+    if has_just_booted(node):
+        incomplete(f"NVML counts {node.gpu_count} GPUs, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
+    why = f" ({node.driver_error})" if node.driver_error else ""
+    raise AssertionError(f"NVML counts {node.gpu_count} GPUs{why}, {on_bus_in_words(node)}; expected {expected}")
+
+
+def is_without_driver(node: Node) -> bool:
+    """Whether the library is there and the driver does not start, unless the bus shows that it has no GPU."""
+    try:
+        return bool(node.nvml.error) and bool(node.gpus_on_bus)
+    except Absent:
+        return False
+    except Incomplete:
+        return bool(node.nvml.error)
+
+
+def evaluate_on_bus(node: Node) -> None:
+    """Fail GPUs that the driver counts and the bus does not show; if it shows none of them, it is another machine's."""
+    try:
+        on_bus, gpus = {device.address for device in node.gpus_on_bus}, node.gpus
+    except (Incomplete, NotApplicable):
+        return
+    data = {gpu.label: pci_address(readings(gpu, "pci")[0].get("pci", "")) for gpu in gpus}
+    gone = {label: address for label, address in data.items() if address and address not in on_bus}
+    named = ", ".join(f"{label} at {address}" for label, address in gone.items())
+    is_of_this_node = not on_bus.isdisjoint(data.values())
+    fail_if(gone and is_of_this_node, f"the PCI bus does not show {named}; expected all GPUs on it")
+
+
+def has_just_booted(node: Node) -> bool:
+    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
+    try:
+        return node.boot.uptime_s < node.threshold("settle.window_s")
+    except Incomplete:
+        return False
+
+
+def on_bus_in_words(node: Node) -> str:
+    """How many GPUs the PCI bus shows."""
+    try:
+        on_bus = len(node.gpus_on_bus)
+    except Incomplete:
+        return "the PCI bus was not read"
+    return f"{on_bus} on the PCI bus" + (", so the driver lost some" if on_bus > node.gpu_count else "")
+
+
+@evidence("nvidia-smi -L")
+def test_gpu_answers(gpu: Gpu) -> None:
+    """GPU responsiveness.
+
+    The driver counts the GPU but cannot talk to it: it is lost, needs a reset, or fell off the bus. One query that says
+    so is enough, since the driver may still return what it knew of the GPU before.
+
+    Remedy (reset or reboot): Reset the GPU, or reboot the node. If it happens again, replace the node.
+    """
+    assert not gpu.lost, f"the driver says {gpu.lost}; expected an answer"
+
+
+@evidence("nvidia-smi --query-gpu=index,gpu_recovery_action --format=csv")
+def test_recovery_action(gpu: Gpu) -> None:
+    """Recovery action requested by the driver.
+
+    NVIDIA's own verdict on the GPU: anything but None means that it must not run work until the action is done.
+
+    Remedy (reset or reboot): Do what the driver asks for: reset the GPU, drain and reset it, or reboot the node.
+    """
+    number = gpu.recovery_action
+    action = recovery_action(number)
+    words = action.words if action else f"number {number}, which the catalogue does not know"
+    assert number == NO_ACTION, f"the driver asks for {words}; expected no recovery action"
+
+
+@evidence("time nvidia-smi -L")
+def test_driver_answers_in_time(node: Node) -> None:
+    """NVIDIA driver response time.
+
+    Without persistence mode the driver initialises every GPU on each query. A driver that is slow despite persistence
+    mode is often waiting for a faulty GPU.
+
+    Remedy (reset or reboot): Enable persistence mode (nvidia-persistenced). If it stays slow, read the kernel log and
+    reboot the node.
+    """
+    assert not node.driver_hangs, f"{node.driver_hangs}; expected an answer by the deadline"
+    try:
+        node.gpus  # noqa: B018 - raises NotApplicable on a node without any
+    except Incomplete:
+        if node.driver_error:
+            with suppress(Incomplete):  # there is no library, or it took no time
+                evaluate_start(node)
+            raise
+    evaluate_start(node)
+
+
+def evaluate_start(node: Node) -> None:
+    """A concern where NVML is slow to start."""
+    init_s, limit_s = node.nvml.init_s, node.threshold("driver.init_concern_s")
+    concern_if(init_s > limit_s, f"NVML took {init_s:.1f} s to start; expected less than {limit_s:.0f} s")

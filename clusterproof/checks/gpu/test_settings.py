@@ -1,0 +1,150 @@
+"""GPU settings: modes and limits that should be the same everywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts import Gpu
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [
+    mark.gpu,
+    mark.preflight,
+    mark.ami,
+    mark.hyperpod_node_debugger("G"),
+]
+
+COMPUTE_MODES = {1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}  # nvmlComputeMode_t; 0 is default
+
+
+def deviates_if(seen: object, node: Node, message: str) -> None:
+    """A setting that differs fails the gate for images, and is a concern on a running node."""
+    fail_if(seen and node.occasion == "ami", message)
+    concern_if(seen and node.occasion != "ami", message)
+
+
+@evidence("nvidia-smi --query-gpu=index,persistence_mode --format=csv")
+def test_persistence_mode(gpu: Gpu, node: Node) -> None:
+    """Persistence mode.
+
+    Without it the driver forgets every GPU when the last program ends, and initialises it again for the next: seconds
+    for each.
+
+    Remedy (fix configuration): Enable nvidia-persistenced.
+    """
+    deviates_if(not gpu.persistence_mode, node, "persistence mode is off; expected on")
+
+
+@evidence("nvidia-smi --query-gpu=index,compute_mode --format=csv")
+def test_compute_mode(gpu: Gpu, node: Node) -> None:
+    """Compute mode.
+
+    In an exclusive or prohibited mode, programs that share a GPU, MPS and some profilers fail.
+
+    Remedy (fix configuration): nvidia-smi -c DEFAULT, unless the site wants this mode.
+    """
+    mode = gpu.compute_mode
+    named = COMPUTE_MODES.get(mode, f"number {mode}")
+    deviates_if(mode, node, f"compute mode is {named}; expected default")
+
+
+@evidence("nvidia-smi --query-gpu=index,ecc.mode.current --format=csv")
+def test_ecc_mode(gpu: Gpu, node: Node) -> None:
+    """ECC mode.
+
+    Without ECC a flipped bit ends up in the model unnoticed. A change of mode takes effect at the next reset of the
+    GPU.
+
+    Remedy (fix configuration): nvidia-smi -e 1, then reset the GPU or reboot the node.
+    """
+    data, _ = readings(gpu, "name", "ecc_enabled", "ecc_pending")
+    goes_off = data.get("ecc_enabled", True) and data.get("ecc_pending") is False
+    until = "only" if "ecc_enabled" in data else "at most"
+    deviates_if(goes_off, node, f"ECC is enabled until the next reset {until}; expected no change pending")
+    enabled = {**data, "ecc_enabled": True}
+    enabled.pop("ecc_pending", None)
+    if enabled not in [readings(one, "name", "ecc_enabled")[0] for one in node.gpus] and not node.of_type("ecc"):
+        not_applicable(f"{node.instance_type} has no ECC")
+    until = " until the next reset" if data.get("ecc_pending") else ""
+    deviates_if(not gpu.ecc_enabled, node, f"ECC is disabled{until}; expected enabled")
+
+
+@evidence("nvidia-smi --query-gpu=index,clocks.applications.graphics,clocks.default_applications.graphics --format=csv")
+def test_application_clocks(gpu: Gpu, node: Node) -> None:
+    """Application clocks.
+
+    Somebody has set the clock for their work; it stays set after that work has ended.
+
+    Remedy (fix configuration): nvidia-smi -rac, unless the site wants this clock.
+    """
+    clock_mhz, default_mhz = gpu.app_clock_mhz, gpu.app_clock_default_mhz
+    deviates_if(
+        clock_mhz != default_mhz, node, f"application clock is {clock_mhz} MHz; expected {default_mhz} MHz, the default"
+    )
+
+
+@evidence("nvidia-smi --query-gpu=index,mig.mode.current --format=csv")
+def test_mig_uniform(node: Node) -> None:
+    """MIG mode within a node.
+
+    A change of mode takes effect at the next reset of the GPU.
+
+    Remedy (fix configuration): Set the same MIG mode on all GPUs (nvidia-smi -mig 0 or 1) and reset them.
+    """
+    modes: dict[str, bool] = {}
+    for gpu in node.gpus:
+        with part:
+            modes[str(gpu.index)] = mig_mode(gpu)
+            pending = readings(gpu, "mig_pending")[0].get("mig_pending")
+            changes = "on" if pending else "off"
+            deviates_if(
+                pending not in (None, modes[str(gpu.index)]),
+                node,
+                f"MIG goes {changes} at the next reset of GPU {gpu.index}; expected no change pending",
+            )
+    on = [index for index, is_on in modes.items() if is_on]
+    message = f"MIG is on for GPU {', '.join(on)} of {len(node.gpus)}; expected all alike"
+    deviates_if(0 < len(on) < len(modes), node, message)
+
+
+def mig_mode(gpu: Gpu) -> bool:
+    """Whether MIG is on; a GPU that cannot be partitioned has none. Raises Incomplete."""
+    try:
+        return gpu.mig_mode
+    except NotApplicable:
+        return False
+
+
+@evidence("nvidia-smi --query-gpu=index,vbios_version --format=csv")
+def test_vbios_uniform(node: Node) -> None:
+    """VBIOS versions within a node.
+
+    Mixed versions are the result of a replaced GPU, and can differ in clocks and power.
+
+    Remedy (investigate): Compare with other nodes of the type; ask for a replacement if the odd one is slow.
+    """
+    versions: dict[str, str] = {}
+    for gpu in node.gpus:
+        with part:
+            versions[gpu.label] = gpu.vbios
+    usual, count = max(Counter(versions.values()).items(), key=lambda item: item[1], default=("", 0))
+    others = ", ".join(f"{version} on {label}" for label, version in versions.items() if version != usual)
+    deviates_if(others, node, f"VBIOS {others}; expected {usual}, as on {count} GPUs")
+
+
+@evidence("nvidia-smi --query-gpu=index,power.limit,power.default_limit --format=csv")
+def test_power_limit(gpu: Gpu) -> None:
+    """GPU power limit.
+
+    A lower limit caps the clocks under load.
+
+    Remedy (fix configuration): Set it back (nvidia-smi -pl), unless the site wants this limit.
+    """
+    limit_w, default_w = gpu.power_limit_w, gpu.power_limit_default_w
+    limit, default = apart(limit_w, default_w)
+    concern_if(limit_w < default_w, f"power limit is {limit} W; expected {default} W")

@@ -1,0 +1,73 @@
+"""Errors of main memory and CPUs, as reported by the kernel log and the memory controllers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import concern_if, fail_if, part
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
+from clusterproof.plugins.evidence.kernel_log.wording import (
+    fail_by_log,
+    how_often,
+    in_list,
+    logged_days,
+    require_whole_log,
+    say,
+)
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
+
+
+@mark.hyperpod_node_debugger("F")
+@evidence(
+    "journalctl -k -b | grep -E 'EDAC|Hardware Error|Memory fail'; grep . /sys/devices/system/edac/mc/mc*/*_count"
+)
+def test_mce_edac(node: Node) -> None:
+    """Memory and CPU errors.
+
+    Reported by the kernel log (machine checks, EDAC, firmware) and by the counters of the memory controllers, where the
+    machine shows any; most virtual ones do not. An uncorrected error has destroyed data. Corrected ones are harmless
+    until there are many. Errors of the previous boot that the firmware kept are a concern.
+
+    Remedy (replace): Uncorrected: drain and replace the node. Many corrected ones: replace it when it is next idle.
+    """
+    with part:
+        logged = [event for event in node.kernel_events if isinstance(event, HardwareError)]
+        lost = [event for event in logged if not event.is_corrected]
+        now = [f"{event.words} ({how_often([event], node)})" for event in lost if not event.is_of_previous_boot]
+        fail_by_log(node, now, f"{in_list(now)}; expected no uncorrected error")
+        earlier = [event.words for event in lost if event.is_of_previous_boot]
+        concern_if(earlier, f"the boot before ended with {in_list(earlier)}; expected none")
+        say(node, "host.mce_edac", "no page of memory lost, and no unexplained interrupt")
+        too_many(node, logged_per_day(logged, node), "in the log")
+        require_whole_log(node)
+    with part:
+        for controller in node.memory_controllers:
+            where = readings(controller, "label")[0].get("label", "a memory controller")
+            with part:
+                count = controller.uncorrected
+                fail_if(count, f"{where} counts {count} uncorrected errors; expected no uncorrected error")
+            with part:
+                too_many(node, controller.corrected_per_day, where)
+
+
+def too_many(node: Node, rate: float, where: str) -> None:
+    """Say where there are too many corrected errors a day."""
+    limit = node.threshold("kernel_log.corrected_per_day")
+    shown, most = apart(rate, limit, 3, SIGNIFICANT)
+    concern_if(rate > limit, f"{shown} corrected errors a day ({where}); expected at most {most}")
+
+
+def logged_per_day(events: Iterable[HardwareError], node: Node) -> float:
+    """Corrected errors a day by the log; several sources may report the same error, so the one with the most counts."""
+    counts: Counter[str] = Counter()
+    for event in events:
+        if event.is_corrected and not event.is_of_previous_boot:
+            counts[event.source] += event.count * event.lines
+    return max(counts.values()) / logged_days(node) if counts else 0.0

@@ -1,0 +1,87 @@
+"""What ended jobs have left on the node, beside what they left on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from clusterproof.plugins.core.listed import number_of
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
+from clusterproof.plugins.evidence.field import known
+from clusterproof.plugins.evidence.kernel_log.wording import in_list
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.processes.facts import JobProcess
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [
+    mark.host,
+    mark.preflight,
+    mark.prolog,
+    mark.epilog,
+    mark.hyperpod_node_debugger("I"),
+]
+
+MIB_IN_KIB = 2**10
+GIB_IN_KIB = 2**20
+MINUTE_S = 60
+
+
+@evidence("grep -H job_ /proc/[0-9]*/cgroup; grep -lz SLURM_JOB_ID= /proc/[0-9]*/environ; pgrep -af slurmstepd")
+def test_job_leftovers(node: Node) -> None:
+    """Leftover job processes.
+
+    A process that Slurm started for a job, and that no step of that job on this node accounts for any more, takes CPU
+    time and memory from later jobs. It is attributed by its control group, otherwise by the environment that a step
+    sets: salloc's own shell does not count. After a job this fails; at any other time it is a concern. A process can
+    write its own environment, so an epilog believes it only for the user of its own job.
+
+    Remedy (clean up): End the processes. With ProctrackType=proctrack/cgroup none escapes.
+    """
+    left, more = node.jobs.left, known(lambda: node.jobs.left_out, 0)
+    data = "; ".join([*_by_job(left), *([f"and {more} more"] if more else [])])
+    message = f"processes of jobs that no longer run here: {data}; expected none"
+    is_after_job = node.occasion == "epilog"
+    fail_if(left and is_after_job, message)
+    concern_if(left and not is_after_job, message)
+    if node.jobs.unread:
+        incomplete(f"processes of other users may not be read{node.if_denied}")
+
+
+def _by_job(left: Iterable[JobProcess]) -> Iterator[str]:
+    """Each job once, with the first of its processes, so that many of one job leave room for all others.
+
+    integrations/slurm/verdict.py has the words by which an epilog recognises its own job.
+    """
+    found: dict[str, list[str]] = {}
+    for process in left:
+        of_job = f"in the control group of job {process.job}"
+        claimed = f"of user {process.uid}, by its environment of job {process.job}"
+        found.setdefault(of_job if process.is_sure else claimed, []).append(f"{process.name} (pid {process.pid})")
+    for whose, (first, *others) in found.items():
+        yield f"{first}{f' and {len(others)} more' if others else ''} {whose}"
+
+
+@evidence("ls -la /dev/shm; ps -eo uid= | sort -u")
+def test_shm_leaked(node: Node) -> None:
+    """Orphaned files in /dev/shm.
+
+    They hold memory until they are removed or the node reboots. Before and after a job this fails if they take up much
+    of the memory; otherwise it is a concern.
+
+    Remedy (clean up): Remove the files while their owner has no job here; find out why the job was killed.
+    """
+    leaked = node.jobs.shm
+    if not leaked:
+        return
+    kib = sum(owned.kib for owned in leaked)
+    percent = known(lambda: 100 * kib / max(node.boot.memory_kib, 1), None)
+    data = in_list(
+        f"{number_of(owned.count, 'file')} of user {owned.uid}, the oldest {owned.oldest_s / MINUTE_S:.0f} minutes old"
+        for owned in leaked
+    )
+    size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"
+    share = f", {percent:.1f} % of the memory," if percent is not None else ""
+    message = f"{size}{share} of nobody who runs a process: {data}; expected none"
+    is_much = (percent or 0) >= node.threshold("shm.leaked_fail_percent") and node.occasion in ("prolog", "epilog")
+    fail_if(is_much, message)
+    concern_if(not is_much, message)

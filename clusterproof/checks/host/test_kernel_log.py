@@ -1,0 +1,136 @@
+"""What the kernel log reports about the host: out-of-memory kills, PCIe errors, crashes, CPU lockups."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.catalog.log_forms import is_crash_of_training
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern_if
+from clusterproof.plugins.evidence.kernel_log.events_host import AllocationFailure, OomKill, PcieError, Segfault
+from clusterproof.plugins.evidence.kernel_log.wording import (
+    PROCESSES,
+    fail_by_log,
+    gpus_by_address,
+    grouped,
+    in_list,
+    in_words,
+    require_whole_log,
+    say,
+    total,
+)
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+CRASHES = ("segf", "general", "other")  # classes of lines that were left out
+
+pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence("journalctl -k -b | grep -iE 'out of memory|allocation failure|fork rejected'")
+def test_no_oom_kill(node: Node) -> None:
+    """Out-of-memory kills.
+
+    The kernel killed a process because the node was out of memory, or had no memory to give. A process that reaches the
+    memory or process limit of its own control group, or exhausts the NUMA nodes that it is bound to, is its job's own
+    affair, and a concern; so is a failed allocation of many contiguous pages, which the kernel never guarantees.
+
+    Remedy (clean up): Find what used up the memory: processes of ended jobs, files in /dev/shm. Limit jobs by control
+    groups. Reboot the node if the kernel killed a service.
+    """
+    kills = [event for event in node.kernel_events if isinstance(event, OomKill)]
+    failures = [event for event in node.kernel_events if isinstance(event, AllocationFailure)]
+    of_node = [event for event in kills if not event.group]
+    most = node.threshold("kernel_log.costly_order")
+    promised = [event for event in failures if event.order is not None and event.order <= most]
+    seen = [*in_words(of_node, _killed, node), *in_words(promised, _failed, node)]
+    fail_by_log(node, seen, f"{in_list(seen)}; expected no process killed for want of memory, and no failed allocation")
+    say(node, "host.no_oom_kill", "memory and files for every process")
+    of_groups = [event for event in kills if event.group]
+    costly = [event for event in failures if event not in promised]
+    noted = [*in_words(of_groups, _killed, node), *in_words(costly, _failed, node)]
+    concern_if(noted, f"{in_list(noted)}; expected none")
+    require_whole_log(node)
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
+def test_pcie_aer(node: Node) -> None:
+    """PCIe errors (AER).
+
+    After a fatal error the link cannot be trusted, and the device is reset or lost. A non-fatal one lost a transaction.
+    Corrected ones matter only in large numbers. So it is with ports that cut their device off (DPC), with slots whose
+    device is gone, and with what the IOMMU refuses.
+
+    Remedy (reset or reboot): Reboot the node. If the device reports errors again, replace the node.
+    """
+    gpus = {address: gpu.words for address, gpu in gpus_by_address(node).items()}
+
+    def device(event: PcieError) -> str:
+        named = f"{event.device} ({gpus[event.device]})" if event.device in gpus else event.device
+        return f"{event.severity} error of {named or 'an unnamed device'}"
+
+    errors = [event for event in node.kernel_events if isinstance(event, PcieError)]
+    announced = grouped((event for event in errors if not event.layer), device)
+    detailed = grouped((event for event in errors if event.layer), device)
+    events = announced | detailed  # the port above and the device itself report the same error
+    fatal = in_words((one for found in events.values() for one in found if one.severity == "fatal"), device, node)
+    fail_by_log(node, fatal, f"{in_list(fatal)}; expected no fatal error")
+    say(node, "host.pcie_aer", "every device to be there, and to use its own memory")
+    limit = node.threshold("pcie.correctable_concern")
+    noted = [
+        event for found in events.values() for event in found if event.severity == "nonfatal" or total(found) > limit
+    ]
+    words = in_list(in_words(noted, device, node))
+    concern_if(noted, f"{words}; expected no uncorrected error, and at most {limit:.0f} corrected ones of a device")
+    require_whole_log(node)
+
+
+@mark.hyperpod_nccl
+@evidence("journalctl -k -b | grep -E 'segfault at|general protection'")
+def test_segfaults(node: Node) -> None:
+    """Training process crashes.
+
+    A Python process, or one in the libraries of NCCL, CUDA or EFA, ended with a segmentation fault. That is usually the
+    application's fault; the same crash on one node only points to the node.
+
+    Remedy (investigate): Look for core files and the job's log. Compare NCCL's, CUDA's and EFA's versions with other
+    nodes.
+    """
+    crashes = [
+        event
+        for event in node.kernel_events
+        if isinstance(event, Segfault) and is_crash_of_training(event.process, event.library)
+    ]
+    concern_if(crashes, f"crashed: {in_list(in_words(crashes, _crashed, node))}; expected none")
+    others = sum(count for name, count in node.kernel_lines_folded.items() if name in CRASHES)
+    concern_if(others, f"{others} more crashes, of processes of ever other names; expected none of training")
+    require_whole_log(node, PROCESSES)
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence("journalctl -k -b | grep -iE 'lockup|detected.*stall|blocked.*for more than'")
+def test_lockups(node: Node) -> None:
+    """CPU lockups and hung tasks.
+
+    A hard lockup is a CPU that no longer handles interrupts. Soft lockups and stalls are CPUs held by one task for many
+    seconds: a driver waiting for its device, or an overloaded host. A hung task waits for a device, a disk or a file
+    server that does not answer.
+
+    Remedy (reset or reboot): Reboot the node; replace it if a CPU locks up again. The log shows what the CPU was
+    running.
+    """
+    say(node, "host.lockups", "no CPU that stands still, and no task that hangs")
+    require_whole_log(node)
+
+
+def _killed(event: OomKill) -> str:
+    where = f" at the limit of {event.group if event.group != '?' else 'its control group'}" if event.group else ""
+    return f"killed for want of memory{where}: {event.process} (pid {event.pid})"
+
+
+def _failed(event: AllocationFailure) -> str:
+    return event.what if event.order is None else f"{event.what}, order {event.order}"
+
+
+def _crashed(event: Segfault) -> str:
+    return f"{event.process} in {event.library}" if event.library else event.process

@@ -1,0 +1,73 @@
+"""What the system allows a job."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_applicable
+from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight, mark.ami]
+
+LOGIN = "a login"
+
+
+@mark.hyperpod_nccl("17")
+@evidence("ulimit -s -n -u; cat /proc/$(pgrep -o slurmd)/limits")
+def test_ulimits(node: Node) -> None:
+    """Stack, file and process limits.
+
+    Jobs inherit the limits of the daemon that starts them. A training process has a connection to many others and many
+    threads; with a stack and locked memory that are both unlimited, glibc gives threads a stack of 2 MiB.
+
+    Remedy (fix configuration): Set nofile, nproc and stack in /etc/security/limits.conf, and LimitNOFILE, LimitNPROC
+    and LimitSTACK in the daemon's unit; restart it.
+    """
+    stack_kib, stacks = node.threshold("stack.minimum_kib"), _of(node, "stack")
+    small = ", ".join(f"{size // 1024} KiB for {owner}" for owner, size in _less(stacks, stack_kib * 1024))
+    fail_if(small, f"stack is {small}; expected at least {stack_kib:.0f} KiB")
+    least = {name: node.threshold(f"limits.{name}") for name in ("nofile", "nproc")}
+    few = [(name, owner, has) for name, limit in least.items() for owner, has in _less(_of(node, name), limit)]
+    wanted = ", ".join(f"{name} {least[name]:.0f}" for name in dict.fromkeys(name for name, *_ in few))
+    seen = ", ".join(f"{name} {has} for {owner}" for name, owner, has in few)
+    concern_if(few, f"{seen}; expected at least {wanted}")
+    locked, nodes, large = _of(node, "memlock"), len(node.group.nodes), node.threshold("stack.large_job_nodes")
+    both = [owner for owner, size in stacks.items() if size is None and locked.get(owner, 0) is None]
+    concern_if(
+        both and nodes >= large,
+        f"stack and memlock are both unlimited for {', '.join(both)}, and jobs can have {nodes} nodes; "
+        f"expected a stack with a limit where there are {large:.0f} nodes or more",
+    )
+
+
+def _of(node: Node, name: str) -> dict[str, int | None]:
+    """One limit of a login and of each daemon, as far as it could be read; None is unlimited."""
+    return dict(each(node.process_limits.items(), lambda one: (one[0], one[1].soft(name))))
+
+
+def _less(limits: dict[str, int | None], least: float) -> list[tuple[str, int]]:
+    return [(owner, has) for owner, has in limits.items() if has is not None and has < least]
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence("systemctl show -p MemoryMax slurmd containerd; cat /sys/fs/cgroup/system.slice/slurmd.service/memory.max")
+def test_daemon_memory(node: Node) -> None:
+    """Job daemon memory limit.
+
+    What the daemon starts shares the limit of its control group, or of one above, unless it is moved to another. A job
+    killed at that limit has used no more than it was given, and the node has memory left.
+
+    Remedy (fix configuration): Remove MemoryMax and MemoryHigh from the daemon's unit and its slice (systemctl edit),
+    and restart it.
+    """
+    percent = node.threshold("memory.daemon_percent")
+    daemons = {name: limits for name, limits in node.process_limits.items() if name != LOGIN}
+    if not daemons:
+        not_applicable("neither slurmd nor containerd runs here")
+    data = dict(each(daemons.items(), lambda daemon: (daemon[0], daemon[1].soft("memory"))))
+    total_kib = node.main_memory.total_kib
+    little = {name: most for name, most in data.items() if most is not None and most < total_kib * 1024 * percent / 100}
+    if little:
+        words = ", ".join(f"{name} may use {most / 2**30:.4g} GiB" for name, most in little.items())
+        concern(f"{words} of {total_kib / 2**20:.0f} GiB; expected at least {percent:.0f} %, or no limit")

@@ -1,0 +1,182 @@
+"""Memory: enough of it, and /dev/shm, which NCCL and data loaders live in."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight, mark.hyperpod_node_debugger("I")]
+
+GIB_IN_KIB = 2**20
+MINUTE_S = 60
+EFA_PAGE_KIB = 2048  # what libfabric's EFA provider asks for: MAP_HUGETLB of the default size
+
+
+@mark.prolog
+@mark.epilog
+@mark.ami
+@evidence("df -h /dev/shm; ls -la /dev/shm")
+def test_dev_shm(node: Node) -> None:
+    """/dev/shm size.
+
+    NCCL and data loaders exchange data through /dev/shm; if it is too small, they die with a bus error.
+
+    Remedy (fix configuration): Mount a tmpfs of at least 16 GiB on /dev/shm; remove what ended jobs left there.
+    """
+    mount = node.mount_at("/dev/shm")
+    assert mount is not None, "nothing is mounted on /dev/shm; expected a tmpfs"
+    with part:
+        assert mount.type == "tmpfs", f"/dev/shm is {mount.type}; expected tmpfs"
+    if mount.total_kib is None or mount.free_kib is None:
+        incomplete(f"/dev/shm does not report its size ({mount.alive})")
+    with part:
+        total_gib, memory_gib = mount.total_kib / GIB_IN_KIB, node.boot.memory_kib / GIB_IN_KIB
+        share = node.threshold("shm.minimum_percent_of_memory") / 100
+        least_gib = min(node.threshold("shm.minimum_gib"), memory_gib * share)
+        has, least = apart(total_gib, least_gib, 3, SIGNIFICANT)
+        assert total_gib >= least_gib, f"/dev/shm has {has} GiB; expected at least {least} GiB"
+    used = 100 * (1 - mount.free_kib / mount.total_kib) if mount.total_kib else 100.0
+    limit = node.threshold("shm.used_concern_percent")
+    if used > limit:
+        full, most = apart(used, limit)
+        concern(f"/dev/shm is {full} % full; expected at most {most} %")
+
+
+@mark.prolog
+@mark.epilog
+@evidence("ls -la /dev/shm/nccl-*; nvidia-smi --query-compute-apps=pid,name --format=csv")
+def test_shm_leftovers(node: Node) -> None:
+    """NCCL segments in /dev/shm.
+
+    They hold memory until they are removed or the node reboots.
+
+    Remedy (clean up): Remove /dev/shm/nccl-* while no job runs; find out why the job was killed.
+    """
+    left = node.main_memory.nccl_shm
+    if left.count and not any(each(known(lambda: node.gpus, ()), lambda gpu: gpu.processes)):
+        more = "at least " if known(lambda: left.left_out, None) else ""
+        age = f"the oldest {more}{left.oldest_s / MINUTE_S:.0f} minutes old"
+        size = f"{more}{left.kib / 1024:.0f} MiB"
+        concern(f"{left.count} NCCL segments of {size}, {age}, and no job is seen; expected none")
+
+
+@mark.ami
+@evidence("grep MemTotal /proc/meminfo; dmidecode -t memory")
+def test_memory_size(node: Node) -> None:
+    """Main memory size.
+
+    The kernel reports a few percent less than is installed. Much less means a failed memory module, or a balloon.
+
+    Remedy (replace): Look for mem= on the kernel's command line and for memory errors in its log; replace the node.
+    """
+    if node.is_outside_ec2:
+        not_applicable("only an EC2 type says how much memory there should be")
+    due_gib = node.of_type("memory_mib") / 1024
+    least_gib = due_gib * (1 - node.threshold("memory.short_fail_percent") / 100)
+    total_gib = node.main_memory.total_gib
+    has, least = apart(total_gib, least_gib)
+    expected = f"at least {least} of the {due_gib:.0f} GiB that {node.instance_type} has"
+    assert total_gib >= least_gib, f"{has} GiB; expected {expected}"
+
+
+@evidence("grep MemTotal /proc/meminfo")
+def test_memory_uniform(node: Node) -> None:
+    """Main memory compared with the group.
+
+    Remedy (investigate): Compare the kernel's command line (crashkernel, mem) with a neighbouring node; otherwise
+    replace the node.
+    """
+    total_gib = node.main_memory.total_gib
+    data = node.group.counts("memory", _memory_gib).get("memory")
+    reporting, least = sum(data.values()) if data else 0, int(node.threshold("group.compared_nodes"))
+    if not data or reporting < least:
+        not_applicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
+    usual, alike = max(data.items(), key=lambda one: (one[1], int(one[0])))  # of two nodes the one that has more
+    if total_gib < int(usual) * (1 - node.threshold("memory.differs_concern_percent") / 100):
+        others = alike - (_memory_gib(node)["memory"] == usual)  # in whole GiB it may be one of them
+        concern(f"{apart(total_gib, int(usual))[0]} GiB; expected {usual} GiB as on {others} of {reporting} nodes")
+
+
+def _memory_gib(node: Node) -> dict[str, str]:
+    return {"memory": str(round(node.main_memory.total_gib))}
+
+
+@evidence("free -g; ps -eo rss,pid,comm --sort=-rss | head")
+def test_memory_available(node: Node) -> None:
+    """Available memory.
+
+    Remedy (clean up): Find what uses it (ps, df /dev/shm, huge pages); end what an earlier job left running.
+    """
+    memory = node.main_memory
+    percent = 100 * memory.available_kib / memory.total_kib if memory.total_kib else 0.0
+    fail, worry = node.threshold("memory.available_fail_percent"), node.threshold("memory.available_concern_percent")
+    of_all = f"% of {memory.total_gib:.0f} GiB available"
+    has, least = apart(percent, fail)
+    assert percent >= fail, f"{has} {of_all}; expected at least {least} %"
+    if percent < worry:
+        has, least = apart(percent, worry)
+        concern(f"{has} {of_all}; expected at least {least} %")
+
+
+@mark.ami
+@evidence("swapon --show; grep Swap /proc/meminfo")
+def test_swap(node: Node) -> None:
+    """Swap.
+
+    A training job that swaps does not fail: it crawls, and every other node waits for it.
+
+    Remedy (fix configuration): swapoff -a, and remove swap from /etc/fstab.
+    """
+    memory = node.main_memory
+    total_gib = memory.swap_total_kib / GIB_IN_KIB
+    used_gib = total_gib - memory.swap_free_kib / GIB_IN_KIB
+    limit_gib = node.threshold("memory.swap_concern_gib")
+    if total_gib > limit_gib:
+        has, most = apart(total_gib, limit_gib, 3, SIGNIFICANT)
+        expected = f"at most {most} GiB" if limit_gib else "none"
+        concern(f"{has} GiB of swap, {used_gib:.3g} GiB of it in use; expected {expected}")
+
+
+@mark.ami
+@evidence("grep -i huge /proc/meminfo; sysctl vm.nr_hugepages")
+def test_hugepages(node: Node) -> None:
+    """Huge pages.
+
+    They are taken from the memory of every job. What EFA's software reserves is small.
+
+    Remedy (fix configuration): Lower vm.nr_hugepages in /etc/sysctl.d, and hugepages= on the kernel's command line.
+    """
+    memory = node.main_memory
+    unused_gib = sum(pages.size_kib * pages.free for pages in memory.huge_pages) / GIB_IN_KIB
+    limit = node.threshold("memory.unused_huge_pages_percent")
+    most_gib = memory.total_gib * limit / 100
+    if unused_gib > most_gib:
+        unused, most = apart(unused_gib, most_gib)
+        concern(f"{unused} GiB reserved and unused; expected at most {most} GiB, {limit:g} %")
+
+
+@mark.ami
+@evidence("grep HugePages_Total /proc/meminfo; grep -r FI_EFA_USE_HUGE_PAGE /etc/environment /etc/profile.d")
+def test_efa_huge_pages(node: Node) -> None:
+    """Huge pages for EFA.
+
+    libfabric's EFA provider puts its buffers into huge pages of 2 MiB and falls back to small ones if there are none:
+    each buffer then takes more of the device's registrations. Pods that ask for hugepages-2Mi are not scheduled.
+
+    Remedy (fix configuration): Set vm.nr_hugepages in /etc/sysctl.d as EFA's installer does (5128 pages), or
+    FI_EFA_USE_HUGE_PAGE=0 if that is intended.
+    """
+    if not node.efa_devices:
+        not_applicable("no EFA device on this node")
+    least = int(node.threshold("memory.efa_huge_pages"))
+    reserved = sum(pages.pages for pages in node.main_memory.huge_pages if pages.size_kib == EFA_PAGE_KIB)
+    if reserved >= least:
+        return
+    environment = known(lambda: node.environment, ())
+    if any(variable.name == "FI_EFA_USE_HUGE_PAGE" and variable.value == "0" for variable in environment):
+        not_applicable("FI_EFA_USE_HUGE_PAGE=0: EFA's software is told to do without")
+    concern(f"{reserved} huge pages of 2 MiB; expected at least {least}")

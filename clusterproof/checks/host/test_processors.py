@@ -1,0 +1,170 @@
+"""The processors: all there, all alike, all at full speed, and not waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.group import compared, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.processors.facts import FrequencyPolicy, Processors, in_ranges
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight]
+
+SMT_OFF = ("off", "forceoff")
+MHZ = 1000  # kHz
+ARM = ("aarch64", "arm64")
+
+
+@mark.ami
+@mark.hyperpod_performance_debugger("A")
+@evidence("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort | uniq -c")
+def test_cpu_governor(node: Node) -> None:
+    """CPU frequency governor.
+
+    Launching kernels and feeding GPUs runs on single CPUs: at a low frequency the GPUs wait. Drivers that choose the
+    frequency themselves (intel_pstate, amd-pstate-epp) may show powersave and still be fast.
+
+    Remedy (fix configuration): Set the governor to performance on every CPU (cpupower frequency-set -g performance),
+    and at every boot.
+    """
+    policies = node.processors.policies
+    if not policies:
+        not_applicable("no cpufreq: not the kernel but the hypervisor sets the frequency")
+    slow = ", ".join(filter(None, each(policies, _slow)))
+    total = sum(policy.count for policy in policies)
+    fail_if(slow, f"of {total} frequency policies {slow}; expected performance on all")
+    capped = ", ".join(filter(None, each(policies, _capped)))
+    concern_if(capped, f"limited: {capped}; expected no limit below what the CPU can do")
+
+
+def _slow(policy: FrequencyPolicy) -> str:
+    return "" if policy.is_at_full_speed else f"{policy.governor} on {policy.count} of them ({policy.first}, …)"
+
+
+def _capped(policy: FrequencyPolicy) -> str:
+    limit, most = policy.limit_khz, policy.max_khz
+    return f"{policy.first} to {limit // MHZ} of {most // MHZ} MHz" if limit < most else ""
+
+
+@mark.hyperpod_version_checker
+@evidence("lscpu")
+def test_cpu_uniform(node: Node) -> None:
+    """Processors compared with the group.
+
+    A job is as fast as its slowest node.
+
+    Remedy (investigate): Compare lscpu with a neighbouring node: settings come from the image or the boot, model and
+    microcode from the host.
+    """
+    found = differences(node, "processors", lambda one: compared(one.processors, OF_PROCESSORS))
+    if found:
+        concern(in_words(found))
+
+
+OF_PROCESSORS: Mapping[str, Callable[[Processors], str | None]] = {
+    "model": lambda cpus: cpus.info.model or None,
+    "microcode": lambda cpus: "+".join(cpus.info.microcode) or None,
+    "CPUs": lambda cpus: str(len(cpus.online)),
+    "sockets": lambda cpus: str(cpus.info.sockets or "") or None,
+    "threads per core": lambda cpus: str(cpus.threads_per_core or "") or None,
+    "governor": lambda cpus: "+".join(sorted({policy.governor for policy in cpus.policies})) or "none",
+    "maximum MHz": lambda cpus: "+".join(sorted({str(policy.max_khz // MHZ) for policy in cpus.policies})) or "none",
+}
+
+
+@mark.ami
+@mark.hyperpod_node_debugger("I")
+@evidence("cat /sys/devices/system/cpu/online /sys/devices/system/cpu/present; nproc")
+def test_cpus_online(node: Node) -> None:
+    """CPU count.
+
+    Remedy (fix configuration): Bring them online, or look for maxcpus and nr_cpus on the kernel's command line. If the
+    machine itself has fewer than its type, replace it.
+    """
+    cpus = node.processors
+    with part:
+        offline = cpus.present - cpus.online
+        is_expected = not offline or cpus.smt in SMT_OFF  # which takes every second one offline
+        assert is_expected, f"CPUs {in_ranges(offline)} are offline; expected all {len(cpus.present)} online"
+    online = len(cpus.online)
+    if node.is_outside_ec2:
+        not_applicable(f"all {online} CPUs are online; only an EC2 type says how many there should be")
+    vcpus = node.of_type("vcpus")
+    is_single = cpus.threads_per_core == 1 and cpus.machine not in ARM
+    due = vcpus // int(node.threshold("cpu.threads_per_core")) if is_single else vcpus
+    assert online >= due, f"{online} CPUs; expected {due} as {node.instance_type} has"
+
+
+@mark.ami
+@mark.hyperpod_node_debugger("J")
+@evidence("lscpu | grep Thread; cat /sys/devices/system/cpu/smt/control")
+def test_thread_siblings(node: Node) -> None:
+    """Hyper-threading.
+
+    x86 types of EC2 have two threads per core unless ThreadsPerCore, the CPU options or the kernel say otherwise: with
+    one, data loaders have half the CPUs, and a Slurm configuration that counts all of them drains the node.
+
+    Remedy (fix configuration): If that is not intended, set ThreadsPerCore=2 for the instance group; remove nosmt from
+    the command line.
+    """
+    cpus = node.processors
+    if cpus.machine in ARM or node.is_outside_ec2 or not (node.type_name and cpus.threads_per_core):
+        not_applicable("only x86 types of EC2 are known to have two threads per core")
+    due = int(node.threshold("cpu.threads_per_core"))
+    if cpus.threads_per_core != due:
+        smt = known(lambda: cpus.smt, "")
+        said = f" (smt is {smt})" if smt else ""
+        concern(f"{cpus.threads_per_core} thread per core{said}; expected {due}")
+
+
+@mark.ami
+@mark.hyperpod_performance_debugger("A")
+@evidence("cpupower idle-info; cat /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,disable}")
+def test_c_states(node: Node) -> None:
+    """CPU sleep states.
+
+    A CPU that waits for the network or a GPU goes to sleep; from C6 it takes tens of microseconds to wake, each time.
+
+    Remedy (fix configuration): Start the kernel with intel_idle.max_cstate=1 processor.max_cstate=1, or disable the
+    states at boot.
+    """
+    if not node.gpus_on_bus:
+        not_applicable("no GPU waits for the CPUs of this node")
+    states = node.processors.idle_states
+    if not states:
+        not_applicable("no cpuidle: the kernel has no idle states to choose from")
+    limit_us = node.threshold("cpu.wake_concern_us")
+    enabled = each(states, lambda state: (state.name, 0.0 if state.disabled else state.latency_us))
+    deep = ", ".join(f"{name} ({wake_us} µs to wake)" for name, wake_us in enabled if wake_us > limit_us)
+    concern_if(deep, f"enabled: {deep}; expected no idle state of more than {limit_us:.0f} µs")
+
+
+@mark.hyperpod_performance_debugger("B")
+@evidence("vmstat 1 3; iostat -x 1 2")
+def test_iowait(node: Node) -> None:
+    """CPU I/O wait.
+
+    Remedy (investigate): Find who reads or writes (iotop, pidstat -d) and which mount is slow.
+    """
+    waiting, limit = node.processors.time_percent["iowait"], node.threshold("cpu.iowait_concern_percent")
+    if waiting > limit:
+        seen, most = apart(waiting, limit)
+        concern(f"{seen} % of CPU time waits for I/O; expected at most {most} %")
+
+
+@mark.hyperpod_performance_debugger("A")
+@evidence("vmstat 1 3")
+def test_cpu_steal(node: Node) -> None:
+    """CPU steal.
+
+    Remedy (replace): GPU types own their CPUs and lose none: replace the node.
+    """
+    stolen, limit = node.processors.time_percent["steal"], node.threshold("cpu.steal_concern_percent")
+    if stolen > limit:
+        seen, most = apart(stolen, limit)
+        concern(f"{seen} % of CPU time is stolen; expected at most {most} %")

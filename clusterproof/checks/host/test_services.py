@@ -1,0 +1,94 @@
+"""The services that a node needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.catalog.services import is_ignored, needed_services
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.host.facts import Service
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.manifest.values import unattached
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
+
+DCGM = ("nvidia-dcgm", "dcgm")
+
+
+@mark.hyperpod_node_debugger("D")
+@evidence("systemctl --failed; systemctl status slurmd munge containerd nvidia-persistenced")
+def test_services(node: Node) -> None:
+    """Services.
+
+    A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
+    that is not installed or not enabled is not reported, except DCGM: without it nothing watches the GPUs while jobs
+    run. Other failed units are a concern, and ignored before a job; a user's own units never count. A machine that only
+    builds an image need not run the services of a device that it does not have.
+
+    Remedy (restore service): Read its log (journalctl -u NAME), fix what it names and start it.
+    """
+    idle = deviceless(node)
+    failed = [*known(lambda: node.failed_units, ()), *known(lambda: node.restarting_units, ())]
+    units = known(lambda: node.services, {})
+    services = {name: unit for name, unit in units.items() if _is_installed(unit)}
+    amiss = {name: words for name, words in each(services, lambda name: (name, _amiss(node, services, name))) if words}
+    amiss |= {name: "is failed" for name in map(_name, failed) if name in needed_services() and name not in services}
+    amiss = {name: words for name, words in amiss.items() if name not in idle}
+    needed = ", ".join(_in_words(amiss, "fail"))
+    fail_if(needed, f"{needed}; expected every enabled service active")
+    watchers = [name for name in DCGM if name in services and name not in idle]
+    watching = dict(each(watchers, lambda name: (name, services[name].active)))
+    unwatched = ", ".join(f"{name} is {state}" for name, state in watching.items())
+    is_unwatched = watching and "active" not in watching.values()
+    concern_if(is_unwatched, f"{unwatched}; expected DCGM to watch the GPUs")
+    others = [f"{unit} failed" for unit in failed if _name(unit) not in needed_services() and not is_ignored(unit)]
+    wanting = [*_in_words(amiss, "concern"), *others]
+    concern_if(wanting and node.occasion != "prolog", f"{', '.join(wanting)}; expected no failed unit")
+    left_out = known(lambda: node.units_left_out, 0)
+    if left_out:
+        incomplete(f"{left_out} more units failed or are being restarted, and are not named; expected none")
+    if idle:
+        not_applicable(f"no device for {', '.join(idle)} is attached to this {node.type_name}; all others run")
+
+
+def _amiss(node: Node, services: Mapping[str, Service], name: str) -> str:
+    """What is wrong with an installed service; empty where it runs as it should."""
+    restarts, timeout_s = node.threshold("services.restarts_fail"), node.threshold("services.restarted_within_s")
+    service, row = services[name], needed_services().get(name)
+    if row is None or row.instead_of in services:
+        return ""
+    if known(lambda: service.is_being_restarted, False):
+        return f"ended and waits to be started once more, after {service.restarts or 0} restarts"
+    if known(lambda: service.is_amiss, False):
+        return f"is {service.active}"
+    if service.keeps_ending(restarts, timeout_s):
+        return f"was restarted {service.restarts} times, the last {service.active_s:.0f} s ago"
+    return ""
+
+
+def _is_installed(service: Service) -> bool:
+    """Whether systemd knows it; where that is unknown, what else is known of it counts."""
+    return known(lambda: service.is_installed, True)
+
+
+def _in_words(amiss: Mapping[str, str], verdict: str) -> list[str]:
+    rows = needed_services()
+    return [f"{name} {words} ({rows[name].purpose})" for name, words in amiss.items() if rows[name].verdict == verdict]
+
+
+def _name(unit: str) -> str:
+    return unit.removesuffix(".service")
+
+
+def deviceless(node: Node) -> list[str]:
+    """The services that wait for a device which a machine that only builds images does not have."""
+    if node.occasion != "ami" or not node.is_build_host:
+        return []
+    return [
+        name
+        for name, service in node.services.items()
+        if service.is_installed and service.active != "active" and unattached(node, name)
+    ]

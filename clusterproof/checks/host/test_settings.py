@@ -1,0 +1,186 @@
+"""Settings of the kernel that cost speed where they are wrong: NUMA, huge pages, its own version, its clock."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, not_applicable
+from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.kernel.facts import newer
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts import PciDevice
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight, mark.ami]
+
+# Read without a call into the kernel. Xen's, HPET and the ACPI timer are many times slower.
+FAST_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
+WORDS = {"0": "off", "1": "on"}
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence("numactl --hardware; cat /sys/bus/pci/devices/*/numa_node")
+def test_numa(node: Node) -> None:
+    """NUMA layout.
+
+    A socket with less memory than the others has lost a memory channel, and its CPUs reach over to the memory of
+    another. If the firmware does not say which socket a GPU is near, nothing can be bound to it.
+
+    Remedy (investigate): Compare numactl --hardware and nvidia-smi topo -m with a neighbouring node; replace the node.
+    """
+    sockets = known(lambda: node.main_memory.sockets, ())
+    near = [*each(known(lambda: node.pci_devices, ()), lambda pci: (pci.address, _socket_of(pci)))]
+    homeless = [address for address, socket in near if socket is not None and socket < 0]
+    is_named = any(socket is not None and socket >= 0 for _, socket in near)
+    concern_if(
+        homeless and (is_named or len(sockets) > 1),
+        f"no NUMA node is named for {listed(homeless)}; expected one for every GPU and EFA device",
+    )
+    if len(sockets) < 2:
+        not_applicable("the CPUs are of one NUMA node")
+    largest_kib = max(socket.memory_kib for socket in sockets)
+    spread = node.threshold("memory.numa_differs_percent")
+    least_kib = largest_kib * (1 - spread / 100)
+    short = [f"node {s.node} has {s.memory_kib / 2**20:.0f} GiB" for s in sockets if s.memory_kib < least_kib]
+    most = f"{largest_kib / 2**20:.0f} GiB as the largest, less {spread:.0f} %"
+    concern_if(short, f"{', '.join(short)}; expected {most}")
+
+
+def _socket_of(pci: PciDevice) -> int | None:
+    """The NUMA node that the firmware names for a GPU or an EFA device, -1: none. None for any other device."""
+    return pci.numa if pci.is_efa or pci.is_nvidia_gpu else None
+
+
+@mark.hyperpod_performance_debugger("A")
+@evidence("sysctl kernel.numa_balancing")
+def test_numa_balancing(node: Node) -> None:
+    """Automatic NUMA balancing.
+
+    The kernel unmaps pages of processes to see who uses them; each access is then a page fault. Where processes are
+    bound to their NUMA node, as on the superchips, it is nothing but cost.
+
+    Remedy (fix configuration): Set kernel.numa_balancing in /etc/sysctl.d as on the other nodes; to 0 on types that
+    want it off.
+    """
+    if known(lambda: len(node.main_memory.sockets), 2) < 2:
+        not_applicable("the CPUs are of one NUMA node")
+    state = _balancing(node)
+    wanted = _wanted_balancing(node)
+    if wanted and state != wanted:
+        concern(f"NUMA balancing {state}; expected {wanted} on {node.instance_type}")
+    found = () if wanted else differences(node, "NUMA balancing", lambda one: {"NUMA balancing": _balancing(one)})
+    if found:
+        concern(in_words(found))
+
+
+def _balancing(node: Node) -> str:
+    data = node.main_memory.numa_balancing
+    if not data:
+        not_applicable("this kernel has no NUMA balancing")
+    return WORDS.get(data, data)
+
+
+def _wanted_balancing(node: Node) -> str | None:
+    try:
+        wanted = node.type.numa_balancing
+    except Incomplete:
+        return None  # then only the group shows it
+    return None if wanted is None else WORDS[str(int(wanted))]
+
+
+@mark.hyperpod_performance_debugger("A")
+@evidence("cat /sys/kernel/mm/transparent_hugepage/enabled")
+def test_thp(node: Node) -> None:
+    """Transparent huge pages.
+
+    Remedy (fix configuration): Set transparent_hugepage on the kernel's command line as on the other nodes.
+    """
+    found = differences(node, "transparent huge pages", _transparent)
+    if found:
+        concern(in_words(found))
+
+
+def _transparent(node: Node) -> Values:
+    mode = node.main_memory.transparent_mode
+    if not mode:
+        not_applicable("this kernel has no transparent huge pages")
+    return {"transparent huge pages": mode}
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence("uname -r; ls /boot/vmlinuz-* /lib/modules")
+def test_kernel_running_is_installed(node: Node) -> None:
+    """Running kernel.
+
+    Modules are built for the installed kernel: the next reboot changes drivers, and until then modules may not load.
+
+    Remedy (reset or reboot): Reboot the node when no job is running, and rebuild the image with the intended kernel.
+    """
+    kernel = node.kernel_state
+    images, with_modules = known(lambda: kernel.images, ()), known(lambda: kernel.with_modules, ())
+    if not (images or with_modules):
+        not_applicable("no kernel is installed here, as in a container")
+    is_bare = with_modules and kernel.running not in with_modules
+    concern_if(is_bare, f"{kernel.running} runs, and its modules are gone; expected them in /lib/modules")
+    waiting = newer(kernel.running, images or with_modules)
+    concern_if(waiting, f"{kernel.running} runs, and {waiting} is installed; expected the newest to run")
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence("cat /run/reboot-required /run/reboot-required.pkgs")
+def test_reboot_required(node: Node) -> None:
+    """Pending reboot.
+
+    Remedy (reset or reboot): Reboot the node when no job is running; turn off unattended upgrades on training nodes.
+    """
+    kernel = node.kernel_state
+    if kernel.reboot_required:
+        names = ", ".join(known(lambda: kernel.reboot_packages, ())) or "a package that is not named"
+        concern(f"a reboot is due for {names}; expected none")
+    if not kernel.leaves_marker:
+        not_applicable("this system has no marker of a pending reboot")
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence("chronyc tracking; timedatectl")
+def test_clock_sync(node: Node) -> None:
+    """Clock synchronization.
+
+    With clocks out of sync, logs cannot be put in order, and munge and TLS reject what seems too old or too new.
+
+    Remedy (restore service): Start chrony (on EC2 with the server 169.254.169.123) and find out why it has no source:
+    chronyc sources.
+    """
+    limit_s = node.threshold("clock.error_concern_s")
+    apart_s = known(lambda: node.clock_apart_s, 0.0)
+    way = "ahead of" if apart_s > 0 else "behind"
+    concern_if(
+        abs(apart_s) > limit_s,
+        f"the clock is {abs(apart_s):.3g} s {way} that of the machine which asked; expected at most {limit_s:g} s",
+    )
+    clock = node.kernel_state.clock
+    if clock.max_error_s > limit_s:
+        nobody = "" if known(lambda: clock.synchronised, True) else " or more, and nobody corrects it"
+        seen, most = apart(clock.max_error_s, limit_s, 3, SIGNIFICANT)
+        concern(f"the clock may be off by {seen} s{nobody}; expected at most {most} s")
+
+
+@mark.hyperpod_performance_debugger("A")
+@evidence("cat /sys/devices/system/clocksource/clocksource0/{current,available}_clocksource")
+def test_clocksource(node: Node) -> None:
+    """Kernel clock source.
+
+    Frameworks read the clock all the time. The kernel switches from the TSC to a slow source when it finds the TSC
+    unreliable.
+
+    Remedy (fix configuration): Search the kernel log for "clocksource"; on Xen types choose tsc at boot
+    (clocksource=tsc).
+    """
+    kernel = node.kernel_state
+    if not kernel.clocksource:
+        not_applicable("the kernel does not name its clock source")
+    if kernel.clocksource not in FAST_CLOCKSOURCES:
+        there = known(lambda: kernel.clocksources, "not reported")
+        concern(f"clock source {kernel.clocksource}; expected tsc or kvm-clock (there: {there})")

@@ -1,0 +1,87 @@
+"""The host itself: its root volume and its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusterproof.plugins.catalog.waits import HUNG, USER
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.host.facts import BlockedProcess
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.host, mark.preflight, mark.prolog]
+
+
+@mark.ami
+@mark.hyperpod_node_debugger("I.2")
+@evidence("df -h /; df -i /")
+def test_root_volume(node: Node) -> None:
+    """Root volume space.
+
+    A full root volume breaks logging, containers and SSM sessions, and so every attempt to repair the node.
+
+    Remedy (clean up): Remove old logs, images and core files; move checkpoints and caches to the shared or the NVMe
+    file system.
+    """
+    root = node.mount_at("/")
+    if root is None or not root.total_kib or root.free_kib is None:
+        incomplete("the root volume does not report its size")
+    with part:
+        assert root.inodes_free != 0 or not root.inodes, f"no inode is free of {root.inodes}; expected some"
+    used = 100 * (1 - root.free_kib / root.total_kib)
+    fail, worry = node.threshold("root.used_fail_percent"), node.threshold("root.used_concern_percent")
+    assert used < fail, f"/ is {used:.0f} % full; expected less than {fail:.0f} %"
+    if used >= worry:
+        concern(f"/ is {used:.0f} % full; expected less than {worry:.0f} %")
+
+
+@mark.epilog
+@mark.hyperpod_node_debugger("G")
+@evidence("ps -eo pid,stat,etimes,wchan:32,comm | awk '$2 ~ /^D/'; cat /proc/PID/stack")
+def test_d_state(node: Node) -> None:
+    """Processes in uninterruptible sleep.
+
+    A process in uninterruptible sleep cannot be killed. One that stays in the functions of a driver or a file system is
+    waiting for a device, a disk or a file server that does not answer, and whatever waits for it hangs as well. A wait
+    in other functions is a concern; one that any user can cause for as long as they like, as with vfork and FUSE, is
+    ignored.
+
+    Remedy (reset or reboot): Find what it waits for (wchan). A hung GPU driver or a dead mount that does not recover
+    needs a reboot.
+    """
+    limit_s = node.threshold("processes.d_state_fail_s")
+    processes = known(lambda: node.blocked_processes, ())
+    blocked = [process for process, waits in each(processes, lambda one: (one, one.waits_for)) if waits != USER]
+    long = [process for process, s in each(blocked, lambda one: (one, one.blocked_s)) if (s or 0) > limit_s]
+    hung = _waiting(process for process in long if process.waits_for in HUNG)
+    more = known(lambda: node.blocked_alike, 0)
+    alike = f", and {more} more like some that are" if more else ""
+    fail_if(hung, f"in state D: {hung}{alike}; expected none for longer than {limit_s:.0f} s")
+    others = _waiting(process for process in long if process.waits_for not in HUNG)
+    concern_if(others, f"in state D, of no driver or file system that is known: {others}; expected none")
+    with part:
+        undated = ", ".join(f"{p.name} (pid {p.pid})" for p in blocked if p.blocked_s is None and p.age_s > limit_s)
+        twice = "in state D both times they were looked at; the kernel does not say for how long"
+        concern_if(undated, f"{twice}: {undated}; expected none")
+    left_out = known(lambda: node.blocked_left_out, 0)
+    if left_out:
+        incomplete(f"in state D: {left_out} more, of which nothing is known; expected none")
+
+
+def _waiting(processes: Iterable[BlockedProcess]) -> str:
+    return ", ".join(f"{p.name} (pid {p.pid}, {p.blocked_s or 0:.0f} s in {p.wait or 'the kernel'})" for p in processes)
+
+
+@mark.hyperpod_node_debugger("I")
+@evidence("ps -eo stat | grep -c ^Z")
+def test_zombies(node: Node) -> None:
+    """Zombie processes.
+
+    Remedy (clean up): Find their parent (ps -eo ppid,stat | grep Z) and restart it.
+    """
+    limit = node.threshold("processes.zombies_concern")
+    if node.zombies > limit:
+        concern(f"{node.zombies} zombies; expected at most {limit:.0f}")

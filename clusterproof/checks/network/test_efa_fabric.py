@@ -1,0 +1,87 @@
+"""EFA: can it reach GPU memory, and does it lose or repeat what it sends?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.evidence.field import known
+from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
+
+PROPRIETARY = "P"  # in a kernel module's taint
+FATAL = "no_completion_cmds"
+ERRORS = (
+    "rx_drops",
+    "rdma_read_wr_err",
+    "rdma_write_wr_err",
+    "unresponsive_remote_events",
+    "impaired_remote_conn_events",
+    "retrans_timeout_events",
+)
+LIMITS: Mapping[str, str] = {
+    **dict.fromkeys(ERRORS, "efa.errors_per_s"),
+    "retrans_pkts": "efa.retransmitted_packets_per_s",
+}
+
+
+@mark.ami
+@evidence("cat /sys/class/infiniband/*/device/p2p; cat /sys/module/nvidia/taint")
+def test_efa_gdr(efa_device: RdmaDevice, node: Node) -> None:
+    """GPUDirect RDMA over EFA.
+
+    The EFA driver names the module that gives it access to GPU memory. If there is none, every byte goes through host
+    memory. Only NVIDIA's open kernel modules have another way (DMA-BUF), and nothing on the node shows whether it is
+    used.
+
+    Remedy (fix configuration): Load efa_nv_peermem or reinstall EFA's software after the NVIDIA driver; fi_info -p efa
+    -c FI_HMEM shows whether libfabric can use GPU memory.
+    """
+    if not node.type.gdr:
+        not_applicable(f"{node.type_name} has no GPUDirect RDMA")
+    if efa_device.has_peer_memory:
+        return
+    is_silent = efa_device.p2p is None and efa_device.gdr is None
+    data = "does not say which module gives it GPU memory" if is_silent else "names no module that gives it GPU memory"
+    observed = f"the EFA driver {data}; expected one"
+    taint = known(lambda: node.nvidia_taint, "")
+    assert PROPRIETARY not in taint, observed
+    concern_if(observed, f"{observed}, since DMA-BUF leaves no trace here")
+    if not taint:
+        incomplete(f"{observed}, and the NVIDIA module loaded")
+
+
+@evidence("grep . /sys/class/infiniband/*/ports/1/hw_counters/* /sys/class/infiniband/*/hw_counters/*; sleep 1; again")
+def test_efa_counters(efa_device: RdmaDevice, node: Node) -> None:
+    """EFA error counters.
+
+    The measure is how far the counters advance during the probe, never their totals: they run since boot, and old
+    errors prove nothing. On an idle node they do not move; this finds failures under the load of a running job.
+
+    Remedy (investigate): Look at the peers that the job talks to; if several nodes point to the same one, drain that
+    one. Commands that never complete (no_completion_cmds) are the device's own fault: replace the node.
+    """
+    counters = node.efa_counters_by_name.get(efa_device.name)
+    if counters is None:
+        incomplete("its counters were not reported")
+    seconds = node.efa_counted_s
+    went = {name: count for name in (FATAL, *LIMITS) if (count := _counted(counters, name)) is not None}
+    lost = went.pop(FATAL, 0)
+    fail_if(lost, f"{lost} commands without completion in {seconds:g} s; expected 0")
+    most = {name: node.threshold(LIMITS[name]) for name in went}
+    fast = {name: count / seconds for name, count in went.items() if count > most[name] * seconds}
+    observed = ", ".join(f"{name} {apart(rate, most[name])[0]} a second" for name, rate in fast.items())
+    limits = " and ".join(f"{limit:g}" for limit in sorted({most[name] for name in fast}))
+    concern_if(fast, f"{observed}; expected at most {limits} a second")
+    if counters.counters.keys().isdisjoint((FATAL, *LIMITS)):
+        not_applicable("its driver has none of these counters")
+
+
+def _counted(counters: Counters, name: str) -> int | None:
+    """How far a counter advanced; None where its driver lacks it, or it could not be read."""
+    return known(lambda: counters.counted(name), None)

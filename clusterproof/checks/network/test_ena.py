@@ -1,0 +1,76 @@
+"""ENA: does EC2 hold back or drop what the instance sends and receives?"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import Incomplete, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import at_least_one
+from clusterproof.plugins.evidence.network.facts import Counters
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight]
+
+
+@mark.hyperpod_node_debugger("A")
+@evidence("ethtool -S ens32 | grep allowance_exceeded; sleep 1; again")
+def test_ena_allowance(node: Node) -> None:
+    """EC2 network allowances.
+
+    Above an instance's bandwidth (bw_in, bw_out) or packets per second (pps), EC2 queues packets, then drops them: data
+    and checkpoints arrive late. Above its tracked connections (conntrack) it drops new ones: NCCL's bootstrap, S3 and
+    Slurm time out. Above what one interface may send to link-local services (linklocal) it drops requests to DNS,
+    metadata and NTP: names do not resolve, credentials expire, the clock drifts. A few packets in a burst are normal.
+    Both the increase during the probe and the mean since boot are evaluated. Any user can send that much, so this does
+    not keep a node from jobs.
+
+    Remedy (investigate): For bandwidth and packets, find what sends (sar -n DEV 1) and spread it, or use a larger
+    instance. For conntrack, close connections, or let security groups allow all traffic both ways, which is not
+    tracked. For linklocal, cache names and credentials on the node.
+    """
+    try:
+        interfaces = at_least_one(list(node.ena_counters), "interface of ENA")
+    except Absent:
+        not_applicable("no network interface of ENA")
+    uptime_s, looked_s, period_s = node.boot.uptime_s, node.ena_counted_s, node.threshold("ena.period_s")
+    above: list[str] = []
+    exceeded: set[float] = set()
+    for interface, (counter, limit) in product(interfaces, _limits(node).items()):
+        with part:
+            words = _above(interface, counter, limit, period_s, looked_s, uptime_s)
+            if words:
+                above.append(f"{interface.name}: {counter} {words}")
+                exceeded.add(limit)
+    expected = " and ".join(f"{limit:g}" for limit in sorted(exceeded))
+    concern_if(above, f"{', '.join(above)}; expected at most {expected} in {period_s:g} s")
+
+
+def _limits(node: Node) -> dict[str, float]:
+    """The number of packets that is usual, by the name of its counter."""
+    return {
+        "bw_in_allowance_exceeded": node.threshold("ena.bw_in_allowance_exceeded"),
+        "bw_out_allowance_exceeded": node.threshold("ena.bw_out_allowance_exceeded"),
+        "pps_allowance_exceeded": node.threshold("ena.pps_allowance_exceeded"),
+        "conntrack_allowance_exceeded": node.threshold("ena.conntrack_allowance_exceeded"),
+        "linklocal_allowance_exceeded": node.threshold("ena.linklocal_allowance_exceeded"),
+    }
+
+
+def _above(counters: Counters, counter: str, limit: float, period_s: float, looked_s: float, uptime_s: float) -> str:
+    """By how much one allowance was exceeded, empty where that is usual. Raises Incomplete."""
+    try:
+        went = counters.counted(counter)
+    except Incomplete as why:
+        incomplete(f"{counters.name}: {why}", cause=why.cause)
+    if went is None:
+        incomplete(f"{counters.name}: its driver does not report {counter}", cause="not reported by ENA's driver")
+    if went > limit * max(1.0, looked_s / period_s):
+        return f"{went} in {looked_s:g} s"
+    total, periods = counters.total(counter), max(1.0, uptime_s / period_s)
+    if total > limit * periods:
+        return f"{total} since boot, {apart(total / periods, limit)[0]} in {period_s:g} s"
+    return ""

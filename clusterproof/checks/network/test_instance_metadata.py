@@ -1,0 +1,54 @@
+"""EC2's instance metadata service: does it answer as it should, and what has AWS planned?"""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
+from clusterproof.plugins.evidence.ec2.facts_metadata import HTTP_OK, Metadata
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight]
+
+
+@mark.ami
+@mark.hyperpod_node_debugger("D")
+@evidence("curl -si -X PUT http://169.254.169.254/latest/api/token -H 'X-aws-ec2-metadata-token-ttl-seconds: 60'")
+def test_imds_v2(node: Node) -> None:
+    """Instance metadata service.
+
+    Version 2 of the service answers only requests that carry a token. Lifecycle scripts that ask without one get
+    nothing where it is required; where it is not, any program that can be made to fetch a page can read the instance's
+    credentials.
+
+    Remedy (fix configuration): Require tokens: aws ec2 modify-instance-metadata-options --http-tokens required
+    --http-endpoint enabled.
+    """
+    data = _metadata(node)
+    with part:
+        concern_if(data.token != HTTP_OK, f"the metadata service refuses a token with HTTP {data.token}; expected 200")
+    concern_if(
+        data.without_token == HTTP_OK,
+        "the metadata service answers without a token; expected HTTP 401, as IMDSv2 requires",
+    )
+
+
+@mark.prolog
+@mark.hyperpod_node_debugger("F")
+@evidence("curl -s http://169.254.169.254/latest/meta-data/events/maintenance/scheduled -H $TOKEN")
+def test_scheduled_events(node: Node) -> None:
+    """Scheduled events of the instance.
+
+    Remedy (replace): Drain the node before the date, and let the instance be replaced, or stop and start it yourself.
+    """
+    ahead = [event for event in _metadata(node).events if event.is_ahead]
+    words = ", ".join(f"{event.code} from {event.not_before}" for event in ahead)
+    concern_if(ahead, f"scheduled: {words}; expected no event")
+
+
+def _metadata(node: Node) -> Metadata:
+    try:
+        return node.metadata
+    except Absent:
+        not_applicable("this is not an EC2 instance")

@@ -1,0 +1,152 @@
+"""Network interfaces, and whether a node's network hardware is that of its group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, not_applicable, part
+from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
+from clusterproof.plugins.evidence.network.facts import DOWN, OFF, UP, Interface
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight]
+
+ENA = "ena"
+
+
+@mark.hyperpod_node_debugger("A")
+@evidence("ip -br link; cat /sys/class/net/*/carrier")
+def test_interfaces_up(node: Node) -> None:
+    """Network interface state.
+
+    An interface that is switched on must have a link; one that is up on most nodes of the group must be up here.
+
+    Remedy (investigate): Look at the cable and the switch port; on EC2 compare with the interfaces attached to the
+    instance.
+    """
+    physical = _physical(node)
+    links = [(interface.label, _link(interface)) for interface in physical]
+    dead = [name for name, link in links if link == DOWN]
+    concern_if(dead, f"no link on {', '.join(dead)}, which is switched on; expected one")
+    is_off = all(link == OFF for _, link in links)
+    concern_if(is_off, "every network interface is switched off; expected one that is up")
+    down = [found for found in _differing(node, "interfaces", _states) if found.own == DOWN and found.usual == UP]
+    concern_if(down, in_words(down))
+
+
+@mark.hyperpod_performance_debugger("A")
+@evidence("ip -br link show; cat /sys/class/net/*/mtu")
+def test_mtu(node: Node) -> None:
+    """Network interface MTU.
+
+    Compared with the jumbo frames of EC2's network (ENA), most interfaces of the same driver on this node, and the same
+    interface on most nodes of the group. Different sizes at the two ends silently lose large packets.
+
+    Remedy (fix configuration): Set the MTU in netplan or systemd-networkd as on the other nodes; DHCP on EC2 offers
+    9001.
+    """
+    used = [interface for interface in _physical(node) if _link(interface) in (UP, "")]
+    if not used:
+        not_applicable("no network interface is up")
+    jumbo = int(node.threshold("interface.jumbo_mtu"))
+    for interface in used:
+        with part:
+            seen, usual = f"the MTU of {interface.label} is {interface.mtu}", _usual_mtu(node, interface.driver)
+            concern_if(interface.driver == ENA and interface.mtu < jumbo, f"{seen}; expected {jumbo}")
+            is_odd = usual not in (0, interface.mtu)
+            concern_if(is_odd, f"{seen}; expected {usual} as most interfaces of {interface.driver} here")
+    elsewhere = _differing(node, "MTUs", _mtus)
+    concern_if(elsewhere, in_words(elsewhere))
+
+
+@mark.hyperpod_node_debugger("E")
+@evidence("cat /sys/class/infiniband/*/fw_ver; lspci -n -d 1d0f:; lspci -n -d 15b3:")
+def test_nic_uniform(node: Node) -> None:
+    """Network devices compared with the group.
+
+    Interfaces are compared by their drivers and, but for EC2's, which come and go with pods, by their number.
+
+    Remedy (investigate): Update the firmware to that of the other nodes; replace the node if its devices differ.
+    """
+    for read in HARDWARE.values():
+        with part:
+            read(node)
+    found = differences(node, "network hardware", _hardware)
+    concern_if(found, in_words(found))
+    if not any(_hardware(node).values()):
+        not_applicable("no RDMA device and no physical interface on this node")
+
+
+def _physical(node: Node) -> tuple[Interface, ...]:
+    if not node.interfaces:
+        not_applicable("no network interface has a device of its own")
+    return node.interfaces
+
+
+def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> tuple[Difference, ...]:
+    """Where a node differs from its group; nothing in a group too small to compare, since more is evaluated."""
+    try:
+        found = differences(node, what, read, absent=None)
+    except NotApplicable:
+        return ()
+    return tuple(one for one in found if one.usual)
+
+
+def _link(interface: Interface) -> str:
+    """UP, DOWN or OFF; empty where that is unknown, which is a finding."""
+    return known(lambda: interface.link, "")
+
+
+def _states(node: Node) -> Values:
+    links = [(interface.label, readings(interface, "link")[0].get("link")) for interface in node.interfaces]
+    return {f"{name} is": DOWN if link == OFF else link for name, link in links}
+
+
+def _mtus(node: Node) -> Values:
+    """The MTU of each interface that is up, or may be; None where it is unknown."""
+    data = [(interface.label, readings(interface, "mtu", "link")[0]) for interface in node.interfaces]
+    return {
+        f"MTU of {name}": str(read["mtu"]) if "mtu" in read else None
+        for name, read in data
+        if read.get("link", UP) == UP
+    }
+
+
+def _hardware(node: Node) -> Mapping[str, str | None]:
+    """What the node's network is made of; None where it is unknown, or has nothing of that kind."""
+    data: dict[str, str | None] = dict.fromkeys(HARDWARE)
+    for name, read in HARDWARE.items():
+        with suppress(Incomplete, NotApplicable):
+            data[name] = ", ".join(sorted(set(read(node)))) or None
+    return data
+
+
+def _drivers(node: Node) -> list[str]:
+    """`ena`, `mlx5_core (4)`: EKS attaches interfaces of EC2's network to a node as its pods need addresses."""
+    found = Counter(interface.driver for interface in node.interfaces)
+    return [driver if driver == ENA else f"{driver} ({count})" for driver, count in found.items() if driver]
+
+
+HARDWARE: Mapping[str, Callable[[Node], list[str]]] = {
+    "EFA devices are": lambda node: [device.model for device in node.efa_devices],
+    "RDMA devices are": lambda node: [device.model for device in node.ib_devices],
+    "RDMA firmware is": lambda node: [
+        f"{device.device} {device.firmware}" for device in node.rdma_devices if device.firmware
+    ],
+    "interfaces are of": _drivers,
+}
+
+
+def _usual_mtu(node: Node, driver: str) -> int:
+    """The MTU of most interfaces of a driver that are up; 0 where no MTU has a majority."""
+    data = [readings(interface, "mtu", "link", "driver")[0] for interface in node.interfaces]
+    sizes = Counter(
+        one["mtu"] for one in data if one.get("driver") == driver and one.get("link", UP) == UP and "mtu" in one
+    )
+    size, alike = sizes.most_common(1)[0] if sizes else (0, 0)
+    return size if alike > sizes.total() * node.threshold("group.majority") else 0

@@ -1,0 +1,98 @@
+"""Names and addresses: who resolves them, and whether they belong to this node alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
+from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.kernel_log.wording import in_list
+from clusterproof.plugins.evidence.network.facts_naming import Nameserver
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight]
+
+
+@mark.hyperpod_node_debugger("B")
+@evidence("cat /etc/resolv.conf; resolvectl status; getent hosts $(hostname)")
+def test_nameservers(node: Node) -> None:
+    """Name servers.
+
+    Each server that /etc/resolv.conf names, and each that systemd-resolved uses in turn, was queried twice by UDP. A
+    lookup waits five seconds for each silent server before it tries the next; if none answers, file systems are not
+    mounted and jobs do not find each other.
+
+    Remedy (restore service): Check that the server runs and that security groups and firewalls let UDP port 53 through;
+    remove a server that is gone from the DHCP options or /etc/resolv.conf.
+    """
+    servers = node.naming.nameservers
+    if not servers:
+        not_applicable("/etc/resolv.conf names no nameserver")
+    silent = [server.address for server in servers if not _answers(server)]
+    seen = f"no answer from {', '.join(silent)}"
+    assert len(silent) < len(servers), f"{seen}; expected at least one from a nameserver"
+    concern_if(silent, f"{seen}; expected one from each nameserver")
+
+
+def _answers(server: Nameserver) -> bool:
+    """Whether it answers, or may: what is unknown is a finding of its own."""
+    return known(lambda: server.answers, True)
+
+
+@mark.hyperpod_node_debugger("J")
+@evidence("grep -w $(hostname) /etc/hosts; ip -br addr")
+def test_own_name(node: Node) -> None:
+    """The node's own name.
+
+    /etc/hosts is consulted before DNS. If it has another node's address, carried over by an image or a restored disk,
+    the node offers others an address that is not its own: the rendezvous of jobs hangs.
+
+    Remedy (fix configuration): Correct the line in /etc/hosts, and what writes it (cloud-init's manage_etc_hosts, a
+    lifecycle script).
+    """
+    entries = node.naming.hosts
+    wrong = [entry.address for entry in entries if not entry.is_own]
+    name = known(lambda: node.naming.hostname, "this node's name")
+    seen = f"/etc/hosts gives {name} the address {', '.join(wrong)}"
+    assert not wrong or len(wrong) < len(entries), f"{seen}; expected one that this node has"
+    concern_if(wrong, f"{seen} beside its own; expected only its own")
+
+
+@mark.hyperpod_node_debugger("B")
+@evidence("ip -br addr; ip -br link; ip -6 addr show dadfailed")
+def test_address_unique(node: Node) -> None:
+    """Node address.
+
+    Compared with the MAC and IPv4 addresses of the other nodes of the group, on interfaces with a device of their own
+    and on bonds; the kernel itself reports an IPv6 address that another host has. Connections then reach now one node,
+    now the other. Addresses that most nodes of the group have are ignored: a network private to each machine, as
+    between its cards and its board's controller.
+
+    Remedy (fix configuration): Give each node an address of its own; look for a cloned disk with a fixed address, or a
+    virtual machine that was started twice.
+    """
+    naming = node.naming
+    with part:
+        concern_if(
+            naming.duplicates, f"{in_list(naming.duplicates)} is also another host's; expected it on this node alone"
+        )
+    with part:
+        require(why for address in naming.addresses for why in readings(address, "driver", "mac", "ipv4")[1])
+    if not naming.unique:
+        not_applicable("no interface of this node has an address of its own")
+    shared = node.group.shared("addresses", _unique)
+    most = max(2, len(node.group.nodes) * node.threshold("group.majority"))
+    ours = {address: shared[address] for address in sorted(naming.unique) if 1 < len(shared.get(address, ())) <= most}
+    words = in_list(f"{address} is also that of {_others(names, node)}" for address, names in ours.items())
+    concern_if(ours, f"{words}; expected an address of one node alone")
+
+
+def _unique(node: Node) -> Iterable[str]:
+    return node.naming.unique
+
+
+def _others(names: Iterable[str], node: Node) -> str:
+    others = [name for name in names if name != node.name]
+    return others[0] if len(others) == 1 else f"{others[0]} and {len(others) - 1} other nodes"

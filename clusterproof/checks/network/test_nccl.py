@@ -1,0 +1,136 @@
+"""What NCCL did, from captured logs of nccl-tests and of jobs that ran with NCCL_DEBUG=INFO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.nccl.facts import NcclLog
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight]
+
+SOCKET = "Socket"
+MAX_SIZES = 8  # named in one message
+FAILURE = re.compile(r"Test (CUDA |NCCL )?failure|FAILED")  # what nccl-tests say of themselves
+
+
+@mark.hyperpod_nccl("13")
+@evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 1G -f 2 -g 8 | grep -E 'Selected provider|Using network'")
+def test_nccl_transport(node: Node) -> None:
+    """NCCL transport.
+
+    With NCCL_DEBUG=INFO the log names the provider that libfabric gave NCCL, and the number of its devices. If the
+    plugin or the provider is missing, NCCL falls back to TCP without an error, and is many times slower.
+
+    Remedy (fix configuration): Put the aws-ofi-nccl plugin on the library path of the job's container, and unset
+    NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp. If devices are missing, request all of them in the job's resources.
+    """
+    logs = node.nccl_tests.logs
+    networks, providers = said(logs, "networks"), said(logs, "providers")
+    if not networks and not providers:
+        lines = sum(log.network.info_lines for log in logs)
+        incomplete(
+            f"{lines} lines of NCCL, none of which says what network it used; expected a run with NCCL_DEBUG=INFO"
+        )
+    slow = others_than_efa(networks, providers)
+    if node.expected("efa") == 0:
+        require_rdma(node, slow)
+    assert not slow, f"NCCL used {', '.join(slow)}; expected EFA"
+    require_every_device(node, said(logs, "nics"))
+    if not any("efa" in provider for provider in providers):
+        incomplete("NCCL used libfabric and does not say which provider; expected the line of the plugin that names it")
+
+
+def said(logs: Iterable[NcclLog], what: str) -> list[Any]:
+    """What NCCL logged of the `networks`, the `providers` or the `nics` that it used."""
+    found: list[Any] = []
+    for log in logs:
+        with part:
+            found += getattr(log.network, what)
+    return found
+
+
+def others_than_efa(networks: Iterable[str], providers: Iterable[str]) -> list[str]:
+    """What other than EFA moved data: `network Socket`, `provider tcp;ofi_rxm`."""
+    found = [f"network {name}" for name in networks if not _is_libfabric(name)]
+    found += [f"provider {name}" for name in providers if "efa" not in name.split(";")]
+    return list(dict.fromkeys(found))
+
+
+def _is_libfabric(name: str) -> bool:
+    return "libfabric" in name.lower() or "ofi" in name.lower()
+
+
+def require_rdma(node: Node, slow: list[str]) -> None:
+    """Evaluate a node without EFA: TCP is wrong only where there is a faster network."""
+    if f"network {SOCKET}" in slow and node.ib_devices:
+        concern(f"NCCL used network {SOCKET}; expected InfiniBand or RoCE, which the node has")
+    not_applicable(f"{node.type_name or 'this node'} has no EFA")
+
+
+def require_every_device(node: Node, counts: list[int]) -> None:
+    """Compare the devices that NCCL found with those that the node has."""
+    with part:
+        if not counts:
+            incomplete("NCCL used EFA and does not say with how many devices; expected a line `found N nics`")
+        shown, _ = readings(node, "efa_devices")
+        devices = len(shown.get("efa_devices", ())) or node.expected("efa")
+        concern_if(min(counts) < devices, f"NCCL used EFA with {min(counts)} of {devices} devices; expected all")
+
+
+@mark.hyperpod_nccl
+@evidence("all_reduce_perf -b 8 -e 1G -f 2 -g 8 -c 1 | grep -E 'wrong|Out of bounds'")
+def test_nccl_correct(node: Node) -> None:
+    """NCCL correctness.
+
+    nccl-tests compare every result with the correct one unless told not to (-c 0). A wrong sum in a collective is a
+    wrong gradient in training, and nothing else shows it.
+
+    Remedy (investigate): Run it again on this node alone, then on its neighbours, to find the GPU or the link. Drain
+    the node until it is found.
+    """
+    logs = [log for log in node.nccl_tests.logs if log.is_of_nccl_tests]
+    if not logs:
+        not_applicable("no log of nccl-tests was captured")
+    for log in logs:
+        for rule in (all_right, whole, all_checked):
+            with part:
+                rule(log)
+
+
+def all_right(log: NcclLog) -> None:
+    """Fail where values are wrong, or where a run to the end says that it failed."""
+    with part:
+        wrong = [f"{row.wrong} wrong values at {row.label}" for row in log.rows if row.wrong]
+        more = f", and at {len(wrong) - MAX_SIZES} sizes more" if len(wrong) > MAX_SIZES else ""
+        assert not wrong, f"{', '.join(wrong[:MAX_SIZES])}{more}; expected 0"
+    count, word = log.out_of_bounds, known(lambda: log.out_of_bounds_word, "OK")
+    fail_if(count or word not in ("", "OK"), f"out of bounds values: {count} {word}; expected 0 OK")
+    failed = [problem for problem in log.problems if FAILURE.search(problem) and word]
+    fail_if(failed, f"nccl-tests ended with {' and '.join(failed)}; expected no failure")
+
+
+def whole(log: NcclLog) -> None:
+    """Raise Incomplete where the log, or the run, ended too early."""
+    if log.out_of_bounds is None:
+        rows = readings(log, "rows")[0].get("rows")
+        last = f" after {rows[-1].label}" if rows else ""
+        incomplete(f"the log ends{last}; expected its line `Out of bounds values`")
+    if log.exit:
+        incomplete(f"no value is wrong, and the run ended with exit status {log.exit}; expected 0")
+
+
+def all_checked(log: NcclLog) -> None:
+    """Raise Incomplete where sizes are missing, or were not checked."""
+    if not log.rows:
+        name, why = known(lambda: log.collective, ""), f": {log.problems[0]}" if log.problems else ""
+        incomplete(f"{name or 'nccl-tests'} measured nothing{why}; expected a row for each size")
+    unchecked = [row for row in log.rows if not (row.out_of_place.is_checked or row.in_place.is_checked)]
+    if unchecked:
+        incomplete(f"{len(unchecked)} of {len(log.rows)} sizes were not checked; expected a run with -c 1")

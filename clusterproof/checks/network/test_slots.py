@@ -1,0 +1,98 @@
+"""Where EFA, InfiniBand and RoCE devices sit: their PCIe links, and their NUMA nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.evidence.field import known, readings, require
+from clusterproof.plugins.evidence.group import Difference, Values, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts import PciDevice, PciLink
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
+
+
+@mark.prolog
+@evidence("lspci -vv -d 15b3: -d 1d0f: | grep -E 'LnkCap|LnkSta'; grep . /sys/bus/pci/devices/*/current_link_*")
+def test_nic_link(node: Node) -> None:
+    """Network device PCIe link.
+
+    Half the lanes, or one generation less, halves the throughput between GPUs and network. A link that is worse than on
+    most devices of its model on this node, and worse than the device and its port support, has lost lanes or speed. If
+    the port's own limit is unknown, or only other nodes do better, the slot may be a different one: that is a concern.
+
+    Remedy (reset or reboot): Reseat the device or its riser, then reboot; check that it is in the same slot as on other
+    nodes. In a cloud, replace the node.
+    """
+    nics = _nics(node)
+    if not any(nic.link for nic in nics):
+        not_applicable("the kernel reports no PCIe link of a network device here")
+    for nic in nics:
+        with part:
+            usual, able = _usual(node, nic), known(lambda: nic.link_of_both_ends, None)  # noqa: B023 - called at once
+            is_worse = bool(usual and nic.link and nic.link.is_worse_than(usual))
+            seen = f"PCIe {nic.link} on {nic.address}; expected {usual} as most of its model here"
+            fail_if(is_worse and able and nic.link and nic.link.is_worse_than(able), seen)
+            concern_if(is_worse and not able, seen)
+            require(readings(nic, "width", "speed")[1])
+    elsewhere = _differing(node, "PCIe links of network devices", _links)
+    concern_if(elsewhere, in_words(elsewhere))
+
+
+@evidence("grep . /sys/class/infiniband/*/device/numa_node")
+def test_nic_numa(node: Node) -> None:
+    """Network device NUMA node.
+
+    NCCL pairs each GPU with the network devices on its own side. A device in another slot, or firmware that places it
+    elsewhere or nowhere, sends a GPU's traffic over the link between the sockets.
+
+    Remedy (investigate): Compare the slots and the firmware settings (NUMA nodes per socket, SNC) with a neighbouring
+    node.
+    """
+    nics = _nics(node)
+    nowhere = [nic.address for nic in nics if readings(nic, "numa")[0].get("numa", 0) < 0]
+    seen = f"no NUMA node is reported for {', '.join(nowhere)}"
+    concern_if(0 < len(nowhere) < len(nics), f"{seen}; expected one, as of the other network devices")
+    elsewhere = _differing(node, "NUMA nodes of network devices", _numa)
+    concern_if(elsewhere, in_words(elsewhere))
+    require(why for nic in nics for why in readings(nic, "numa")[1])
+
+
+def _nics(node: Node) -> list[PciDevice]:
+    found = [device for device in node.pci_devices if device.is_nic]
+    if not found:
+        not_applicable("no EFA, InfiniBand or RoCE device on this node")
+    return found
+
+
+def _usual(node: Node, nic: PciDevice) -> PciLink | None:
+    """The link of most devices of its model here; None where no link has a majority, or its own is unknown."""
+    if not nic.link:
+        return None
+    links = Counter(link for other in _nics(node) if other.model == nic.model and (link := other.link))
+    usual, alike = links.most_common(1)[0]
+    return usual if alike > sum(links.values()) * node.threshold("group.majority") else None
+
+
+def _differing(node: Node, what: str, read: Callable[[Node], Values]) -> list[Difference]:
+    """Where the same devices differ from those of most nodes; nothing in a group too small to compare."""
+    try:
+        found = differences(node, what, read, absent=None)
+    except NotApplicable:
+        return []
+    return [one for one in found if one.usual]
+
+
+def _links(node: Node) -> Values:
+    nics = [device for device in node.pci_devices if device.is_nic]
+    return {f"PCIe link of {nic.address}": str(link) if (link := nic.link) and link.is_whole else None for nic in nics}
+
+
+def _numa(node: Node) -> Values:
+    """By address; None where it is unknown."""
+    data = [(nic.address, readings(nic, "numa")[0]) for nic in node.pci_devices if nic.is_nic]
+    return {f"NUMA node of {address}": str(read["numa"]) if read else None for address, read in data}

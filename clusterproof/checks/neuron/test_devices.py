@@ -1,0 +1,189 @@
+"""Trainium and Inferentia: are the devices all there, healthy, linked and free?"""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log, say
+from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.neuron, mark.preflight, mark.prolog, mark.hyperpod_node_debugger("F")]
+
+COUNTERS = {
+    "sram_ecc_uncorrected": "in SRAM",
+    "mem_ecc_uncorrected": "in device memory",
+    "mem_ecc_repairable_uncorrected": "in device memory that a reload of the driver repairs",
+}
+
+
+@mark.ami
+@evidence("neuron-ls; ls -d /sys/devices/virtual/neuron_device/neuron*; lspci -d 1d0f: | grep -i neuron")
+def test_device_count(node: Node) -> None:
+    """Neuron device count.
+
+    The devices that the driver runs are counted, and compared with what the instance type has.
+
+    Remedy (reset or reboot): If the bus shows them all, reload the neuron driver (aws-neuronx-dkms for the running
+    kernel) and read the kernel log. Otherwise stop and start the instance, or replace the node.
+    """
+    expected = node.neuron_devices_due
+    try:
+        count, on_bus = len(node.neuron.devices), readings(node.neuron, "on_bus")[0].get("on_bus", "an unknown number")
+    except Absent:
+        count, on_bus = 0, 0
+    if not (expected or count):
+        not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
+    if count < expected and has_just_booted(node):
+        incomplete(f"{count} Neuron devices, {node.boot.uptime_s:.0f} s after boot; expected {expected}")
+    assert count >= expected, f"{count} Neuron devices, {on_bus} on the PCI bus; expected {expected}"
+
+
+def has_just_booted(node: Node) -> bool:
+    """Whether counts cannot be trusted yet; where no uptime was collected, they are all there is."""
+    try:
+        return node.boot.uptime_s < node.threshold("settle.window_s")
+    except Incomplete:
+        return False
+
+
+@mark.ami
+@evidence("cat /sys/devices/virtual/neuron_device/neuron*/stats/hardware/*_ecc_*uncorrected")
+def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
+    """Uncorrected Neuron memory errors.
+
+    Counted since the driver was loaded. Whatever ran has used corrupted data.
+
+    Remedy (reset or reboot): Repairable errors: reload the driver or reboot the node. Others: stop and start the
+    instance, or replace the node.
+    """
+    for name, where in COUNTERS.items():
+        with part:
+            count = getattr(neuron_device, name)
+            fail_if(count, f"uncorrected ECC errors: {count} {where}; expected 0")
+
+
+@mark.epilog
+@evidence("dmesg | grep NEURON_HW_ERR=")
+def test_no_hw_error(node: Node) -> None:
+    """Neuron hardware errors.
+
+    The runtime writes each to the kernel log, with the action that is due. Whoever may open a device can have such a
+    line written: it fails the node where the device's own counters show errors, and is a concern elsewhere. So are
+    resets that did not end, and links of a rack that go elsewhere.
+
+    Remedy (replace): Do what the action says: TERMINATE_INSTANCE means to stop and start the instance, or to replace
+    the node.
+    """
+    devices = node.neuron_devices_due
+    found = node.neuron_hardware_errors
+    if not (devices or found):
+        not_applicable(f"{node.type_name or 'this node'} has no Neuron device")
+    counting = devices_with_errors(node)
+    confirmed = dict.fromkeys(error.words for error in found if error.device in counting)
+    fail_if(confirmed, f"since boot {', '.join(confirmed)}; expected no hardware error")
+    others = dict.fromkeys(error.words for error in found if error.device not in counting)
+    concern_if(others, f"since boot {', '.join(others)}, which no counter shows; expected no hardware error")
+    say(node, "neuron.no_hw_error", "every device to work")
+    require_whole_log(node)
+
+
+def devices_with_errors(node: Node) -> set[str]:
+    """The numbers of the devices whose counters show errors, as far as they can be read."""
+    try:
+        counts = [readings(device, "index", *COUNTERS)[0] for device in node.neuron.devices]
+    except Incomplete:
+        return set()
+    return {str(data.pop("index", "")) for data in counts if any(data[name] for name in COUNTERS if name in data)}
+
+
+@mark.ami
+@evidence("neuron-ls --json-output")
+def test_devices_answer(node: Node) -> None:
+    """Neuron device responsiveness.
+
+    neuron-ls opens every device: one that it does not list cannot be used, and if it hangs, the driver hangs.
+
+    Remedy (reset or reboot): Search the kernel log for neuron. Reload the driver when no job is running, or reboot the
+    node; replace it if that does not help.
+    """
+    due = devices_due(node)
+    hangs = node.neuron_ls_hangs
+    if hangs and node.occasion == "prolog":  # it has a second there, and no more
+        incomplete(f"{hangs}; expected an answer of {due}")
+    assert not hangs, f"{hangs}; expected an answer of {due}"
+    try:
+        data = node.neuron_ls
+    except Absent:
+        assert node.occasion != "ami", "neuron-ls is not installed; expected Neuron's tools in the image"
+        incomplete("neuron-ls is not installed here (aws-neuronx-tools); expected it to list every device")
+    with part:
+        assert data.exit == 0, f"neuron-ls says {data.output.strip()[-200:]}; expected {due}"
+    missing = sorted({device.index for device in node.neuron_devices} - {device.index for device in _listed(node)})
+    named = ", ".join(str(index) for index in missing)
+    assert not missing, f"neuron-ls does not list device {named}; expected all {len(node.neuron_devices)}"
+
+
+@evidence("neuron-ls --topology; cat /sys/devices/virtual/neuron_device/neuron*/connected_devices")
+def test_connected(neuron_device: NeuronDevice, node: Node) -> None:
+    """Neuron links.
+
+    On types with 16 devices each is linked with four others, and a link has two ends. Collectives inside the node go
+    over these links.
+
+    Remedy (replace): Stop and start the instance, or replace the node.
+    """
+    if len(node.neuron_devices) == 1:
+        not_applicable("a single device has no link")
+    own = set(neuron_device.connected) - {neuron_device.index}
+    data = ", ".join(str(index) for index in sorted(own)) or "none"
+    is_torus = node.neuron_devices_due == node.threshold("neuron.torus_devices")
+    links = int(node.threshold("neuron.torus_links")) if is_torus else 1
+    fail_if(
+        len(own) < links, f"linked with {data}; expected {f'{links} devices' if is_torus else 'others of the node'}"
+    )
+    one_sided = sorted(
+        other.index
+        for other in node.neuron_devices
+        if other.index in own and neuron_device.index not in linked_with(other, neuron_device.index)
+    )
+    named = ", ".join(str(index) for index in one_sided)
+    assert not one_sided, f"linked with {named}, which has no link back; expected links with two ends"
+
+
+def linked_with(device: NeuronDevice, otherwise: int) -> tuple[int, ...]:
+    """The devices that one is linked with; where that was not reported, the one that asks."""
+    return tuple(readings(device, "connected")[0].get("connected", (otherwise,)))
+
+
+@mark.epilog
+@evidence("neuron-ls")
+def test_no_leftover_processes(node: Node) -> None:
+    """Processes on idle Neuron devices.
+
+    Remedy (clean up): See whose they are. End what a finished job has left behind.
+    """
+    due = devices_due(node)
+    busy = {process: device.index for device in _listed(node) for process in device.processes}
+    if busy:
+        data = ", ".join(f"{process} on device {index}" for process, index in busy.items())
+        concern(f"{data}; expected no process on {due}")
+
+
+def devices_due(node: Node) -> str:
+    """How many devices there are, in words; raises Incomplete where it is unknown whether there are any."""
+    try:
+        return f"{len(node.neuron_devices)} devices"
+    except Incomplete:
+        return f"{node.neuron_devices_due} devices"
+
+
+def _listed(node: Node) -> tuple[Listed, ...]:
+    """The devices that neuron-ls lists. Raises Incomplete."""
+    listed = parse_neuron_ls(node.neuron_ls.output)
+    if listed is None:
+        incomplete(f"neuron-ls says {node.neuron_ls.output.strip()[:80]!r}; expected a list of devices")
+    return listed

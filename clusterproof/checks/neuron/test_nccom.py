@@ -1,0 +1,69 @@
+"""Collectives on Trainium: nccom-test, run under load or read from its captured logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import fail_if, incomplete, part
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.nccl.facts import NccomLog
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.shortfall import below_median, say_slower
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [
+    mark.neuron,
+    mark.preflight,
+    mark.perf,
+    mark.hyperpod_node_debugger("G"),
+]
+
+
+@evidence("nccom-test -r 32 --minbytes 1kb --maxbytes 1gb --stepfactor 4 --datatype fp32 --check allr; echo exit: $?")
+def test_nccom(node: Node) -> None:
+    """nccom-test.
+
+    The smallest program that uses every NeuronCore and the links between them. With -m perf it is run; otherwise every
+    captured run counts. Nodes that ran the same command are compared by the bandwidth of the largest message.
+
+    Remedy (investigate): Read the error. Names that begin with NRT_ come from the runtime: restart the Neuron driver,
+    reboot the node; replace it if they return.
+    """
+    logs = node.nccom.logs
+    for log in logs:
+        with part:
+            problem = next(iter(log.problems), "").replace("; expected ", ", expected ")
+            fail_if(problem, f"{problem}; expected no error")
+        with part:
+            require_end(log)
+    shared = node.group.medians("nccom", busbw)
+    compared = ((name, speed) for name, speed in busbw(node).items() if name in shared)
+    say_slower(node, (one for name, speed in compared for one in below_median(name, speed, shared[name])), "GB/s")
+
+
+def require_end(log: NccomLog) -> None:
+    """Raise Incomplete where a log without an error proves nothing."""
+    if readings(log, "problems")[0].get("problems"):
+        return
+    if not log.rows:
+        incomplete("nccom-test measured nothing; expected a row for each size")
+    with part:
+        if log.avg_busbw_gb_per_s is None:
+            incomplete(f"the log ends after {log.rows[-1].size_bytes} bytes; expected its line `Avg bus bandwidth`")
+    with part:
+        silent = [row.size_bytes for row in log.rows if row.time_us is None or row.busbw_gb_per_s is None]
+        if silent:
+            incomplete(f"no time or bandwidth for {silent[0]} bytes; expected numbers")
+    if log.exit:
+        incomplete(f"no error was reported, and nccom-test ended with exit status {log.exit}; expected 0")
+
+
+def busbw(node: Node) -> Mapping[str, float]:
+    """The bandwidth of the largest message, run by run. A log that does not say what was run is left out."""
+    largest = [(log.command, max(log.rows, key=lambda row: row.size_bytes)) for log in node.nccom.logs if log.rows]
+    return {
+        f"{command}, {row.size_bytes} bytes": row.busbw_gb_per_s
+        for command, row in largest
+        if command and row.busbw_gb_per_s is not None
+    }

@@ -1,0 +1,128 @@
+"""Before anything else: does the node answer, and did every collector?"""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from clusterproof.plugins.catalog.unreached import unreached_rows
+from clusterproof.plugins.catalog.waits import USER, waits_for
+from clusterproof.plugins.core.evidence import Status, Unreached
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern_if, fail, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import by_hand, evidence, over_ssm, remedied_by
+
+pytestmark = [
+    mark.node,
+    mark.preflight,
+    mark.prolog,
+    mark.epilog,
+    mark.ami,
+]
+
+OF_KUBERNETES = (
+    Unreached.NOT_READY,
+    Unreached.NOT_STARTED,
+    Unreached.NO_IMAGE,
+    Unreached.NO_LOG,
+    Unreached.REMOVED,
+    Unreached.API,
+)
+
+
+def the_same_way(node: Node) -> str:
+    """The command that reaches this node the way the suite did."""
+    unreached = node.evidence.unreached
+    if unreached in (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN):
+        return f"scontrol show node {quote(node.name)}"
+    if unreached in OF_KUBERNETES:
+        return f"kubectl describe node {quote(node.name)}"
+    target = node.target
+    port = f"-p {target.port} " if target.port else ""
+    user = f"{target.user}@" if target.user else ""
+    return f"ssh {port}{quote(user + (target.address or target.name))} true" if unreached else ""
+
+
+def remedy_by_cause(node: Node) -> str:
+    """What to do about the reason why this node was not reached."""
+    unreached = node.evidence.unreached
+    return unreached_rows()[unreached.value].remedy.replace("NODE", node.name) if unreached else ""
+
+
+@mark.hyperpod_node_debugger("K")
+@evidence("ssh NODE true")
+@over_ssm("hyperpod-ssm", "aws ssm start-session --target TARGET")
+@by_hand(the_same_way)
+@remedied_by(remedy_by_cause)
+def test_reachable(node: Node) -> None:
+    """Reachability.
+
+    Nothing is known about a node that does not answer: every other check of it is incomplete. If the cause lies on this
+    side (no key that it accepts, a name that does not resolve), this one is incomplete too: the node has not failed.
+
+    Remedy (cannot reach): Open a shell on the node the same way, and read the error.
+    """
+    data = node.evidence
+    if data.probe.get("source") == "capture" and not data.unreached:
+        not_applicable("this is a capture: the node itself was not asked")
+    if not data.unreached:
+        return
+    reason = data.unreached.value.replace("_", " ")
+    if data.unreached in (Unreached.BUSY, Unreached.DRAINED):
+        incomplete(f"{reason}: {data.detail}; expected a place on the node for a moment", node.why_unreached)
+    expected = "" if "; expected " in data.detail else "; expected an answer from the probe"
+    message = f"{reason}: {data.detail or 'no more is known'}{expected}"
+    if not unreached_rows()[data.unreached.value].speaks_against_node:
+        incomplete(message, node.why_unreached)
+    fail(message, cause=node.why_unreached)
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /^D/'")
+def test_evidence_complete(node: Node) -> None:
+    """Collected evidence.
+
+    A collector that did not answer by its deadline was abandoned. A process that cannot even be killed (state D) means
+    a hung driver or a dead file system; one that a user can cause, as with FUSE, is a concern. A broken or slow
+    collector costs the checks that need it, and no others.
+
+    Remedy (investigate): Run the named command by hand on the node. If a driver hangs, drain the node and reboot it.
+    """
+    collectors = node.collectors
+    data = {
+        name: f"{name} ({collector.detail})" if collector.detail else name for name, collector in collectors.items()
+    }
+    hanging = {
+        name: waits_for(collector.waits) for name, collector in collectors.items() if collector.status is Status.STUCK
+    }
+    stuck = [data[name] for name, waits in hanging.items() if waits != USER]
+    fail_if(stuck, f"hangs in the kernel and cannot be killed: {', '.join(stuck)}; expected an answer")
+    silent = [
+        data[name] for name, collector in collectors.items() if collector.status in (Status.TIMED_OUT, Status.BROKE)
+    ]
+    silent += [data[name] for name, waits in hanging.items() if waits == USER]
+    concern_if(silent, f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
+    cut = [name for name, collector in collectors.items() if collector.status is Status.CUT]
+    with part:
+        if cut:
+            incomplete(f"cut from the answer: {', '.join(cut)}; expected a connection that carries all (--ssm-output)")
+    lacking = [name for name, collector in collectors.items() if collector.status is Status.UNCOLLECTED]
+    if lacking:
+        incomplete(f"the capture lacks {', '.join(lacking)}; expected every kind of evidence (docs/captures.md)")
+
+
+@mark.hyperpod_node_debugger("D")
+@evidence("cat /proc/uptime")
+def test_uptime_settled(node: Node) -> None:
+    """Uptime.
+
+    For about two minutes after boot NVML and the EFA driver can show fewer devices than there are: counts taken then
+    prove nothing.
+
+    Remedy (investigate): Run again when the node has been up for longer than the settle window.
+    """
+    window_s = node.threshold("settle.window_s")
+    if node.boot.uptime_s < window_s:
+        up, least = apart(node.boot.uptime_s, window_s)
+        incomplete(f"up for {up} s; expected at least {least} s before counts are trusted")

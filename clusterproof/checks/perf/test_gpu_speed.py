@@ -1,0 +1,155 @@
+"""GPUs under load: how fast they copy, compute, and reduce together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+
+from clusterproof.plugins.catalog.floors import floor
+from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evidence.group import Median
+from clusterproof.plugins.evidence.nccl.facts import NcclLog, Row
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
+from clusterproof.plugins.evidence.perf.shortfall import Shortfall, below_best, below_median, say_slower
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.gpu, mark.perf]
+
+
+@mark.hyperpod_performance_debugger("G")
+@evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
+def test_gpu_bandwidth(node: Node) -> None:
+    """GPU copy bandwidth.
+
+    Copies from the host, to it, and between GPUs, one GPU at a time, by nvbandwidth or, without it, by PyTorch. A GPU
+    is held back by its PCIe link or its NVLinks; a whole node is compared with the others of its group.
+
+    Remedy (investigate): Check the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and whether anything
+    else uses it. Run again; if it stays slow, reset the GPU, then replace the node.
+    """
+    say_slower(node, shortfalls(node, copies), "GB/s")
+    limits = {
+        direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
+    }
+    low = [
+        f"GPU {gpu}, {direction}: {speed:.4g} GB/s where others reach {limits[direction]:g}"
+        for direction, speeds in node.gpu_bandwidth.gb_per_s.items()
+        for gpu, speed in speeds.items()
+        if speed < (limits[direction] or 0.0)
+    ]
+    concern_if(low, f"{listed(low)}; expected as much as others published for such nodes")
+    if not any(limits.values()):
+        require_comparison(node, copies, "GB/s")
+
+
+def copies(node: Node) -> Mapping[str, Speeds]:
+    """What test_gpu_bandwidth compares."""
+    return node.gpu_bandwidth.speeds
+
+
+@mark.hyperpod_performance_debugger("G")
+@evidence("gpu-fryer 60, or a loop of torch.matmul on every GPU at once, and nvidia-smi dmon beside it")
+def test_gpu_gemm(node: Node) -> None:
+    """GPU compute speed.
+
+    Products of large matrices in PyTorch on all GPUs at once, after a warm-up. A GPU that is capped, hot or short of
+    power holds back every other GPU of a training job.
+
+    Remedy (investigate): Look at its clocks, temperature and power under load (nvidia-smi -q -d
+    CLOCK,TEMPERATURE,POWER,PERFORMANCE) and for a foreign process on it. Replace the node if it stays slow.
+    """
+    say_slower(node, shortfalls(node, products), "TFLOP/s")
+    require_comparison(node, products, "TFLOP/s")
+
+
+def products(node: Node) -> Mapping[str, Speeds]:
+    """What test_gpu_gemm compares."""
+    return node.gpu_gemm.speeds
+
+
+@mark.hyperpod_nccl
+@evidence("all_reduce_perf -b 1G -e 8G -f 2 -g 8 -c 1 -w 5 -n 20")
+def test_node_busbw(node: Node) -> None:
+    """NCCL bus bandwidth within the node.
+
+    An all-reduce over the GPUs of one node, without any network: the bandwidth of NVLink and NVSwitch. The largest
+    message is compared with the median of the group and, where one was published, with the minimum for the type.
+
+    Remedy (investigate): Look for inactive NVLinks, the state of the fabric and the version of NCCL. Run it again alone
+    on the node; if it stays slow, or values are wrong, drain the node and replace it.
+    """
+    log = node.node_busbw
+    wrong = [f"{row.wrong} wrong values at {row.size_bytes} bytes" for row in log.rows if row.wrong]
+    fail_if(wrong, f"{listed(wrong)}; expected 0")
+    outside = log.out_of_bounds or log.out_of_bounds_word not in ("", "OK")
+    fail_if(outside, f"out of bounds values: {log.out_of_bounds} {log.out_of_bounds_word}; expected 0 OK")
+    with part:
+        require_end(log)
+    row = require_measured(log)
+    speed, gib = row.out_of_place.busbw_gb_per_s or 0.0, row.gib
+    shared = node.group.medians("node_busbw", busbw).get(gib)
+    say_slower(node, below_median(f"all-reduce of {gib}", speed, shared), "GB/s")
+    least = floor(node.type_name, "all_reduce") or 0.0
+    seen, due = apart(speed, least, 4, SIGNIFICANT)
+    concern_if(
+        speed < least, f"all-reduce of {gib}: {seen} GB/s; expected {due} as others measured on {node.type_name}"
+    )
+    if not least and not (shared and shared.is_comparable):
+        incomplete(f"all-reduce of {gib}: {speed:.4g} GB/s; expected further nodes to compare with")
+
+
+def busbw(node: Node) -> Mapping[str, float]:
+    """What the node's group is compared by: the bandwidth of the largest message."""
+    row = require_measured(node.node_busbw)
+    return {row.gib: row.out_of_place.busbw_gb_per_s or 0.0}
+
+
+def require_measured(log: NcclLog) -> Row:
+    """The row of the largest message. Raises Incomplete where it has no bandwidth."""
+    if not log.rows:
+        why = f": {log.problems[0]}" if log.problems else ""
+        incomplete(f"all_reduce_perf measured nothing (exit status {log.exit}){why}; expected a row for each size")
+    largest = max(log.rows, key=lambda row: row.size_bytes)
+    if largest.out_of_place.busbw_gb_per_s is None:
+        incomplete(f"no bandwidth or no check of {largest.gib}; expected both")
+    return largest
+
+
+def require_end(log: NcclLog) -> None:
+    """Raise Incomplete where the run did not end well, or did not check its results."""
+    size = require_measured(log).gib
+    if log.exit != 0 or log.out_of_bounds is None:
+        why = f": {log.problems[0]}" if log.problems else ""
+        incomplete(f"all_reduce_perf ended with exit status {log.exit} behind {size}{why}; expected 0")
+    if not require_measured(log).out_of_place.is_checked:
+        incomplete(f"no check of {size}; expected one")
+
+
+def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iterator[Shortfall]:
+    """How far each GPU is behind the best of its node, and behind the median of the nodes of its group."""
+    shared = medians(node, read)
+    for name, speeds in read(node).items():
+        yield from below_best(speeds, name)
+        for gpu, speed in speeds.items():
+            yield from below_median(f"GPU {gpu}, {name}", speed, shared.get(name))
+
+
+def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Mapping[str, Median]:
+    """What the group is compared by: the median of each node's GPUs."""
+    return node.group.medians(
+        read.__name__, lambda other: {name: median(speeds.values()) for name, speeds in read(other).items()}
+    )
+
+
+def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
+    """Raise Incomplete where a single GPU was measured, and there is nothing to compare it with."""
+    data = read(node)
+    has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in data.values())
+    if has_best or any(one.is_comparable for one in medians(node, read).values()):
+        return
+    values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in data.items() for speed in speeds.values())
+    incomplete(f"{values or 'nothing was measured'}; expected further GPUs or nodes to compare with")

@@ -1,0 +1,208 @@
+"""Bandwidth between nodes: which pairs are slow, and which node, link or rack is responsible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from clusterproof.plugins.benchmarks.pairwise.facts import SLOW, MeasuredPair, NoPairs
+from clusterproof.plugins.benchmarks.pairwise.messages import attribution, measured_in_words, slower_in_words
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import SIGNIFICANT, apart, speed
+from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement
+from clusterproof.plugins.suite.routing import by_hand, evidence
+
+pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
+
+NCCL_TESTS = "nccl-tests"
+FEWEST_PARTNERS = 2  # that a node must have been measured with before it passes
+
+
+def of_node(node: Node) -> str:
+    """The command of the node's slowest measurement."""
+    return _of_first(node, lambda one: one.reading.busbw_gb_per_s or 0.0)
+
+
+def of_network(node: Node) -> str:
+    """That of a measurement over another network than EFA, if there is one."""
+    command = _of_first(node, lambda one: one.reading.network.startswith("efa"))
+    return f"{command} | grep -E 'Selected provider|Using network'" if command else ""
+
+
+def of_result(node: Node) -> str:
+    """That of a measurement with a wrong result, if there is one."""
+    command = _of_first(node, lambda one: one.reading.is_correct is not False)
+    return f"{command} | grep -E 'wrong|Out of bounds'" if command else ""
+
+
+def _of_first(node: Node, order: Callable[[Measurement], float]) -> str:
+    """The command of a node's first measurement in this order; where none is known, how its meter is used."""
+    data, _ = readings(node, "pairwise")
+    if not data:
+        return ""
+    pairs: PairsOfNode = data["pairwise"]
+    known = [one for one in pairs.measured if one.reading.command]
+    return min(known, key=order).reading.command if known else pairs.by_hand
+
+
+def of_pair(pair: MeasuredPair | NoPairs) -> str:
+    """The command of a pair's first measurement; where none is known, how its meter is used."""
+    if not isinstance(pair, MeasuredPair):
+        return ""
+    known = (one.reading.command for one in pair.measurements if one.reading.command)
+    return next(known, pair.campaign.by_hand("A", "B"))
+
+
+@by_hand(of_node)
+@evidence("mpirun -np 16 --host NODE:8,GOOD_NODE:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
+def test_not_a_straggler(node: Node) -> None:
+    """Node bandwidth across partners.
+
+    A collective is as fast as its slowest node. Nodes are measured in pairs, those in slow pairs again with several
+    partners that are known to be good, and a node is named only if it, and not a link, a rack, contention or the
+    configuration of all, explains what was measured.
+
+    Remedy (replace): Take the node out of the job, and check its clocks, its PCIe links and its network devices.
+    Replace it if nothing there explains the measurements.
+    """
+    pairs = node.pairwise
+    with part:
+        say_finding(pairs.finding) if pairs.finding else require_measured(pairs)
+    if pairs.shared:
+        concern(f"{attribution(pairs.shared)}; expected all pairs to be alike")
+
+
+def say_finding(found: Finding) -> NoReturn:
+    """End with what the analysis says of the node by itself."""
+    if found.kind is Kind.INCONCLUSIVE:
+        incomplete(f"{slower_in_words(found)}; this is not certain: {found.words}")
+    if found.kind is Kind.INTERMITTENT:
+        concern(f"{found.words}; expected it to be as fast each time")
+    if found.kind is Kind.FAILING_NODE:
+        fail(f"{_failures(found)}; expected every measurement to succeed")
+    fail(f"{_slowness(found)}; expected to be as fast as the others")
+
+
+def _failures(found: Finding) -> str:
+    why = f": {_as_observed(found.words)}" if found.words else ""
+    return f"{found.failures} of {found.attempts} measurements failed, whoever the partner was{why}"
+
+
+def _slowness(found: Finding) -> str:
+    return "; ".join(filter(None, (slower_in_words(found), _as_observed(found.words))))
+
+
+def _as_observed(problem: str) -> str:
+    """What a run reported, as part of what was observed: what it expected is not what the check expects."""
+    return problem.replace("; expected ", ", expected ")
+
+
+def require_measured(pairs: PairsOfNode) -> None:
+    """Raise Incomplete where too little was measured to prove anything."""
+    if pairs.estimate is None:
+        why = next((one.reading.problem for one in pairs.measurements if one.reading.problem), "nothing says why")
+        incomplete(
+            f"all {len(pairs.measurements)} measurements failed: {_as_observed(why)}; expected one that succeeds"
+        )
+    if pairs.unclear:
+        incomplete(f"{pairs.unclear}; expected enough measurements to say which node is slow")
+    if pairs.succeeded_with < FEWEST_PARTNERS and not pairs.is_one_of_two:
+        incomplete(f"measured with one partner only; expected at least {FEWEST_PARTNERS}")
+
+
+@by_hand(of_pair)
+@evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1")
+def test_pairwise_busbw(pair: MeasuredPair) -> None:
+    """Pairwise bus bandwidth.
+
+    Compared with the other pairs of this run, and with the floor for this very instance type, number of ranks,
+    collective and size if one is known. A pair that is slow because of one of its nodes is a concern: the finding is
+    that of the node.
+
+    Remedy (investigate): If each node is fast with others, look at what lies between them: their rack, their switch,
+    their security groups. If most pairs are below the floor, look at the configuration of all: the EFA plugin, NCCL's
+    environment.
+    """
+    found, said = pair.finding, measured_in_words(pair)
+    floor, best = pair.campaign.floor_gb_per_s or 0.0, pair.best_gb_per_s or 0.0
+    least = speed(floor, apart(floor, best, 4, SIGNIFICANT)[0])
+    is_seen = pair.shares and not (pair.explained and pair.is_slow)
+    fail_if(is_seen and best < floor, f"{said}; expected at least {least}")
+    if found and found.kind is Kind.INCONCLUSIVE:
+        incomplete(f"{said}: {found.words}; expected enough measurements to tell the cause")
+    assert found is None, f"{said}, though each node is well with others; expected what is usual"
+    if pair.explained and pair.explained.kind is Kind.CONFIGURATION:
+        fail(f"{said}; expected at least {speed(floor)}")
+    if pair.is_slow and pair.explained and pair.explained.kind is Kind.SLOW_GROUP:
+        fail(f"{said}: {attribution(pair.explained)}; expected what is usual")
+    require_normal(pair, said)
+
+
+def require_normal(pair: MeasuredPair, said: str) -> None:
+    """What is left: pairs that something else explains, or that were slow once."""
+    if pair.is_slow and pair.explained:
+        concern(f"{said}: {attribution(pair.explained)}; expected what is usual")
+    if not pair.shares:
+        incomplete(f"{said}; expected a measurement that succeeds")
+    if pair.campaign.unclear:
+        incomplete(f"{said}: {pair.campaign.unclear}; expected enough measurements to say which node is slow")
+    if pair.is_slow and max(pair.shares) < SLOW:
+        incomplete(f"{said}, and it was not measured often enough to tell why; expected what is usual")
+    if pair.is_slow:
+        concern(f"{said}: it is well at other times; expected what is usual each time")
+
+
+@mark.hyperpod_nccl("13")
+@by_hand(of_network)
+@evidence("NCCL_DEBUG=INFO all_reduce_perf -b 8G -e 8G -f 2 -g 1 | grep -E 'Selected provider|Using network'")
+def test_pairwise_transport(node: Node) -> None:
+    """NCCL transport between nodes.
+
+    If the plugin or the provider is missing, NCCL falls back to TCP without an error, and is many times slower. Every
+    measurement records which network carried it.
+
+    Remedy (fix configuration): Put the aws-ofi-nccl plugin on the library path of the job's container, and unset
+    NCCL_NET_PLUGIN=none and FI_PROVIDER=tcp.
+    """
+    pairs = node.pairwise
+    if pairs.meter != NCCL_TESTS:
+        not_applicable(f"measured with {pairs.meter or 'another program'}, which chooses its network itself")
+    networks = {one.reading.network for one in pairs.measurements if one.reading.busbw_gb_per_s} - {""}
+    if node.expected("efa") == 0:
+        not_applicable(f"{node.type_name or 'this node'} has no EFA")
+    others = sorted(name for name in networks if not name.startswith("efa"))
+    fail_if(others, f"NCCL used {', '.join(others)}; expected EFA")
+    if not networks:
+        incomplete("no measurement says which network carried it; expected the line of NCCL that names it")
+    expected = f"efa, {node.expected('efa')} "
+    fewer = sorted(name for name in networks.difference(others) if not name.startswith(expected))
+    concern_if(fewer, f"NCCL used {'; '.join(fewer)}; expected {node.expected('efa')} devices")
+
+
+@mark.hyperpod_nccl
+@by_hand(of_result)
+@evidence("mpirun -np 16 --host A:8,B:8 all_reduce_perf -b 8G -e 8G -f 2 -g 1 -c 1 | grep -E 'wrong|Out of bounds'")
+def test_pairwise_correct(node: Node) -> None:
+    """Correctness between nodes.
+
+    nccl-tests compare every result with the correct one. A wrong sum in a collective is a wrong gradient in training,
+    and nothing else shows it.
+
+    Remedy (replace): Drain the node, and find the GPU or the link: measure it alone, then with each neighbour.
+    """
+    pairs = node.pairwise
+    data = [one for one in pairs.measurements if one.reading.is_correct is not None]
+    if not data:
+        if pairs.meter != NCCL_TESTS:
+            not_applicable(f"{pairs.meter or 'the program that measured'} does not compare results")
+        incomplete("no measurement compared its results; expected one that ended well")
+    wrong = sorted({one.pair.other(node.name) for one in data if one.reading.is_correct is False})
+    with_right = {one.pair.other(node.name) for one in data if one.reading.is_correct} - set(wrong)
+    if wrong and with_right and len(wrong) == 1:
+        concern(f"wrong results with {wrong[0]}, right ones with {len(with_right)} others; expected correct ones")
+    assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners; expected correct ones"

@@ -1,0 +1,103 @@
+"""What the GPUs of a run do beyond being busy: memory that grows or stays unused, clocks that are held down."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if
+from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT
+from clusterproof.plugins.training_run.slow_clocks import SlowClock, slow_clocks
+
+pytestmark = [mark.run]
+
+MAX_GPUS = 5  # that are named
+RECORD = "clusterproof watch --cluster X --record DIR"
+
+
+@mark.hyperpod_performance_debugger("G")
+@evidence("nvidia-smi --query-gpu=memory.used --format=csv -l 10; " + RECORD)
+def test_gpu_memory_growth(run: TrainingRun) -> None:
+    """Growth of GPU memory.
+
+    From ten minutes after its start, a run's memory is expected to stay constant. The slope is the median of the slopes
+    between any two samples, of the whole run or of its later half, whichever is less: a jump is not growth, nor is
+    growth that has stopped. From the slope follows when the memory is full.
+
+    Remedy (fix code): Look for tensors that are kept from step to step with their graphs (losses summed up without
+    .item()), unbounded caches, and sequences that get longer. torch.cuda.memory_snapshot shows who holds what.
+    """
+    found = run.sampled.growing
+    fail_h, concern_h = run.threshold("run.memory_full_fail_h"), run.threshold("run.memory_full_concern_h")
+    soon = [one for one in found if one.hours_left < fail_h]
+    fail_if(soon, f"{', '.join(one.words for one in soon[:MAX_GPUS])}; expected memory that does not grow")
+    later = [one for one in found if fail_h <= one.hours_left < concern_h]
+    concern_if(later, f"{', '.join(one.words for one in later[:MAX_GPUS])}; expected memory that does not grow")
+
+
+@mark.hyperpod_performance_debugger("G")
+@evidence("dcgmi dmon -e 1004,252; " + RECORD)
+def test_batch_size(run: TrainingRun) -> None:
+    """Room for a larger batch.
+
+    Memory that is never used and tensor cores that are mostly idle, while neither CPUs nor storage hold the GPUs up.
+
+    Remedy (fix code): Raise the batch or micro-batch size, and turn activation checkpointing off while there is room.
+    """
+    used, tensor = run.sampled.peak_memory, run.sampled.tensor_percent
+    most, least = run.threshold("run.batch_memory_percent"), run.threshold("run.batch_tensor_percent")
+    if used < most and tensor < least and not is_held_up(run):
+        concern(
+            f"at most {used:.0f} % of the GPUs' memory used, tensor cores busy {tensor:.0f} % of the time; "
+            f"expected {most:g} % or {least:g} %"
+        )
+
+
+def is_held_up(run: TrainingRun) -> bool:
+    """Whether the GPUs wait for CPUs or storage; where that is unknown, they do not."""
+    waits = run.threshold("run.gpu_waits_percent")
+    for metrics in (
+        {CPU: run.threshold("run.cpu_busy_percent"), CPU_PRESSURE: run.threshold("run.cpu_pressure_percent")},
+        {IO_WAIT: run.threshold("run.io_wait_percent"), IO_PRESSURE: run.threshold("run.io_pressure_percent")},
+    ):
+        try:
+            if 100 * run.sampled.bound(metrics, waits) > run.threshold("run.bound_percent"):
+                return True
+        except Incomplete:
+            continue
+    return False
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("nvidia-smi -q -d CLOCK,PERFORMANCE; " + RECORD)
+def test_slow_clock(run: TrainingRun) -> None:
+    """Clocks of GPUs under load.
+
+    The SM clock of a busy GPU is compared with that of the others that are busy at the same time; it counts if the
+    driver's counters show that something holds it down meanwhile. The power cap alone is a concern: GPUs differ. A
+    hardware slowdown, thermal or by the power brake, fails.
+
+    Remedy (investigate): Compare the GPU's temperature and power with its neighbours', then check the node's cooling
+    and power supplies. If it stays slow, take the node out of the job and have it replaced.
+    """
+    _ = run.sampled.clock_peers
+    below, least_s = run.threshold("run.slow_clock_share"), run.threshold("run.slow_clock_s")
+    found = [one for one in slow_clocks(run.data.samples, below) if one.seconds >= least_s]
+    slowed = [one for one in found if one.slowed_percent > 0]
+    fail_if(slowed, in_words(slowed, below))
+    capped = [one for one in found if one not in slowed]
+    concern_if(capped, in_words(capped, below))
+
+
+def in_words(found: list[SlowClock], below: float) -> str:
+    """`gpu001 gpu3 at 0.81 of its peers' clock for 12 min, slowed by hardware 40 % of it; expected at least 0.95`."""
+    words = []
+    for one in found[:MAX_GPUS]:
+        by = "slowed by hardware" if one.slowed_percent else "held by the power cap"
+        percent = one.slowed_percent or one.capped_percent
+        shown = apart(one.share, below, 2)[0]
+        minutes = f"{one.seconds / 60:.0f} min"
+        words.append(f"{one.name} at {shown} of its peers' clock for {minutes}, {by} {percent:.0f} % of it")
+    more = f" and {len(found) - MAX_GPUS} more" if len(found) > MAX_GPUS else ""
+    return f"{'; '.join(words)}{more}; expected at least {below:g}"

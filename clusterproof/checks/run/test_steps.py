@@ -1,0 +1,127 @@
+"""Where the time of steps goes: outliers, drift, data, checkpoints, the start."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
+from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.steps import DRIFT_STEPS, OUTLIER_STEPS, drift, outliers
+
+pytestmark = [mark.run]
+
+LOG = "the seconds of each step and its parts, as docs/training-runs.md logs them"
+MAX_STEPS = 5  # that are named
+
+
+@mark.hyperpod_performance_debugger
+@evidence(LOG)
+def test_step_outliers(run: TrainingRun) -> None:
+    """Step duration outliers.
+
+    A step counts if it is above the median by five standard deviations, as estimated from the middle of all steps, and
+    by a fifth. The time lost is what they take above the median. Checkpoints do not count.
+
+    Remedy (investigate): Look at what else happens in these steps: evaluation, logging, garbage collection (gc.freeze),
+    a file system that stalls, another job on the node.
+    """
+    found = outliers(run.timed(OUTLIER_STEPS))
+    lost, most = 100 * found.share, run.threshold("run.step_outliers_lost_percent")
+    if lost > most:
+        longest = ", ".join(f"{one.step} ({one.seconds:.3g} s)" for one in found.steps[:MAX_STEPS])
+        shown, limit = apart(lost, most, 1)
+        concern(
+            f"{len(found.steps)} of {found.of} steps take far longer than the usual {found.usual:.3g} s, as {longest}: "
+            f"{shown} % of the time is lost; expected at most {limit} %"
+        )
+
+
+@mark.hyperpod_performance_debugger("A")
+@evidence(LOG)
+def test_step_drift(run: TrainingRun) -> None:
+    """Step duration drift.
+
+    Remedy (investigate): Look at what changed then: a GPU that got hot or was throttled, a neighbour on the network, a
+    file system that fills up, longer sequences. run.slow_rank names the rank, given operations from after the change.
+    """
+    found, most = drift(run.timed(DRIFT_STEPS)), run.threshold("run.step_drift_concern")
+    if found and found.times >= most:
+        shown, limit = apart(found.times, most, 2)
+        concern(
+            f"from step {found.step} on steps take {found.after:.3g} s, {shown} times the {found.before:.3g} s before; "
+            f"expected less than {limit} times"
+        )
+
+
+@mark.hyperpod_performance_debugger("B")
+@evidence(LOG)
+def test_data_wait(run: TrainingRun) -> None:
+    """Wait for data.
+
+    Remedy (fix code): Give the DataLoader more workers (num_workers), pin_memory and a larger prefetch_factor; then
+    look at the file system.
+    """
+    found, least = run.share(DATA, is_steady=True), int(run.threshold("run.data_wait_steps"))
+    if found.steps < least:
+        incomplete(f"{found.steps} steps; expected at least {least}: log more of them")
+    share, most = 100 * found.share, run.threshold("run.data_wait_percent")
+    if share > most:
+        shown, limit = apart(share, most, 1)
+        concern(f"rank {found.rank} waits for data for {shown} % of its steps; expected at most {limit} %")
+
+
+@mark.hyperpod_nccl
+@evidence("a trace of torch.profiler: kernels named nccl*, and where no other kernel runs beside them")
+def test_comm_exposed(run: TrainingRun) -> None:
+    """Exposed communication.
+
+    The part of each step in which a kernel of NCCL runs and no other kernel does: communication that is not overlapped,
+    and waiting for a rank that comes late.
+
+    Remedy (investigate): Overlap communication with compute: larger buckets, prefetch in FSDP, more micro-batches. If
+    one rank waits far less than the others, it is the late one: run.slow_rank.
+    """
+    found = run.share(EXPOSED)
+    if not found.times:
+        not_applicable("no kernel of a collective in the trace")
+    share, most = 100 * found.share, run.threshold("run.comm_exposed_percent")
+    if share > most:
+        shown, limit = apart(share, most, 1)
+        concern(f"rank {found.rank}: in {shown} % of its steps only collectives run; expected at most {limit} %")
+
+
+@mark.hyperpod_performance_debugger("B")
+@evidence(LOG)
+def test_init_time(run: TrainingRun) -> None:
+    """Start of the job.
+
+    Remedy (investigate): Look at what it does before its first step: pulling the image, loading the checkpoint and the
+    index of the data, compiling, and connecting NCCL.
+    """
+    found, longest = run.share(INIT), run.threshold("run.init_s")
+    share, most = 100 * found.share, run.threshold("run.init_percent")
+    seconds, (shown, limit) = f"{found.seconds:.0f}", apart(share, most, 1)
+    concern_if(found.seconds > longest, f"{seconds} s to the first step; expected at most {longest:.0f} s")
+    words = f"{seconds} s to the first step, {shown} % of all that was logged; expected at most {limit} %"
+    concern_if(share > most, words)
+
+
+@mark.hyperpod_performance_debugger("B")
+@evidence(LOG)
+def test_checkpoint_share(run: TrainingRun) -> None:
+    """Time spent on checkpoints.
+
+    Remedy (fix code): Save them asynchronously and sharded (torch.distributed.checkpoint.async_save), to storage that
+    is fast enough for all ranks at once, or less often.
+    """
+    found, least = run.share(CHECKPOINT), int(run.threshold("run.checkpoints"))
+    if found.times < least:
+        incomplete(f"{found.times} checkpoints; expected at least {least}: log a longer part of the run")
+    share, most = 100 * found.share, run.threshold("run.checkpoint_percent")
+    if share > most:
+        shown, limit = apart(share, most, 1)
+        concern(
+            f"rank {found.rank} spends {shown} % of its time on {found.times} checkpoints; expected at most {limit} %"
+        )

@@ -1,0 +1,193 @@
+"""What an image contains: libraries that load, complete container runtimes, and nothing left behind."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.expectation import EC2
+from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.software.facts import Image, LeftFile, Library, OwnFile
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.software, mark.ami]
+
+DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+CLOUD_USERS = ("ubuntu", "ec2-user", "rocky", "admin")  # who get the key of the launch from cloud-init
+RUNTIMES = ("containerd", "dockerd")
+TOOLKIT_PROGRAMS = ("nvidia-container-runtime", "nvidia-container-cli")
+
+
+@mark.preflight
+@mark.hyperpod_version_checker
+@evidence("ldconfig -p | grep -E 'libcuda|libnvidia-ml|libnccl'; ls -lL /opt/amazon/ofi-nccl/lib*")
+def test_libraries_load(node: Node) -> None:
+    """GPU libraries.
+
+    A library must be where the loader looks (the folders of /etc/ld.so.conf.d and its own) or where EFA's and NVIDIA's
+    installers put it: a file that is not empty, and no dangling link. libnccl and its network plug-in may live in
+    containers: their absence from the host counts for images only.
+
+    Remedy (fix configuration): Reinstall what is missing (driver, libnccl2, EFA's installer), then run ldconfig.
+    """
+    libraries = node.software.libraries
+    due = libraries_due(node)
+    if not due and not any(libraries.values()):
+        not_applicable("no GPU on this node")
+    wrong = {name: words for name, found in libraries.items() if (words := broken(name, found))}
+    missing = [f"no {name}" for name in due if not libraries.get(name)]
+    fail_if(wrong or missing, f"{', '.join([*wrong.values(), *missing])}; expected each to be found and whole")
+    for name, found in libraries.items():
+        if found and name not in wrong and not any(is_whole(library) for library in found):
+            incomplete(f"the size of {name} may not be read")
+
+
+def libraries_due(node: Node) -> tuple[str, ...]:
+    """The names of libraries that must be there."""
+    if not has_gpus(node):
+        return ()
+    if node.occasion != "ami":
+        return DRIVER_LIBRARIES
+    plugin = ("libnccl-net.so",) if node.efa_devices or node.expected("efa") else ()
+    return (*DRIVER_LIBRARIES, "libnccl.so.2", *plugin)
+
+
+def has_gpus(node: Node) -> bool:
+    """Whether the node has NVIDIA GPUs, or should have some."""
+    if node.gpus_on_bus:
+        return True
+    try:
+        return node.expected("gpus") > 0
+    except Incomplete:
+        return False  # unknown: then none is due, and the check that counts them is incomplete itself
+
+
+def broken(name: str, found: tuple[Library, ...]) -> str:
+    """What is wrong with a library that is there under its name; empty where one of its files is whole or unread."""
+    empty = [library.label for library in found if not library.dangles and is_empty(library)]
+    dangling = [library.label for library in found if library.dangles]
+    if not found or len(empty) + len(dangling) < len(found):
+        return ""
+    said = [f"{path} is empty" for path in empty] + [f"{path} leads nowhere" for path in dangling]
+    return f"{name}: {', '.join(said)}"
+
+
+def is_empty(library: Library) -> bool:
+    """Whether a file is empty; one of unknown size is not."""
+    try:
+        return library.bytes == 0
+    except Incomplete:
+        return False
+
+
+def is_whole(library: Library) -> bool:
+    """Whether a file is there and not empty."""
+    try:
+        return library.bytes > 0
+    except Incomplete:
+        return False
+
+
+@mark.hyperpod_node_debugger("D")
+@evidence("cat /run/cloud-init/result.json; ls -la /root /home/*/.ssh /var/crash; ls /var/lib/dpkg/updates")
+def test_image_clean(node: Node) -> None:
+    """Image cleanliness.
+
+    A node booted from the image is searched for errors of cloud-init, credentials, private keys and shell histories in
+    home directories, keys of people who may log in besides the one of the launch, crash dumps, a package manager that
+    did not finish, and a machine-id or host keys of sshd that are older than the instance: every machine would have the
+    same. test_services covers failed units. Names, sizes and times are read, never the contents of these files.
+
+    Remedy (fix configuration): Remove them in the image's recipe and rebuild it; see cloud-init's log for its errors.
+    """
+    image, window_s = node.image, node.threshold("image.first_boot_s")
+    for rule in (initialised, left_behind, under_way, baked_in, strangers):
+        with part:
+            found = rule(image, window_s)
+            assert not found, f"{found}; expected none of it in an image"
+    with part:
+        if image.cloud_init is None and known(lambda: node.platform.vendor, EC2) == EC2:
+            incomplete("cloud-init left no result")
+
+
+def initialised(image: Image, _: float) -> str:
+    """What cloud-init could not do."""
+    return ", ".join(f"cloud-init: {text}" for text in image.cloud_init or ())
+
+
+def left_behind(image: Image, _: float) -> str:
+    """The files that are there and not empty."""
+    left = [file.label for file in image.left if looked_at(file, "bytes") is not None]
+    return f"left behind: {', '.join(left)}" if left else ""
+
+
+def under_way(image: Image, _: float) -> str:
+    """The signs of a package manager that has not ended."""
+    return f"not ended: {', '.join(image.under_way)}" if image.under_way else ""
+
+
+def baked_in(image: Image, window_s: float) -> str:
+    """The files that must be each machine's own but came with the image; none where the first boot is unknown."""
+    first_boot = known(lambda: image.first_boot, None)
+    if first_boot is None:
+        return ""
+    before = first_boot - window_s
+    baked = [one.label for one in image.identity if (looked_at(one, "written") or before) < before]
+    return f"older than the instance: {', '.join(baked)}" if baked else ""
+
+
+def looked_at(file: LeftFile | OwnFile, what: str) -> int | None:
+    """A size or a time of a file; None where this user may not look at it, which is a finding."""
+    data, unread = readings(file, what)
+    with part:
+        if unread:
+            incomplete(f"{file.label}: {unread[0]}", "may not be looked at")
+    return data.get(what)
+
+
+def strangers(image: Image, _: float) -> str:
+    """Who may log in that cloud-init did not let in."""
+    found = []
+    for user, data in image.keys.items():
+        with part:
+            allowed, usable = int(user in CLOUD_USERS), data.keys - data.commands
+            if usable > allowed:
+                found.append(f"{usable} keys may log in as {user}, cloud-init gives {allowed}")
+    return ", ".join(found)
+
+
+@mark.hyperpod_node_debugger("M")
+@evidence("nvidia-container-cli info; cat /etc/nvidia-container-runtime/config.toml; cat /etc/slurm/plugstack.conf")
+def test_container_runtime(node: Node) -> None:
+    """Container runtime for GPUs.
+
+    With containerd or docker, NVIDIA's container toolkit and its configuration must be there too; with /etc/enroot,
+    enroot; and every plug-in that Slurm's plugstack.conf names must exist, or slurmd's jobs do not start.
+
+    Remedy (fix configuration): Install the NVIDIA container toolkit (nvidia-ctk runtime configure), enroot or pyxis,
+    whichever is missing.
+    """
+    image = node.image
+    programs, enroot = known(lambda: image.programs, {}), known(lambda: image.enroot, False)
+    plugins, runtimes = known(lambda: image.plugins, ()), [name for name in RUNTIMES if name in programs]
+    if not runtimes and not enroot and not plugins:
+        not_applicable("no container runtime here")
+    wrong = [f"no {name} beside {' and '.join(runtimes)}" for name in toolkit_missing(node)] if runtimes else []
+    wrong += ["/etc/enroot without enroot"] if enroot and programs and "enroot" not in programs else []
+    for plugin in plugins:
+        with part:
+            path = readings(plugin, "path")[0].get("path", "a plug-in")
+            if not plugin.bytes and plugin.need == "required":
+                wrong.append(f"Slurm requires {path}, which is not there")
+            elif not plugin.bytes:
+                concern(f"Slurm's optional plug-in {path} is not there; expected those that plugstack.conf names")
+    fail_if(wrong, f"{', '.join(wrong)}; expected container runtimes that are whole")
+
+
+def toolkit_missing(node: Node) -> list[str]:
+    """What is missing of NVIDIA's container toolkit; nothing on a node without GPUs."""
+    if not has_gpus(node):
+        return []
+    missing = [name for name in TOOLKIT_PROGRAMS if name not in node.image.programs]
+    is_configured = any(size > 0 for size in known(lambda: node.image.toolkit, (1,)))
+    return missing + ([] if is_configured else ["configuration of NVIDIA's container toolkit"])

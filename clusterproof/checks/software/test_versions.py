@@ -1,0 +1,176 @@
+"""Versions: the same within the group, and compatible with each other."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.catalog import compatibility
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.software import version
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]
+
+COMPAT_FOLDER = "/compat/"  # libraries for CUDA programs that are newer than the driver
+LIBFABRIC = "amzn"  # in the versions of Amazon's libfabric, never in those of the EFA installer
+
+
+@mark.preflight
+@evidence("uname -r; cat /sys/module/nvidia/version; dpkg -l | grep -E 'nccl|libfabric|efa|containerd|slurm'")
+def test_version_drift(node: Node) -> None:
+    """Versions compared with the group.
+
+    Kernel, driver, CUDA, cuDNN, NCCL, EFA, libfabric, aws-ofi-nccl, gdrcopy, Lustre, Slurm, container runtime and
+    Neuron are compared among nodes of one group and type: hosts with hosts, containers with containers.
+
+    Remedy (fix configuration): Find out which of the two is intended; replace the node, or rebuild it from the group's
+    image.
+    """
+    place = node.software.container
+    with part:
+        node.software.packages  # noqa: B018 - what it did not report is not compared
+    with part:
+        node.software.components, node.software.toolkits  # noqa: B018
+    found = differences(node, f"versions in {place or 'hosts'}", lambda other: versions(other, place))
+    concern_if(found, in_words(found))
+
+
+def versions(node: Node, place: str) -> Values:
+    """Every component's version; None where it could not be read. Raises Incomplete for a node of another kind."""
+    software = node.software
+    if software.container != place:
+        raise Incomplete("these are the versions of another kind of node")
+    components = readings(software, "components")[0].get("components", ())
+    data: dict[str, str | None] = {words(name): None for name in (software.unreported if components else ())}
+    for name in (name for name in components if name != "packages"):
+        try:
+            data[words(name)] = software.version(name)
+        except Incomplete:
+            data[words(name)] = None
+    toolkits, _ = readings(software, "toolkits")
+    return {**data, "CUDA toolkits": ", ".join(toolkits["toolkits"])} if toolkits.get("toolkits") else data
+
+
+def words(component: str) -> str:
+    """A component's name for people."""
+    return component.replace("_", " ")
+
+
+@mark.preflight
+@evidence("cat /proc/driver/nvidia/version /usr/local/cuda/version.json; head -1 /opt/amazon/efa_installed_packages")
+def test_version_compat(node: Node) -> None:
+    """Version compatibility.
+
+    The driver in the kernel and libcuda must have the same version; a CUDA toolkit needs a driver that is not too old;
+    each EFA installer needs a minimum version of aws-ofi-nccl; Blackwell GPUs need NVIDIA's open kernel module.
+
+    Remedy (fix configuration): Install the version that is expected. If driver and libcuda differ, reboot: a new driver
+    was installed and the old one is still running.
+    """
+    for rule in (driver_and_libcuda, driver_and_cuda, driver_and_toolkits, installer_and_plugin, kernel_module):
+        with part:
+            rule(node)
+
+
+def here(node: Node, component: str) -> str:
+    """A component's version. Raises NotApplicable where the node does not have it, Incomplete where it is unread."""
+    data = node.software.version(component)
+    if data is None:
+        not_applicable("neither NVIDIA's driver nor EFA's software is here")
+    return data
+
+
+def older(data: str, least: str) -> bool:
+    """Whether a version is older than another. Raises Incomplete where it is no version."""
+    try:
+        return version.is_older(data, least)
+    except ValueError as problem:
+        raise Incomplete(str(problem)) from None
+
+
+def numbers(data: str) -> tuple[int, ...]:
+    """A version's numbers. Raises Incomplete where it is no version."""
+    try:
+        return version.parse(data).numbers
+    except ValueError as problem:
+        raise Incomplete(str(problem)) from None
+
+
+def driver_and_libcuda(node: Node) -> None:
+    """The kernel's part of the driver and that of programs."""
+    driver, library = here(node, "driver"), here(node, "libcuda")
+    differ = numbers(driver) != numbers(library) and COMPAT_FOLDER not in node.software.source("libcuda")
+    assert not differ, f"the driver in the kernel is {driver} and libcuda is {library}; expected one version"
+
+
+def driver_and_cuda(node: Node) -> None:
+    """The CUDA toolkit that is in use."""
+    driver, cuda = here(node, "driver"), here(node, "cuda")
+    least, own = compatibility.oldest_driver(numbers(cuda)[:1]), compatibility.own_driver(numbers(cuda)[:2])
+    seen = f"CUDA {cuda} with driver {driver}"
+    if least and older(driver, least):
+        bridged = node.software.version("cuda_compat")
+        seen += f" through its compatibility libraries ({bridged})" if bridged else ""
+        assert bridged and not older(bridged, least), f"{seen}; expected driver {least} or newer"  # noqa: PT018
+        concern(f"{seen}; expected driver {least} or newer")
+    concern_if(own and older(driver, own), f"{seen}; expected driver {own} or newer, or PTX does not compile")
+
+
+def driver_and_toolkits(node: Node) -> None:
+    """The other CUDA toolkits, which somebody may choose."""
+    driver = here(node, "driver")
+    for cuda in node.software.toolkits:
+        with part:
+            least = compatibility.oldest_driver(numbers(cuda)[:1])
+            is_old = least and older(driver, least)
+            concern_if(is_old, f"CUDA {cuda} lies here with driver {driver}; expected driver {least} or newer")
+
+
+def installer_and_plugin(node: Node) -> None:
+    """EFA's installer and NCCL's plug-in for it."""
+    installer, plugin = here(node, "efa_installer"), here(node, "aws_ofi_nccl")
+    least = compatibility.oldest_plugin(numbers(installer))
+    seen = f"EFA installer {installer} with aws-ofi-nccl {plugin}"
+    assert not least or not older(plugin, least), f"{seen}; expected aws-ofi-nccl {least} or newer"
+
+
+def kernel_module(node: Node) -> None:
+    """The open or the closed kernel module."""
+    model, driver = gpu_model(node), known(lambda: f" {here(node, 'driver')}", "")
+    if not compatibility.kernel_module_needed(model):
+        not_applicable(f"{model or 'this'} GPUs work with either kernel module")
+    if not node.nvidia_taint:
+        incomplete(f"it is unknown whether NVIDIA's kernel module{driver} is the open one")
+    seen = f"{model} GPUs with NVIDIA's closed kernel module{driver}"
+    assert "P" not in node.nvidia_taint, f"{seen}; expected the open kernel module"
+
+
+def gpu_model(node: Node) -> str:
+    """The model of its GPUs: of its type, else as the driver names the first. Raises Incomplete, NotApplicable."""
+    try:
+        return node.type.gpu_model or ""
+    except Incomplete:
+        return node.gpus[0].name
+
+
+@mark.preflight
+@evidence("head -1 /opt/amazon/efa_installed_packages")
+def test_efa_installer_string(node: Node) -> None:
+    """EFA installer version.
+
+    Its record begins with a line `# EFA installer version: 1.43.2`. A version such as 2.3.1amzn2.0 is libfabric's, and
+    says nothing about the installer.
+
+    Remedy (fix configuration): Run EFA's installer again, or have the image built with one that writes the record.
+    """
+    if not node.efa_devices and not node.expected("efa"):
+        not_applicable("no EFA device on this node")
+    problem = node.software.names_no_version("efa_installer")
+    assert not problem, f"{problem}; expected a line '# EFA installer version: X'"
+    data = node.software.version("efa_installer")
+    if data is None:
+        assert node.occasion != "ami", "no /opt/amazon/efa_installed_packages; expected EFA's software in the image"
+        not_applicable("EFA's installer did not run here; the EFA software may live in the container")
+    assert LIBFABRIC not in data, f"EFA installer {data}, which is a version of libfabric; expected the installer's own"

@@ -1,0 +1,181 @@
+"""File systems of FSx that nodes mount: are they saturated, or nearly full?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics, limits
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.field import each
+from clusterproof.plugins.evidence.fsx.facts import FileSystem, Series
+from clusterproof.plugins.evidence.fsx.sustained import Period, Points, clock, may_be_sustained, sustained
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
+
+SHOWN = 3  # servers or targets that a message names
+Metric = tuple[Series, Points]
+
+
+@evidence(
+    "aws fsx describe-file-systems; aws cloudwatch get-metric-data: AWS/FSx DataReadBytes and DataWriteBytes, Sum, 60 s"
+)
+def test_fsx_throughput(file_system: FileSystem) -> None:
+    """FSx throughput.
+
+    Bytes read and written by clients, compared with the baseline: storage × throughput per TiB on Lustre, the
+    throughput capacity on OpenZFS. Bursts and cache can exceed 100 %, while they last. A single peak does not count:
+    the load is sustained if 10 of 15 one-minute points are above the limit.
+
+    Remedy (investigate): A finding here means that the capacity is saturated: provision more throughput or storage, or
+    read less (cache on NVMe, fewer or staggered checkpoints). Jobs that wait for I/O on a file system that passes here
+    have an inefficient pattern: small files, small reads or files on one storage target.
+    """
+    points, catalog = file_system.throughput_percent, file_system.catalog
+    limit = catalog.threshold("fsx.load_fail_percent")
+    full = sustained(points, limit, catalog)
+    assert not full, f"{_throughput(file_system, full)}; expected less than {limit:g} % sustained"
+    limit = catalog.threshold("fsx.load_concern_percent")
+    high = sustained(points, limit, catalog)
+    if high:
+        concern(f"{_throughput(file_system, high)}; expected less than {limit:g} % sustained")
+    if may_be_sustained(points, limit, catalog):
+        data = sum(point is not None for point in points)
+        incomplete(
+            f"throughput reported for {data} of {len(points)} minutes; expected enough to rule out a sustained load"
+        )
+
+
+@evidence(
+    "aws cloudwatch get-metric-data: AWS/FSx NetworkThroughputUtilization, FileServerDiskThroughputUtilization, "
+    "FileServerDiskIopsUtilization, DiskIopsUtilization, CPUUtilization, Average, 60 s, each server and target"
+)
+def test_fsx_utilization(file_system: FileSystem) -> None:
+    """FSx utilization.
+
+    Network, disk throughput, disk IOPS (of an MDT: of metadata) and CPU of each server and target, as AWS calculates
+    them against their limits, sustained in 10 of 15 one-minute points. If one is saturated while the throughput is low,
+    the cause is the pattern of the I/O, not a lack of capacity.
+
+    Remedy (investigate): If the pattern is the cause: larger reads and writes, fewer small files (shards, archives), no
+    directory walks, striping over all targets. If the throughput is high as well: provision more.
+    """
+    data, catalog = _percentages(file_system), file_system.catalog
+    limit = catalog.threshold("fsx.load_fail_percent")
+    full, data = _loads(data, limit, catalog)
+    fail_if(full, f"{_utilization(file_system, full)}; expected less than {limit:g} % sustained")
+    limit = catalog.threshold("fsx.load_concern_percent")
+    high, data = _loads(data, limit, catalog)
+    concern_if(high, f"{_utilization(file_system, high)}; expected less than {limit:g} % sustained")
+    dark = [_name(series) for series, points in data if may_be_sustained(points, limit, catalog)]
+    if dark:
+        more = f" and {len(dark) - SHOWN} more" if len(dark) > SHOWN else ""
+        names = f"{', '.join(dark[:SHOWN])}{more}"
+        incomplete(f"too few minutes of data for {names}; expected enough to rule out a sustained load")
+
+
+@evidence(
+    "aws cloudwatch get-metric-data: AWS/FSx FreeDataStorageCapacity, Minimum, Sum and SampleCount; "
+    "StorageCapacityUtilization; UsedStorageCapacity and StorageCapacity; lfs df -h PATH"
+)
+def test_fsx_capacity(file_system: FileSystem) -> None:
+    """FSx capacity.
+
+    A write fails as soon as one target that holds part of the file is full, however empty the file system as a whole
+    is.
+
+    Remedy (clean up): Delete or move data; spread large files over all targets (lfs migrate, lfs setstripe); add
+    storage.
+    """
+    if file_system.is_elastic:
+        not_applicable("its storage grows with its contents")
+    used = file_system.used_percent
+    most, words = used, f"{used:.0f} % full"
+    if file_system.kind == "LUSTRE":
+        target, most = file_system.fullest_target
+        words = f"{target} is {most:.0f} % full, the whole {used:.0f} %"
+    limit = file_system.catalog.threshold("fsx.fill_fail_percent")
+    assert most < limit, f"{words}; expected less than {limit:g} %"
+    limit = file_system.catalog.threshold("fsx.fill_concern_percent")
+    if most >= limit:
+        concern(f"{words}; expected less than {limit:g} %")
+
+
+def _throughput(file_system: FileSystem, period: Period) -> str:
+    baseline = file_system.baseline_mb_s
+    left = max(0.0, baseline * (1 - period.mean / 100))
+    above = ", above it by bursts and cache" if period.mean > 100 else ""
+    return (
+        f"throughput at {period.mean:.0f} % of the baseline of {baseline:g} MB/s{above}, {_when(file_system, period)}, "
+        f"{left:.0f} MB/s left: the capacity is saturated"
+    )
+
+
+def _percentages(file_system: FileSystem) -> list[Metric]:
+    """Every percentage of a limit that CloudWatch has of a file system."""
+    kind = file_system.kind
+    data: list[Metric] = []
+    for metric in fsx_metrics().values():
+        found = file_system.series(metric.metric) if metric.words else ()
+        with part:
+            if not found and metric.metric in limits(kind):
+                incomplete(f"CloudWatch has no {metric.metric} of it", f"no {metric.metric} in CloudWatch")
+        data += each(found, lambda series: (series, series.points))
+    return data
+
+
+def _loads(data: Sequence[Metric], limit: float, catalog: Catalog) -> tuple[list[tuple[str, Period]], list[Metric]]:
+    """What is sustained above a limit: of each metric the worst server or target, and how many more; worst first.
+
+    And the metrics of which nothing is.
+    """
+    found: list[tuple[str, Period]] = []
+    rest: list[Metric] = []
+    for _, group in groupby(data, key=lambda one: one[0].metric):
+        alike = list(group)
+        hot = [(period, _name(series)) for series, points in alike if (period := sustained(points, limit, catalog))]
+        worst, name = max(hot, key=lambda one: one[0].mean, default=(None, ""))
+        if worst:
+            found.append((f"{name} (and {len(hot) - 1} more)" if len(hot) > 1 else name, worst))
+        else:
+            rest += alike
+    return sorted(found, key=lambda load: -load[1].mean), rest
+
+
+def _utilization(file_system: FileSystem, loads: Sequence[tuple[str, Period]]) -> str:
+    if not loads:
+        return ""
+    words = [
+        f"{name} at {period.mean:.0f} %, {_when(file_system, period)}, {max(0.0, 100 - period.mean):.0f} % left"
+        for name, period in loads
+    ]
+    return f"{', '.join(words)}{_cause(file_system, loads[0][1])}"
+
+
+def _cause(file_system: FileSystem, period: Period) -> str:
+    """Whether capacity or pattern is the cause, by the throughput of the same minutes; empty where it is unknown."""
+    try:
+        throughput = period.mean_of(file_system.throughput_percent)
+    except Incomplete:
+        return ""
+    if throughput is None:
+        return ""
+    is_low = throughput < file_system.catalog.threshold("fsx.low_throughput_percent")
+    cause = "the pattern is inefficient, not the capacity too small" if is_low else "the capacity is saturated"
+    return f": {cause}, for the throughput is at {throughput:.0f} % of its baseline"
+
+
+def _when(file_system: FileSystem, period: Period) -> str:
+    first, last = (clock(file_system.begin + 60 * minute) for minute in (period.first, period.last))
+    day = first.partition(" ")[0]
+    return f"{period.hot} of {period.minutes} minutes from {first} to {last.removeprefix(f'{day} ')} UTC"
+
+
+def _name(series: Series) -> str:
+    """A percentage in words: `disk IOPS of OST0002`; that of a metadata target is of metadata."""
+    words = fsx_metrics()[series.metric].words
+    words = words.replace("disk", "metadata") if series.target.startswith("MDT") else words
+    return f"{words} of {series.place}" if series.place else words

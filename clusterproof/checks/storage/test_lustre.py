@@ -1,0 +1,169 @@
+"""Lustre: is the client healthy, connected and tuned, and is there room on every target?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import each, known
+from clusterproof.plugins.evidence.lustre.facts import LustreClient, LustreTarget
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.suite.routing import evidence
+
+pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
+
+KIB_IN_GIB = 1024 * 1024
+
+
+@mark.prolog
+@evidence("lctl get_param health_check")
+def test_lustre_health(node: Node) -> None:
+    """Lustre client health.
+
+    Remedy (reset or reboot): Read the kernel log for LustreError and LBUG. A client that hit a bug needs a reboot.
+    """
+    try:
+        health = node.lustre.health
+    except Absent as absent:
+        incomplete(f"{node.lustre_mounts[0].path} is Lustre; {absent}")
+    assert health == "healthy", f"{health[:200]}; expected healthy"
+
+
+@mark.prolog
+@evidence("lctl get_param mgc.*.import mdc.*.import osc.*.import | grep -E 'target|state:'")
+def test_lustre_clients(lustre_client: LustreClient) -> None:
+    """Lustre server connections.
+
+    Anything that touches a file on that server hangs until the connection is back. One that has not been used for a
+    while is idle, which is no fault.
+
+    Remedy (restore service): Check whether the server's port 988 can be reached (security group, network), then look at
+    the file system's state. A client that was evicted reconnects when it is used; mount again if it does not.
+    """
+    kind = known(lambda: lustre_client.kind, "the connection")
+    assert lustre_client.is_connected, f"{kind} is {lustre_client.state}; expected FULL or IDLE"
+
+
+@mark.prolog
+@evidence("lfs df")
+def test_lustre_ost_fill(ost: LustreTarget, node: Node) -> None:
+    """Lustre OST usage.
+
+    A file lies on few OSTs: one that is full stops writers, however empty the file system as a whole is. All nodes then
+    see the same, and any user can fill one: before a job it is a concern.
+
+    Remedy (clean up): Move large files off it (lfs find --ost, lfs migrate), stripe them wider, or enlarge the file
+    system.
+    """
+    assert known(lambda: ost.active, True), "inactive on this node; expected active"
+    used = ost.used_percent
+    fail, worry = node.threshold("lustre.used_fail_percent"), node.threshold("lustre.used_concern_percent")
+    assert used < fail or node.drains, f"{used:.0f} % full; expected less than {fail:.0f} %"
+    if used >= worry:
+        concern(f"{used:.0f} % full; expected less than {worry:.0f} %")
+
+
+@mark.prolog
+@evidence("lfs df -i")
+def test_lustre_mdt_inodes(mdt: LustreTarget, node: Node) -> None:
+    """Lustre MDT inodes.
+
+    With no inodes left no file can be created, however much space there is. All nodes then see the same, and any user
+    can take the last one: before a job it is a concern.
+
+    Remedy (clean up): Remove small files, or pack them; enlarge the file system's metadata.
+    """
+    assert known(lambda: mdt.active, True), "inactive on this node; expected active"
+    used = mdt.inodes_used_percent
+    fail, worry = node.threshold("lustre.used_fail_percent"), node.threshold("lustre.used_concern_percent")
+    assert used < fail or node.drains, f"{used:.0f} % of its inodes used; expected less than {fail:.0f} %"
+    if used >= worry:
+        concern(f"{used:.0f} % of its inodes used; expected less than {worry:.0f} %")
+
+
+@evidence("lfs getstripe -d FOLDER, of each checkpoint folder that the policy names")
+def test_lustre_striping(node: Node) -> None:
+    """Lustre striping.
+
+    A file lies on as many OSTs as its folder's stripe count says. With one, a large checkpoint is as slow as one OST,
+    and fills it.
+
+    Remedy (fix configuration): Stripe new files of the folder wider, as with lfs setstripe -c -1 FOLDER; existing files
+    stay as they are.
+    """
+    data = {folder.path: folder for folder in node.checkpoint_folders}
+    if not node.policy.checkpoints:
+        not_applicable("the policy names no checkpoint folder")
+    with part:
+        unread = ", ".join(path for path in node.policy.checkpoints if path not in data)
+        if unread:
+            incomplete(f"the node was not asked of {unread}; expected evidence gathered with this policy")
+    folders = [folder for folder in data.values() if folder.type == "lustre"]
+    if not folders:
+        not_applicable("no checkpoint folder of the policy lies on Lustre")
+    least = node.threshold("lustre.checkpoint_stripes")
+    counts = each(folders, lambda folder: (folder.path, folder.stripe_count))
+    narrow = [path for path, stripes in counts if 0 <= stripes < least]
+    if narrow and known(lambda: len(node.osts), least) >= least:
+        concern(f"stripe count below {least:.0f} on {', '.join(narrow)}; expected at least {least:.0f}, or -1 for all")
+
+
+@mark.ami
+@evidence("lctl get_param osc.*.max_rpcs_in_flight osc.*.max_dirty_mb mdc.*.max_*rpcs_in_flight ldlm.*.*.lru_max_age")
+def test_lustre_tuning(node: Node) -> None:
+    """Lustre client tuning.
+
+    The client's defaults suit a few CPUs. FSx recommends other values for clients with much memory and with many vCPUs;
+    larger ones are no concern.
+
+    Remedy (fix configuration): Set them as FSx's performance tips say, in the lifecycle script: lctl set_param is lost
+    at the next mount.
+    """
+    path = known(lambda: node.lustre_mounts[0].path, "the file system")
+    if known(lambda: node.is_outside_ec2, False):
+        not_applicable(f"the advice is FSx's, and {path} is mounted outside EC2")
+    clients = [*each(node.lustre_clients, lambda client: (client.kind, client))]
+    wrong = [*known(lambda: _kept_too_long(node, clients), ()), *_too_low(node, clients)]
+    seen, right = ", ".join(observed for observed, _ in wrong), ", ".join(right for _, right in wrong)
+    concern_if(wrong, f"{seen}; expected {right}")
+
+
+LOW = {  # what clients with many vCPUs should have, by its threshold: of which connections, or of a kernel module
+    "lustre.osc_max_rpcs_in_flight": ("osc", "max_rpcs_in_flight"),
+    "lustre.osc_max_dirty_mb": ("osc", "max_dirty_mb"),
+    "lustre.mdc_max_rpcs_in_flight": ("mdc", "max_rpcs_in_flight"),
+    "lustre.mdc_max_mod_rpcs_in_flight": ("mdc", "max_mod_rpcs_in_flight"),
+    "lustre.ptlrpcd_per_cpt_max": ("", "ptlrpcd_per_cpt_max"),
+    "lustre.credits": ("", "credits"),
+}
+Clients = Sequence[tuple[str, LustreClient]]  # each with its kind
+
+
+def _kept_too_long(node: Node, clients: Clients) -> Sequence[tuple[str, str]]:
+    """How long locks are kept by a client with much memory, where that is too long, and how long they should be."""
+    if node.boot.memory_kib <= node.threshold("lustre.much_memory_gib") * KIB_IN_GIB:
+        return ()
+    of_servers = [client for kind, client in clients if kind in ("osc", "mdc")]
+    longest_ms = max(each(of_servers, lambda client: client.lru_max_age_ms), default=0)
+    most_ms = node.threshold("lustre.lru_max_age_ms")
+    return [(f"lru_max_age {longest_ms} ms", f"at most {most_ms:.0f}")] if longest_ms > most_ms else ()
+
+
+def _too_low(node: Node, clients: Clients) -> Iterator[tuple[str, str]]:
+    """Values lower than advised for many vCPUs, as `osc_max_dirty_mb 32`: the one that most connections have."""
+    if known(lambda: node.boot.cpus, 0) <= node.threshold("lustre.many_vcpus"):
+        return
+    for threshold, (kind, name) in LOW.items():
+        least, values = node.threshold(threshold), _values(node, clients, kind, name)
+        low = Counter(value for value in values if value is not None and value < least)
+        if low:
+            yield f"{threshold.partition('.')[2]} {low.most_common(1)[0][0]:g}", f"{least:.0f}"
+
+
+def _values(node: Node, clients: Clients, kind: str, name: str) -> Iterator[float | None]:
+    if not kind:
+        return each([name], node.lustre.parameter)
+    return each([client for of, client in clients if of == kind], lambda client: getattr(client, name))

@@ -1,0 +1,225 @@
+"""One call of a script by Slurm: what it is about, and what all scripts have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+from clusterproof.integrations.slurm.drains import Drain, hold, release
+from clusterproof.integrations.slurm.gaps import why_it_stays
+from clusterproof.integrations.slurm.job import Job
+from clusterproof.integrations.slurm.log import CRITICAL, ERROR, INFO, WARNING, Log
+from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
+from clusterproof.integrations.slurm.room import why_no_drain
+from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.state import State
+from clusterproof.integrations.slurm.verdict import (
+    MAX_REASON,
+    NO_JOB,
+    Cursor,
+    Finding,
+    Run,
+    cursor_of,
+    later,
+    reason_of,
+    shortened,
+)
+from clusterproof.plugins.core.record import field, record, replace
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+VERDICT = "verdict"  # the record of the last run before a job
+DRAIN = 3  # the exit code by which a script knows that the node is to be drained
+LATE_S = 0.5  # of waiting for others, from which on what does not answer in time is no fault of the node's
+MAX_LOGGED = 20  # findings of one run
+LEVELS = {"fail": ERROR, "incomplete": WARNING, "concern": WARNING}
+
+
+class Turn:
+    """How long a call has waited for the runs of others, and since when it waits (by the monotonic clock).
+
+    `lock` is the descriptor of the lock for a run, where the script has it already.
+    """
+
+    __slots__ = ("lock", "waited_s", "waits_since")
+
+    def __init__(self, waited_s: float = 0.0, lock: int | None = None) -> None:
+        self.waited_s = waited_s
+        self.waits_since: float | None = None
+        self.lock = lock
+
+    @property
+    def is_late(self) -> bool:
+        """Whether that has cost it time which its own evidence would have needed."""
+        waits_since = self.waits_since
+        now_s = time.monotonic() - waits_since if waits_since is not None else 0.0
+        return self.waited_s + now_s > LATE_S
+
+
+@record
+class Call:
+    """What a script is called for, and when."""
+
+    occasion: str
+    node: str
+    job: Job
+    settings: Settings
+    state: State
+    log: Log
+    began: float = field(default_factory=time.monotonic)
+    turn: Turn = field(default_factory=Turn)
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds from the start of this call to its own deadline."""
+        is_health_check = self.occasion == "health-check"
+        return self.settings.health_check.deadline_s if is_health_check else self.settings.deadline_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left of it."""
+        return max(0.0, self.deadline_s - (time.monotonic() - self.began))
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """How far the kernel log has been evaluated; None where it never was."""
+        return cursor_of(self.state.read("cursor").get("cursor"))
+
+    @property
+    def came(self) -> float:
+        """When it began, in seconds since boot."""
+        return since_boot_s() - (time.monotonic() - self.began)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One run at a time on this node."""
+        if self.turn.lock is not None:
+            yield
+            with contextlib.suppress(OSError):
+                fcntl.flock(self.turn.lock, fcntl.LOCK_UN)  # for the script, too, whose lock it is
+            return
+        self.turn.waits_since = began = time.monotonic()
+        with self.state.locked():
+            self.turn.waited_s += time.monotonic() - began
+            self.turn.waits_since = None
+            yield
+
+    def drain(self, findings: Iterable[Finding], begins: Cursor | None, ends: Cursor | None = None) -> Drain:
+        """What this script drains the node for, and which part of the kernel log it evaluated."""
+        found = tuple(findings)
+        reason = reason_of(found, self.job if self.occasion == "epilog" else NO_JOB)
+        kept = tuple(replace(finding, message=shortened(finding.message, MAX_REASON)) for finding in found)
+        return Drain(
+            self.occasion,
+            self.job.id,
+            kept,
+            reason,
+            begins,
+            since_boot_s(),
+            uid=self.job.uid,
+            ends=ends,
+            boot_id=boot_id(),
+        )
+
+    def remember(self, name: str, record: dict[str, object]) -> None:
+        """Write a record; one that cannot be written loses what it would have saved, and nothing else."""
+        try:
+            why = self.state.write(name, record)
+        except OSError as problem:
+            self.log(f"{name} is not remembered: {problem.strerror}", WARNING)
+        else:
+            if why:
+                self.log(f"{name} is remembered until a reboot only: {self.state.folder}: {why}", WARNING)
+
+    def advance(self, ends: Cursor | None) -> None:
+        """What the kernel had logged until then has been evaluated, and will not be again."""
+        with self.state.locked("cursor.lock"):
+            furthest = later(self.cursor, ends)
+            if furthest:
+                self.remember("cursor", {"cursor": furthest})
+
+    def leave_to_health_check(self) -> None:
+        """Where this is an epilog without a verdict: what its job has left is for the next health check to find."""
+        if self.occasion == "epilog" and self.job.id:
+            data = {"is_unevaluated": True, "uid": self.job.uid, "boot_id": boot_id(), "at": since_boot_s()}
+            self.remember(self.job.record, data)
+
+    def log_run(self, run: Run) -> None:
+        """Log what a run found."""
+        found = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
+        self.log(f"{run.checked} checks in {run.took_s:.2f} s: {found}", INFO)
+        for finding in run.findings[:MAX_LOGGED]:
+            self.log(f"{finding.verdict}: {finding.words}", LEVELS[finding.verdict])
+
+
+def end(call: Call, drain: Drain | None) -> None:
+    """End a prolog or an epilog, and this process: by DRAIN where there is one and the mode is to drain.
+
+    Where it could not be remembered, nobody would resume the node: then it only observes, and so it does where enough
+    nodes are drained.
+    """
+    if drain is None:
+        leave(0)
+    if not call.settings.drains:
+        call.log(f"would drain, but only observes: {drain.reason}", ERROR)
+        leave(0)
+    try:
+        hold(call.state, drain)
+    except OSError as problem:
+        why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
+        call.log(f"would drain, but {why}: {drain.reason}", ERROR)
+        leave(0)
+    why = why_no_drain(call.state)
+    if why:
+        release(call.state, (drain,))
+        call.log(f"would drain, but {why}: {drain.reason}", CRITICAL)
+        leave(0)
+    call.log(f"drains: {drain.reason}", ERROR)
+    stays = why_it_stays(call.state)
+    if stays and call.settings.health_check.resume:
+        call.log(f"only an administrator will resume it: {stays}", WARNING)
+    if call.occasion == "prolog" and call.job.id:
+        call.remember(call.job.record, {"is_refused": True, "boot_id": drain.boot_id, "at": drain.at})
+    print(drain.reason, flush=True)  # noqa: T201 - slurmd logs what a script that fails has printed
+    explain(call, drain)
+    leave(DRAIN)
+
+
+def explain(call: Call, drain: Drain) -> None:
+    """Leave behind a process that gives Slurm our reason once it has drained the node for the script that failed."""
+    import subprocess  # few calls come here
+
+    command = [sys.executable, "-I", "-c", "from clusterproof.integrations.slurm.main import main; main()", "explain"]
+    nothing = subprocess.DEVNULL
+    try:
+        left = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True, text=True
+        )
+        print(json.dumps(replace(drain, findings=()).to_json()), file=left.stdin, flush=True)
+    except OSError as problem:
+        call.log(f"Slurm will not get the reason: {problem.strerror}", WARNING)
+
+
+def leave(status: int) -> NoReturn:
+    """End at once: a thread that hangs in the kernel is not waited for, nor is the interpreter's end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def give_up(call: Call) -> None:
+    """End this process at its deadline, as the settings say; whoever waited for others says nothing of the node."""
+    is_late = call.turn.is_late
+    more = ", as others were checking" if is_late else ""
+    late = Finding("node.evidence_complete", "incomplete", f"no verdict within {call.deadline_s:g} s{more}")
+    call.log(f"{late.verdict}: {late.words}", ERROR)
+    call.leave_to_health_check()
+    drains = call.settings.at_deadline == "drain" and call.occasion != "health-check" and not is_late
+    end(call, call.drain((late,), call.cursor) if drains else None)

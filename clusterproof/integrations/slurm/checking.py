@@ -1,0 +1,151 @@
+"""Runs the checks on this machine, in this process: what its own probe returns, evaluated by the packaged checks alone.
+
+Their index says which checks an occasion has and what they need, so that the probe begins at once, and nothing is
+loaded that none of them names.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from clusterproof.integrations.slurm.job import node_of
+from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
+from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.standby import StandBy
+from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.suite.index import Stale, collectors_of, load, make_index, of_occasions, read_index
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from clusterproof.plugins.core.evidence import NodeEvidence
+    from clusterproof.plugins.core.policy import Policy
+    from clusterproof.plugins.core.result import Result
+    from clusterproof.plugins.suite.index import Entry
+
+COLLECTOR_S = 5.0  # the suite's own deadline of one collector
+ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
+NVML = 3  # times the timeout: the longest that any evidence may take
+ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
+
+
+class NoVerdict(Exception):  # noqa: N818 - an outcome, not an error
+    """There are no verdicts; the text says why."""
+
+
+def timeout_s(deadline_s: float) -> float:
+    """How long one kind of evidence may take, so that all of it comes before the deadline."""
+    return max(0.1, min(COLLECTOR_S, (deadline_s - ASIDE_S) / NVML))
+
+
+def check(
+    occasions: tuple[str, ...],
+    settings: Settings,
+    deadline_s: float,
+    cursor: Cursor | None,
+    say: Callable[[str], object] = str,
+    each: Callable[[Result], object] = id,
+    nvml: bytes = b"",
+) -> Run:
+    """Run the checks of these occasions, and call `each` with their results; `say` gets what is wrong with the suite.
+
+    `nvml` is the code of the part of nvidia-ml-py that is used, if that is kept. Raises NoVerdict.
+    """
+    began = time.monotonic()
+    here = StandBy(nvml)
+    collector_s = timeout_s(deadline_s)
+    try:
+        index = _index(say)
+        entries = tuple(of_occasions(index, occasions).values())
+        policy = policy_of(settings, frozenset(index))
+        here.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
+        evaluate = prepared(entries, occasions, settings, policy)
+        data = here.evidence(node_of(os.environ), deadline_s)
+    finally:
+        here.end()
+    everything = evaluate(data)
+    for result in everything:
+        each(result)
+    results = [result for result in everything if result.verdict.value != "not applicable"]
+    if not results:
+        raise NoVerdict("no check applies")
+    words = (Finding(one.check, one.verdict.value, one.message) for result in results for one in result.by_verdict)
+    findings = [finding for finding in words if finding.verdict != "pass"]
+    log = data.collectors.get("kernel_log")
+    return Run(
+        boot_id(),
+        since_boot_s(),
+        round(time.monotonic() - began, 3),
+        len(results),
+        tuple(findings if collector_s >= COLLECTOR_S else map(cut_short, findings)),
+        cursor,
+        cursor_of(log.value.get("cursor")) if log and isinstance(log.value, dict) else None,
+    )
+
+
+def evaluated_by_the_log(check: str) -> bool:
+    """Whether a check reads the kernel log; an unknown one may."""
+    entry = _index(str).get(check)
+    return entry is None or "kernel_log" in entry["collectors"]
+
+
+def _index(say: Callable[[str], object]) -> dict[str, Entry]:
+    try:
+        return read_index()
+    except Stale as why:
+        say(f"{why}; every check is loaded, which takes longer")
+        return make_index()
+
+
+def policy_of(settings: Settings, checks: frozenset[str]) -> Policy:
+    """The site's policy, whose rules are of these checks. Raises NoVerdict."""
+    from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT
+
+    if not settings.policy and not any(os.path.isfile(name) for name in (OWN_FILE, PYPROJECT)):
+        return NO_POLICY
+    from pathlib import Path
+
+    from clusterproof.plugins.core.cluster import InventoryError
+    from clusterproof.plugins.policy.file import find_policy, refuse_unknown
+
+    try:
+        policy = find_policy(settings.policy or None, Path.cwd())
+        if policy.disabled or policy.readings:
+            refuse_unknown(policy, checks)
+    except InventoryError as wrong:
+        raise NoVerdict(f"ERROR: {wrong}") from None
+    return policy
+
+
+def options_of(collector_s: float, policy: Policy, cursor: Cursor | None) -> ProbeOptions:
+    """How the probe runs here."""
+    return ProbeOptions(
+        collector_s=collector_s, checkpoints=policy.checkpoints, mounts=policy.mounts, log_cursor=cursor or NO_CURSOR
+    )
+
+
+def prepared(
+    entries: Iterable[Entry], occasions: tuple[str, ...], settings: Settings, policy: Policy
+) -> Callable[[NodeEvidence], list[Result]]:
+    """What evaluates the node's evidence, with all loaded that this takes. Raises NoVerdict."""
+    from clusterproof.plugins.core.cluster import Cluster, Target
+    from clusterproof.plugins.evidence.node import HEALTH_CHECK
+    from clusterproof.plugins.evidence.nodes import nodes
+    from clusterproof.plugins.suite.evaluate import verdict_on
+
+    try:
+        checks = [load(entry) for entry in entries]
+    except Exception as problem:  # its file is code: anything may break in it
+        raise NoVerdict(f"a check cannot be loaded: {type(problem).__name__}: {problem}") from None
+    occasion = occasions[0] if len(occasions) == 1 else HEALTH_CHECK  # as `-m` has it for rules that differ
+
+    def evaluate(data: NodeEvidence) -> list[Result]:
+        target = Target(data.node, instance_type=settings.instance_type, expect=policy.expect)
+        cluster = Cluster("local", "local", (target,))
+        node = nodes(cluster, {data.node: data}, occasion, policy)[data.node]
+        return [verdict_on(policy, check, node) for check in checks]
+
+    return evaluate

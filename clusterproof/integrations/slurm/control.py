@@ -1,0 +1,177 @@
+"""What Slurm says of a node, and the two things that are ever done to it: drain and resume. Never from a prolog."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from clusterproof.integrations.slurm.verdict import PREFIX
+from clusterproof.plugins.core.errors import ClusterproofError
+
+ANSWER_S = 8.0
+REBOOTS = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED"})  # which a resume would cancel
+UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
+NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | REBOOTS
+CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
+STEERING = ("SQUEUE_", "SINFO_")  # of the environment in which slurmd was started: what would leave jobs or nodes out
+TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
+BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # all that Slurm says where a script of ours has failed
+ROOT = "root"  # Slurm's default of SlurmUser
+NEXT_LINE = " " * 10  # how a reason's second line begins, and no key does
+_WHO_AND_WHEN = re.compile(r" \[([^\[\]]*)@[^\[\]]*\]$")  # at the end of a reason's first line
+_REBOOTED = re.compile(  # what Slurm adds to a reason that is there, from its first such word on
+    r"(?<! : reboot issued)(?<! : reboot complete)(?<! : reboot timed out)"
+    r"(?: : reboot (?:issued|complete|timed out))+$"
+)
+
+
+class SlurmError(ClusterproofError):
+    """Slurm did not answer, or refused; the text is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node as slurmctld has it."""
+
+    flags: frozenset[str]  # IDLE, ALLOCATED, … and DRAIN, DOWN, …
+    reason: str
+    partitions: tuple[str, ...]
+    data: str = ""  # the reason with who gave it and when, which no two drains have alike
+    by: str = ""  # who gave it
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether new jobs are kept away by a drain."""
+        return "DRAIN" in self.flags
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether somebody has taken it out of use, or Slurm has."""
+        return not self.flags.isdisjoint(UNAVAILABLE)
+
+    @property
+    def is_to_be_rebooted(self) -> bool:
+        """Whether somebody has asked Slurm to reboot it, and it has not come back."""
+        return not self.flags.isdisjoint(REBOOTS)
+
+    @property
+    def has_slurms_words(self) -> bool:
+        """Whether it is drained with just the words that Slurm has for a script that failed, whoever gave them."""
+        return self.is_drained and self.reason in BY_SLURM
+
+    @property
+    def may_be_resumed(self) -> bool:
+        """Whether a drain is all that keeps jobs away."""
+        return self.is_drained and self.flags.isdisjoint(NOT_RESUMED)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """A node that is drained for a reason of ours; `at` is the second in which slurmctld was given it."""
+
+    at: int
+    node: str
+
+
+def node_state(name: str) -> NodeState:
+    """What slurmctld says of a node. Raises SlurmError."""
+    return parse_node(_output_of("scontrol", "show", "node", name))
+
+
+def parse_node(text: str) -> NodeState:
+    """`scontrol show node NAME`. Raises SlurmError where that is not what the text is."""
+    values: dict[str, str] = {}
+    more: list[str] = []  # of the reason, below its first line
+    for line in text.splitlines():
+        key, equals, value = line.strip().partition("=")
+        if line.startswith(NEXT_LINE) and "Reason" in values:
+            more.append(line.removeprefix(NEXT_LINE))
+        elif equals:
+            values.setdefault(key, value)
+    if "State" not in values:
+        raise SlurmError(f"scontrol show node says {text.strip()[:80]!r}; expected the node's State")
+    flags = values["State"].split()[0].upper().replace("*", "").split("+")
+    partitions = values.get("Partitions", "").split()
+    first = values.get("Reason", "")
+    stamp = _WHO_AND_WHEN.search(first)
+    return NodeState(
+        frozenset(flags),
+        _REBOOTED.sub("", "\n".join([_WHO_AND_WHEN.sub("", first), *more])),
+        tuple(partitions[0].split(",")) if partitions else (),
+        "\n".join([first, *more]),
+        stamp[1] if stamp else "",
+    )
+
+
+def jobs_on(name: str) -> frozenset[str]:
+    """The jobs that a node has, until slurmctld knows how their prolog and epilog ended. Raises SlurmError."""
+    return frozenset(_output_of("squeue", "-h", "-w", name, "-o", "%A").split())
+
+
+def drain(name: str, reason: str) -> None:
+    """Drain a node. Raises SlurmError."""
+    _output_of("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+
+
+def resume(name: str) -> None:
+    """Take a node back into use. Raises SlurmError."""
+    _output_of("scontrol", "update", f"NodeName={name}", "State=RESUME")
+
+
+def config() -> dict[str, str]:
+    """The settings of slurm.conf as slurmctld has them. Raises SlurmError."""
+    return parse_config(_output_of("scontrol", "show", "config"))
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """The settings that `scontrol show config` prints; `(null)`, which means that there is none, becomes empty."""
+    rows = (line.partition(" = ") for line in text.splitlines())
+    data = {name.strip(): value.strip() for name, is_setting, value in rows if is_setting}
+    return {name: "" if value == "(null)" else value for name, value in data.items()}
+
+
+def slurm_user() -> str:
+    """As whom slurmctld drains nodes of its own accord. Raises SlurmError."""
+    return config().get("SlurmUser", ROOT).partition("(")[0]
+
+
+def claims(partition: str) -> tuple[tuple[Claim, ...], int]:
+    """The nodes of a partition that we have drained, and how many nodes it has. Raises SlurmError."""
+    return parse_claims(_output_of("sinfo", "-h", "-N", "-p", partition, "-o", CLAIMS))
+
+
+def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
+    """The nodes in `sinfo -N` that are drained for a reason of ours, and how many are listed.
+
+    A reason alone is no drain: since 24.11 it stays when a node is resumed, until its next job.
+    """
+    rows = {line.split("|", 1)[0]: line.split("|", 3) for line in listing.splitlines() if line.count("|") >= 3}
+    ours = (row for row in rows.values() if "drain" in row[1].lower() and row[3].startswith(PREFIX))
+    return tuple(sorted(Claim(int(since) if since.isdecimal() else 0, name) for name, _, since, _ in ours)), len(rows)
+
+
+def ahead(found: Iterable[Claim], name: str) -> int:
+    """How many drains of ours come before this node's: all, where it is not among them."""
+    ordered = sorted(found)
+    return next((place for place, claim in enumerate(ordered) if claim.node == name), len(ordered))
+
+
+def allowed(total: int, percent: int, nodes: int) -> int:
+    """How many nodes of a partition we may drain: the share or the number, the less of both; one in any case."""
+    return max(1, min(nodes, total * percent // 100))
+
+
+def _output_of(*command: str) -> str:
+    """What a Slurm command prints. Raises SlurmError."""
+    own = {key: value for key, value in os.environ.items() if not key.startswith(STEERING)}
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=ANSWER_S, check=False, env={**own, **TIMES})
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise SlurmError(f"{command[0]}: {problem}") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise SlurmError(f"{' '.join(command[:3])}: {said[:200]}")
+    return done.stdout.decode("utf-8", "replace")

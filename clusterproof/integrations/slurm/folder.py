@@ -1,0 +1,193 @@
+"""A folder of small records, each written whole or not at all, for as long as root alone decides what is in it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+
+from clusterproof.integrations.slurm.moment import age_of
+from clusterproof.integrations.slurm.trust import OTHERS_OPEN, distrust, is_roots, opened
+from clusterproof.plugins.core.record import record
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import Any
+
+UNFINISHED = re.compile(r"\.[^/]+\.json\.(\d+)")  # what the process of that number has begun to write
+MAX_JOBS = 1000  # whose epilog has not come
+KEPT_S = 30 * 24 * 3600.0  # of a job likewise
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+MAX_BYTES = 1024 * 1024
+SPARES = 4
+SPARE_BYTES = 16384  # a drain for a dozen findings
+FOLDERS = ("drained", "jobs")
+
+
+@record
+class Folder:
+    """One folder. Only `write` and `lock` raise: OSError. `keeps_room` for a few records once the disk is full."""
+
+    path: str
+    keeps_room: bool = False
+
+    def prepare(self) -> str:
+        """Make the folder, for root alone; why it is not used, else empty."""
+        try:
+            for missing in reversed([path for path in parents(self.path) if not os.path.exists(path)]):
+                _make(missing, 0o755)
+                os.chmod(missing, 0o755)  # noqa: S103 - whatever the umask is that slurmd gives its scripts
+            _make(self.path, 0o700)
+            why = distrust(self.path)
+        except OSError as problem:
+            return f"{self.path}: {problem.strerror}"
+        if self.keeps_room and not why:
+            self._keep_room()
+        return why
+
+    def lock(self, name: str) -> int:
+        """A lock's file, which no other user may open: whoever has a file open can lock it. Raises OSError."""
+        file = self._own(f"{self.path}/{name}")
+        with contextlib.suppress(FileNotFoundError):
+            if not is_roots(data := os.lstat(file)) or data.st_mode & OTHERS_OPEN:
+                os.unlink(file)
+        return opened(file, os.O_RDWR | os.O_CREAT)
+
+    def read(self, name: str) -> Mapping[str, Any]:
+        """A record; an empty one where there is none that can be read."""
+        try:
+            with os.fdopen(opened(self._file(name), os.O_RDONLY), "rb") as file:
+                data = json.loads(file.read(MAX_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def write(self, name: str, record: Mapping[str, Any]) -> None:
+        """Replace a record by another. Raises OSError."""
+        if "/" in name:
+            _make(self._own(os.path.dirname(f"{self.path}/{name}")), 0o700)
+        self.write_text(f"{name}.json", json.dumps(record))
+
+    def write_in_any_case(self, name: str, record: Mapping[str, Any]) -> None:
+        """The same, in the room that was kept where the disk is full. Raises OSError."""
+        try:
+            self.write(name, record)
+        except OSError as problem:
+            if problem.errno not in FULL or not self._write_in_room(self._file(name), json.dumps(record).encode()):
+                raise
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replace a file; whoever reads meanwhile sees the old one or the new one. Raises OSError."""
+        file = self._own(f"{self.path}/{name}")
+        within, _, own = file.rpartition("/")
+        new = f"{within}/.{own}.{os.getpid()}"
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new)
+            with os.fdopen(opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="utf-8") as begun:
+                begun.write(text)
+            os.replace(new, file)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+            raise
+
+    def _keep_room(self) -> None:
+        """Make what a full disk will not let be made: the folders, and files as large as a record."""
+        with contextlib.suppress(OSError):
+            for name in FOLDERS:
+                _make(f"{self.path}/{name}", 0o700)
+            for spare in self._spares():
+                if not os.path.exists(spare):
+                    with os.fdopen(opened(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+                        file.write(b" " * SPARE_BYTES)
+
+    def _write_in_room(self, file: str, data: bytes) -> bool:
+        """Write into a spare file, which then is the record; whether there was one."""
+        for spare in self._spares() if len(data) <= SPARE_BYTES else ():
+            with contextlib.suppress(OSError), os.fdopen(opened(spare, os.O_WRONLY), "wb") as kept:
+                kept.write(data.ljust(SPARE_BYTES))
+                kept.flush()
+                os.replace(spare, file)
+                self._keep_room()  # where an old record has given way
+                return True
+        return False
+
+    def _spares(self) -> tuple[str, ...]:
+        return tuple(f"{self.path}/.spare.{number}" for number in range(SPARES)) if self.keeps_room else ()
+
+    def forget(self, name: str) -> None:
+        """Remove a record."""
+        self.remove(f"{name}.json")
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._own(f"{self.path}/{name}"))
+
+    def has(self, folder: str) -> bool:
+        """Whether a folder of records is there: where it is not, all that was in it is lost."""
+        return os.path.isdir(f"{self.path}/{folder}")
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """The names of the records in a folder of this one."""
+        files = (name for name in self._listed(folder) if name.endswith(".json") and not name.startswith("."))
+        return tuple(sorted(f"{folder}/{name[: -len('.json')]}" for name in files))
+
+    def remove_old(self) -> None:
+        """Remove what jobs without an epilog have left, and what was begun by a process that is gone."""
+        jobs = sorted(self.names("jobs"), key=lambda name: (len(name), name))  # by their numbers
+        for place, name in enumerate(reversed(jobs)):
+            with contextlib.suppress(OSError):
+                looks_old = time.time() - os.lstat(f"{self.path}/{name}.json").st_mtime > KEPT_S
+                if place >= MAX_JOBS or (looks_old and self._is_old(name)):
+                    self.forget(name)
+        for name in self._listed(""):
+            begun = UNFINISHED.fullmatch(name)
+            if begun and not os.path.exists(f"/proc/{begun[1]}"):
+                with contextlib.suppress(OSError):
+                    os.unlink(self._own(f"{self.path}/{name}"))
+
+    def _is_old(self, name: str) -> bool:
+        """Whether a record is of another boot or that old, whatever the clock by which its file looks so."""
+        data = self.read(name)
+        age_s = age_of(data.get("boot_id"), data.get("at"))
+        return age_s is None or age_s > KEPT_S
+
+    def _listed(self, folder: str) -> list[str]:
+        try:
+            return os.listdir(f"{self.path}/{folder}")
+        except OSError:
+            return []
+
+    def _file(self, name: str) -> str:
+        """Where a record lies. Raises OSError where others decide what lies there."""
+        return self._own(f"{self.path}/{name}.json")
+
+    def _own(self, file: str) -> str:
+        """A file in the folder, or in one of its own. Raises OSError where others decide what lies there."""
+        within = os.path.dirname(file)
+        if distrust(within) or (within != self.path and os.path.islink(within)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
+        return file
+
+
+def parents(folder: str) -> list[str]:
+    """The folders above one, nearest first."""
+    above = [folder]
+    while os.path.dirname(above[-1]) != above[-1]:
+        above.append(os.path.dirname(above[-1]))
+    return above[1:]
+
+
+def _make(folder: str, mode: int) -> None:
+    """Make a folder where there is none. Raises OSError where something else is there."""
+    try:
+        os.mkdir(folder, mode)
+    except FileExistsError:
+        if not os.path.isdir(folder):
+            raise

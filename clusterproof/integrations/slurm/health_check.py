@@ -1,0 +1,207 @@
+"""HealthCheckProgram: finds what no job has met yet, gives Slurm our reasons, and takes back what it drained itself."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from clusterproof.integrations.slurm import control
+from clusterproof.integrations.slurm.breaker import draw_apart, look_back, stand_in_line, who_is_full
+from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.checking import check
+from clusterproof.integrations.slurm.control import SlurmError
+from clusterproof.integrations.slurm.drains import EXPLAIN_S, IN_USE, Drain, begin_of, hold, is_ours, release
+from clusterproof.integrations.slurm.gaps import RECORD as GAPS
+from clusterproof.integrations.slurm.gaps import log_gaps
+from clusterproof.integrations.slurm.job import Job, unevaluated
+from clusterproof.integrations.slurm.log import CRITICAL, ERROR, WARNING
+from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
+from clusterproof.integrations.slurm.our_drains import in_use, known_drains, our_drains
+from clusterproof.integrations.slurm.room import RECORD, room_of
+from clusterproof.integrations.slurm.verdict import SEEN_TWICE, Cursor, Finding, Run, draining
+from clusterproof.plugins.core.record import replace
+
+LOOK_S = 1.0
+FOLLOW_S = 3.0  # between two looks at a node that is drained for a reason of ours
+AGAIN_S = 5.0  # between two looks at what did not answer
+OCCASIONS = ("prolog", "epilog")
+
+
+def health_check(call: Call) -> None:
+    """Check, drain or resume by what was found, and record for prologs how many nodes are drained."""
+    try:
+        evaluate(call)
+    finally:
+        if call.settings.drains:
+            look_around(call)
+
+
+def evaluate(call: Call) -> None:
+    """Check, then drain or resume by what was found. Slurm is asked nothing about a healthy node."""
+    ours = our_drains(call) if call.settings.drains else ()
+    for claim in ours:
+        if claim.is_claim and not stays(call, claim):
+            return
+    begins = begin_of(ours) if ours else call.cursor
+    run = check(OCCASIONS, call.settings, call.left_s, begins, call.log)
+    call.log_run(run)
+    if call.settings.drains and call.settings.health_check.resume:
+        gaps = log_gaps(call.state, run, call.log)
+        if gaps:
+            call.remember(GAPS, gaps)
+    found = draining(run, call.job)
+    if not ours and any(finding.check in SEEN_TWICE for finding in found):
+        found = confirmed(call, found, begins)
+    if ours:
+        resume(call, run, ours)
+        return
+    wanted = call.drain(found, begins, run.ends) if found else left_behind(call, begins)
+    if wanted is None or drain(call, wanted):
+        call.advance(run.ends)
+        if wanted and wanted.job:
+            call.state.forget(Job(wanted.job).record)
+
+
+def left_behind(call: Call, begins: Cursor | None) -> Drain | None:
+    """What an epilog would have drained for, of the jobs whose own epilog has ended without a verdict."""
+    jobs = unevaluated(call.state)
+    if not jobs:
+        return None
+    run = check(("epilog",), call.settings, call.left_s, begins, call.log)
+    call.log_run(run)
+    for job in jobs:
+        found = draining(run, job, is_epilog=True)
+        if found:
+            return replace(call, occasion="epilog", job=job).drain(found, begins, run.ends)
+        if not run.is_blind_to_jobs:
+            call.state.forget(job.record)
+    return None
+
+
+def confirmed(call: Call, found: tuple[Finding, ...], begins: Cursor | None) -> tuple[Finding, ...]:
+    """Without those that a second look does not find: what did not answer once may have been busy."""
+    time.sleep(AGAIN_S)
+    again = check(OCCASIONS, call.settings, call.left_s, begins)
+    call.log_run(again)
+    standing = {finding.check for finding in draining(again, call.job)}
+    return tuple(finding for finding in found if finding.check not in SEEN_TWICE or finding.check in standing)
+
+
+def look_around(call: Call) -> None:
+    """Ask Slurm how many are drained, a random time after all nodes began at once; record what it says."""
+    last = room_of(call.state)
+    draw_apart(last.nodes if last else 0, call.left_s / 4)
+    try:
+        partitions = control.node_state(call.node).partitions
+        leave_word(call, *who_is_full(partitions, call.settings.health_check, but=call.node))
+    except SlurmError as problem:
+        call.log(f"prologs cannot know how many nodes are drained: {problem}", WARNING)
+
+
+def leave_word(call: Call, full: str, nodes: int) -> None:
+    """Leave on the node, for its next prologs, which partition is full."""
+    call.remember(RECORD, {"boot_id": boot_id(), "at": since_boot_s(), "full": full, "nodes": nodes})
+
+
+def explain(call: Call, drain: Drain | None) -> None:
+    """Follow the node, one process at a time, until a minute after its last drain.
+
+    Of many calls that drain at once, one follows, another waits to, and begins after the rest have left their records.
+    """
+    with contextlib.ExitStack() as turn:
+        with call.state.tried("next_to_follow.lock") as is_next:
+            if not is_next:
+                return
+            turn.enter_context(call.state.locked("follow.lock"))
+        follow(call, drain)
+
+
+def follow(call: Call, asked: Drain | None) -> None:
+    """Give Slurm the reason once it has drained the node for a script that failed, look back, and see who resumes it.
+
+    A prolog goes by what the last health check left on its node, and many may fail in the meantime.
+    """
+    is_reported = False
+    while any(one.is_young for one in known_drains(call, asked)):
+        time.sleep(FOLLOW_S if is_reported else LOOK_S)
+        try:
+            ours = our_drains(call, asked)
+            is_reported = bool(ours)
+            for claim in ours:
+                if claim.is_claim:
+                    stays(call, claim)
+        except SlurmError as problem:
+            call.log(f"asks again: {problem}", WARNING)
+    if not is_reported and any(not one.is_reported for one in known_drains(call, asked)):
+        call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
+
+
+def drain(call: Call, wanted: Drain) -> bool:
+    """Drain the node, unless it already is, or enough are; whether that settles it. Raises SlurmError."""
+    node = control.node_state(call.node)
+    if node.is_unavailable:
+        call.log(f"fails, and is {'+'.join(sorted(node.flags))} already ({node.reason}): {wanted.reason}", ERROR)
+        return True
+    if not call.settings.drains:
+        call.log(f"would drain, but only observes: {wanted.reason}", ERROR)
+        return True
+    full = stand_in_line(node.partitions, call.settings.health_check)
+    if full:
+        call.log(f"NOT DRAINED, as {full}: {wanted.reason}", CRITICAL)
+        return False
+    claim = replace(wanted, at=since_boot_s(), is_reported=True, is_claim=True)
+    try:
+        hold(call.state, claim)
+    except OSError as problem:
+        why = f"cannot remember it ({call.state.folder}: {problem.strerror}) and so only observes"
+        call.log(f"would drain, but {why}: {wanted.reason}", ERROR)
+        return False
+    control.drain(call.node, wanted.reason)
+    return stays(call, claim)
+
+
+def stays(call: Call, claim: Drain) -> bool:
+    """Look back at a claim: whether the node stays drained, or is one too many and is taken back. Raises SlurmError."""
+    node = control.node_state(call.node)
+    full = look_back(call.node, node.partitions, call.settings.health_check)
+    if not full:
+        call.log(f"drains: {claim.reason}", ERROR)
+        hold(call.state, replace(claim, is_claim=False))
+        return True
+    call.log(f"NOT DRAINED, as {full}: {claim.reason}", CRITICAL)
+    last = room_of(call.state)
+    leave_word(call, full, last.nodes if last else 0)
+    node = control.node_state(call.node)
+    if is_ours(node, (claim,)) and node.may_be_resumed:
+        control.resume(call.node)
+        call.remember(IN_USE, {"reason": control.node_state(call.node).data})
+    release(call.state, (claim,))
+    return False
+
+
+def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
+    """Resume the node after runs that pass, where the drain is still ours. Raises SlurmError.
+
+    Some checks depend on the occasion: what drained the node in a prolog or an epilog has to pass as there.
+    """
+    if not call.settings.drains or not call.settings.health_check.resume:
+        return
+    occasions = sorted({drain.occasion for drain in ours}.intersection(OCCASIONS))
+    passes = run.is_passing
+    while passes and occasions:
+        occasion = occasions.pop()
+        run = check((occasion,), call.settings, call.left_s, begin_of(ours), call.log)
+        call.log_run(run)
+        found = any(drain.is_still_found(run) for drain in ours if drain.occasion == occasion)
+        passes = run.checked > 0 and not found and not run.of("incomplete")
+    if not passes:
+        call.log(f"stays drained: {len(run.of('fail'))} fail, {len(run.of('incomplete'))} incomplete", WARNING)
+        return
+    node = control.node_state(call.node)
+    if is_ours(node, ours) and node.is_to_be_rebooted:
+        call.log("passes, and stays drained until it is rebooted, as somebody has asked Slurm to", WARNING)
+    elif is_ours(node, ours) and node.may_be_resumed:
+        control.resume(call.node)
+        call.log(f"resumes, as all pass: it was drained for {node.reason}", WARNING)
+        in_use(call, control.node_state(call.node), ours, None)
+        call.advance(run.ends)

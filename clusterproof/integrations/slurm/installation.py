@@ -1,0 +1,213 @@
+"""`--check-installation`: what Slurm's scripts evaluate on this node and what they cannot, changing nothing on it.
+
+Exit codes: 0 all in order · 1 something needs fixing · 6 nothing does, but something cannot be evaluated here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from clusterproof.integrations.slurm import slurm_conf
+from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
+from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
+from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, configured_names, read_settings
+from clusterproof.integrations.slurm.state import BESIDE, why_unusable
+from clusterproof.integrations.slurm.trust import distrust
+from clusterproof.integrations.slurm.verdict import shortened
+from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.evidence.expectation import UNKNOWN_TYPE
+from clusterproof.plugins.evidence.kernel_log.wording import RECORDS_LOST
+from clusterproof.plugins.evidence.storage.facts import is_network
+
+PACKAGE = Path(__file__).resolve().parents[2]
+MENDED, NOT_EVALUATED = 1, 6
+MAX_SHOWN = 200  # characters of a message
+NAMES = {"prolog": "prolog", "epilog": "epilog", "health-check": "health check"}
+MODES = {
+    "observe": "a fail is logged, and drains nothing",
+    "drain": "a fail drains the node",
+    "off": "the scripts do nothing",
+}
+
+
+def check_installation(node: str) -> int:
+    """Print what holds on this node; the exit code."""
+    sections = [Section(f"clusterproof {__version__} on {node}: nothing is changed here", tuple(_program()))]
+    try:
+        settings, data = read_settings(), configured_names()
+    except SettingsError as wrong:
+        sections.append(Section("settings", (mend(f"{wrong}; until then the scripts do nothing"),)))
+        return _shown(sections)
+    place = slurm_conf.place_of(node)
+    rehearsals = tuple(rehearsed(occasion, settings) for occasion in OCCASIONS)
+    sections += [
+        Section("settings", tuple(_settings(settings, data))),
+        Section("checks", tuple(_checks(rehearsals, settings))),
+        Section("resume", tuple(_resume(rehearsals[-1], settings, slurm_conf.why_nobody_resumes(place, settings)))),
+        Section("state", tuple(_state(settings))),
+        Section("Slurm", tuple(slurm_conf.lines_of(node, place, settings))),
+    ]
+    return _shown(sections)
+
+
+def _shown(sections: list[Section]) -> int:
+    """Print the sections and what they come to; the exit code."""
+    to_mend, open_ = count(sections, Mark.MEND), count(sections, Mark.OPEN)
+    words = [f"{number} {what}" for number, what in ((to_mend, "to mend (!)"), (open_, "open (?)")) if number]
+    print(f"{rendered(sections)}\n\n{', '.join(words) or 'all in order'}", flush=True)  # noqa: T201 - the screen
+    return MENDED if to_mend else NOT_EVALUATED if open_ else 0
+
+
+def _program() -> Iterator[Line]:
+    number = ".".join(map(str, sys.version_info[:3]))
+    yield fine(f"{sys.executable} ({number}), {PACKAGE}", "Python")
+    why = distrust(str(PACKAGE))
+    if why:
+        yield mend(f"{why}; expected a folder that only root writes: root runs what lies there", "Python")
+    kind = _file_system(PACKAGE)
+    if is_network(kind):
+        yield mend(f"{PACKAGE} is on {kind}; expected a local disk: a prolog waits when a shared one does", "Python")
+    if os.geteuid() != 0:
+        yield mend(f"this user is {os.geteuid()}; expected root, as whom slurmd runs its scripts", "user")
+
+
+def _settings(settings: Settings, data: frozenset[str]) -> Iterator[Line]:
+    yield fine(f"{settings.mode}: {MODES[settings.mode]}", "mode")
+    values = settings.words()
+    own = [f"{name} = {value}" for name, value in values.items() if name in data]
+    rest = [f"{name} = {value}" for name, value in values.items() if name not in data]
+    if own:
+        yield fine(", ".join(own), "set")
+    yield fine(", ".join(rest), "by default")
+    yield fine(f"{FILE}" if data else f"{FILE} is not there, or sets nothing", "file")
+    for file in filter(Path.exists, (Path(FILE), *filter(Path.is_absolute, [Path(settings.policy)]))):
+        why = distrust(str(file))
+        if why:
+            yield mend(f"{why}; expected a file that only root writes", "file")
+
+
+def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[Line]:
+    known = tuple(rehearsals)
+    for said in dict.fromkeys(said for one in known for said in one.said):
+        yield mend(f"{said}; expected an index of these checks: install the wheel anew", "index")
+    for one in known:
+        yield from _time(one, settings)
+    words = next((one.instance_type for one in known if one.instance_type), "")
+    yield fine(words or "not known", "instance type")
+    for occasions, names in _by_occasions(known, "pass", "concern", "fail").items():
+        yield fine(" ".join(names), f"evaluated {occasions}" if occasions else "evaluated")
+    for verdict in ("fail", "concern", "incomplete", "not applicable"):
+        yield from _folded(known, verdict, settings)
+
+
+def _time(one: Rehearsal, settings: Settings) -> Iterator[Line]:
+    """How many checks there were, and how long they took."""
+    label = NAMES[one.occasion]
+    if one.broken:
+        yield mend(f"no verdict: {shortened(one.broken, 500)}; expected verdicts", label)
+        return
+    parts = [f"{len(one.of(word))} {word}" for word in ("pass", "fail", "concern", "incomplete") if one.of(word)]
+    took = f"{one.took_s:.2f} s of {one.deadline_s:g} s"
+    out = len(one.of("not applicable"))
+    words = f"{took}: {len(one.evaluated) - out} checks evaluated ({', '.join(parts)}), {out} not applicable"
+    if not one.is_late:
+        yield fine(words, label)
+        return
+    drains = settings.at_deadline == "drain" and settings.drains and one.occasion != "health-check"
+    late = "the node is drained" if drains else "nothing is evaluated"
+    yield mend(f"{words}; expected less: at the deadline {late}", label)
+
+
+def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str, list[str]]:
+    """The checks with these verdicts, in their order, by the scripts that alone evaluate them: none where all do."""
+    found: dict[str, list[str]] = {}
+    for one in rehearsals:
+        for evaluated in one.evaluated:
+            if evaluated.verdict in verdicts:
+                found.setdefault(evaluated.check, []).append(one.occasion)
+    folded: dict[str, list[str]] = {}
+    for check, occasions in found.items():
+        of_a_job = [occasion for occasion in occasions if occasion != "health-check"]
+        folded.setdefault("" if len(of_a_job) != 1 else f"({of_a_job[0]})", []).append(check)
+    return folded
+
+
+def _folded(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings) -> Iterator[Line]:
+    """The findings of one kind; those that say the same in one line, with the scripts that do not all say so."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in rehearsals:
+        for evaluated in one.of(verdict):
+            found.setdefault((evaluated.message, evaluated.check), []).append(one.occasion)
+    folded: dict[tuple[str, str], list[str]] = {}
+    for (message, check), occasions in found.items():
+        where = "" if "health-check" in occasions else f" ({', '.join(NAMES[occasion] for occasion in occasions)})"
+        folded.setdefault((message, where), []).append(check)
+    for (message, where), checks in folded.items():
+        words = f"{' '.join(checks)}{where}: {shortened(message, MAX_SHOWN)}"
+        if verdict == "fail":
+            does = "drains at the next job" if settings.drains else "would drain"
+            yield mend(f"{words}: this {does}", "fails")
+        else:
+            yield fine(words, {"concern": "concern", "incomplete": "incomplete"}.get(verdict, "not applicable"))
+
+
+def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterator[Line]:
+    """Whether a node that the scripts drain is ever resumed by them."""
+    mode = "" if settings.drains else "in drain mode "
+    if nobody:
+        wanted = "resume = true and a health check that reaches drained nodes, or an administrator resumes each"
+        line = mend if settings.drains and settings.health_check.resume else fine
+        yield line(f"{mode}a drained node is never resumed: {nobody}; expected {wanted}")
+    open_ = health_check.of("incomplete")
+    if not open_:
+        if not nobody and not health_check.broken:
+            yield fine(f"{mode}a drained node is resumed once all that is evaluated here passes in a health check")
+        return
+    names = " ".join(one.check for one in open_)
+    yield unknown(
+        f"{mode}a drained node is resumed only once every check that applies passes in a health check. Here it stays "
+        f"drained, whatever is fixed, for as long as these cannot be evaluated: {names}"
+    )
+    helps: dict[str, list[str]] = {}
+    for one in open_:
+        helps.setdefault(_remedy(one), []).append(one.check)
+    for remedy, checks in helps.items():
+        yield fine(f"{remedy}: {' '.join(checks)}", "what helps")
+
+
+def _remedy(one: Evaluated) -> str:
+    """What lets a check be evaluated here, or leaves it out."""
+    if one.check == "node.uptime_settled":
+        return "asking again when the node has been up for longer"
+    if one.cause == UNKNOWN_TYPE:
+        return f'instance_type = "…" in {FILE}, or [expect] in a policy (docs/policy.md)'
+    if one.message.startswith(RECORDS_LOST):
+        return "asking again after the first run of a script: from there on, only what is logged since then is read"
+    return 'what they lack (above), or [disabled."…"] for each in a policy, until a date (docs/policy.md)'
+
+
+def _state(settings: Settings) -> Iterator[Line]:
+    why, beside = why_unusable(settings.state), why_unusable(BESIDE)
+    if not why:
+        yield fine(f"{settings.state} can be used")
+    elif not beside:
+        yield mend(f"{why}; expected a folder that only root writes: what is remembered is lost at a reboot")
+    if beside:
+        drains = "what cannot be remembered drains nothing" if settings.drains else "each job then checks anew"
+        yield mend(
+            f"{beside}; expected a folder that only root writes: {drains if why else 'it keeps what that loses'}"
+        )
+
+
+def _file_system(folder: Path) -> str:
+    """The type of the file system that a folder is on; empty where it is not known."""
+    try:
+        rows = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return ""
+    above = {str(path) for path in (folder, *folder.parents)}
+    holding = [(len(row[1]), number, row[2]) for number, row in enumerate(rows) if len(row) > 2 and row[1] in above]
+    return max(holding)[2] if holding else ""

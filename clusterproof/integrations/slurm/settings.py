@@ -1,0 +1,146 @@
+"""The settings of Slurm's scripts: one small TOML file, read strictly."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import as_json, record
+from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
+
+FILE = "/etc/clusterproof/slurm.toml"
+MODES = ("observe", "drain", "off")
+AT_DEADLINE = ("log", "drain")
+# What a plain line of TOML sets: a text without escapes, a truth, a number; or the table that begins there.
+PLAIN = re.compile(
+    r'(?:[ \t]*(?:([A-Za-z0-9_-]+)[ \t]*=[ \t]*(?:"([^"\\\x00-\x1f\x7f]*)"|(true|false)|(0|[1-9][0-9]{0,8}))'
+    r"|\[([A-Za-z0-9_-]+)\]))?[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?"
+)
+
+
+class SettingsError(ClusterproofError):
+    """An invalid setting, in one line."""
+
+
+@record
+class HealthCheck:
+    """What is set for HealthCheckProgram alone."""
+
+    deadline_s: int = 40  # Slurm kills it after 60
+    resume: bool = True  # what it drained itself, after a run that passes
+    max_drained_percent: int = 10  # of a partition; whichever of the two is less, and one node in any case
+    max_drained_nodes: int = 10
+
+
+@record
+class Settings:
+    """What the file says; without a file, the scripts only observe."""
+
+    mode: str = "observe"
+    deadline_s: int = 5
+    at_deadline: str = "log"
+    reuse_s: int = 60
+    state: str = "/var/lib/clusterproof/slurm"
+    policy: str = ""
+    instance_type: str = ""
+    health_check: HealthCheck = HealthCheck()
+
+    @property
+    def drains(self) -> bool:
+        """Whether a fail drains the node, rather than being logged."""
+        return self.mode == "drain"
+
+    def words(self) -> dict[str, str]:
+        """Each setting but the mode as it would be written, by its name: `health_check.resume` is `true`."""
+        own = {name: value for name, value in as_json(self).items() if name not in ("mode", "health_check")}
+        of_health_check = {f"health_check.{name}": value for name, value in as_json(self.health_check).items()}
+        return {name: json.dumps(value) for name, value in {**own, **of_health_check}.items()}
+
+
+DEFAULT = Settings()
+
+
+def read_settings(file: str = FILE) -> Settings:
+    """The settings of a file; the defaults where there is none. Raises SettingsError."""
+    if not os.path.exists(file):
+        return DEFAULT
+    try:
+        return _settings(Table(file, _toml(file)))
+    except InventoryError as wrong:
+        raise SettingsError(str(wrong)) from None
+
+
+def configured_names() -> frozenset[str]:
+    """The names of what the file sets (`mode`, `health_check.resume`). Raises SettingsError."""
+    if not os.path.exists(FILE):
+        return frozenset()
+    try:
+        data = _toml(FILE)
+    except InventoryError as wrong:
+        raise SettingsError(str(wrong)) from None
+    of_health_check = data.pop("health_check", {})
+    return frozenset(data) | {f"health_check.{name}" for name in Table.of("health_check", of_health_check).values}
+
+
+def plain_toml(text: str) -> dict[str, object] | None:
+    """What a text of plain lines sets, as `tomllib` reads it at ten times the cost; None where it is not so plain."""
+    data: dict[str, object] = {}
+    table = data
+    for line in text.split("\n"):
+        found = PLAIN.fullmatch(line)
+        key = found and (found[1] or found[5])
+        if not found or key in (data if found[5] else table):
+            return None
+        if found[5]:
+            data[found[5]] = table = {}
+        elif key:
+            table[key] = found[2] if found[2] is not None else found[3] == "true" if found[3] else int(found[4])
+    return data
+
+
+def _toml(file: str) -> dict[str, object]:
+    text = read_text(file, expected="settings (integrations/slurm/install.md)")
+    plain = plain_toml(text)
+    return parse_toml(text, file) if plain is None else plain
+
+
+def _settings(table: Table) -> Settings:
+    table.only("mode", "deadline_s", "at_deadline", "reuse_s", "state", "policy", "instance_type", "health_check")
+    return Settings(
+        mode=_one_of(table, "mode", MODES, DEFAULT.mode),
+        deadline_s=table.number("deadline_s", 3, 8, DEFAULT.deadline_s),
+        at_deadline=_one_of(table, "at_deadline", AT_DEADLINE, DEFAULT.at_deadline),
+        reuse_s=table.number("reuse_s", 0, 3600, DEFAULT.reuse_s),
+        state=_path(table, "state", DEFAULT.state),
+        policy=_path(table, "policy", DEFAULT.policy),
+        instance_type=table.text("instance_type"),
+        health_check=_health_check(table.table("health_check")),
+    )
+
+
+def _health_check(table: Table) -> HealthCheck:
+    default = DEFAULT.health_check
+    table.only("deadline_s", "resume", "max_drained_percent", "max_drained_nodes")
+    return HealthCheck(
+        deadline_s=table.number("deadline_s", 3, 50, default.deadline_s),
+        resume=table.flag("resume") if "resume" in table.values else default.resume,
+        max_drained_percent=table.number("max_drained_percent", 0, 100, default.max_drained_percent),
+        max_drained_nodes=table.number("max_drained_nodes", 1, 100_000, default.max_drained_nodes),
+    )
+
+
+def _one_of(table: Table, key: str, known: tuple[str, ...], default: str) -> str:
+    data = table.text(key, default)
+    if data not in known:
+        raise InventoryError(f"{table.where}: {key} is {data!r:.40}{nearest(data, known)}; expected {', '.join(known)}")
+    return data
+
+
+def _path(table: Table, key: str, default: str) -> str:
+    data = table.text(key, default)
+    if data and not data.startswith("/"):
+        raise InventoryError(f"{table.where}: {key} is {data!r:.80}; expected a path that begins with /")
+    return os.path.normpath(data) if data else data

@@ -1,0 +1,214 @@
+"""What a run of the checks said of this node, small enough to be kept for the next job, and what of it drains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from clusterproof.integrations.slurm.job import Job
+from clusterproof.plugins.core.record import as_json, record, replace
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import Any
+
+PREFIX = "clusterproof: "
+MAX_REASON = 240  # characters; sinfo shows them in one column
+
+# A fail of these says that something did not answer in its time. Where that is cut short, it proves nothing.
+OF_TIME = frozenset({"node.evidence_complete", "gpu.driver_answers_in_time"})
+# A health check drains for these only where a second look finds the same.
+SEEN_TWICE = OF_TIME | {"storage.mounts_alive", "neuron.devices_answer"}
+# These speak of what is in use: on a shared node the GPUs of other jobs are no business of this one.
+OF_USE = frozenset({"gpu.no_leftover_processes", "neuron.no_leftover_processes"})
+
+NO_JOB = Job()
+
+_GPU = re.compile(r"\bGPU (\d{1,3})\b")
+# What an ended job or its user has left, in the words of checks/host/test_jobs.py; a name in them is always one word.
+LEFT, LEAKED = OF_JOBS = "host.job_leftovers", "host.shm_leaked"
+_OF_JOB = re.compile(r"\bin the control group of job (\d+)\b")
+_CLAIMED = re.compile(r"\bof user (\d+), by its environment of job (\d+)\b")
+_OF_USER = re.compile(r"\bfiles of user (\d+)\b")
+
+Cursor = tuple[str, int, float]  # of the kernel log: boot id, sequence number, seconds since boot
+
+
+@record
+class Finding:
+    """One check that did not pass."""
+
+    check: str
+    verdict: str  # fail, concern, incomplete
+    message: str
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """The GPUs that it names."""
+        return frozenset(int(number) for number in _GPU.findall(self.message))
+
+    @property
+    def names_jobs(self) -> bool:
+        """Whether it says itself of which jobs it is."""
+        return self.check == LEFT
+
+    def is_left_by(self, job: Job) -> bool:
+        """Whether it is what this job, or its user, has left; a process that only claims to be of it has to be his."""
+        if self.check == LEFT:
+            claimed = {number for user, number in _CLAIMED.findall(self.message) if job.uid in ("", user)}
+            return not job.id or job.id in claimed.union(_OF_JOB.findall(self.message))
+        if self.check == LEAKED:
+            return not job.uid or job.uid in _OF_USER.findall(self.message)
+        return True
+
+    @property
+    def words(self) -> str:
+        """`gpu.gpu_count: NVML counts 7 GPUs; expected 8`, in one line."""
+        return f"{self.check}: {' '.join(self.message.split())}"
+
+
+@record
+class Run:
+    """One run: when it was done (seconds since boot), how much was checked, what was found.
+
+    The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. A run `is_late` where it had to
+    wait for others, and had less time for that. `basis` is what it rests on, from `basis_of`.
+    """
+
+    boot_id: str
+    at: float
+    took_s: float
+    checked: int
+    findings: tuple[Finding, ...]
+    begins: Cursor | None
+    ends: Cursor | None
+    is_late: bool = False
+    basis: str = ""
+
+    @property
+    def began(self) -> float:
+        """When it began, in seconds since boot."""
+        return self.at - self.took_s
+
+    def of(self, verdict: str) -> tuple[Finding, ...]:
+        """The findings with that verdict."""
+        return tuple(finding for finding in self.findings if finding.verdict == verdict)
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether it may serve further jobs: no fault was found, and all evidence came in its time."""
+        return not self.of("fail") and not any(finding.check == "node.evidence_complete" for finding in self.findings)
+
+    @property
+    def is_blind_to_jobs(self) -> bool:
+        """Whether it could not see what jobs have left."""
+        return any(finding.check in OF_JOBS for finding in self.of("incomplete"))
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether something was checked, nothing failed and nothing is unknown."""
+        return self.checked > 0 and not self.of("fail") and not self.of("incomplete")
+
+    def to_json(self) -> dict[str, Any]:
+        """The record that `run_of` reads."""
+        data: dict[str, Any] = as_json(self)
+        return data
+
+
+def run_of(record: Mapping[str, Any]) -> Run | None:
+    """The run that a record holds; None where it holds none."""
+    try:
+        findings = findings_of(record["findings"])
+        if findings is None:
+            return None
+        return Run(
+            str(record["boot_id"]),
+            float(record["at"]),
+            float(record["took_s"]),
+            int(record["checked"]),
+            findings,
+            cursor_of(record["begins"]),
+            cursor_of(record["ends"]),
+            bool(record.get("is_late")),
+            str(record.get("basis", "")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def findings_of(data: Any) -> tuple[Finding, ...] | None:
+    """The findings out of JSON; None where they are none."""
+    try:
+        return tuple(Finding(**{key: str(value) for key, value in one.items()}) for one in data)
+    except (TypeError, AttributeError):
+        return None
+
+
+def cursor_of(data: object) -> Cursor | None:
+    """A cursor out of JSON; None where it is none."""
+    if not isinstance(data, (list, tuple)) or len(data) != 3:
+        return None
+    boot_id, sequence, seconds = data
+    if not isinstance(boot_id, str) or isinstance(sequence, bool) or not isinstance(sequence, int):
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e12:
+        return None
+    return boot_id, sequence, float(seconds)
+
+
+def later(one: Cursor | None, other: Cursor | None) -> Cursor | None:
+    """The cursor that is further on; that of another boot than `other`'s counts for nothing."""
+    if one is None or other is None or one[0] != other[0]:
+        return other or one
+    return max(one, other, key=lambda cursor: cursor[1:])
+
+
+def reaches(one: Cursor | None, other: Cursor | None) -> bool:
+    """Whether a log that was read from one cursor on holds all from the other on."""
+    return one is None or (other is not None and one[0] == other[0] and one[1:] <= other[1:])
+
+
+def draining(run: Run, job: Job, *, late_drains: bool = False, is_epilog: bool = False) -> tuple[Finding, ...]:
+    """The findings that are a reason to drain: fails, and by choice what did not answer in its time.
+
+    What a run has not waited for because it began late is not the node's fault.
+    """
+    late_drains = late_drains and not run.is_late
+    late = tuple(finding for finding in run.of("incomplete") if late_drains and finding.check in OF_TIME)
+    return tuple(
+        finding
+        for finding in run.of("fail") + late
+        if not (finding.check in OF_USE and is_of_others(finding, job))
+        and not (is_epilog and not finding.is_left_by(job))
+    )
+
+
+def cut_short(finding: Finding) -> Finding:
+    """What a finding says where evidence had less time than the suite gives it."""
+    if finding.check in OF_TIME and finding.verdict == "fail":
+        return replace(finding, verdict="incomplete")
+    return finding
+
+
+def is_of_others(finding: Finding, job: Job) -> bool:
+    """Whether a finding names GPUs, and none of the job's."""
+    return bool(job.gpus is not None and finding.gpus and finding.gpus.isdisjoint(job.gpus))
+
+
+def reason_of(findings: Iterable[Finding], job: Job = NO_JOB) -> str:
+    """The reason for a drain: one line, with the first finding's evidence and the names of the others.
+
+    A job is named where one of its GPUs may be meant, and never where only those of others are. It is said whose epilog
+    found this, and not that the job ran: one that another node refused had none of its processes here.
+    """
+    first, *others = findings
+    more = f"; also {', '.join(finding.check for finding in others)}" if others else ""
+    after = f" (epilog of {job.words})" if job.id and not first.names_jobs and not is_of_others(first, job) else ""
+    room = MAX_REASON - len(PREFIX) - len(after)
+    return PREFIX + shortened(first.words + more, room) + after
+
+
+def shortened(text: str, most: int) -> str:
+    """At most so many characters of a text, in one line that any terminal can show."""
+    shown = "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

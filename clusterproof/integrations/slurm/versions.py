@@ -1,0 +1,243 @@
+"""Installs clusterproof on a node, upgrades, rolls back and removes it, while jobs begin and end.
+
+Each version has a folder of its own, and /opt/clusterproof is a link to one: a script that Slurm starts lies there at
+any moment, and what began in one version ends in it. `wheels` puts a copy of this file beside the wheels, as
+`clusterproof-slurm`: it needs nothing but Python, whose version will be that of the scripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+HOME = Path("/opt/clusterproof")
+VERSIONS = Path("/opt/clusterproof.versions")
+PREVIOUS = VERSIONS / "previous"
+COMPLETE = "complete"  # the file in a version's folder that is made last
+OLDEST = (3, 10)
+PIP = (22, 3)  # the oldest that knows `--python`
+OTHERS_WRITE = 0o022
+STARTS = "from clusterproof.integrations.slurm.main import main"
+NEEDS = ("clusterproof-prolog", "clusterproof-epilog", "clusterproof-health-check", "python")
+PATH = "/opt/slurm/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"  # as the scripts have it
+
+
+class Refused(Exception):  # noqa: N818 - an outcome, not an error
+    """Nothing was changed; the text says why."""
+
+
+def wheels(folder: Path, checkout: Path) -> str:
+    """Build the wheels of a checkout, with all that they need, into a folder; what was done."""
+    with tempfile.TemporaryDirectory() as place:
+        _run(*_environment(Path(place)), "wheel", "--quiet", "--wheel-dir", folder, checkout)
+    shutil.copyfile(__file__, folder / "clusterproof-slurm")
+    return f"{len(list(folder.glob('*.whl')))} wheels are in {folder}"
+
+
+def install(folder: Path) -> str:
+    """Install the version whose wheels lie in a folder, and lead the link to it; what was done."""
+    if HOME.exists() and not HOME.is_symlink():
+        raise Refused(f"{HOME} is a folder; expected a link of this command's, or nothing (install.md, by hand)")
+    wheel = _wheel_in(folder)
+    wanted = VERSIONS / f"{wheel.name.split('-')[1]}-{_digest(folder)}"
+    if wanted == _led_to(HOME):
+        return f"{wanted.name} is installed already"
+    if not (wanted / COMPLETE).exists():
+        _make(wanted, wheel)
+    _switch(wanted)
+    for old in sorted(VERSIONS.glob("*-*")):
+        if old not in (_led_to(HOME), _led_to(PREVIOUS)) and not _users_of(old):
+            shutil.rmtree(old)
+    return f"{HOME} is {wanted.name}; a rollback leads to {_name_of(PREVIOUS)}"
+
+
+def rollback() -> str:
+    """Lead the link to the version that it led to before; what was done. Twice is back again."""
+    previous = _led_to(PREVIOUS)
+    if not previous or not (previous / COMPLETE).exists():
+        raise Refused(f"no version was installed before {_name_of(HOME)}; expected one in {VERSIONS}")
+    _switch(previous)
+    return f"{HOME} is {previous.name}; another rollback leads to {_name_of(PREVIOUS)}"
+
+
+def remove() -> str:
+    """Remove all versions, where Slurm starts none; what was done."""
+    os.environ["PATH"] = PATH
+    if shutil.which("scontrol"):
+        _refuse_while_named()
+    users = _users_of(VERSIONS)
+    if users:
+        raise Refused(f"process {users[0]} runs from {VERSIONS}; expected none: a script ends within two minutes")
+    HOME.unlink(missing_ok=True)
+    shutil.rmtree(VERSIONS)
+    return f"{HOME} is removed; /etc/clusterproof and /var/lib/clusterproof are as they were"
+
+
+def _refuse_while_named() -> None:
+    """Raises Refused where slurm.conf names a script of ours, or Slurm does not say."""
+    from clusterproof.integrations.slurm import job, slurm_conf  # a copy beside the wheels only installs
+
+    place = slurm_conf.place_of(job.node_of(os.environ))
+    if not place.config:
+        raise Refused(f"{place.problem}; expected slurmctld's answer: a script that is gone drains the node")
+    named = [keyword for keyword in slurm_conf.SCRIPTS if slurm_conf.names_ours(place.config, keyword)]
+    if named:
+        why = "else the next job drains the node"
+        raise Refused(f"slurm.conf has {', '.join(named)} of ours; expected none after scontrol reconfigure: {why}")
+
+
+def _wheel_in(folder: Path) -> Path:
+    """The wheel of clusterproof in a folder. Raises Refused where that is not one, or others may write it."""
+    found = sorted(folder.glob("clusterproof-*.whl"))
+    if len(found) != 1:
+        raise Refused(f"{folder} has {len(found)} wheels of clusterproof; expected one")
+    for path in (folder, *folder.glob("*.whl")):
+        data = path.stat()
+        if data.st_uid not in (0, os.geteuid()) or data.st_mode & OTHERS_WRITE:
+            raise Refused(f"{path} may be written by others than root; expected wheels that only root writes")
+    return found[0]
+
+
+def _digest(folder: Path) -> str:
+    """What differs with any of the wheels, and with the Python that runs this."""
+    data = hashlib.sha256(f"{sys.version} {sys.base_prefix}".encode())
+    for wheel in sorted(folder.glob("*.whl")):
+        data.update(wheel.name.encode() + wheel.read_bytes())
+    return data.hexdigest()[:8]
+
+
+def _make(folder: Path, wheel: Path) -> None:
+    """Install into a folder of its own, and start what Slurm will start. Raises Refused."""
+    shutil.rmtree(folder, ignore_errors=True)  # of an installation that was cut short
+    try:
+        pip = _environment(folder)
+        _run(*pip, "install", "--quiet", "--no-index", "--find-links", wheel.parent, wheel)
+        _run(folder / "bin" / "python", "-I", "-c", STARTS)
+        missing = [name for name in NEEDS if not os.access(folder / "bin" / name, os.X_OK)]
+        if missing:
+            raise Refused(f"{wheel} has no {', '.join(missing)}; expected them")
+        (folder / COMPLETE).touch()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _environment(folder: Path) -> tuple[str | Path, ...]:
+    """Make an environment of this Python's; the command that installs into it. Raises Refused."""
+    python = folder / "bin" / "python"
+    has_pip = _has_pip()
+    try:
+        venv.create(folder, with_pip=not has_pip, symlinks=True)  # a copy of some would not find its libraries
+    except subprocess.CalledProcessError as problem:
+        why = f"{sys.executable} cannot make an environment: {problem.output.decode(errors='replace').strip()[-500:]}"
+        raise Refused(f"{why}; install its venv package (apt-get install python3-venv)") from None
+    return (sys.executable, "-m", "pip", "--python", python) if has_pip else (python, "-m", "pip")
+
+
+def _has_pip() -> bool:
+    """Whether this Python has a pip that installs into another's environment, so that each needs none of its own."""
+    try:
+        found = version("pip").split(".")[:2]
+        return tuple(map(int, found)) >= PIP
+    except (PackageNotFoundError, ValueError):
+        return False
+
+
+def _switch(folder: Path) -> None:
+    """Lead the link to a version, and the other to that which it led to."""
+    before = _led_to(HOME)
+    _lead(HOME, folder)
+    if before:
+        _lead(PREVIOUS, before)
+
+
+def _lead(link: Path, folder: Path) -> None:
+    """Make a link, or replace it: at no moment is there none."""
+    new = link.with_name(f".{link.name}.new")  # nobody else makes it meanwhile
+    new.unlink(missing_ok=True)
+    new.symlink_to(folder)
+    new.replace(link)
+
+
+def _led_to(link: Path) -> Path | None:
+    return link.readlink() if link.is_symlink() else None
+
+
+def _name_of(link: Path) -> str:
+    folder = _led_to(link)
+    return folder.name if folder else "none"
+
+
+def _users_of(folder: Path) -> list[str]:
+    """The processes whose program or script lies in a folder, by number."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if process.name != str(os.getpid()) and any(word.startswith(f"{folder}/".encode()) for word in words[:2]):
+                found.append(process.name)
+    return found
+
+
+def _run(*words: str | Path) -> None:
+    """Run a program. Raises Refused where it fails."""
+    ran = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise Refused(f"{words[0]} ended with {ran.returncode}: {(ran.stderr or ran.stdout).strip()[-2000:]}")
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    VERSIONS.mkdir(parents=True, exist_ok=True)
+    with VERSIONS.joinpath(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> int:
+    """0 where it is done, 1 where nothing was changed, 4 for a wrong command."""
+    parser = argparse.ArgumentParser("clusterproof-slurm", description="for Slurm's nodes (install.md)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    here = Path(__file__).resolve().parent
+    with_wheels = commands.add_parser("wheels", help="build the wheels of a checkout into a folder")
+    with_wheels.add_argument("folder", type=Path)
+    with_folder = commands.add_parser("install", help="install or upgrade from the folder of wheels that this lies in")
+    with_folder.add_argument("folder", type=Path, nargs="?", default=here)
+    commands.add_parser("rollback", help="back to the version before")
+    commands.add_parser("remove", help="remove all versions, once slurm.conf names none of the scripts")
+    try:
+        asked = parser.parse_args()
+    except SystemExit as end:
+        return 4 if end.code else 0
+    os.umask(OTHERS_WRITE)
+    try:
+        print(_done(asked.command, getattr(asked, "folder", here), (here / "../../..").resolve()))  # noqa: T201
+    except (Refused, OSError) as problem:
+        print(f"clusterproof-slurm: {problem}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+def _done(command: str, folder: Path, checkout: Path) -> str:
+    """Do what is asked for; what was done. Raises Refused, OSError."""
+    if sys.version_info < OLDEST:
+        raise Refused(f"this Python is {sys.version.split()[0]}; expected 3.10 or newer: run this by that")
+    if command == "wheels":
+        return wheels(folder, checkout)
+    with _one_at_a_time():
+        return install(folder.resolve()) if command == "install" else rollback() if command == "rollback" else remove()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Builds the program that runs on a node: a short shell command that finds a Python, and the probe's text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import secrets
+import sys
+from binascii import b2a_base64
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from clusterproof.plugins.agent.collectors import module_of
+from clusterproof.plugins.agent.lean import lean
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.packing import UNPACKED, packed, text_of
+from clusterproof.plugins.agent.program import Program
+from clusterproof.plugins.agent.pynvml_part import pynvml_source, reachable, words
+
+FOLDER = Path(__file__).parent
+ROOMS = "clusterproof.plugins."  # what they are called here; they travel without it
+PACKAGE = f"{ROOMS}agent"
+IMPORTED = re.compile(rf"^ *from ({re.escape(ROOMS)}[\w.]+) import (\w+)", re.MULTILINE)
+COLLECTED = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect_(\w+)")
+OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
+COLLECTOR = "clusterproof.collector"  # what collectors of others import of us
+IMPORTS_COLLECTOR = re.compile(rf"^ *from {re.escape(COLLECTOR)} import", re.MULTILINE)
+QUOTES = "'''"
+MAX_CHARACTERS = 60_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
+
+# For any POSIX shell; in single quotes it passes through csh and fish too: no quote, "!" or backslash in it.
+SHELL = (
+    "n={nonce};s=;r=;t=;PATH=${{PATH:+$PATH:}}/usr/local/bin:/usr/bin:/bin;u=$(id -u);{sudo}{own}"
+    "for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 "
+    "/usr/bin/python3 /opt/*/bin/python3 /opt/*/*/bin/python3;do c=$p;"
+    "case $c,$t in /usr*,*others*);;/usr*)continue;;esac;"
+    'p=$(command -v "$p" 2>/dev/null)||continue;'
+    'case $u,$s,$c in 0,*|*,s*|*,,/*)o "$p"||continue;;esac;'
+    '$s "$p" -I -S -B -c "{python}" "$n" "$r" begin. {argument};'
+    "case $? in 1|2|97|126|127);;*)exit 0;;esac;"
+    't="$t $p ($("$p" -V 2>&1))";done;echo "$n:no-python:$t"'
+)
+TEXT_IN_COMMAND = re.compile(r'(?<= begin\. ")[^"]+(?=")')  # where SHELL has its argument
+# Sets p to where $1 lies, links followed; refuses where that or a folder above is another user's, or others may write.
+OWN = (
+    'o(){ p=$(readlink -f "$1");q=$p;while [ "$q" ];do case $(stat -c %u.%A.%G "$q") in 0.?????-??-*|$u.?????-??-*|'
+    '0.d????????t*|0.????????-?.staff|$u.????????-?.$(id -un));;*)t="$t $q (of others)";return 1;;esac;'
+    "q=${q%/*};done;};"
+)
+SUDO = '[ $u = 0 ]||if r=$(sudo -n true </dev/null 2>&1);then s="sudo -n";r=used;else r="refused: $r";fi;'
+PYTHON = (
+    "import sys;sys.version_info<(3,8) and sys.exit(97);import lzma,struct;"
+    f"print(sys.argv[1],sys.argv[3],sep=chr(58),flush=True);{UNPACKED};exec(t)"
+)
+
+
+def program(
+    collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path] = (), on_stdin: bool = True
+) -> tuple[Program, str]:
+    """The program that reads these collectors, and the nonce that marks its answers.
+
+    `further` are files with collectors of others. Its text comes over standard input, or as the last argument.
+    Raises ValueError for a collector that does not exist or a program that is too large.
+    """
+    nonce = new_nonce()
+    made = started_by_shell(payload(frozenset(collectors), options, tuple(further)), nonce, options.sudo, on_stdin)
+    size = len(made.command) + len(made.stdin)
+    if size > MAX_CHARACTERS:
+        raise ValueError(f"the probe has {size} characters; expected at most {MAX_CHARACTERS}")
+    return made, nonce
+
+
+def new_nonce() -> str:
+    """A word that nobody else prints."""
+    return "cp" + secrets.token_hex(5)
+
+
+def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool, word: str = "") -> Program:
+    """The program whose packed text this is, as a shell command that finds a Python for it.
+
+    `word` is its last argument, where it has one: of base64's letters alone.
+    """
+    source = f"sys.stdin.buffer.read({len(text)})" if on_stdin else "sys.argv[4].encode()"
+    script = SHELL.format(
+        nonce=nonce,
+        sudo=SUDO if sudo else "",
+        own=OWN,
+        python=PYTHON.format(text=source),
+        argument=word if on_stdin else f'"{text}" {word}'.rstrip(),
+    )
+    return Program(f"/bin/sh -c '{script}'", text.encode() if on_stdin else b"", nonce)
+
+
+@cache
+def payload(collectors: frozenset[str], options: ProbeOptions, further: tuple[Path, ...] = ()) -> str:
+    """The probe's text for these collectors, packed."""
+    files = {f"{PACKAGE}.{path.stem}": path for path in further}
+    of_others = {path.stem: f"{PACKAGE}.{path.stem}" for path in further}
+    named = {collector: of_others.get(collector) or module_of(collector) for collector in collectors}
+    modules = modules_for({f"{PACKAGE}.run", *named.values()}, files)
+    if any("import pynvml" in source for source in modules.values()):
+        modules["pynvml"] = pynvml_for(modules.values())
+    request = options.request({collector: _short(module) for collector, module in named.items()})
+    return started(f"{PACKAGE}.run", modules, (request,))
+
+
+SAMPLED = {  # what samples each source
+    "gpu": "nvml_samples",
+    "host": "host_samples",
+    "network": "network_samples",
+    "lustre": "lustre_samples",
+}
+FOLLOWS = "follow"  # what follows the kernel log
+
+
+@cache
+def sampler(every_s: float, host_root: str, is_kept_alive: bool = True) -> str:
+    """The text of the program that stays on a node and samples it, packed.
+
+    Where it `is_kept_alive`, whoever watches sends bytes over its input, and it ends without them.
+    """
+    modules = modules_for({f"{PACKAGE}.sampler", *map(module_of, (*SAMPLED.values(), FOLLOWS))})
+    sources = {source: _short(module_of(module)) for source, module in SAMPLED.items()}
+    request = (sources, _short(module_of(FOLLOWS)), every_s, host_root, is_kept_alive)
+    return started(f"{PACKAGE}.sampler", {**modules, "pynvml": pynvml_for(modules.values())}, request)
+
+
+def cursor_word(log_cursor: tuple[str, int, float]) -> str:
+    """The last argument of the sampler: from where on it follows the kernel log."""
+    return b2a_base64(json.dumps(log_cursor).encode(), newline=False).decode()
+
+
+def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[str, str]:
+    """The texts of modules and of what they import that travels, by full name; `files` lie elsewhere."""
+    sources: dict[str, str] = {}
+    pending = set(names)
+    while pending:
+        name = pending.pop()
+        sources[name] = source_of(files.get(name) or _file_of(name))
+        pending.update({_imported(*found) for found in IMPORTED.findall(sources[name])} - set(sources))
+        if IMPORTS_COLLECTOR.search(sources[name]) and COLLECTOR not in sources:
+            pending.add(COLLECTOR)
+    return dict(sorted(sources.items()))
+
+
+def _imported(module: str, name: str) -> str:
+    return module if _file_of(module).is_file() else f"{module}.{name}"
+
+
+def _file_of(name: str) -> Path:
+    if name == COLLECTOR:
+        return Path(str(sys.modules["clusterproof"].__file__)).with_name("collector.py")
+    return FOLDER.parent.joinpath(*name.removeprefix(ROOMS).split(".")).with_suffix(".py")
+
+
+def started(runner: str, modules: Mapping[str, str], request: tuple[object, ...]) -> str:
+    """The text that lets `runner`, one of the modules, answer a request."""
+    short = {_short(name): _short(text) for name, text in modules.items()}
+    words = (_short(runner), *request)
+    return packed(f"{_loader()}\nstart({_by_name(short)},*{words!r})\n")
+
+
+@cache
+def _loader() -> str:
+    return source_of(FOLDER / "loader.py")
+
+
+def _short(text: str) -> str:
+    """A module's name, or its text, with names as they travel: each collector by its own, of whatever kind it is."""
+    return COLLECTED.sub(r"evidence.\1", OF_KIND.sub(r"evidence.\1", text)).replace(ROOMS, "")
+
+
+def _by_name(modules: Mapping[str, str]) -> str:
+    """What the modules are by name, in Python's words: as they stand where that can be, for escapes compress badly."""
+    similar = sorted(modules.items(), key=lambda module: len(module[1]))  # what is alike is near, so compresses well
+    text = "".join(f"{name}\v{text}\f" for name, text in similar)
+    if re.search(r"[\r\x01]", text) or not text.count("\f") == text.count("\v") == len(modules):
+        return repr(dict(modules))
+    text = text.replace(QUOTES, "\x01")
+    return f'dict(one.split("\\v",1)for one in r{QUOTES}{text}{QUOTES}.replace("\\1",{QUOTES!r}).split("\\f")[:-1])'
+
+
+def unpacked(command: str) -> tuple[str, str, str]:
+    """A command by its parts: what stands before a program's packed text, that text as it was, and the rest."""
+    found = TEXT_IN_COMMAND.search(command)
+    if not found:
+        return command, "", ""
+    return command[: found.start()], text_of(found[0]), command[found.end() :]
+
+
+def source_of(file: Path) -> str:
+    """The text of a program that travels, without what only its reader needs. Raises ValueError."""
+    try:
+        return lean(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{file.stem} is not a collector of the probe") from None
+
+
+@cache
+def joined(files: tuple[Path, ...]) -> str:
+    """Modules as one text, without what they import from beside them: they travel together. Raises ValueError."""
+    return "\n".join(("from __future__ import annotations", *map(_of_its_own, files)))
+
+
+def _of_its_own(file: Path) -> str:
+    source = source_of(file)
+    imports = [line for line in ast.parse(source).body if isinstance(line, ast.ImportFrom)]
+    ours = [line for line in imports if str(line.module).startswith(("__future__", "clusterproof."))]
+    dropped = {number for line in ours for number in range(line.lineno, (line.end_lineno or 0) + 1)}
+    return "\n".join(line for number, line in enumerate(source.splitlines(), 1) if number not in dropped)
+
+
+def pynvml_for(sources: Iterable[str]) -> str:
+    """The part of nvidia-ml-py's module that these programs reach. Raises ModuleNotFoundError."""
+    wanted = {word for source in sources if "import pynvml" in source for word in words(source)}
+    return _part_of(pynvml_source(), frozenset(wanted))
+
+
+@cache
+def _part_of(source: str, wanted: frozenset[str]) -> str:
+    return lean(reachable(source, wanted))

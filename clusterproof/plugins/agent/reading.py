@@ -1,0 +1,115 @@
+"""What a collector reads with: files under the host's root, errors as values, and a note of what it is doing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 1024 * 1024  # at once: /proc/sys refuses 4 MiB
+MAX_LINKS = 8
+NO_CURSOR = ("", -1, -1.0)  # nothing was: all of this boot counts
+
+
+class Absent(Exception):  # noqa: N818 - a collector's status rather than an error
+    """What the collector reads does not exist on this node; the message names it."""
+
+
+class Denied(Exception):  # noqa: N818
+    """It exists, and this user may not read it; the message names it."""
+
+
+class Broke(Exception):  # noqa: N818
+    """It exists, and returned nothing that can be understood; the message says why."""
+
+
+class TimedOut(Exception):  # noqa: N818
+    """It did not end in the time that the collector gives it, and was ended; the message names it."""
+
+
+class Node:
+    """The node that a collector reads: every path is looked up under its root; `at` notes what is being read."""
+
+    def __init__(
+        self,
+        root: str = "/",
+        at: Callable[[str], object] = str,
+        collector_s: float = 5.0,
+        mount_s: float = 2.0,
+        checkpoints: tuple[str, ...] = (),
+        log_cursor: tuple[str, int, float] = NO_CURSOR,
+        mounts: tuple[str, ...] = (),
+        settings: dict[str, str] = {},  # noqa: B006 - only read
+    ) -> None:
+        self.root = root.rstrip("/")  # empty: the machine's own
+        self.at = at
+        self.collector_s = collector_s
+        self.mount_s = mount_s
+        self.checkpoints = checkpoints  # folders of the node that its jobs save to
+        self.mounts = mounts  # mount points that the policy expects
+        self.settings = settings  # what the user chose of the collectors that load the hardware
+        self.log_cursor = log_cursor  # what of the kernel log was looked at before: boot id, sequence number, seconds
+
+    def path(self, path: str) -> str:
+        """Where a path of the node lies for this process; an absolute link stays under the root."""
+        full = self.root + path
+        for _ in range(MAX_LINKS if self.root else 0):
+            try:
+                target = os.readlink(full)
+            except OSError:
+                break
+            full = self.root + target if target[:1] == "/" else os.path.join(os.path.dirname(full), target)
+        return full
+
+    def read(self, path: str) -> str:
+        """The whole text of a file. Raises OSError: EFBIG for one of more than MAX_FILE_BYTES."""
+        descriptor = os.open(self.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            read = b""
+            while len(read) <= MAX_FILE_BYTES:
+                more = os.read(descriptor, PIECE_BYTES)
+                if not more:
+                    break
+                read += more
+            else:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        finally:
+            os.close(descriptor)
+        return read.decode("utf-8", "replace")
+
+    def text(self, path: str, absent: str | None = None) -> str | dict[str, str]:
+        """The stripped text of a file, or an error object; for a file that is not there, `absent`."""
+        try:
+            return self.read(path).strip()
+        except FileNotFoundError as problem:
+            return error(problem) if absent is None else absent
+        except OSError as problem:
+            return error(problem)
+
+    def names(self, folder: str) -> list[str]:
+        """What a folder holds, sorted; nothing where there is no such folder. Raises OSError."""
+        try:
+            return sorted(os.listdir(self.path(folder)))
+        except FileNotFoundError:
+            return []
+
+    def linked(self, path: str) -> str:
+        """The name that a link points to, such as a device's driver; empty where there is no link."""
+        try:
+            return os.path.basename(os.readlink(self.root + path))
+        except OSError:
+            return ""
+
+    def exists(self, path: str) -> bool:
+        """Whether a path is there."""
+        return os.path.lexists(self.path(path))
+
+
+def error(problem: OSError) -> dict[str, str]:
+    """A file that could not be read, as a value: the errno's name and the words."""
+    number = problem.errno or errno.EIO
+    return {
+        "error": errno.errorcode.get(number, str(number)),
+        "text": f"{problem.filename}: {os.strerror(number)}",
+    }

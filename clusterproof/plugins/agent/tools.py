@@ -1,0 +1,188 @@
+"""External programs of the node, run in the collector's own process group, so that its deadline ends them too."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+
+from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node
+from clusterproof.plugins.agent.trust import ANYBODY, distrust, groups_of, others
+
+MAX_OUTPUT_BYTES = 64 * 1024
+MAX_LISTING_BYTES = 32 * 1024 * 1024  # scontrol's of 20,000 nodes
+FOLDERS = (
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/opt/amazon/efa/bin",
+    "/opt/aws/neuron/bin",
+    "/opt/slurm/bin",
+)
+NOT_RUN = 127
+
+
+class Tool:
+    """A program that runs: its output as it comes, standard error merged, then its exit status."""
+
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        *arguments: str,
+        program: str = "",
+        environment: dict[str, str] = {},  # noqa: B006 - only read
+    ) -> None:
+        """Start it. Raises Absent where it is not installed, Denied where another root may not be entered.
+
+        A program that the user names by its folder runs as whoever decides about it.
+        """
+        program = program or find(node, name)
+        if node.root and os.geteuid():
+            raise Denied(f"{name}: only root may run a program under {node.root}")
+        user = _user_of(node, program)
+        self.line = " ".join((name, *arguments))
+        self.exit = 0
+        node.at(self.line)
+        self._output, writing = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            _become(node, program, (name, *arguments), {**_environment(node), **environment}, writing, user)
+        os.close(writing)
+
+    def speaks(self) -> bool:
+        """Whether it has printed something that nobody has taken yet, or has ended."""
+        return bool(select.select([self._output], [], [], 0)[0])
+
+    def chunks(self, timeout_s: float | None = None, ask_s: float = 0.0) -> Iterator[bytes]:
+        """Its output until it ends, or is not wanted any more. Raises Broke once its time is over, if it has one.
+
+        With `ask_s` it is asked to end then (SIGINT), and killed so much later.
+        """
+        is_asked = False
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            while True:
+                if until is not None and not poll.poll(1000 * max(0.0, until - time.monotonic())):
+                    if is_asked or not ask_s:
+                        raise Broke(f"{self.line} does not end within {timeout_s:g} s")
+                    os.kill(self._pid, signal.SIGINT)
+                    until, is_asked = until + ask_s, True
+                    continue
+                chunk = os.read(self._output, MAX_OUTPUT_BYTES)
+                if not chunk:
+                    break
+                yield chunk
+            if is_asked:
+                raise Broke(f"{self.line} does not end within {timeout_s:g} s")
+        except BaseException:  # also where whoever reads its output lets go of it
+            os.kill(self._pid, signal.SIGKILL)
+            raise
+        finally:
+            os.close(self._output)
+            status = os.waitpid(self._pid, 0)[1]
+            self.exit = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+
+
+def find(node: Node, name: str, further: tuple[str, ...] = (), named: tuple[str, ...] = ()) -> str:
+    """Where a program lies within the node's root: in folders that the user names, in `further` ones, on PATH.
+
+    Raises Absent; Denied where all that there is could be another user's work.
+    """
+    doubt = ""
+    own = on_path(node)
+    chosen = {*named, *(own if os.geteuid() else ())}  # root's own may come from who called sudo
+    for folder in (*named, *further, *own, *FOLDERS):
+        program = f"{folder}/{name}"
+        full = node.path(program)
+        if not (os.path.isfile(full) and os.access(full, os.X_OK)):
+            continue
+        why = "" if folder in chosen else distrust(program, node.root)
+        if not why:
+            return program
+        doubt = doubt or f"{program} is not run: {why}"
+    if doubt:
+        raise Denied(f"{doubt}; expected a program that only root and this user decide about")
+    raise Absent(f"no {name} on PATH or in {', '.join(FOLDERS)}")
+
+
+def on_path(node: Node) -> list[str]:
+    """The folders of this process's PATH, which says nothing of another root. What depends on where it runs is none."""
+    own = [] if node.root else os.environ.get("PATH", "").split(":")
+    return [folder for folder in own if folder.startswith("/")]
+
+
+def command(node: Node, name: str, *arguments: str) -> dict[str, object]:
+    """Run a program: its line, exit status (negative: a signal) and output. Raises Absent, Denied."""
+    tool = Tool(node, name, *arguments)
+    output = b""
+    for chunk in tool.chunks():
+        output += chunk[: MAX_OUTPUT_BYTES - len(output)]
+    return {"command": tool.line, "exit": tool.exit, "output": output.decode("utf-8", "replace")}
+
+
+def lines(node: Node, name: str, *arguments: str) -> list[str]:
+    """All that a program prints, by lines. Raises Absent, Denied, Broke where it fails or has no end."""
+    tool = Tool(node, name, *arguments)
+    output = bytearray()
+    for chunk in tool.chunks():
+        output += chunk
+        if len(output) > MAX_LISTING_BYTES:
+            raise Broke(f"{tool.line} prints more than {MAX_LISTING_BYTES} bytes")
+    text = output.decode("utf-8", "replace")
+    if tool.exit:
+        last = text.strip().rpartition("\n")[2]
+        raise Broke(f"{tool.line} ended with {tool.exit}: {' '.join(last.split())[:300]}")
+    return text.splitlines()
+
+
+def _user_of(node: Node, program: str) -> int:
+    """As whom a program runs: as this user, unless root would run what another decides about. Raises Denied."""
+    if os.geteuid():
+        return os.geteuid()
+    try:
+        users = others(program, node.root)
+    except OSError as problem:
+        raise Denied(f"{program}: {problem.strerror}") from None
+    if len(users) > 1 or ANYBODY in users:
+        why = users.get(ANYBODY) or next(iter(users.values()))
+        raise Denied(f"{program} is not run: {why}; expected one user at most who decides about it")
+    return next(iter(users), 0)
+
+
+def _become(
+    node: Node, program: str, words: tuple[str, ...], environment: dict[str, str], output: int, user: int
+) -> None:
+    """Turn this forked child into the program; never returns."""
+    try:
+        if node.root:
+            os.chroot(node.root)
+        os.chdir("/")  # where nobody else leaves libraries or settings for what runs there
+        if user != os.geteuid():
+            groups = groups_of(user)
+            os.setgroups(groups)
+            os.setgid(groups[0])
+            os.setuid(user)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.alarm(int(node.collector_s) + 2)  # outlives exec: an end even where nobody is left to kill it
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.execve(program, words, environment)  # noqa: S606 - a fixed list of words
+    except OSError as problem:
+        os.write(output, f"{program}: {problem.strerror}\n".encode())
+    finally:
+        os._exit(NOT_RUN)
+
+
+def _environment(node: Node) -> dict[str, str]:
+    environment = {"PATH": ":".join(FOLDERS), "LC_ALL": "C", "HOME": "/", "TERM": "dumb"}
+    if node.root:
+        environment["SYSTEMD_IGNORE_CHROOT"] = "1"
+    return environment

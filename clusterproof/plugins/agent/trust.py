@@ -1,0 +1,98 @@
+"""Who decides what lies at a path of a node: what another user could have put there is neither run nor loaded."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+MAX_LINKS = 40  # as many as Linux follows
+ANYBODY = -1  # no user's number: more of them than can be told
+NOGROUP = 65534
+
+
+def distrust(path: str, root: str = "") -> str:
+    """Why a path under a root may be another user's work, in words; empty where it cannot. Raises OSError."""
+    return next(iter(others(path, root).values()), "")
+
+
+def others(path: str, root: str = "") -> dict[int, str]:
+    """The users who could change what lies there, with why: by what it is, the folders above it, and links to it.
+
+    Root is none of them, nor is who runs this, by sudo or not, nor the owner of the root itself (where users have
+    other numbers than the image). Raises OSError where nothing is there.
+    """
+    own = {0, os.geteuid(), os.stat(root or "/").st_uid, *_called_by()}
+    found: dict[int, str] = {}
+    ahead, here, links = _names(path), "", 0
+    while ahead:
+        name = ahead.pop()
+        within, here = here, os.path.dirname(here).rstrip("/") if name == ".." else f"{here}/{name}"
+        data = os.lstat(f"{root}{here}/" if name == ".." else root + here)
+        if data.st_uid not in own:
+            found.setdefault(data.st_uid, f"{here} belongs to user {data.st_uid}")
+        if stat.S_ISLNK(data.st_mode):
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            target = os.readlink(root + here)
+            ahead += _names(target)
+            here = "" if target.startswith("/") else within
+        elif not (ahead and data.st_mode & stat.S_ISVTX):
+            for user in _writers(root, here, data) - own:
+                found.setdefault(user, f"{here} may be written by {'others' if user == ANYBODY else f'user {user}'}")
+    return found
+
+
+def groups_of(user: int, root: str = "") -> list[int]:
+    """The groups of a user as the root's own files list them, their primary one first."""
+    rows = [row for row in _rows(f"{root}/etc/passwd", 4) if row[2] == str(user) and row[3].isdecimal()]
+    name, primary = (rows[0][0], int(rows[0][3])) if rows else ("", NOGROUP)
+    listed = (row for row in _rows(f"{root}/etc/group", 4) if name and name in row[3].split(","))
+    return [primary, *(int(row[2]) for row in listed if row[2].isdecimal())]
+
+
+def _called_by() -> set[int]:
+    """The user who has called this by sudo."""
+    word = os.environ.get("SUDO_UID", "")
+    return {int(word)} if not os.geteuid() and word.isascii() and word.isdecimal() else set()
+
+
+def _names(path: str) -> list[str]:
+    """The names in a path, the last first."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+def _writers(root: str, path: str, data: os.stat_result) -> set[int]:
+    """Who else than its owner may write, as the modes say."""
+    if data.st_mode & stat.S_IWOTH:
+        return {ANYBODY}
+    if not data.st_mode & stat.S_IWGRP:
+        return set()
+    return {ANYBODY} if _has_acl(root + path) else _members(root, data.st_gid)
+
+
+def _has_acl(path: str) -> bool:
+    """Whether its group's mode stands for more users than the group."""
+    try:
+        return "system.posix_acl_access" in os.listxattr(path)
+    except OSError:
+        return False
+
+
+def _members(root: str, group: int) -> set[int]:
+    """The users of a group, as the root's own files list it; anybody, where they do not."""
+    users = {row[0]: (row[2], row[3]) for row in _rows(f"{root}/etc/passwd", 4)}
+    named = [row[3].split(",") for row in _rows(f"{root}/etc/group", 4) if row[2] == str(group)]
+    numbers = [number for number, primary in users.values() if primary == str(group)]
+    numbers += [users.get(name, ("",))[0] for names in named for name in names if name]
+    return {int(number) if number.isdecimal() else ANYBODY for number in numbers} if named else {ANYBODY}
+
+
+def _rows(file: str, columns: int) -> list[list[str]]:
+    try:
+        with open(file, encoding="utf-8", errors="replace") as lines:
+            rows = [line.rstrip("\n").split(":") for line in lines]
+    except OSError:
+        return []
+    return [row for row in rows if len(row) >= columns]

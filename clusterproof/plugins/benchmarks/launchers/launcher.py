@@ -1,0 +1,86 @@
+"""What every launcher can do, and what it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Protocol
+
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.transport import Connection, Limits, Unusable
+from clusterproof.plugins.transport.choose import connection_for
+
+RUN_S = 120.0
+WHOLE_S = 3600.0
+
+Measured = Callable[[Pair, Reading], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """One meter over one cluster.
+
+    `run_s` is the deadline of one run, its start included. `whole_s` is the time for all of them: what was reserved is
+    given back then, even where nobody is left to do it. `connection` is None for the one that the cluster names.
+    """
+
+    meter: Meter
+    settings: MeterSettings
+    cluster: Cluster
+    limits: Limits
+    run_s: float = RUN_S
+    whole_s: float = WHOLE_S
+    connection: Connection | None = None
+
+    def reach(self) -> Connection:
+        """The connection to the nodes. Raises LookupError."""
+        return self.connection or connection_for(self.cluster.connection)
+
+    def target(self, node: str) -> Target:
+        """A node by its name. Raises LookupError."""
+        return next(target for target in self.cluster.targets if target.name == node)
+
+
+def typed(campaign: Campaign, reading: Reading, launch: str, pair: Pair) -> Reading:
+    """The reading with the command that a person types for the same; `launch` is what starts ranks on both nodes."""
+    command = campaign.meter.command
+    return replace(reading, command=command(campaign.settings, launch, *pair)) if command else reading
+
+
+def check(campaign: Campaign) -> None:
+    """Ask the meter for its command lines. Raises Unusable for settings that it does not take."""
+    meter, settings = campaign.meter, campaign.settings
+    try:
+        if meter.ranks:
+            meter.ranks(settings)
+        elif meter.server and meter.client:
+            meter.server(settings, 1)
+            meter.client(settings, "localhost", 1)
+    except ValueError as problem:
+        raise Unusable(f"{meter.name}: {problem}") from None
+
+
+class Launcher(Protocol):
+    """Runs the campaign's meter on pairs. What it has started or reserved is gone after `close`, also by `with`."""
+
+    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        """Measure all these pairs at the same time; no node may be in two of them.
+
+        `measured` is called once for each, from any thread. Never raises for what one pair does; raises Unusable where
+        nothing can be measured at all.
+        """
+
+    def close(self) -> None:
+        """Give back what was reserved, and end what still runs. Twice is fine."""
+
+    def __enter__(self) -> Launcher:
+        """The launcher itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""

@@ -1,0 +1,103 @@
+"""Ranks on two nodes by `mpirun` (Open MPI), started on the first node, which starts the other's over ssh."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from clusterproof.plugins.agent.frame import printable
+from clusterproof.plugins.benchmarks.launchers.attribution import attributed
+from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, check, typed
+from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
+from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
+from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.transport import Unusable
+
+SETTING = "mpirun_options"  # further words for mpirun
+NOT_REACHED, NOT_THERE = "cp-not-reached:", "cp-no-mpirun:"
+LOGIN_S = 5
+
+# The other node is called by the first of its names that leads there: the names that this suite has for nodes need not
+# mean anything to them.
+START = """w="no name of it is known"; b=
+for h in {names}; do
+w=$(ssh -n -o BatchMode=yes -o ConnectTimeout={login_s} "$h" uname -n 2>&1)&&
+[ "$(printf %s "$w"|tail -n 1)" = {name} ]&&b=$h&&break
+done
+[ -n "$b" ]||{{ echo "{not_reached} $(printf %s "$w"|tail -n 1)";exit 255; }}
+m=$(command -v mpirun)||{{ echo "{not_there}";exit 127; }}
+set -- --host "$(uname -n):{ranks},$b:{ranks}" -np {both} --bind-to none --mca {argument} {run} {options}
+exec "$m" "$@" /bin/sh -c {rank}
+"""
+OWN_MPIRUN = "expected the mpirun of the MPI that the program is built with on PATH: --meter-env PATH=…"
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def mpirun(campaign: Campaign) -> OverNodes:
+    """The launcher for meters of ranks where there is no Slurm. Raises Unusable for another meter."""
+    if not campaign.meter.is_collective:
+        raise Unusable(f"{campaign.meter.name} has two ends; expected the launcher ssh or srun for it, and not mpirun")
+    check(campaign)
+    return OverNodes(campaign, by_mpirun)
+
+
+def by_mpirun(turn: Turn) -> Outcome:
+    """Visit the first node, and start both nodes' ranks from there."""
+    campaign = turn.campaign
+    a, b = turn.pair
+    request = {
+        "commands": [{"shell": start_shell(turn), "environment": AS_ROOT}],
+        "deadline_s": campaign.run_s,
+        "most_bytes": MAX_BYTES,
+    }
+    data = turn.visit(a, request, campaign.run_s + ENDS_S)
+    if data.unreached:
+        return Outcome(Reading(problem=f"{a} did not answer: {data.unreached}"), (a, b))
+    (output,) = data.outputs
+    stopped = re.search(rf"^({NOT_REACHED}|{NOT_THERE})(.*)", output.text, re.MULTILINE)
+    if stopped and stopped[1] == NOT_REACHED:
+        return Outcome(Reading(problem=_not_reached(a, b, stopped[2])))
+    if stopped:
+        return Outcome(Reading(problem=f"{a}: no mpirun on PATH; expected Open MPI on every node", culprit=a))
+    reading = campaign.meter.read(campaign.settings, (merged(output, turn.run),))
+    if reading.is_apart:
+        reading = with_advice(reading, OWN_MPIRUN)
+    reading = typed(campaign, reading, launch_by_hand(campaign, a, b), turn.pair)
+    called = {node: [data.name, *data.addresses] for node, data in turn.where.items()}
+    return Outcome(attributed(reading, called, output.exit is None), () if output.exit == 0 else (b,))
+
+
+def start_shell(turn: Turn) -> str:
+    """What the first node runs."""
+    data, name = turn.where[turn.pair.b], turn.pair.b
+    ranks = turn.campaign.settings.ranks_per_node or 1
+    names = dict.fromkeys((data.name, name, *(address for address in data.addresses if ":" not in address)))
+    return START.format(
+        names=" ".join(map(shlex.quote, names)),
+        name=shlex.quote(data.name),
+        login_s=LOGIN_S,
+        not_reached=NOT_REACHED,
+        not_there=NOT_THERE,
+        ranks=ranks,
+        both=2 * ranks,
+        argument=ARGUMENT,
+        run=turn.run,
+        options=shlex.join(shlex.split(turn.campaign.limits.settings.get(SETTING, ""))),
+        rank=shlex.quote(rank_shell(turn.campaign, turn.run)),
+    )
+
+
+def launch_by_hand(campaign: Campaign, one: str, other: str) -> str:
+    """How a person starts ranks on both nodes, from the first."""
+    ranks = campaign.settings.ranks_per_node or 1
+    options = shlex.join(shlex.split(campaign.limits.settings.get(SETTING, "")))
+    return f"mpirun --host {one}:{ranks},{other}:{ranks} -np {2 * ranks} --bind-to none {options}".strip()
+
+
+def _not_reached(a: str, b: str, words: str) -> str:
+    return (
+        f"{a} does not reach {b} over ssh: {printable(words)}; expected that one may log in from node to node without "
+        f"being asked: a key on {a} that {b} lets in, and {b}'s host key in a known_hosts of {a}"
+    )

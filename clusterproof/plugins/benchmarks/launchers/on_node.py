@@ -1,0 +1,220 @@
+"""The program that runs on a node: starts commands at once, ends them in time, and reports how they ended.
+
+It travels as text with what it imports, before the line that calls `main`; standard library only, for Python 3.8. What
+it has started does not outlive it, nor its deadline, nor the connection over which it reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from clusterproof.plugins.agent.sending import send
+from clusterproof.plugins.benchmarks.launchers.cleanup import clean_up, guard
+from clusterproof.plugins.benchmarks.launchers.command import Command
+from clusterproof.plugins.benchmarks.launchers.door import Door
+from clusterproof.plugins.benchmarks.launchers.pipes import Disconnected, wait
+from clusterproof.plugins.benchmarks.launchers.rendezvous import (
+    DONE,
+    READY,
+    Unmet,
+    addresses,
+    find_server,
+    listen,
+    listening_for_silence,
+    listens,
+)
+from clusterproof.plugins.benchmarks.launchers.sent_bytes import between, sent_bytes
+
+FOLDERS = (
+    "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/amazon/openmpi5/bin:"
+    "/usr/lib64/openmpi/bin:/usr/local/mpi/bin:/opt/aws/neuron/bin:/opt/slurm/bin"
+)
+SEARCHED = {"PATH", "LD_LIBRARY_PATH"}  # where programs and libraries are looked for
+PYTHON = "CLUSTERPROOF_PYTHON"  # in the environment of commands: the one that this runs in
+TICK_S = 0.1
+STARTS_S = 2.0  # for a server that listens on no TCP port of that number
+ENDS_S = 2.0  # for a server to end by itself after its client, and for anything to end after SIGTERM
+GUARD_S = 10.0  # beside the deadline
+
+
+def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
+    """Answer one request and end this process."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, stop)
+    try:
+        with contextlib.suppress(OSError):
+            os.chdir("/tmp")  # what a program writes where it stands does not land in a home folder
+        os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
+        for variable in SEARCHED & os.environ.keys():
+            os.environ[variable] = absolute(os.environ[variable])
+        os.environ[PYTHON] = sys.executable
+        send(json.dumps(answer(request)).encode(), nonce)
+    except (Disconnected, BrokenPipeError):
+        pass  # the guard ends what runs
+    except Exception:  # a fault of ours: its words stand in place of the answer's end
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(0)
+
+
+def absolute(folders: str) -> str:
+    """A list of folders without those that depend on where a program runs: in /tmp anybody leaves a library."""
+    return ":".join(folder for folder in folders.split(":") if folder.startswith("/"))
+
+
+def stop(number: int, _frame: object) -> None:
+    """End, and with it all that was started."""
+    os._exit(128 + number)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What this node is, and what its commands brought; `left` is what could not be ended."""
+    data: dict[str, Any] = {"name": os.uname().nodename, "addresses": addresses(), "outputs": [], "left": []}
+    if request.get("commands"):
+        holding_off = guard(request["run"], request["deadline_s"] + GUARD_S)
+        data.update(Run(request).to_json())
+        data["left"] = clean_up(request["run"])
+        os.close(holding_off)
+    elif "clean_up" in request:
+        data["left"] = [left for run in request["clean_up"] for left in clean_up(run)]
+    return data
+
+
+class Run:
+    """The commands of one request, from their start to their end."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.request = request
+        self.word = str(request.get("rendezvous", {}).get("word", "")).encode()
+        self.door: Door | None = None
+        self.came: socket.socket | None = None  # the other node, which is told once the server serves
+        self.until = time.monotonic() + request["deadline_s"]
+        self.commands: list[Command] = []
+        self.other: socket.socket | None = None
+        self.unmet = ""
+        self.is_done = False  # the other node
+        self.is_lost = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Run them all."""
+        before = sent_bytes()
+        try:
+            self.meet_and_run()
+        except Unmet as problem:
+            self.unmet = str(problem)
+        self.end()
+        sent = between(before, sent_bytes())
+        outputs = [{**command.to_json(), "sent_bytes": sent} for command in self.commands]
+        if self.other and not self.is_lost:
+            self.say(DONE)
+        return {"outputs": outputs, "unmet": self.unmet, "lost": self.is_lost}
+
+    def meet_and_run(self) -> None:
+        """As the server, as the client, or alone. Raises Unmet, Disconnected."""
+        rendezvous = self.request.get("rendezvous") or {}
+        meet_until = min(self.until, time.monotonic() + rendezvous.get("timeout_s", 0.0))
+        if "addresses" in rendezvous:
+            self.other, address = find_server(
+                rendezvous["addresses"], rendezvous["rendezvous_port"], self.word, meet_until
+            )
+            self.start(rendezvous["stands_for_address"], address)
+            self.watch(self.until)
+        elif rendezvous:
+            with contextlib.closing(Door(listen(rendezvous["rendezvous_port"]), self.word)) as self.door:
+                if listens(rendezvous["port"]):
+                    raise Unmet(f"port {rendezvous['port']} is taken")
+                self.start()
+                self.until_it_serves(rendezvous["port"], meet_until)
+                while not self.came:
+                    if time.monotonic() > meet_until:
+                        raise Unmet("the other node did not connect")
+                    self.came = self.door.came(min(TICK_S, meet_until - time.monotonic()))
+            if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
+                raise Unmet(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured
+            self.other = listening_for_silence(self.came)
+            self.say(READY)
+            self.serve()
+        else:
+            self.start()
+            self.watch(self.until)
+
+    def start(self, word: str = "", address: str = "") -> None:
+        """Start the commands; `word` in them stands for the address."""
+        for asked in self.request["commands"]:
+            shell = asked["shell"].replace(word, address) if word else asked["shell"]
+            most_bytes = self.request["most_bytes"]
+            self.commands.append(Command(shell, asked["environment"], self.request["run"], most_bytes))
+
+    def until_it_serves(self, port: int, until: float) -> None:
+        """Wait until the server listens, has ended, or is seen to be one of another kind."""
+        until = min(until, time.monotonic() + STARTS_S)
+        while time.monotonic() < until and not listens(port, os.geteuid()) and not self.is_over():
+            self.run_on(until)
+            self.came = self.came or (self.door.came(0.0) if self.door else None)
+
+    def serve(self) -> None:
+        """Until the one that came is done; then the server has a little time to end."""
+        while time.monotonic() < self.until and not self.is_done and not self.is_lost:
+            self.run_on(self.until)
+        self.watch(min(self.until, time.monotonic() + ENDS_S))
+
+    def watch(self, until: float) -> None:
+        """Until the commands have ended, or the other node is lost."""
+        while time.monotonic() < until and not self.is_over() and not self.is_lost:
+            self.run_on(until)
+
+    def run_on(self, until: float) -> None:
+        """Take what comes within a tick. Raises Disconnected."""
+        pipes = {command.pipe: command for command in self.commands if command.pipe >= 0}
+        other = [self.other.fileno()] if self.other and not self.is_done else []
+        for ready in wait(min(TICK_S, until - time.monotonic()), *pipes, *other):
+            if ready in pipes:
+                pipes[ready].take_output()
+            else:
+                self.read_other()
+        self.is_over()  # each has the time at which it was seen to have ended
+
+    def read_other(self) -> None:
+        """The other node is done, or gone."""
+        assert self.other
+        try:
+            read = self.other.recv(len(DONE))
+        except OSError:
+            read = b""
+        self.is_done, self.is_lost = bool(read), not read
+
+    def say(self, word: bytes) -> None:
+        """Send to the other node; whether it receives is found when reading."""
+        assert self.other
+        try:
+            self.other.sendall(word)
+        except OSError:
+            self.is_lost = True
+
+    def is_over(self) -> bool:
+        """Whether all commands have ended."""
+        running = [command for command in self.commands if not command.has_ended()]
+        return not running
+
+    def end(self) -> None:
+        """End what still runs: asked first, then killed."""
+        if self.is_over():
+            return
+        running = [command for command in self.commands if command.exit is None]
+        for command in running:
+            command.kill(signal.SIGTERM)
+        until = time.monotonic() + ENDS_S
+        while time.monotonic() < until and not self.is_over():
+            pipes = {command.pipe: command for command in self.commands if command.pipe >= 0}
+            for ready in wait(TICK_S, *pipes):
+                pipes[ready].take_output()
+        for command in running:
+            command.kill()
+            command.exit = None

@@ -1,0 +1,78 @@
+"""Starts a command on the other node of a pair, by a connection of our own: what mpirun has where there is no ssh.
+
+Both ends know the secret of their run, which never travels, and prove it to each other: the node that serves runs one
+command, of an end that has. Travels; standard library only, for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+from clusterproof.plugins.benchmarks.launchers.door import Door, exactly, knock
+from clusterproof.plugins.benchmarks.launchers.rendezvous import listen
+
+WORD, WHERE = "CLUSTERPROOF_PEER_WORD", "CLUSTERPROOF_PEER"  # in the environment; the second only where mpirun is
+MAX_COMMAND_BYTES = 64 * 1024
+PEER_S = 10.0  # for a peer that has proven itself to send its whole request
+FOREVER_S = 3600.0  # whoever started this ends it
+ENDED = struct.Struct("!4si")  # behind the output: how the command ended
+MARK = b"\0cp\0"
+
+
+def main() -> None:
+    """As mpirun's agent (`HOST COMMAND …`) where the environment says where the peer is; else serve (`PORT`)."""
+    word = os.environ.pop(WORD).encode()  # nothing that is started needs it
+    if WHERE in os.environ:
+        sys.exit(start(os.environ[WHERE], word, " ".join(sys.argv[2:]).encode()))
+    serve(int(sys.argv[1]), word)
+
+
+def serve(port: int, word: bytes) -> None:
+    """Run the first command of a peer that knows the secret, and send it the output and the exit status."""
+    with contextlib.closing(Door(listen(port), word)) as door:
+        command = b""
+        while not command:
+            peer = door.came(FOREVER_S)
+            command = asked(peer) if peer else b""
+    assert peer
+    with peer:
+        words, to = ["/bin/sh", "-c", command.decode()], peer.fileno()
+        ran = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=to, stderr=to, check=False)
+        peer.sendall(ENDED.pack(MARK, ran.returncode))
+
+
+def asked(peer: socket.socket) -> bytes:
+    """The command that a peer asks for; empty where it sends none."""
+    until = time.monotonic() + PEER_S
+    try:
+        (length,) = struct.unpack("!I", exactly(peer, 4, until))
+        command = exactly(peer, min(length, MAX_COMMAND_BYTES), until)
+        peer.settimeout(None)
+    except OSError:
+        peer.close()
+        return b""
+    return command
+
+
+def start(where: str, word: bytes, command: bytes) -> int:
+    """Have the peer run a command: its output is ours, and so is its exit status."""
+    address, _, port = where.rpartition(":")
+    output = b""
+    with socket.create_connection((address, int(port)), PEER_S) as peer:
+        knock(peer, word)
+        peer.sendall(struct.pack("!I", len(command)) + command)
+        peer.settimeout(None)
+        for read in iter(lambda: peer.recv(65536), b""):
+            output += read
+            os.write(1, output[: -ENDED.size])
+            output = output[-ENDED.size :]
+    if len(output) == ENDED.size and output.startswith(MARK):
+        return int(ENDED.unpack(output)[1]) & 0xFF
+    os.write(1, output)
+    return 1

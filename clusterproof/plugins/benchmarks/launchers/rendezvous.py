@@ -1,0 +1,134 @@
+"""Two nodes meet: one listens, the other tries its addresses. Travels; standard library only, for Python 3.8.
+
+The server's node listens before the server starts, and says so once that does, so that both may be visited at the same
+time; nobody waits for another that has not proven to be the other end; which of its addresses the other reaches is
+found by trying; and each notices when the other is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import struct
+import time
+
+from clusterproof.plugins.benchmarks.launchers.door import exactly, knock
+from clusterproof.plugins.benchmarks.launchers.pipes import wait
+
+READY, DONE = b"ready\n", b"done\n"
+CONNECT_S = 2.0  # for one address to answer
+AGAIN_S = 0.1
+REFUSED = os.strerror(errno.ECONNREFUSED)
+LISTENS = "0A"  # in /proc/net/tcp
+IPV4_OF = 0x8915  # linux/sockios.h: SIOCGIFADDR
+NO_NETWORK = ("lo", "docker", "virbr", "veth", "cni", "flannel", "kube", "br-")
+SILENT = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3), (socket.TCP_USER_TIMEOUT, 8000))
+
+
+class Unmet(Exception):  # noqa: N818 - its message is what was observed
+    """The other end was not met; the message says what was seen of it."""
+
+
+def listen(port: int) -> socket.socket:
+    """Listen on every address. Raises Unmet."""
+    try:
+        try:
+            listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            where = "::"
+        except OSError:
+            listener, where = socket.socket(socket.AF_INET, socket.SOCK_STREAM), ""
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((where, port))
+        listener.listen(64)
+    except OSError as problem:
+        raise Unmet(f"port {port} cannot be opened: {problem.strerror}") from None
+    return listener
+
+
+def find_server(addresses: list[str], port: int, word: bytes, until: float) -> tuple[socket.socket, str]:
+    """The connection, and the first address by which it was reached. Raises Unmet, Disconnected."""
+    seen: dict[str, str] = {}
+    began_again = False
+    while time.monotonic() < until:
+        for number, address in enumerate(addresses):
+            try:
+                other = socket.create_connection((address, port), CONNECT_S)
+                if REFUSED in map(seen.get, addresses[:number]) and not began_again:
+                    began_again = True  # it may listen only since the first addresses were tried
+                    other.close()
+                    break
+                knock(other, word)
+                if exactly(listening_for_silence(other), len(READY), max(until, time.monotonic() + CONNECT_S)) == READY:
+                    other.settimeout(None)
+                    return other, address
+            except OSError as problem:
+                seen[address] = problem.strerror or str(problem)
+            wait(AGAIN_S)
+    tried = ", ".join(f"{address}: {why}" for address, why in seen.items())
+    raise Unmet(f"it cannot be reached on port {port} ({tried or 'no address is known'})")
+
+
+def listening_for_silence(other: socket.socket) -> socket.socket:
+    """The same, which ends some seconds after the other node has fallen silent."""
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in SILENT:
+        other.setsockopt(socket.IPPROTO_TCP, option, value)
+    return other
+
+
+def listens(port: int, whose: int | None = None) -> bool:
+    """Whether somebody listens on that port here: this user, where that is asked."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table) as rows:
+            for row in rows:
+                words = row.split()
+                if words[1].endswith(f":{port:04X}") and words[3] == LISTENS and whose in (None, int(words[7])):
+                    return True
+    return False
+
+
+def addresses() -> list[str]:
+    """Of this node: first where it was logged in to, then those of its default route, then others."""
+    data = os.environ.get("SSH_CONNECTION", "").split()
+    names = sorted((name for _, name in socket.if_nameindex()), key=lambda name: name not in default_route())
+    own = [ipv4_of(name) for name in names if not name.startswith(NO_NETWORK)]
+    found = [*data[2:3], *own, *ipv6()]
+    usable = [address for address in found if address and not address.startswith(("127.", "169.254.", "fe80:", "::"))]
+    return list(dict.fromkeys(usable)) or ["127.0.0.1"]
+
+
+def ipv4_of(interface: str) -> str:
+    """The address of an interface; empty where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            data = fcntl.ioctl(asking.fileno(), IPV4_OF, struct.pack("256s", interface.encode()))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(data[20:24])
+
+
+def ipv6() -> list[str]:
+    """The global addresses."""
+    try:
+        with open("/proc/net/if_inet6") as table:
+            rows = [row.split() for row in table]
+    except OSError:
+        return []
+    return [
+        socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))
+        for row in rows
+        if row[3] == "00" and not row[5].startswith(NO_NETWORK)
+    ]
+
+
+def default_route() -> list[str]:
+    """The interfaces that it goes through."""
+    try:
+        with open("/proc/net/route") as table:
+            return [words[0] for words in map(str.split, table) if words[1] == "00000000"]
+    except OSError:
+        return []

@@ -1,0 +1,246 @@
+"""Ranks, or two ends, as steps of one Slurm job that has all the nodes: each round is one visit to the submit host."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from clusterproof.plugins.agent.frame import printable
+from clusterproof.plugins.agent.packing import packed
+from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
+from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, pmi
+from clusterproof.plugins.benchmarks.launchers.attribution import attributed, silenced
+from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, check, typed
+from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
+from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
+from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.transport import Answer, Unusable
+from clusterproof.plugins.transport.choose import connection_for
+from clusterproof.plugins.transport.srun import WAIT_S
+from clusterproof.plugins.transport.submit_host import ask_submit_host, formless, submit_host
+
+ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
+CLEANUP_S = 15.0  # for a step that only cleans up
+_TRAVELS = (
+    PLUGINS / "agent" / "packing.py",
+    PLUGINS / "agent" / "sending.py",
+    PLUGINS / "transport" / "srun_places.py",
+    FOLDER / "pipes.py",
+    FOLDER / "allocation.py",
+    FOLDER / "on_submit_host.py",
+)
+_TEXT = "@TEXT@"  # on_submit_host puts a node's program in its place
+ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": pmi.NONE, "others_s": 0}  # of the ranks does anything
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The job with the nodes; `addresses` are by which names or addresses a node is reached from others.
+
+    `mpi` is how the ranks of its steps find each other, of what Slurm has for that.
+    """
+
+    job: str
+    is_ours: bool
+    refused: Mapping[str, str]
+    addresses: Mapping[str, Sequence[str]]
+    mpi: str = pmi.NONE
+    has_mpi: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class BySrun:
+    """Measures in one job: that of `slurm:job:ID`, or one of its own for all the nodes of the cluster."""
+
+    campaign: Campaign
+    _name: str = field(default_factory=lambda: f"clusterproof-{new_nonce()}")
+    _reserved: Reserved | None = None
+
+    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        """Measure all these pairs at the same time. Raises Unusable where Slurm gives no node at all."""
+        reserved = self._reserved = self._reserved or self._reserve()
+        turns = {}
+        for number, pair in enumerate(pairs):
+            refused = {node: reserved.refused[node] for node in pair if node in reserved.refused}
+            if refused:
+                measured(pair, not_reached(refused))
+            else:
+                turns[str(number)] = (pair, new_nonce())
+        if not turns:
+            return
+        node_nonce = new_nonce()
+        try:
+            data = self._ask(self._round(turns, reserved, node_nonce), self.campaign.run_s + ENDS_S + CLEANUP_S + ASK_S)
+        except Unusable as problem:
+            for pair, _ in turns.values():
+                measured(pair, Reading(problem=str(problem)))
+            return
+        for key, (pair, run) in turns.items():
+            try:
+                reading = self._reading(key, pair, run, data, node_nonce)
+            except Exception as problem:  # a fault of ours, or of a meter's, costs one measurement
+                reading = Reading(problem=printable(f"{type(problem).__name__}: {problem}"))
+            measured(pair, typed(self.campaign, reading, self._launch_by_hand(pair, reserved), pair))
+
+    def close(self) -> None:
+        """Give the nodes back."""
+        reserved, self._reserved = self._reserved, None
+        if reserved and reserved.is_ours:
+            self._ask({"do": "release", "job": reserved.job}, ASK_S)
+
+    def __enter__(self) -> BySrun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _settings(self) -> Mapping[str, str]:
+        return {**self.campaign.cluster.settings, **self.campaign.limits.settings}
+
+    @property
+    def _options(self) -> list[str]:
+        return shlex.split(self._settings.get("srun_options", ""))
+
+    def _reserve(self) -> Reserved:
+        """The job that has the nodes. Raises Unusable."""
+        wait_s = float(self._settings.get("slurm_wait") or WAIT_S)
+        name = self.campaign.cluster.name
+        request = {
+            "do": "reserve",
+            "name": self._name,
+            "names": [target.name for target in self.campaign.cluster.targets],
+            "job": name.removeprefix("slurm:job:") if name.startswith("slurm:job:") else "",
+            "partition": self._settings.get("partition", ""),
+            "options": self._options,
+            "wait_s": wait_s,
+            "minutes": math.ceil(self.campaign.whole_s / 60) + 1,
+        }
+        data = self._ask(request, 2 * wait_s + 2 * ASK_S)
+        try:
+            refused = {str(node): printable(str(why)) for node, why in data["refused"].items()}
+            addresses = {str(node): tuple(map(str, names)) for node, names in data["addresses"].items()}
+            job, is_ours = str(data["job"]), data["is_ours"] is True
+            site, has_mpi = pmi.default(str(data["mpi"]["config"])), pmi.listed(str(data["mpi"]["listed"]))
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise formless(submit_host(self._settings), problem) from None
+        if not job:
+            nodes_by_word: dict[str, list[str]] = {}
+            for node, why in refused.items():
+                nodes_by_word.setdefault(why, []).append(node)
+            words = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
+            raise Unusable(f"Slurm gives none of the nodes: {words:.400}; expected some within --slurm-wait {wait_s:g}")
+        return Reserved(job, is_ours, refused, addresses, pmi.chosen(self._options, site, has_mpi), has_mpi)
+
+    def _round(self, turns: Mapping[str, tuple[Pair, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
+        steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
+        return {
+            "do": "run",
+            "name": self._name,
+            "job": reserved.job,
+            "is_ours": reserved.is_ours,
+            "options": self._options,
+            "most_bytes": 2 * MAX_BYTES,
+            "steps": steps,
+            "program": {
+                "source": joined(TRAVELS),
+                "shell": started_by_shell(_TEXT, nonce, sudo=False, on_stdin=False).command,
+            },
+        }
+
+    def _steps(self, key: str, pair: Pair, run: str, reserved: Reserved) -> list[dict[str, object]]:
+        """The steps of one pair, each with those that clean up where it has failed."""
+        campaign = self.campaign
+        cleanups = {
+            node: _step(f"{key}.{node}", [node], visit={"clean_up": [run]}, deadline_s=CLEANUP_S) for node in pair
+        }
+        if campaign.meter.is_collective:
+            shell, tasks = rank_shell(campaign, run), campaign.settings.ranks_per_node or 1
+            both = list(cleanups.values())
+            ranks = ONLY_THE_FIRST if campaign.meter.starts_ranks else {"mpi": reserved.mpi}
+            return [_step(key, list(pair), tasks, shell=shell, deadline_s=campaign.run_s, cleanups=both, **ranks)]
+        ends = ends_of(campaign, run, tuple(map(str, reserved.addresses[pair.a])))
+        timeout_s = campaign.run_s + ENDS_S
+        return [
+            _step(f"{key}.{end}", [node], visit=dict(asked), deadline_s=timeout_s, cleanups=[cleanups[node]])
+            for end, node, asked in (("server", pair.a, ends.server), ("client", pair.b, ends.client))
+        ]
+
+    def _reading(self, key: str, pair: Pair, run: str, data: Mapping[str, Any], nonce: str) -> Reading:
+        """What the steps of one pair brought; a node on which nothing can be started any more is at fault."""
+        cleaned = {node: _answer(data["cleaned"].get(f"{key}.{node}"), nonce) for node in pair}
+        if self.campaign.meter.is_collective:
+            output = output_of(data["steps"][key])
+            reading = self.campaign.meter.read(self.campaign.settings, (merged(output, run),))
+            reading = attributed(reading, self._called(pair), output.exit is None)
+            reading = replace(reading, seconds=reading.seconds or output.seconds)
+            if reading.is_apart and self._reserved:
+                reading = with_advice(reading, pmi.advice(self._reserved.mpi, self._reserved.has_mpi))
+            own = "\n".join(map(str, data["steps"][key]["own"]))  # a rank that says so is no evidence of it
+            if self._reserved and pmi.is_without_library(self._reserved.mpi, own, list(pair)):
+                words = pmi.advice_without_library(self._reserved.has_mpi)
+                return Reading(problem=f"srun started no rank: {words}", seconds=output.seconds)
+            launched = pmi.NOT_LAUNCHED.search(own)
+            if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
+                return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
+        else:
+            server, client = (data["steps"][f"{key}.{end}"] for end in ("server", "client"))
+            reading = reading_of(
+                self.campaign, pair, *(_answer(one, nonce) or NodeAnswer() for one in (server, client))
+            )
+            reading = replace(reading, seconds=reading.seconds or float(client["seconds"]))
+        return silenced(reading, {node: one.unreached for node, one in cleaned.items() if one and one.unreached})
+
+    def _launch_by_hand(self, pair: Pair, reserved: Reserved) -> str:
+        """How a person starts the ranks of a pair: in the same job, where that is not given back."""
+        ranks = self.campaign.settings.ranks_per_node or 1
+        job = [] if reserved.is_ours else [f"--jobid={reserved.job}", "--overlap"]
+        nodes = [f"--nodelist={pair.a},{pair.b}", "--nodes=2"]
+        tasks = [f"--ntasks={2 * ranks}", f"--ntasks-per-node={ranks}", f"--mpi={reserved.mpi}"]
+        return shlex.join(["srun", *job, *nodes, *tasks, *self._options])
+
+    def _called(self, pair: Pair) -> dict[str, Sequence[str]]:
+        """By what other names the nodes of a pair go."""
+        return {node: self._reserved.addresses.get(node, ()) if self._reserved else () for node in pair}
+
+    def _ask(self, request: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
+        """What the submit host answers to one request. Raises Unusable."""
+        host = submit_host(self._settings)
+        nonce = new_nonce()
+        text = packed(joined(_TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
+        on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
+        program = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
+        return ask_submit_host(host, program, nonce, replace(self.campaign.limits, answer_s=timeout_s))
+
+
+def srun(campaign: Campaign) -> BySrun:
+    """The launcher by Slurm's steps. Raises Unusable for settings that the meter does not take."""
+    check(campaign)
+    return BySrun(campaign)
+
+
+def _step(key: str, nodes: list[str], tasks: int = 1, **more: object) -> dict[str, object]:
+    return {"key": key, "nodes": nodes, "tasks": tasks, "cleanups": [], **more}
+
+
+def _answer(step: Mapping[str, Any] | None, nonce: str) -> NodeAnswer | None:
+    """What the program on a node returned in a step; or srun's reason why it did not."""
+    if step is None:
+        return None
+    data = read(Answer(str(step["text"]).encode()), nonce)
+    if not data.unreached:
+        return data
+    words = [line.partition("error:")[2].strip() for line in map(str, step["own"]) if "error:" in line]
+    return NodeAnswer(
+        unreached=printable(f"srun: {words[0]}") if words else f"no answer within {step['seconds']:.0f} s"
+    )

@@ -1,0 +1,157 @@
+"""One node visited for a launcher: `on_node` is sent there, and its answer is read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
+from clusterproof.plugins.agent.packing import packed
+from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
+from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
+from clusterproof.plugins.benchmarks.meters.meter import Output
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.evidence.pairwise.reading import NOT_AT_FAULT
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program
+
+ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to report
+CLEANUP_S = 10.0
+CLEANUP_CONNECT_S = 5.0
+MAX_BYTES = 128 * 1024  # of a command's output: its head and its tail
+NO_FAULT_OF_NODES = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached.THROTTLED, Unreached.NO_IMAGE)
+ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
+TRAVELS = (
+    PLUGINS / "agent" / "sending.py",
+    *(FOLDER / f"{name}.py" for name in ("sent_bytes", "cleanup", "pipes", "command", "door", "rendezvous", "on_node")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """What a node answered; `unreached` says why it did not.
+
+    `unmet` is what it saw of the other node where they did not meet, and `is_lost` that the other fell silent.
+    """
+
+    unreached: str = ""
+    name: str = ""
+    addresses: tuple[str, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    unmet: str = ""
+    is_lost: bool = False
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Visits nodes by one connection."""
+
+    connection: Connection
+    limits: Limits
+
+    def visit(self, target: Target, request: Mapping[str, object], timeout_s: float) -> NodeAnswer:
+        """Send one request to one node. Raises Unusable."""
+        found: list[NodeAnswer] = []
+        self.visit_all([target], request, timeout_s, lambda _, data: found.append(data))
+        return found[0] if found else NodeAnswer(unreached="no answer")
+
+    def visit_all(
+        self,
+        targets: Sequence[Target],
+        request: Mapping[str, object],
+        timeout_s: float,
+        on_answer: Callable[[Target, NodeAnswer], None],
+    ) -> None:
+        """Send the same request to many nodes. Raises Unusable."""
+        nonce = new_nonce()
+        program = node_program(request, nonce, getattr(self.connection, "takes_stdin", True))
+        limits = replace(self.limits, answer_s=timeout_s)
+        self.connection.run(targets, program, limits, lambda target, answer: on_answer(target, read(answer, nonce)))
+
+    def clean_up(self, targets: Sequence[Target], runs: Sequence[str]) -> dict[str, NodeAnswer]:
+        """End what is left of these runs on these nodes. Raises Unusable."""
+        leave = getattr(self.connection, "leave", None)
+        if leave:
+            leave(targets)
+            return {}
+        data: dict[str, NodeAnswer] = {}
+        brief = replace(self.limits, connect_s=min(self.limits.connect_s, CLEANUP_CONNECT_S))
+        Visitor(self.connection, brief).visit_all(
+            targets, {"clean_up": list(runs)}, CLEANUP_S, lambda target, answer: data.update({target.name: answer})
+        )
+        return data
+
+
+def node_program(request: Mapping[str, object], nonce: str, on_stdin: bool) -> Program:
+    """The program that answers one request on a node."""
+    text = packed(joined(TRAVELS) + f"\nmain({dict(request)!r}, *sys.argv[1:3])\n")
+    return started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
+
+
+def read(answer: Answer, nonce: str) -> NodeAnswer:
+    """What an answer says. Never raises: what cannot be understood is a node that was not reached."""
+    try:
+        return _node_answer(unpacked(answer.output, nonce))
+    except FrameError as problem:
+        kind = answer.unreached or problem.unreached
+        words = f"{kind.value.replace('_', ' ')}: {answer.detail or problem}"
+        return NodeAnswer(unreached=f"{NOT_AT_FAULT}: {words}" if kind in NO_FAULT_OF_NODES else words)
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        return NodeAnswer(unreached=printable(f"garbled: its answer does not have its form: {problem!r}"))
+
+
+def _node_answer(data: Mapping[str, Any]) -> NodeAnswer:
+    return NodeAnswer(
+        name=printable(str(data["name"])),
+        addresses=tuple(printable(str(address)) for address in _listed(data["addresses"])),
+        outputs=tuple(map(output_of, _listed(data["outputs"]))),
+        unmet=printable(str(data.get("unmet", ""))),
+        is_lost=data.get("lost") is True,
+        left=tuple(printable(str(left)) for left in _listed(data["left"])),
+    )
+
+
+def output_of(data: Mapping[str, Any]) -> Output:
+    """One command's output. Raises KeyError, TypeError, ValueError."""
+    sent = data.get("sent_bytes") or {}
+    return Output(
+        text=str(data["text"])[: 2 * MAX_BYTES],
+        exit=None if data["exit"] is None else int(data["exit"]),
+        sent_bytes={printable(str(name)): int(count) for name, count in sent.items()},
+        seconds=float(data["seconds"]),
+    )
+
+
+def _listed(data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise TypeError(f"{type(data).__name__} where a list was due")
+    return data
+
+
+@dataclass(slots=True)
+class Whereabouts:
+    """What nodes are and by which addresses others reach them, asked of each once."""
+
+    visitor: Visitor
+    known: dict[str, NodeAnswer] = field(default_factory=dict)
+
+    def learn(self, targets: Sequence[Target]) -> dict[str, str]:
+        """Ask those that are not known yet; why not, for those that cannot be asked. Raises Unusable."""
+        unreached: dict[str, str] = {}
+
+        def learned(target: Target, data: NodeAnswer) -> None:
+            if data.unreached:
+                unreached[target.name] = data.unreached
+            else:
+                self.known[target.name] = data
+
+        unknown = [target for target in targets if target.name not in self.known]
+        if unknown:
+            self.visitor.visit_all(unknown, ASK, self.visitor.limits.answer_s, learned)
+        return unreached
+
+    def forget(self, node: str) -> None:
+        """Ask it again next time: it may have gone, or be another."""
+        self.known.pop(node, None)

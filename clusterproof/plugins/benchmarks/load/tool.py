@@ -1,0 +1,105 @@
+"""A program that measures: run to its end, or to its collector's deadline; its output is returned as it is."""
+
+from __future__ import annotations
+
+import glob
+import json
+import time
+
+from clusterproof.plugins.agent.reading import Broke, Node, TimedOut
+from clusterproof.plugins.agent.tools import Tool, find
+from clusterproof.plugins.agent.trust import distrust
+
+MAX_OUTPUT_BYTES = 256 * 1024
+ASK_S = 5.0  # from SIGINT to SIGKILL: dcgmi stops what it has started elsewhere
+END_S = 10.0  # of a collector's time, for ending what runs too long and for reporting it
+FOLDERS = (  # where images for training put what the search path does not name, newest version first
+    "/opt/nccl-tests/build",
+    "/usr/local/cuda*/efa/test-cuda-*",
+    "/usr/local/cuda/bin",
+    "/usr/local/bin",
+    "/opt/nvbandwidth",
+)
+LIBRARIES = (
+    "/opt/amazon/openmpi*/lib*",
+    "/opt/amazon/efa/lib*",
+    "/opt/amazon/ofi-nccl/lib*",
+    "/opt/amazon/ofi-nccl/lib/*-linux-gnu",
+    "/opt/nccl/build/lib",
+    "/usr/local/cuda/lib64",
+)
+
+
+def measured(node: Node, name: str, *arguments: str, timeout_s: float = 0.0, ask_s: float = 0.0) -> dict[str, object]:
+    """Run a program of the node's: its line, exit status and output. Raises Absent, Denied, TimedOut.
+
+    It has `timeout_s`, or all that is left of the collector's time.
+    """
+    program = find(node, name, folders(node), named(node))
+    return output_of(node, (name, *arguments), program, timeout_s or node.collector_s - END_S - ask_s, ask_s)
+
+
+def output_of(
+    node: Node,
+    words: tuple[str, ...],
+    program: str,
+    timeout_s: float,
+    ask_s: float = 0.0,
+    variables: dict[str, str] = {},  # noqa: B006 - only read
+) -> dict[str, object]:
+    """Run the program that lies there under these words. Raises Denied, TimedOut."""
+    tool = Tool(node, *words, program=program, environment={**environment(node), **variables})
+    output = bytearray()
+    began = time.monotonic()
+    try:
+        for chunk in tool.chunks(max(timeout_s, 0.1), ask_s):
+            output += chunk[: MAX_OUTPUT_BYTES - len(output)]
+    except Broke as late:
+        last = " ".join(output[-400:].decode("utf-8", "replace").split())
+        raise TimedOut(f"{late}; its last words: {last}" if last else str(late)) from None
+    return {
+        "command": tool.line,
+        "exit": tool.exit,
+        "seconds": round(time.monotonic() - began, 3),
+        "output": output.decode("utf-8", "replace"),
+    }
+
+
+def named(node: Node) -> tuple[str, ...]:
+    """The folders of programs that the user names."""
+    return tuple(folder for folder in node.settings.get("folders", "").split(":") if folder)
+
+
+def folders(node: Node) -> tuple[str, ...]:
+    """Where else a program may lie: the folders of images."""
+    return tuple(folder for pattern in FOLDERS for folder in matching(node, pattern))
+
+
+def environment(node: Node) -> dict[str, str]:
+    """GPUs are numbered as nvidia-smi does; libraries are where images have them, if nobody else put them there."""
+    found = [folder for pattern in LIBRARIES for folder in matching(node, pattern)]
+    libraries = [folder for folder in found if ":" not in folder and not is_doubtful(node, folder)]
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LD_LIBRARY_PATH": ":".join(libraries)}
+
+
+def matching(node: Node, pattern: str) -> list[str]:
+    """The node's paths of that pattern, the newest version first."""
+    return sorted((path[len(node.root) :] for path in glob.glob(node.root + pattern)), reverse=True)
+
+
+def is_doubtful(node: Node, path: str) -> bool:
+    """Whether another user could have put there what lies at a path, or nothing does."""
+    try:
+        return bool(distrust(path, node.root))
+    except OSError:
+        return True
+
+
+def document_in(ran: dict[str, object], opening: str = "{") -> object:
+    """The JSON object (or list: `[`) that a program printed, warnings around it or not. Raises Broke."""
+    text = str(ran["output"])
+    try:
+        return json.JSONDecoder().raw_decode(text, max(text.find(opening), 0))[0]
+    except (ValueError, RecursionError):
+        said = " ".join(text.split())[-300:]
+        raise Broke(f"{ran['command']} ended with {ran['exit']} and printed no JSON: {said}") from None

@@ -1,0 +1,176 @@
+"""A site's own bandwidths: what its cluster reached when it was known to be well, kept in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from clusterproof.plugins.catalog.busbw import BusbwKey
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.opened import read_whole
+from clusterproof.plugins.evidence.pairwise.reading import MAX_GB_PER_S, Reading, is_believable
+from clusterproof.plugins.evidence.recording import write_whole
+
+SCHEMA = "clusterproof baseline 1"
+EXPECTED = "a file of --save-baseline"
+MAX_BYTES = 16 * 2**20
+MAX_FIGURES = 10_000
+MAX_TEXT = 200
+MAX_NUMBER = 2**53
+
+
+class BaselineError(ClusterproofError, ValueError):
+    """A file of figures that cannot be used; the message says which and why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The software under a bandwidth, as each part writes its version; empty where it is unknown."""
+
+    driver: str = ""
+    nccl: str = ""
+    efa_installer: str = ""
+    libfabric: str = ""
+
+    def difference(self, other: Stack) -> str:
+        """`driver 570.86.15, now 580.95.05`, for each part that differs; empty where none does."""
+        parts = [(each.name, getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
+        return "; ".join(
+            f"{name.replace('_', ' ')} {was or 'unknown'}, now {now or 'unknown'}"
+            for name, was, now in parts
+            if was != now
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The median of the measurements with one key on one stack, in 10^9 bytes a second."""
+
+    key: BusbwKey
+    stack: Stack
+    busbw_gb_per_s: float
+    readings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A site's figure for a key; `stack_differs` says in which parts its software was another."""
+
+    figure: Figure
+    stack_differs: str = ""
+
+
+def figures_of(readings: Iterable[tuple[BusbwKey, Stack, Reading]]) -> tuple[Figure, ...]:
+    """The medians of a run, by key and stack; failed measurements and wrong results are left out."""
+    found: dict[tuple[BusbwKey, Stack], list[float]] = {}
+    for key, stack, reading in readings:
+        busbw = reading.busbw_gb_per_s
+        if busbw is not None and is_believable(busbw) and reading.is_correct is not False:
+            found.setdefault((key, stack), []).append(busbw)
+    return tuple(Figure(key, stack, median(all_of), len(all_of)) for (key, stack), all_of in found.items())
+
+
+def expectation(figures: Iterable[Figure], key: BusbwKey, stack: Stack) -> Expectation | None:
+    """The figure for a key: of the same stack, else of the last other one, which then is said; None where none is."""
+    of_key = [figure for figure in figures if figure.key == key]
+    same = [figure for figure in of_key if figure.stack == stack]
+    if same:
+        return Expectation(same[-1])
+    return Expectation(of_key[-1], of_key[-1].stack.difference(stack)) if of_key else None
+
+
+def write(path: Path, figures: Iterable[Figure]) -> None:
+    """Save figures, whole or not at all. Raises BaselineError."""
+    rows = [
+        {**asdict(figure.key), "busbw_gb_per_s": figure.busbw_gb_per_s, "readings": figure.readings}
+        | {"stack": asdict(figure.stack)}
+        for figure in figures
+    ]
+    if not rows:
+        raise BaselineError(
+            f"{path}: no reading succeeded, so there is nothing to save; an older file is left as it is"
+        )
+    try:
+        write_whole(path, json.dumps({"schema": SCHEMA, "figures": rows}, indent=1) + "\n")
+    except OSError as problem:
+        raise BaselineError(f"{path}: {problem.strerror or problem}; expected a file that can be written") from None
+
+
+def read(path: Path) -> tuple[Figure, ...]:
+    """The figures of a file. Raises BaselineError."""
+    try:
+        return parse(read_whole(path, MAX_BYTES).decode(), str(path))
+    except UnicodeDecodeError as problem:
+        raise BaselineError(f"{path}: byte {problem.start} is not UTF-8; expected {EXPECTED}") from None
+    except (OSError, ValueError) as problem:
+        if isinstance(problem, BaselineError):
+            raise
+        raise BaselineError(f"{path}: {getattr(problem, 'strerror', None) or problem}; expected {EXPECTED}") from None
+
+
+def parse(text: str, where: str) -> tuple[Figure, ...]:
+    """The figures of such a file's text. Raises BaselineError."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise BaselineError(f"{where}: its JSON cannot be read: {problem}; expected {EXPECTED}") from None
+    whole = _table(data, where, {"schema", "figures"})
+    if whole["schema"] != SCHEMA:
+        raise BaselineError(f"{where}: schema is {whole['schema']!r:.60}; expected {SCHEMA!r}")
+    rows = whole["figures"]
+    if not isinstance(rows, list) or not 0 < len(rows) <= MAX_FIGURES:
+        raise BaselineError(f"{where}: figures is no list of 1 to {MAX_FIGURES}; expected {EXPECTED}")
+    figures = tuple(_figure(row, f"{where}: figure {number}") for number, row in enumerate(rows, 1))
+    if len({(figure.key, figure.stack) for figure in figures}) < len(figures):
+        raise BaselineError(f"{where}: two figures have the same key and stack; expected each once")
+    return figures
+
+
+def _figure(data: object, where: str) -> Figure:
+    names = {each.name for each in fields(BusbwKey)}
+    row = _table(data, where, names | {"busbw_gb_per_s", "readings", "stack"})
+    parts = _table(row["stack"], f"{where}: stack", {each.name for each in fields(Stack)})
+    busbw = row["busbw_gb_per_s"]
+    if type(busbw) not in (int, float) or not 0 < busbw <= MAX_GB_PER_S:
+        raise BaselineError(f"{where}: busbw_gb_per_s is {busbw!r:.60}; expected a number above 0")
+    return Figure(
+        BusbwKey(
+            instance_type=_text(row, "instance_type", where),
+            efa=_whole(row, "efa", where, least=0),
+            nodes=_whole(row, "nodes", where),
+            ranks_per_node=_whole(row, "ranks_per_node", where),
+            collective=_text(row, "collective", where),
+            size_bytes=_whole(row, "size_bytes", where, least=0),
+        ),
+        Stack(**{name: _text(parts, name, f"{where}: stack") for name in parts}),
+        float(busbw),
+        _whole(row, "readings", where),
+    )
+
+
+def _table(data: object, where: str, names: set[str]) -> Mapping[str, Any]:
+    if not isinstance(data, dict):
+        raise BaselineError(f"{where}: {data!r:.40} is no object; expected {EXPECTED}")
+    if odd := sorted(names ^ set(data)):
+        raise BaselineError(
+            f"{where}: {odd[0]!r:.60} is {'missing' if odd[0] in names else 'unknown'}; expected {EXPECTED}"
+        )
+    return data
+
+
+def _whole(row: Mapping[str, Any], name: str, where: str, least: int = 1) -> int:
+    value = row[name]
+    if type(value) is not int or not least <= value <= MAX_NUMBER:
+        raise BaselineError(f"{where}: {name} is {value!r:.60}; expected a whole number from {least}")
+    return value
+
+
+def _text(row: Mapping[str, Any], name: str, where: str) -> str:
+    value = row[name]
+    if not isinstance(value, str) or len(value) > MAX_TEXT or not value.isprintable():
+        raise BaselineError(f"{where}: {name} is {value!r:.60}; expected text of {MAX_TEXT} characters at most")
+    return value

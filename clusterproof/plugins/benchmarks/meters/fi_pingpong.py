@@ -1,0 +1,121 @@
+"""fi_pingpong: one large message to and fro over libfabric, with any of its providers."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+
+from clusterproof.plugins.benchmarks.meters import failure, shell
+from clusterproof.plugins.benchmarks.meters.counters import EFA, proven_network
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.evidence.pairwise.reading import Reading, is_believable
+from clusterproof.plugins.evidence.parsing import bytes_of, number
+
+PLACES = ("/opt/amazon/efa/bin",)
+REMEDY = "install the EFA installer's libfabric or the package libfabric-bin, or name its program"
+SIZE_BYTES = 16 * 2**20
+ITERATIONS = 50
+COLUMNS = ["bytes", "#sent", "#ack", "total", "time", "MB/sec", "usec/xfer", "Mxfers/sec"]
+REFUSALS = ("Connection refused",)
+
+
+def server(settings: MeterSettings, port: int) -> str:
+    """The shell command of the end that waits. Raises ValueError."""
+    return _program(settings) + shell.serving(f'"$program" {_words(settings)} -B {port}')
+
+
+def client(settings: MeterSettings, address: str, port: int) -> str:
+    """The shell command of the end that connects. Raises ValueError."""
+    run = f'"$program" {_words(settings)} -P {port} {shlex.quote(address)}'
+    return _program(settings) + shell.retried_until_accepted(run, REFUSALS) + 'exit "$ended"\n'
+
+
+def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
+    """What the run brought: the largest size's MB/sec, which is of both directions together: as slow as they are.
+
+    Its `-c` is not used: it compares a buffer that the next message may already be in. So nothing is said of right.
+    """
+    ours = outputs[0] if outputs else Output("", None)
+    theirs = outputs[1] if len(outputs) > 1 else Output("", 0)
+    size, times, mb_per_s, usec = max(_rows(ours.text), default=(0, 0, 0.0, 0.0))
+    problem = _problem(ours, size, mb_per_s, theirs)
+    seconds = max(ours.seconds, theirs.seconds)
+    if problem:
+        culprit = failure.culprit_in(f"{ours.text}\n{theirs.text}")
+        return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds)
+    return Reading(
+        busbw_gb_per_s=mb_per_s / 1000,
+        algbw_gb_per_s=mb_per_s / 1000,
+        time_us=usec,
+        size_bytes=size,
+        network=_network(settings, ours, theirs, size * times),
+        seconds=seconds,
+    )
+
+
+def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
+    """What a person types on both nodes. Raises ValueError."""
+    run = shell.typed("fi_pingpong", replace(settings, options=""), {}, _words(settings))
+    return f"{run} on {one}, then on {other}: {run} {one}"
+
+
+def by_hand(one: str, other: str, _collective: str) -> str:
+    """What a person types on both nodes."""
+    run = f"fi_pingpong -p efa -e rdm -S {SIZE_BYTES}"
+    return f"{run} on {other}, then on {one}: {run} {other}"
+
+
+METER = Meter("fi_pingpong", read, server=server, client=client, command=command, by_hand=by_hand)
+
+
+def _program(settings: MeterSettings) -> str:
+    environment = {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **settings.environment}  # else two ends on one host use memory
+    return shell.exports(environment) + shell.found("fi_pingpong", settings.program, PLACES, REMEDY)
+
+
+def _words(settings: MeterSettings) -> str:
+    provider = "" if _provider(settings) else "-p tcp "
+    size = settings.size_bytes or SIZE_BYTES
+    return f"{provider}-e rdm -I {ITERATIONS} -S {size} {shell.words(settings.options)}".rstrip()
+
+
+def _provider(settings: MeterSettings) -> str:
+    """The provider that the options name."""
+    data = shlex.split(settings.options)
+    following = [after for before, after in pairwise(data) if before == "-p"]
+    joined = [word[2:] for word in data if word.startswith("-p") and len(word) > 2]
+    return next(iter(following + joined), "")
+
+
+def _rows(text: str) -> list[tuple[int, int, float, float]]:
+    """Size in bytes, messages of each end, MB/sec and microseconds of a message; of whole rows only."""
+    rows = []
+    is_table = False
+    for line in text.split("\n"):
+        cells = line[:200].split()
+        if cells == COLUMNS:
+            is_table = True
+        elif is_table and len(cells) == len(COLUMNS):
+            size, sent, acknowledged = bytes_of(cells[0]), number(cells[1]), number(cells[2].lstrip("="))
+            mb_per_s, usec = number(cells[5]), number(cells[6])
+            if size and sent and sent == acknowledged and mb_per_s is not None and usec is not None:
+                rows.append((size, int(sent), mb_per_s, usec))
+    return rows
+
+
+def _problem(ours: Output, size: int, mb_per_s: float, theirs: Output) -> str:
+    if ours.exit != 0 or not size:
+        said = failure.problem_of(ours) if ours.exit != 0 else f"no whole row; {failure.problem_of(ours)}"
+        return failure.one_line(f"{said}; the server: {failure.problem_of(theirs)}" if theirs.exit else said)
+    if not is_believable(mb_per_s / 1000):
+        return f"it measured {mb_per_s:g} MB/s; expected more than 0, and what a network can do"
+    return ""
+
+
+def _network(settings: MeterSettings, ours: Output, theirs: Output, carried_bytes: int) -> str:
+    """By the counters where an end has them; else EFA where its provider was asked for, which serves nothing else."""
+    proven = [proven_network(end.sent_bytes, carried_bytes) for end in (ours, theirs) if end.sent_bytes]
+    if proven:
+        return " and ".join(dict.fromkeys(proven)) if all(proven) else ""
+    return EFA if _provider(settings) == EFA else ""

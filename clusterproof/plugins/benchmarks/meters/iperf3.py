@@ -1,0 +1,180 @@
+"""iperf3: TCP between two nodes, first to the server, then from it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from clusterproof.plugins.benchmarks.meters import failure, shell
+from clusterproof.plugins.benchmarks.meters.counters import proven_network
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.evidence.pairwise.reading import Reading, is_believable
+
+REMEDY = "install the package iperf3, or name its program (the same path on every node)"
+SECONDS, SKIPPED_SECONDS = 4, 1  # the first of them is TCP's slow start
+LONGEST_SECONDS = 1e6  # that a report can mean
+STREAMS = 8  # one flow of EC2 gets 5 or 10 Gb/s at most
+CONNECT_MS = 5000
+# The last, where it still meets the server of the direction before, which takes no more; one that ends in mid-run is
+# gone when it is tried again.
+REFUSALS = ("Connection refused", "server is busy", "Connection reset by peer")
+DIRECTIONS = ("to the server", "from the server")
+
+
+class UnreadableError(ClusterproofError, ValueError):
+    """Output of iperf3 that does not say what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """What arrived in one direction."""
+
+    received_bytes: int
+    seconds: float
+    block_bytes: int
+
+    @property
+    def gb_per_s(self) -> float:
+        """10^9 bytes a second."""
+        return self.received_bytes / self.seconds / 1e9
+
+
+def server(settings: MeterSettings, port: int) -> str:
+    """The shell command of the end that waits: once for each direction. Raises ValueError."""
+    run = shell.serving(f'"$program" -s -1 -J -p {port}')
+    return _program(settings) + run + run
+
+
+def client(settings: MeterSettings, address: str, port: int) -> str:
+    """The shell command of the end that connects. Raises ValueError.
+
+    Two runs, and not `--bidir`: there the ends' own CPUs decide which direction gets how much.
+    """
+    size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
+    run = (
+        f'"$program" -c {shlex.quote(address)} -p {port} -J -i 0 -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}'
+        f" --connect-timeout {CONNECT_MS}{size} {shell.words(settings.options)}"
+    )
+    # with -J it ends with 0 whatever happened
+    failed = 'case $printed in *\'"error":\'*) exit 1 ;; esac\n[ "$ended" -eq 0 ] || exit "$ended"\n'
+    runs = (shell.retried_until_accepted(run, REFUSALS), shell.retried_until_accepted(f"{run} -R", REFUSALS))
+    return _program(settings) + "".join(each + failed for each in runs)
+
+
+def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
+    """What the run brought: the slower direction, as the end that received it counted."""
+    ours = outputs[0] if outputs else Output("", None)
+    theirs = outputs[1] if len(outputs) > 1 else Output("", 0)
+    seconds = max(ours.seconds, theirs.seconds)
+    try:
+        if ours.exit is None:
+            raise UnreadableError(failure.problem_of(ours))
+        there, back = directions(ours.text)
+    except UnreadableError as problem:
+        text = f"{ours.text}\n{theirs.text}"
+        said = f"{problem}; the server: {failure.problem_of(theirs)}" if theirs.exit else str(problem)
+        return Reading(problem=failure.one_line(said), culprit=failure.culprit_in(text), seconds=seconds)
+    slower = min(there, back, key=lambda each: each.gb_per_s)
+    return Reading(
+        busbw_gb_per_s=slower.gb_per_s,
+        algbw_gb_per_s=slower.gb_per_s,
+        size_bytes=slower.block_bytes,
+        network=_network(ours, there, theirs, back),
+        seconds=seconds,
+    )
+
+
+def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
+    """What a person types on both nodes. Raises ValueError."""
+    size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
+    asked = f"-c {one} -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}{size}"
+    serves = shell.typed("iperf3", replace(settings, options=""), {}, "-s")
+    return f"{serves} on {one}, then on {other}: {shell.typed('iperf3', settings, {}, asked)}; the same with -R"
+
+
+def by_hand(one: str, other: str, _collective: str) -> str:
+    """What a person types on both nodes."""
+    return f"iperf3 -s on {other}, then on {one}: iperf3 -c {other} -P {STREAMS} -O 1; the same with -R"
+
+
+METER = Meter("iperf3", read, server=server, client=client, command=command, by_hand=by_hand)
+
+
+def directions(text: str) -> tuple[Direction, Direction]:
+    """What a client's two reports say: to the server, and from it. Raises UnreadableError."""
+    data = _documents(text, len(DIRECTIONS))
+    for direction, report in zip(DIRECTIONS, data, strict=False):
+        if error := report.get("error"):
+            raise UnreadableError(f"{direction}: {error if isinstance(error, str) else 'error'}")
+    if len(data) < len(DIRECTIONS):
+        said = failure.problem_of(Output(text, 0)) if not data else "it ended before"
+        raise UnreadableError(f"{DIRECTIONS[len(data)]}: no whole report of iperf3: {said}")
+    there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, data, strict=True))
+    return there, back
+
+
+def _program(settings: MeterSettings) -> str:
+    return shell.exports(settings.environment) + shell.found("iperf3", settings.program, (), REMEDY)
+
+
+def _documents(text: str, most: int) -> list[Mapping[str, Any]]:
+    """The JSON objects that begin a line, one behind the other; what is cut is left out."""
+    decoder = json.JSONDecoder(parse_constant=_refused)
+    found: list[Mapping[str, Any]] = []
+    at = 0 if text.startswith("{") else text.find("\n{") + 1 or -1
+    while at >= 0 and len(found) < most:
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return found
+        if isinstance(document, dict):
+            found.append(document)
+        at = text.find("{", at)
+    return found
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
+
+
+def _direction(name: str, report: Mapping[str, Any]) -> Direction:
+    start, total = _table(report, "start", "test_start"), _table(report, "end", "sum_received")
+    is_reverse = start.get("reverse")
+    if start.get("protocol") != "TCP" or is_reverse not in (0, 1) or is_reverse != DIRECTIONS.index(name):
+        raise UnreadableError(
+            f"{name}: {start.get('protocol')!r:.20}, reverse {is_reverse!r:.20}; expected a run of TCP"
+        )
+    seconds = total.get("seconds")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < LONGEST_SECONDS:
+        raise UnreadableError(f"{name}: it took {seconds!r:.40} seconds; expected a number above 0")
+    read = Direction(_whole(total, "bytes", name), float(seconds), _whole(start, "blksize", name))
+    if not is_believable(read.gb_per_s):
+        raise UnreadableError(f"{name}: {read.gb_per_s:g} GB/s; expected more than 0, and what a network can do")
+    return read
+
+
+def _table(report: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    data: Any = report
+    for name in names:
+        data = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        raise UnreadableError(f"its report has no {'.'.join(names)}; expected a whole run of iperf3")
+    return data
+
+
+def _whole(table: Mapping[str, Any], key: str, name: str) -> int:
+    value = table.get(key)
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise UnreadableError(f"{name}: {key} is {value!r:.40}; expected a whole number")
+    return value
+
+
+def _network(ours: Output, there: Direction, theirs: Output, back: Direction) -> str:
+    """The devices that sent, by the ends that have counters; nothing where one of them does not account for it."""
+    ends = [(ours.sent_bytes, there.received_bytes), (theirs.sent_bytes, back.received_bytes)]
+    proven = [proven_network(sent, carried) for sent, carried in ends if sent]
+    return " and ".join(dict.fromkeys(proven)) if all(proven) else ""

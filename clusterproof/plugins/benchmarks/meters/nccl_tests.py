@@ -1,0 +1,166 @@
+"""nccl-tests: a collective of NVIDIA GPUs, one rank for each."""
+
+from __future__ import annotations
+
+import re
+
+from clusterproof.plugins.benchmarks.meters import failure, shell
+from clusterproof.plugins.benchmarks.meters.counters import efa_devices, proven_network
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.evidence.nccl import parse as log_form
+from clusterproof.plugins.evidence.nccl.facts import Measured, NcclLog, NcclTests, Network, Row
+from clusterproof.plugins.evidence.pairwise.reading import APART, Reading
+
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "alltoall", "broadcast", "gather"),
+    *("hypercube", "reduce", "reduce_scatter", "scatter", "sendrecv"),
+)
+PLACES = (  # of AWS's public image, of the Deep Learning AMI, of those who build it
+    "/opt/nccl-tests/build",
+    "/usr/local/cuda*/efa/test-cuda*",
+    "/opt/amazon/nccl-tests/build",
+    "/usr/local/nccl-tests/build",
+    "/usr/local/cuda*/nccl-tests/build",
+)
+REMEDY = "install nccl-tests, built with MPI=1, or name its program (the same path on every node)"
+SIZE_BYTES = 2**30
+ITERATIONS, WARM_UP = 20, 5
+NETWORK_IN_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}  # the line that names the provider
+
+# One rank of each node prints with which MPI the program is linked; for a script that is unknown.
+_MPI_LIBRARY = """\
+case ${SLURM_LOCALID:-${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}} in 0)
+  libraries=$(ldd "$program" 2>/dev/null) && printf '# MPI library: %s\\n' "$(printf '%s\\n' "$libraries" \
+| awk '$1 ~ /^libmpi/ { print $1; exit }')" ;;
+esac
+"""
+_TAG = r"(?:\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: )?"
+_NCCL_LINE = r"[A-Za-z][\w.-]{0,252}:\d{1,10}:\d{1,10} \[\d{1,4}\] NCCL [^\n]{0,2000}\n"
+_CUT_ROW = re.compile(rf"(?<=\s)(-?\d{{1,9}}) ?{_NCCL_LINE}(?:{_TAG}{_NCCL_LINE})*{_TAG}", re.ASCII)
+_RANK_0 = re.compile(
+    rf"^{_TAG}#?\s{{0,8}}Rank\s{{1,8}}0\s{{1,8}}(?:Group\s{{1,8}}\d{{1,6}}\s{{1,8}})?Pid\b", re.MULTILINE
+)
+_LINKED = re.compile(rf"^{_TAG}# MPI library: ([\w.+-]{{0,80}})$", re.MULTILINE | re.ASCII)
+_NO_PMI = re.compile(
+    r"not built with SLURM's PMI support|OPAL ERROR: Unreachable in file ext\dx_client\.c|PMI2?_Init fail"
+)
+
+
+def ranks(settings: MeterSettings) -> str:
+    """The shell command of every rank. Raises ValueError."""
+    if settings.collective not in COLLECTIVES:
+        raise ValueError(f"{settings.collective!r:.80} is not a collective; expected one of {', '.join(COLLECTIVES)}")
+    return (
+        "unset NCCL_DEBUG_FILE\n"
+        + shell.exports({**NETWORK_IN_LOG, **settings.environment})
+        + shell.found(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
+        + _MPI_LIBRARY
+        + f'exec "$program" {_options(settings)} {shell.words(settings.options)}\n'
+    )
+
+
+def command(settings: MeterSettings, launch: str, _one: str, _other: str) -> str:
+    """The same, as a person types it. Raises ValueError."""
+    return f"{launch} {shell.typed(f'{settings.collective}_perf', settings, NETWORK_IN_LOG, _options(settings))}"
+
+
+def _options(settings: MeterSettings) -> str:
+    size = settings.size_bytes or SIZE_BYTES
+    return f"-b {size} -e {size} -f 2 -g 1 -c 1 -n {ITERATIONS} -w {WARM_UP}"
+
+
+def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
+    """What the run brought: of its largest size, the slower of out of place and in place.
+
+    Both halves send the same bytes, so a half that is slower was disturbed: the pair is as fast as that. The average
+    that nccl-tests prints is of all sizes, the small ones that only have latency included, and is never taken.
+    """
+    output = _merged(outputs)
+    log = _log(output.text)
+    rows = log.rows or _log(_CUT_ROW.sub(r"\1 ", output.text)).rows
+    size = max((row.size_bytes for row in rows), default=0)
+    largest = [row for row in rows if row.size_bytes == size]
+    halves = [half for row in largest for half in (row.out_of_place, row.in_place) if half.busbw_gb_per_s is not None]
+    slower = min(halves, key=lambda half: half.busbw_gb_per_s or 0.0, default=None)
+    is_correct = _is_correct(log, rows, largest)
+    problem = _problem(settings, output, log, slower, size, is_correct)
+    is_well = slower is not None and not problem
+    return Reading(
+        busbw_gb_per_s=slower.busbw_gb_per_s if slower and is_well else None,
+        algbw_gb_per_s=slower.algbw_gb_per_s if slower and is_well else None,
+        time_us=slower.time_us if slower and is_well else None,
+        size_bytes=size,
+        is_correct=is_correct,
+        network=_network(log.network) or proven_network(output.sent_bytes, size * ITERATIONS // 2 if is_well else 0),
+        problem=problem,
+        culprit=failure.culprit_in(output.text) if problem else "",
+        seconds=output.seconds,
+        ranks=log.ranks or 0,
+        hosts=log.hosts,
+    )
+
+
+def by_hand(one: str, other: str, collective: str) -> str:
+    """What a person types on one of the nodes."""
+    known = collective if collective in COLLECTIVES else "all_reduce"
+    return f"mpirun -np 16 --host {one}:8,{other}:8 {known}_perf -b 8G -e 8G -f 2 -g 1"
+
+
+METER = Meter("nccl-tests", read, ranks=ranks, command=command, by_hand=by_hand)
+
+
+def _merged(outputs: tuple[Output, ...]) -> Output:
+    if len(outputs) == 1:
+        return outputs[0]
+    ends = [output.exit for output in outputs]
+    return Output(
+        text="\n".join(output.text for output in outputs),
+        exit=None if None in ends else next((end for end in ends if end), 0) if ends else None,
+        sent_bytes=outputs[0].sent_bytes if outputs else {},
+        seconds=max((output.seconds for output in outputs), default=0.0),
+    )
+
+
+def _log(text: str) -> NcclLog:
+    return NcclTests(log_form.read(text)["nccl_tests"]).logs[0]  # type: ignore[arg-type]
+
+
+def _problem(
+    settings: MeterSettings, output: Output, log: NcclLog, slower: Measured | None, size: int, is_correct: bool | None
+) -> str:
+    if is_correct is False:
+        return f"wrong results: {log.out_of_bounds if log.out_of_bounds is not None else 'some'} values out of bounds"
+    if len(_RANK_0.findall(output.text)) > 1:
+        return _alone(output.text)
+    if output.exit != 0 and _NO_PMI.search(output.text):
+        return f"{APART}: its MPI saw no other rank"
+    if output.exit != 0:
+        return failure.problem_of(output, log.problems)
+    return failure.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)
+
+
+def _alone(text: str) -> str:
+    """Why every rank took itself for the only one, by what their program is linked with."""
+    linked = _LINKED.search(text)
+    if linked and not linked[1]:
+        return "every rank ran alone: this nccl-tests is built without MPI; build it with MPI=1"
+    has_mpi = f"nccl-tests has MPI ({linked[1]})" if linked else "nccl-tests may have MPI"
+    return f"{APART}: each ran alone, though {has_mpi}"
+
+
+def _is_correct(log: NcclLog, rows: tuple[Row, ...], largest: list[Row]) -> bool | None:
+    """False for a wrong value anywhere; True where the largest size was compared; None where nothing was."""
+    if log.out_of_bounds or log.out_of_bounds_word == "FAILED" or any(row.wrong for row in rows):
+        return False
+    halves = [half for row in largest for half in (row.out_of_place, row.in_place)]
+    counted = any(half.wrong is not None for half in halves)
+    summed = log.out_of_bounds == 0 and any(half.deviation is not None for half in halves)
+    return True if counted or summed else None
+
+
+def _network(network: Network) -> str:
+    """`efa, 32 devices`, `Socket`; all that ranks named, where they do not agree."""
+    names = [name for name in network.networks if not (network.providers and "Libfabric" in name)]
+    nics = " or ".join(map(str, network.nics))
+    data = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
+    return failure.one_line(" and ".join([*data, *names]))

@@ -1,0 +1,161 @@
+"""What was measured between nodes: of the whole run, of one pair, and what of it is a node's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
+from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+
+SLOW = 0.95  # of what is normal: below it a single measurement is worth mentioning
+OF_PLACES = (Kind.CONFIGURATION, Kind.SLOW_GROUP, Kind.CONTENTION)
+OF_NODES = (Kind.SLOW_NODE, Kind.FAILING_NODE, Kind.INTERMITTENT, Kind.INCONCLUSIVE)
+
+
+@dataclass(frozen=True)
+class MeasuredPair:
+    """One pair: what a check of pairs is about."""
+
+    pair: Pair
+    campaign: Campaign
+
+    @property
+    def name(self) -> str:
+        """`gpu1~gpu7`."""
+        return str(self.pair)
+
+    @property
+    def type_name(self) -> str:
+        """The instance type of both."""
+        return self.campaign.key.instance_type if self.campaign.key else ""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """A pair has no GPUs of its own."""
+        return ()
+
+    @property
+    def subjects(self) -> tuple[MeasuredPair, ...]:
+        """Itself: what a check of pairs is called for."""
+        return (self,)
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Its measurements."""
+        return self.campaign.of_pair[self.pair]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Its bandwidths as shares of what is normal for such a pair; without those that failed."""
+        usual = self.campaign.usual_gb_per_s(self.pair)
+        data = (one.reading.busbw_gb_per_s for one in self.measurements)
+        return tuple(busbw / usual for busbw in data if busbw and usual)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a measurement of it failed, or was slower than usual."""
+        return len(self.shares) < len(self.measurements) or min(self.shares, default=0.0) < SLOW
+
+    @property
+    def best_gb_per_s(self) -> float | None:
+        """Its best bandwidth, None where all measurements failed."""
+        return max((one.reading.busbw_gb_per_s or 0.0 for one in self.measurements), default=0.0) or None
+
+    @property
+    def finding(self) -> Finding | None:
+        """What the analysis says of this pair by itself."""
+        kinds = (Kind.SLOW_LINK, Kind.FAILING_LINK, Kind.INCONCLUSIVE)
+        found = (one for one in self.campaign.analysis.findings if one.kind in kinds)
+        return next((one for one in found if one.nodes == self.pair.nodes), None)
+
+    @property
+    def explained(self) -> Finding | None:
+        """The finding of a node, a place or of all that accounts for this pair, else one of all nodes that may."""
+        known = [one for one in self.campaign.analysis.findings if self.pair in one.pairs or _holds_for_all(one)]
+        found = [one for one in known if one.nodes != self.pair.nodes]
+        return next((one for one in found if one.kind is not Kind.INCONCLUSIVE), _of_either(found))
+
+
+def _of_either(found: Sequence[Finding]) -> Finding | None:
+    """Of findings that are not certain, one that names all their nodes: nothing measured says which it is."""
+    nodes = tuple(dict.fromkeys(node for one in found for node in one.nodes))
+    return replace(found[0], nodes=nodes) if found else None
+
+
+def _holds_for_all(finding: Finding) -> bool:
+    return finding.kind is Kind.CONTENTION and not finding.nodes
+
+
+@dataclass(frozen=True)
+class NoPairs:
+    """Stands for the pairs of a run that measured none."""
+
+    name: str
+    why_not: str
+    type_name: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+
+    @property
+    def subjects(self) -> tuple[MeasuredPair, ...]:
+        """Nothing. Raises Incomplete."""
+        raise Incomplete(self.why_not, cause=self.why_not)
+
+
+@dataclass(frozen=True)
+class PairwiseRun:
+    """Everything that a run measured between nodes. `why_not` is why there is nothing."""
+
+    campaigns: tuple[Campaign, ...] = ()
+    why_not: str = ""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it says less of the cluster than other runs do."""
+        return any(campaign.is_partial for campaign in self.campaigns)
+
+    @cached_property
+    def pairs(self) -> tuple[MeasuredPair, ...]:
+        """Every pair that was measured."""
+        return tuple(MeasuredPair(pair, campaign) for campaign in self.campaigns for pair in campaign.of_pair)
+
+    def of_node(self, node: str) -> PairsOfNode:
+        """What was measured of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
+        for campaign in self.campaigns:
+            if node in campaign.journal.plan.nodes:
+                return _of_node(node, campaign)
+        if self.why_not or not self.campaigns:
+            why = self.why_not or "nothing was measured between nodes"
+            raise Incomplete(why, cause=why)
+        raise NotApplicable(
+            "it is not among the nodes that were measured: its type has no accelerators, it is alone, "
+            "or --pairs names none of its type"
+        )
+
+
+def _of_node(node: str, campaign: Campaign) -> PairsOfNode:
+    of_places = [one for one in campaign.analysis.findings if one.kind in OF_PLACES]
+    return PairsOfNode(
+        measured=campaign.of_node.get(node, ()),
+        if_none=_why_unmeasured(node, campaign),
+        estimate=campaign.analysis.estimates.get(node),
+        finding=next(
+            (one for one in campaign.analysis.findings if one.nodes == (node,) and one.kind in OF_NODES), None
+        ),
+        shared=next((one for one in of_places if not one.nodes or node in one.nodes), None),
+        unclear=campaign.unclear,
+        is_one_of_two=len(campaign.of_node) <= 2,
+        meter=str(campaign.journal.about.get("meter", "")),
+        by_hand=campaign.by_hand("NODE", "GOOD_NODE"),
+    )
+
+
+def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable:
+    if not campaign.asks(node):
+        return NotApplicable("not asked: --pairs names pairs of other nodes")
+    why = campaign.journal.absent.get(node) or campaign.journal.ended or "the run ended before its turn"
+    return Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")

@@ -1,0 +1,216 @@
+"""The file of a campaign: what was planned, and every measurement as soon as it is there. JSON Lines.
+
+The first line is the plan; then come measurements, and how many first rounds there was time for; the last line says
+that it ended. A run that was broken off resumes from it, a recording replays it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from io import BufferedWriter, TextIOWrapper
+from pathlib import Path
+from typing import IO, Any
+
+from clusterproof.plugins.benchmarks.pairwise.campaign import Plan
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.opened import read_whole
+from clusterproof.plugins.core.whole_writes import appendable
+from clusterproof.plugins.evidence.pairwise.model import Measurement, pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading, is_believable
+
+SCHEMA = "clusterproof pairs 1"
+MAX_BYTES = 2**30
+MAX_LINES = 5_000_000
+EXPECTED = "a pairwise.jsonl that a run wrote"
+_NUMBERS = ("busbw_gb_per_s", "algbw_gb_per_s", "time_us", "size_bytes", "seconds", "ranks")
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("network", "problem", "culprit", "command"), str),
+    **dict.fromkeys(_NUMBERS, (int, float)),
+    "is_correct": bool,
+}
+
+
+class JournalError(ClusterproofError, ValueError):
+    """A file that is no journal, or one of another campaign; the message is one line."""
+
+
+def file_name(number: int) -> str:
+    """The file of a run's first campaign, its second, …"""
+    return "pairwise.jsonl" if not number else f"pairwise-{number + 1}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """All that such a file holds. `about` describes the meter: its name, size and what it is compared with."""
+
+    plan: Plan
+    about: Mapping[str, Any] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)  # nodes that were not measured, and why
+    measurements: tuple[Measurement, ...] = ()
+    ended: str | None = None  # None: it was broken off; else what was left out, or nothing
+
+
+class Writer:
+    """An open journal: every line is on the disk before the next measurement begins."""
+
+    def __init__(self, path: Path, journal: Journal) -> None:
+        """Begin a new file, or go on with one that is there. Raises OSError."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        self._file: IO[str] = TextIOWrapper(BufferedWriter(appendable(path)), encoding="utf-8")
+        if is_new:
+            self._write(_header(journal))
+        elif not _ends_whole(path):
+            self._file.write("\n")  # behind a line that was cut: readers skip that
+
+    def measured(self, one: Measurement) -> None:
+        """Keep a measurement."""
+        data = {key: value for key, value in asdict(one.reading).items() if value not in (None, "", 0, (), 0.0)}
+        if one.reading.is_correct is False:
+            data["is_correct"] = False
+        self._write({"pair": list(one.pair), "round": one.round, "at_once": one.at_once, "reading": data})
+
+    def limited(self, first_rounds: int) -> None:
+        """Keep that there is only time for so many of the first rounds."""
+        self._write({"first_rounds": first_rounds})
+
+    def ended(self, words: str) -> None:
+        """Keep that it is over, and what was left out."""
+        self._write({"ended": words})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, data: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(data) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _ends_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        if not file.tell():
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+
+
+def _header(journal: Journal) -> dict[str, Any]:
+    plan = journal.plan
+    return {
+        "schema": SCHEMA,
+        "nodes": list(plan.nodes),
+        "places": dict(plan.places),
+        "min_effect": plan.min_effect,
+        "is_full": plan.is_full,
+        "asked": [list(one) for one in plan.asked],
+        "seed": plan.seed,
+        "absent": dict(journal.absent),
+        "about": dict(journal.about),
+    }
+
+
+def write(path: Path, journal: Journal) -> None:
+    """Write a whole journal, as a recording has it. Raises OSError."""
+    path.unlink(missing_ok=True)
+    writer = Writer(path, journal)
+    try:
+        if journal.plan.first_rounds is not None:
+            writer.limited(journal.plan.first_rounds)
+        for one in journal.measurements:
+            writer.measured(one)
+        if journal.ended is not None:
+            writer.ended(journal.ended)
+    finally:
+        writer.close()
+
+
+def read(path: Path) -> Journal:
+    """A journal, strictly but for lines that were cut when a run was. Raises JournalError."""
+    try:
+        lines = read_whole(path, MAX_BYTES, path.parent).decode().split("\n")
+    except OSError as problem:
+        raise JournalError(f"{path}: {problem.strerror or problem}; expected {EXPECTED}") from None
+    except UnicodeDecodeError as problem:
+        raise JournalError(f"{path}: byte {problem.start} is not UTF-8; expected {EXPECTED}") from None
+    try:
+        journal = _of_header(json.loads(lines[0]))
+    except Exception as problem:  # what others have written may be anything
+        raise JournalError(f"{path}: its first line is no plan ({problem!s:.80}); expected {EXPECTED}") from None
+    measurements: list[Measurement] = []
+    ended: str | None = None
+    plan = journal.plan
+    for number, line in enumerate(lines[1:MAX_LINES], 2):
+        if not line:
+            continue
+        try:
+            data = json.loads(line)
+            if "first_rounds" in data:
+                plan = replace(plan, first_rounds=int(data["first_rounds"]))
+            elif "ended" in data:
+                ended = str(data["ended"])
+            else:
+                measurements.append(_measurement(data, plan))
+        except Exception as problem:
+            is_cut = isinstance(problem, json.JSONDecodeError) and line.startswith("{")
+            if not is_cut:
+                raise JournalError(f"{path}:{number}: {problem!s:.80}; expected a measurement") from None
+    return replace(journal, plan=plan, measurements=tuple(measurements), ended=ended)
+
+
+def _of_header(data: Mapping[str, Any]) -> Journal:
+    if data["schema"] != SCHEMA:
+        raise ValueError(f"schema {data['schema']!r:.40} is not {SCHEMA!r}")
+    absent = {str(node): str(why) for node, why in data["absent"].items()}
+    plan = Plan(
+        nodes=tuple(_texts(data["nodes"])),
+        places={str(node): str(place) for node, place in data["places"].items()},
+        min_effect=float(data["min_effect"]),
+        is_full=bool(data["is_full"]),
+        asked=tuple(pair(*_two(one)) for one in data["asked"]),
+        seed=int(data["seed"]),
+        absent=frozenset(absent),
+    )
+    return Journal(plan, dict(data["about"]), absent)
+
+
+def _measurement(data: Mapping[str, Any], plan: Plan) -> Measurement:
+    one = pair(*_two(data["pair"]))
+    if not set(one) <= set(plan.nodes):
+        raise ValueError(f"{one} is no pair of its nodes")
+    number, at_once = data["round"], data["at_once"]
+    if not (isinstance(number, int) and number >= 0):
+        raise ValueError(f"{number!r:.40} is no round")
+    if not (isinstance(at_once, int) and at_once >= 1):
+        raise ValueError(f"{at_once!r:.40} pairs at once cannot be")
+    return Measurement(one, number, at_once, _reading(data["reading"]))
+
+
+def _reading(data: Mapping[str, Any]) -> Reading:
+    unknown = set(data) - {each.name for each in fields(Reading)}
+    if unknown:
+        raise ValueError(f"a reading has no {sorted(unknown)[0]!r:.40}")
+    for name, value in data.items():
+        is_rightly_bool = isinstance(value, bool) == (name == "is_correct")
+        if name != "hosts" and value is not None and not (is_rightly_bool and isinstance(value, _KINDS[name])):
+            raise ValueError(f"{value!r:.40} is no {name}")
+    busbw = data.get("busbw_gb_per_s")
+    if busbw is not None and not is_believable(busbw):
+        raise ValueError(f"{busbw!r:.40} is no bandwidth")
+    return Reading(**{**data, "hosts": tuple(_texts(data.get("hosts", ())))})
+
+
+def _texts(data: Sequence[Any]) -> list[str]:
+    if not all(isinstance(each, str) for each in data):
+        raise ValueError("expected texts")
+    return list(data)
+
+
+def _two(data: Sequence[Any]) -> tuple[str, str]:
+    one, other = _texts(data)
+    return one, other

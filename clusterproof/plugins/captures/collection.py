@@ -1,0 +1,188 @@
+"""From the files of a capture to the evidence of each node, and how to collect what none of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from clusterproof.plugins.captures.folder import NoCaptureError, NodeFiles, layout
+from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.merge import merged
+from clusterproof.plugins.captures.pieces import pieces
+from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, plain, unpacked
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.opened import Budget, opened
+from clusterproof.plugins.core.place import place_of
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.evidence.gpu.parse_completed import completed
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+
+# What is left to do with a collector's value when every file has been read.
+_FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": fstab.completed}
+MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 bug reports of NVIDIA's have some 1 billion
+MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
+SHOWN = 20  # lines about files that were not understood
+PROBE = {"source": "capture"}  # in the place of what the probe says of itself
+COMMANDS = {
+    "cpus": "lscpu",
+    "edac": "grep . /sys/devices/system/edac/mc/mc*/*_count",
+    "kernel": "uname -a; chronyc tracking",
+    "lustre": "sudo lctl get_param health_check '*.*.import'",
+    "lustre_space": "lfs df; lfs df -i",
+    "memory": "cat /proc/meminfo /sys/kernel/mm/transparent_hugepage/enabled; lscpu",
+    "neuron": "lspci; neuron-ls",
+    "neuron_ls": "neuron-ls --json-output",
+    "nvme": "sudo nvme list",
+    "versions": "dpkg -l; cat /proc/driver/nvidia/version; head -1 /opt/amazon/efa_installed_packages",
+    "boot": "cat /proc/uptime; uname -a; date",
+    "fabric_manager": "nv-fabricmanager --version",
+    "kernel_log": "sudo dmesg",
+    "libfabric": "fi_info -p efa -t FI_EP_RDM",
+    "limits": "cat /proc/self/limits",
+    "mounts": "cat /proc/self/mountinfo; df -PT; cat /etc/fstab",
+    "naming": "cat /etc/hosts /etc/resolv.conf; ip addr",
+    "nvml": "nvidia-smi -q",
+    "pci": "lspci -Dnnvv",
+    "platform": "sudo dmidecode -t system",
+    "processes": "ps -eo pid,stat,etimes,wchan:32,comm",
+    "rdma": "rdma link; ibv_devinfo -v",
+    "services": "systemctl list-units --all --type=service --plain",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """The evidence in the files of one node, and what could not be understood: one line for each."""
+
+    evidence: NodeEvidence
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one output holds for one collector."""
+
+    collector: str
+    rank: int
+    value: object
+
+
+def understood(
+    node: NodeFiles, root: Path, collectors: Iterable[str], forms: Sequence[Form] = FORMS, budget: Budget | None = None
+) -> Understood:
+    """All evidence in one node's files; every other collector says what to collect."""
+    budget = budget or Budget(MAX_WHOLE_BYTES)
+    data: list[_Part] = []
+    unknown: list[str] = []
+    for file in node.files:
+        name = _shown(file, root)
+        found, problems = _of_file(file, root, forms, budget)
+        data += found
+        unknown += [f"{name}: {problem}" for problem in problems]
+        if not found and not problems:
+            unknown.append(f"{name} is none of the known forms")
+    return Understood(_evidence(node.name, _values(data, unknown), collectors), tuple(unknown))
+
+
+def read_capture(path: Path, cluster: Cluster, collectors: Iterable[str]) -> tuple[Understood, ...]:
+    """The evidence of each node of a cluster; a file that is of no node is named with the first."""
+    try:
+        found = layout(path)
+    except NoCaptureError as problem:
+        gone = NodeEvidence("", unreached=Unreached.LOST, detail=f"{path}: {problem}")
+        return tuple(Understood(replace(gone, node=target.name)) for target in cluster.targets)
+    files = {node.name: node for node in found.nodes}
+    collectors, budget = tuple(collectors), Budget(MAX_WHOLE_BYTES)
+    data = [
+        understood(files.get(one.name, NodeFiles(one.name, ())), found.root, collectors, budget=budget)
+        for one in cluster.targets
+    ]
+    return (replace(data[0], unknown=(*found.strays, *data[0].unknown)), *data[1:])
+
+
+def not_understood(data: Iterable[Understood], is_redacted: bool = False) -> list[str]:
+    """A line for each file of which nothing, or not all, was understood; where names are redacted, how many."""
+    unknown = [line for node in data for line in node.unknown]
+    if unknown and is_redacted:
+        return [f"capture: not understood: {len(unknown)} of its outputs, whose names are redacted"]
+    more = [f"capture: and {len(unknown) - SHOWN} more"] if len(unknown) > SHOWN else []
+    return [f"capture: {printable(line, 300)}" for line in unknown[:SHOWN]] + more
+
+
+def read_text(text: str, forms: Sequence[Form] = FORMS) -> tuple[dict[str, object], list[str]]:
+    """What a text holds, by collector, and what is wrong with it."""
+    data, problems = _of_text(text, forms)
+    return _values(data, problems), problems
+
+
+def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> tuple[list[_Part], list[str]]:
+    try:
+        with opened(file, root) as stream:
+            content = stream.read(MAX_BYTES + 1)
+        whole = unpacked(content)
+        budget.take(len(whole))
+    except OSError as problem:
+        return [], [problem.strerror or str(problem)]
+    data, problems = _of_text(plain(decoded(whole)), forms)
+    most = most_bytes(content)
+    if len(content) > most or (len(whole) >= most and whole != content):
+        problems.append(f"is longer than {most:,} bytes, and was read no further")
+    return data, problems
+
+
+def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
+    data: list[_Part] = []
+    problems: list[str] = []
+    for piece in pieces(text, forms):
+        head = piece.text[:MAX_HEAD]
+        for form in forms:
+            try:
+                if not form.recognises(head):
+                    continue
+                collectors = form.read(piece.text)
+            except CaptureError as problem:
+                problems.append(f"{form.name}: {problem}")
+            except Exception as problem:  # what others have collected may be anything
+                problems.append(f"{form.name}: {type(problem).__name__} in {place_of(problem)}")
+            else:
+                data += [_Part(collector, form.rank, value) for collector, value in collectors.items()]
+    return data, problems
+
+
+def _evidence(name: str, values: Mapping[str, object], collectors: Iterable[str]) -> NodeEvidence:
+    answers = {collector: Collected(Status.UNCOLLECTED, detail=how_to_collect(collector)) for collector in collectors}
+    answers |= {collector: Collected(Status.READ, value) for collector, value in values.items()}
+    return NodeEvidence(name, dict(sorted(answers.items())), probe=PROBE)
+
+
+def _values(data: Iterable[_Part], problems: list[str]) -> dict[str, object]:
+    """What all outputs together hold, by collector."""
+    by_collector: dict[str, list[tuple[int, object]]] = {}
+    for one in data:
+        by_collector.setdefault(one.collector, []).append((one.rank, one.value))
+    values: dict[str, object] = {}
+    for collector, several in by_collector.items():
+        try:
+            values[collector] = _FINISHED.get(collector, _itself)(merged(several))
+        except Exception as problem:  # what others have collected may be anything
+            problems.append(f"{collector}: {type(problem).__name__} in {place_of(problem)}")
+    return values
+
+
+def _itself(value: object) -> object:
+    return value
+
+
+def _shown(file: Path, root: Path) -> str:
+    """A file as people call it: from the capture's folder on."""
+    return str(file.relative_to(root)) if file.is_relative_to(root) else file.name
+
+
+def how_to_collect(collector: str) -> str:
+    """What to say of evidence that is in no file of a capture."""
+    command = COMMANDS.get(collector)
+    words = "no file of this capture has it"
+    return f"{words}; collect: {command}" if command else f"{words}, and no known form of output could"

@@ -1,0 +1,119 @@
+"""What lines of the kernel log mean: their forms (kernel_log.toml), and whose crashes matter (crashes.toml)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import CatalogError, build, document, table
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import ACTIONS
+
+FILE = "kernel_log.toml"
+DECIDED_ELSEWHERE = "by "  # so begin verdicts that need more than the line
+VERDICTS = ("fail", "concern", "none")
+SCOPES = (
+    *("gpu", "nvswitch", "nic", "link", "pcie", "cpu", "memory"),
+    *("node", "disk", "filesystem", "server", "neuron", "process"),
+)
+USERS = ("any user", "device user")
+_PART = re.compile(r"\{([a-z]\w*)\}")  # a quantifier begins with a digit
+
+
+@record
+class LogForm:
+    """One form of a line; kernel_log.toml says what each column means."""
+
+    name: str
+    form: str
+    scope: str
+    verdict: str
+    source: str
+    check: str = ""
+    meaning: str = ""
+    action: str = ""
+    cleared_by: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    rate: str = ""
+    who: str = ""
+    needs: str = ""
+    event: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name for people, as the number of an Xid: `nvme timeout`; empty where the line speaks for itself."""
+        return self.name.replace("_", " ") if self.meaning else ""
+
+    @property
+    def is_of_user(self) -> bool:
+        """Whether a user can have it written without the fault."""
+        return self.who in USERS
+
+
+@record
+class Crashes:
+    """Whose crashes matter, by how names begin."""
+
+    processes: tuple[str, ...]
+    libraries: tuple[str, ...]
+    source: str
+
+
+@cache
+def log_forms() -> Mapping[str, LogForm]:
+    """Every form by its name, in the order in which they are tried; each is made when it is first looked at."""
+    return table(LogForm, FILE, "form", "name")
+
+
+@cache
+def checked_forms() -> Mapping[str, LogForm]:
+    """The same, each of them looked at. Raises CatalogError where one is not right."""
+    for form in log_forms().values():
+        wrong = _wrong(form)
+        if wrong:
+            raise CatalogError(f"{FILE}: form {form.name}: {wrong}")
+    return log_forms()
+
+
+def _wrong(form: LogForm) -> str:
+    """What is not right about a form, else empty."""
+    if not form.verdict.startswith((*VERDICTS, DECIDED_ELSEWHERE)) or form.scope not in SCOPES:
+        return f"{form.verdict!r} of {form.scope!r}; expected one of {', '.join(VERDICTS)} and of {', '.join(SCOPES)}"
+    if form.verdict == "fail" and (form.is_of_user or form.action not in ACTIONS):
+        return f"it fails a node, by {form.who or 'the kernel'}: {form.action!r}; expected no user, and an action"
+    unknown = [name for name in (*form.cleared_by, *form.after) if name not in log_forms()]
+    return f"no form is called {unknown[0]}" if unknown else ""
+
+
+@cache
+def patterns() -> Mapping[str, str]:
+    """The regular expression of every form by its name, with the parts that it names in their place."""
+    data = document(FILE)
+    parts = data["part"]
+
+    def expanded(form: str) -> str:
+        while _PART.search(form):
+            form = _PART.sub(lambda found: parts[found[1]], form)
+        return form
+
+    return {name: expanded(row["form"]) for name, row in data["form"].items()}
+
+
+@cache
+def ends() -> frozenset[str]:
+    """The forms that end others, or without which others do not count."""
+    rows = document(FILE)["form"].values()
+    return frozenset(name for row in rows for name in (*row.get("cleared_by", ()), *row.get("after", ())))
+
+
+def is_crash_of_training(process: str, library: str) -> bool:
+    """Whether the crash of a process, in a library, matters for training."""
+    crashes = _crashes()
+    return process.lower().startswith(crashes.processes) or library.lower().startswith(crashes.libraries)
+
+
+@cache
+def _crashes() -> Crashes:
+    data = document("crashes.toml")
+    return build(Crashes, data["crash"], "crashes.toml: crash", data["sources"])

@@ -1,0 +1,53 @@
+"""What a rule cannot do without, besides the fact that it is about: needs.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import CatalogError, document, table
+from clusterproof.plugins.core.record import record
+
+FILE = "needs.toml"
+
+
+@record
+class Need:
+    """Facts without which these checks do not say a finding, and why; with `finding`, only what has these words."""
+
+    checks: tuple[str, ...]
+    facts: tuple[str, ...]
+    kind: str
+    reason: str
+    source: str
+    finding: str = ""
+
+    def explains(self, check: str, fact: str, message: str) -> bool:
+        """Whether a finding of a check may be gone where this fact is."""
+        return check in self.checks and self.finding in message and any(_covers(one, fact) for one in self.facts)
+
+
+def _covers(known: str, fact: str) -> bool:
+    return fact == known or fact.startswith((f"{known}.", f"{known}[]"))
+
+
+@cache
+def kinds() -> Mapping[str, str]:
+    """The few kinds of reasons, each with what it means."""
+    found: Mapping[str, str] = document(FILE)["kind"]
+    return found
+
+
+@cache
+def needs() -> Mapping[str, Need]:
+    """Every row by its name. Raises CatalogError."""
+    rows = dict(table(Need, FILE, "need"))
+    for name, row in rows.items():
+        if row.kind not in kinds():
+            raise CatalogError(f"{FILE}: need {name}: kind is {row.kind!r:.60}; expected one of {', '.join(kinds())}")
+    return rows
+
+
+def needs_of(check: str) -> list[Need]:
+    """The rows of one check."""
+    return [row for row in needs().values() if check in row.checks]

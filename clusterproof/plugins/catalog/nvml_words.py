@@ -1,0 +1,136 @@
+"""What NVML's numbers mean: clocks event reasons, recovery actions, fabric states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+
+from clusterproof.plugins.catalog.rows import table
+from clusterproof.plugins.core.record import record
+
+MASKS = 256  # that are remembered, of those that nodes report
+
+
+@record
+class ClocksEventReason:
+    """One bit of NVML's clocks event reasons; `verdict` is none, concern or fail; `counters` are fields in ns."""
+
+    bit: int
+    words: str
+    verdict: str
+    source: str
+    counters: tuple[int, ...] = ()
+
+
+@record
+class RecoveryAction:
+    """What must be done before a GPU can be used again; `log` is how Xid 154 words it."""
+
+    value: int
+    words: str
+    log: str
+    remedy: str
+    source: str
+
+
+@record
+class FabricState:
+    """One state of a GPU's registration with its fabric, or one status of it."""
+
+    value: int
+    words: str
+    source: str
+
+
+@record
+class FabricHealth:
+    """One field of the fabric health mask, and which of its values are faults."""
+
+    shift: int
+    width: int
+    words: str
+    faults: tuple[int, ...]
+    source: str
+
+
+@record
+class FabricSummary:
+    """The driver's own summary of a GPU's fabric; `verdict` is none, concern or fail."""
+
+    value: int
+    words: str
+    verdict: str
+    source: str
+
+
+@cache
+def _reasons() -> Mapping[str, ClocksEventReason]:
+    return table(ClocksEventReason, "clocks_event_reasons.toml", "clocks_event_reason")
+
+
+@cache
+def _actions() -> Mapping[str, RecoveryAction]:
+    return table(RecoveryAction, "recovery_actions.toml", "recovery_action")
+
+
+@cache
+def _states() -> Mapping[str, FabricState]:
+    return table(FabricState, "fabric.toml", "fabric_state")
+
+
+@cache
+def fabric_statuses() -> Mapping[int, str]:
+    """The words of a fabric's status by NVML's return code."""
+    return {status.value: status.words for status in table(FabricState, "fabric.toml", "fabric_status").values()}
+
+
+@cache
+def _health() -> Mapping[str, FabricHealth]:
+    return table(FabricHealth, "fabric.toml", "fabric_health")
+
+
+@cache
+def _summaries() -> Mapping[str, FabricSummary]:
+    return table(FabricSummary, "fabric.toml", "fabric_summary")
+
+
+@lru_cache(MASKS)
+def clocks_event_reasons(mask: int) -> tuple[ClocksEventReason, ...]:
+    """The known reasons whose bits are set."""
+    return tuple(reason for reason in _reasons().values() if mask & reason.bit)
+
+
+@lru_cache(MASKS)
+def unknown_clocks_event_reasons(mask: int) -> int:
+    """The bits of a mask that the catalogue does not know."""
+    return mask & ~sum(reason.bit for reason in _reasons().values())
+
+
+def recovery_action(value: int) -> RecoveryAction | None:
+    """The recovery action by NVML's number, if it is known."""
+    return next((action for action in _actions().values() if action.value == value), None)
+
+
+def recovery_action_in_log(words: str) -> RecoveryAction | None:
+    """The recovery action by the words of an Xid 154 line (`GPU Reset Required`), if it is known."""
+    return next((action for action in _actions().values() if words and action.log.lower() == words.lower()), None)
+
+
+def fabric_state(value: int) -> str:
+    """A fabric state in words."""
+    return next((state.words for state in _states().values() if state.value == value), f"unknown ({value})")
+
+
+def fabric_summary(value: int) -> FabricSummary:
+    """What the driver's summary of a fabric means; a number that is not known is a concern."""
+    known = (summary for summary in _summaries().values() if summary.value == value)
+    return next(known, FabricSummary(value, f"unknown ({value})", "concern", ""))
+
+
+def fabric_faults(health_mask: int) -> tuple[str, ...]:
+    """The faults that a fabric health mask has, in words."""
+    return tuple(
+        field.words
+        for field in _health().values()
+        if (health_mask >> field.shift) & ((1 << field.width) - 1) in field.faults
+    )

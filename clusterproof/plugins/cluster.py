@@ -1,0 +1,78 @@
+"""All that a run of pytest loads of the suite before it knows that a cluster or a run is meant: options and hooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
+from clusterproof.plugins.suite.two_words import begin_again
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the suite's options."""
+    config = pluginmanager.get_plugin("pytestconfig")
+    for title, options in {**flags.GROUPS, **flags_of_perf.GROUPS}.items():
+        group = parser.getgroup(title)
+        for option in options:
+            group.addoption(option.flag, help=option.words, **option.more)
+    if isinstance(config, pytest.Config):
+        begin_again(config.invocation_params.args)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks of third parties."""
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def is_asked(config: pytest.Config) -> bool:
+    """Whether the command line names a cluster or a training run."""
+    return config.getoption("--cluster") is not None or bool(config.getoption("--run"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Compare the catalogue where the command line asks for that; else let the run begin, whatever its reports say."""
+    region = config.getoption("--refresh-catalog")
+    if is_asked(config) and config.getoption("htmlpath", None):
+        from clusterproof.plugins.suite.writers import guard_beginning_of_html
+
+        guard_beginning_of_html(config)
+    if region is None or config.option.help:
+        return None
+    from clusterproof.plugins.suite.refresh_catalog import refresh_catalog
+
+    return refresh_catalog(str(region))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let in what a run over a cluster needs, where one is named: pytest then calls its own `pytest_configure`."""
+    check_checkout(config)
+    if config.option.help:
+        return
+    if is_asked(config):
+        from clusterproof.plugins.suite import plugin
+
+        config.pluginmanager.register(plugin, "clusterproof-run")
+    elif config.option.markers:  # a list for people
+        from clusterproof.plugins.suite.routing import mark_lines
+
+        for line in mark_lines():
+            config.addinivalue_line("markers", line)
+
+
+def check_checkout(config: pytest.Config) -> None:
+    """Refuse to run in another checkout than the one whose code this is. Raises pytest.UsageError."""
+    is_checkout = (PACKAGE.parent / "pyproject.toml").is_file()
+    folders = {config.rootpath, config.rootpath.parent, *([config.invocation_params.dir] if is_checkout else ())}
+    for folder in sorted(folders):
+        package = folder / "clusterproof"
+        is_one = all((package / name).is_file() for name in ("__init__.py", "plugins/cluster.py"))
+        if is_one and package.resolve() != PACKAGE:
+            raise pytest.UsageError(
+                f"{folder} is another checkout than {PACKAGE.parent}, whose code this Python imports; expected "
+                f"{folder}/.venv/bin/pytest, which {folder}/scripts/environment makes"
+            )

@@ -1,0 +1,206 @@
+"""What a node answered: the results of the probe's collectors, as they came, and their form on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import field, record
+
+SCHEMA = 2
+MAX_WAITS = 64
+TOO_LONG_S = 1e11
+
+
+class Status(str, Enum):
+    """How a collector ended."""
+
+    READ = "read"
+    ABSENT = "absent"  # what the collector reads does not exist on this node: a library, a tool
+    DENIED = "denied"  # it exists, and this user may not read it
+    BROKE = "broke"  # the collector crashed, or the tool failed without a usable answer
+    TIMED_OUT = "timed_out"  # killed at its deadline
+    STUCK = "stuck"  # not even killed: in uninterruptible sleep (D), abandoned
+    NOT_ASKED = "not_asked"  # the run, or the older one that was recorded, did not ask for it
+    CUT = "cut"  # it sent more than its connection carries; or its part lay behind the point where the answer was cut
+    UNCOLLECTED = "uncollected"  # a capture by hand that has no file with it; the detail says what to collect
+
+
+class Unreached(str, Enum):
+    """Why a node gave no evidence at all."""
+
+    REFUSED = "refused"
+    TIMED_OUT = "timed_out"
+    NAME = "name"  # the name does not resolve
+    NO_ROUTE = "no_route"
+    HOST_KEY = "host_key"
+    AUTH = "auth"
+    THROTTLED = "throttled"
+    NOT_CONNECTED = "not_connected"  # to Systems Manager, through which it is reached
+    BUSY = "busy"  # Slurm gave no place on it
+    DRAINED = "drained"  # Slurm starts nothing on it
+    DOWN = "down"  # … and believes that it is gone
+    NOT_READY = "not_ready"  # its kubelet, as Kubernetes has it
+    NOT_STARTED = "not_started"  # the pod, in the kubelet's time
+    NO_IMAGE = "no_image"  # for the pod
+    NO_LOG = "no_log"  # of the pod, which ran
+    REMOVED = "removed"  # the pod, by somebody else
+    API = "api"  # Kubernetes' API server refused, or did not answer
+    NO_PYTHON = "no_python"
+    GARBLED = "garbled"  # it answered, but not with the probe's frame
+    CUT = "cut"  # the frame began and did not end
+    LOST = "lost"  # the connection broke, or the run was stopped
+
+
+class EvidenceError(ClusterproofError, ValueError):
+    """Evidence that does not have the form it must have; the message says where."""
+
+
+@record
+class Collected:
+    """One collector's answer. `value` is JSON as sent by the node, and is trusted by nobody."""
+
+    status: Status
+    value: Any = None
+    detail: str = ""
+    seconds: float = 0.0
+    waits: tuple[str, ...] = ()  # of one that is stuck: the kernel's functions that its process is in, innermost first
+    starved: bool = False  # for most of its time it could run, and was given no processor
+
+
+@record
+class NodeEvidence:
+    """Everything that one node returned in one run, or why it returned nothing."""
+
+    node: str
+    collectors: Mapping[str, Collected] = field(default_factory=dict)
+    unreached: Unreached | None = None
+    detail: str = ""
+    seconds: float = 0.0
+    probe: Mapping[str, Any] = field(default_factory=dict)  # the probe of itself: Python, user, start, seconds
+    asked: float = 0.0  # when, in seconds since 1970 by the clock of whoever asked; 0: unknown
+    answered: float = 0.0
+
+
+def to_json(evidence: NodeEvidence) -> dict[str, Any]:
+    """The evidence as a JSON object, the form of a recording's `nodes/<name>.json`."""
+    return {
+        "schema": SCHEMA,
+        "node": evidence.node,
+        "unreached": evidence.unreached.value if evidence.unreached else None,
+        "detail": evidence.detail,
+        "seconds": round(evidence.seconds, 4),
+        "asked": round(evidence.asked, 3),
+        "answered": round(evidence.answered, 3),
+        "probe": dict(evidence.probe),
+        "collectors": {name: _collector_to_json(collector) for name, collector in evidence.collectors.items()},
+    }
+
+
+def from_json(data: object) -> NodeEvidence:
+    """Decode `to_json`'s form strictly. Raises EvidenceError."""
+    record = _mapping(data, "evidence")
+    if record.get("schema") == 1:
+        record = _from_schema_1(record)
+    elif record.get("schema") != SCHEMA:
+        raise EvidenceError(f"schema is {record.get('schema')!r}; expected 1 or {SCHEMA}")
+    unreached = record.get("unreached")
+    return NodeEvidence(
+        node=_text(record.get("node"), "node"),
+        collectors=collectors_from_json(record.get("collectors")),
+        unreached=None if unreached is None else _member(Unreached, unreached, "unreached"),
+        detail=_text(record.get("detail", ""), "detail"),
+        seconds=_seconds(record.get("seconds", 0.0), "seconds"),
+        probe=_mapping(record.get("probe", {}), "probe"),
+        asked=_seconds(record.get("asked", 0.0), "asked"),
+        answered=_seconds(record.get("answered", 0.0), "answered"),
+    )
+
+
+def collectors_from_json(data: object) -> dict[str, Collected]:
+    """Decode the collectors of a probe's answer. Raises EvidenceError."""
+    return {
+        _text(name, "collector name"): _collector(name, collector)
+        for name, collector in _mapping(data, "collectors").items()
+    }
+
+
+def load(text: str | bytes) -> NodeEvidence:
+    """Decode one recorded node. Raises EvidenceError."""
+    try:
+        return from_json(json.loads(text))
+    except (ValueError, RecursionError) as problem:
+        raise EvidenceError(f"not a node's evidence: {problem}") from problem
+
+
+def _from_schema_1(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record in which the collectors are `leaves`, and one that was read is `told`."""
+    collectors = {
+        name: {**collector, "status": "read"}
+        if isinstance(collector, dict) and collector.get("status") == "told"
+        else collector
+        for name, collector in _mapping(record.get("leaves"), "leaves").items()
+    }
+    return {**record, "collectors": collectors}
+
+
+def _collector(name: str, data: object) -> Collected:
+    record = _mapping(data, f"collector {name}")
+    return Collected(
+        status=_member(Status, record.get("status"), f"collector {name} status"),
+        value=record.get("value"),
+        detail=_text(record.get("detail", ""), f"collector {name} detail"),
+        seconds=_seconds(record.get("seconds", 0.0), f"collector {name} seconds"),
+        starved=record.get("starved") is True,
+        waits=_texts(record.get("waits", []), f"collector {name} waits"),
+    )
+
+
+def _collector_to_json(collector: Collected) -> dict[str, Any]:
+    record: dict[str, Any] = {"status": collector.status.value, "seconds": round(collector.seconds, 4)}
+    if collector.detail:
+        record["detail"] = collector.detail
+    if collector.starved:
+        record["starved"] = True
+    if collector.waits:
+        record["waits"] = list(collector.waits)
+    if collector.value is not None:
+        record["value"] = collector.value
+    return record
+
+
+def _mapping(data: object, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise EvidenceError(f"{where} is a {type(data).__name__}; expected an object")
+    return data
+
+
+def _text(data: object, where: str) -> str:
+    if not isinstance(data, str):
+        raise EvidenceError(f"{where} is a {type(data).__name__}; expected text")
+    return data
+
+
+def _texts(data: object, where: str) -> tuple[str, ...]:
+    if not isinstance(data, list) or len(data) > MAX_WAITS:
+        raise EvidenceError(f"{where} is {data!r:.60}; expected a short list")
+    return tuple(_text(entry, where) for entry in data)
+
+
+def _seconds(data: object, where: str) -> float:
+    if isinstance(data, bool) or not isinstance(data, (int, float)):
+        raise EvidenceError(f"{where} is a {type(data).__name__}; expected a number")
+    if not 0 <= data < TOO_LONG_S:
+        raise EvidenceError(f"{where} is {data!r:.30}; expected seconds")
+    return float(data)
+
+
+def _member(kind: type[Any], data: object, where: str) -> Any:
+    try:
+        return kind(data)
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise EvidenceError(f"{where} is {data!r:.60}; expected one of {known}") from None

@@ -1,0 +1,126 @@
+"""Files that somebody else may have made: opened without waiting, followed nowhere, and read no further than is said.
+
+What the command line names may be a link; beneath a folder that it names, none is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from os import PathLike
+    from typing import BinaryIO
+
+IS_LINK = "is a link, which is not followed"
+IS_NO_FILE = "is no regular file"
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe that has just become it is not waited for
+
+
+class NotOwnError(OSError):
+    """A file that others than the caller and root decide about; `strerror` says who."""
+
+
+class Budget:
+    """The bytes that all files of a folder may have together."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.left_bytes = most_bytes
+
+    def take(self, count: int) -> None:
+        """Count bytes that were read. Raises OSError where they are too many."""
+        self.left_bytes -= count
+        if self.left_bytes < 0:
+            raise OSError(errno.EFBIG, f"with it more than {self.most_bytes:,} bytes were read in all")
+
+
+def opened(path: str | PathLike[str], below: str | PathLike[str] | None = None) -> BinaryIO:
+    """A regular file, to be read. Raises OSError.
+
+    Where it lies `below` a folder, none of the names from there on may be a link.
+    """
+    if below is None:
+        return _regular(os.fspath(path), None)
+    *folders, name = os.path.relpath(path, below).split(os.sep)
+    if ".." in (*folders, name):
+        raise OSError(errno.EXDEV, f"is not in {os.fspath(below)}", os.fspath(path))
+    here = os.open(below, _FLAGS | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            _refuse_link(folder, here)
+            here, above = os.open(folder, _FLAGS | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here), here
+            os.close(above)
+        return _regular(name, here)
+    finally:
+        os.close(here)
+
+
+def read_whole(
+    path: str | PathLike[str], most_bytes: int, below: str | PathLike[str] | None = None, *, is_own: bool = False
+) -> bytes:
+    """All of a regular file that has no more bytes than these.
+
+    Raises OSError; NotOwnError where it is to be one's own, and is not.
+    """
+    with opened(path, below) as file:
+        doubt = distrust(path, os.fstat(file.fileno())) if is_own else ""
+        if doubt:
+            raise NotOwnError(errno.EACCES, doubt, os.fspath(path))
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"has more than {most_bytes:,} bytes", os.fspath(path))
+    return data
+
+
+def distrust(path: str | PathLike[str], data: os.stat_result | None = None) -> str:
+    """Who else decides what a file says or a folder has, in words; empty where only the caller and root can.
+
+    A group that is the caller's alone counts as the caller. `data` is of what was opened. Raises OSError.
+    """
+    data = data or os.stat(path)
+    for each in (os.lstat(path), data):
+        if each.st_uid not in (0, os.geteuid()):
+            return f"belongs to user {each.st_uid}"
+    if data.st_mode & stat.S_IWOTH or (data.st_mode & stat.S_IWGRP and not _is_callers(data.st_gid)):
+        return "may be written by others"
+    return ""
+
+
+def _regular(name: str, folder: int | None) -> BinaryIO:
+    if folder is not None:
+        _refuse_link(name, folder)
+    _refuse_others(os.stat(name, dir_fd=folder, follow_symlinks=folder is None), name)
+    file = os.open(name, _FLAGS | (os.O_NOFOLLOW if folder is not None else 0), dir_fd=folder)
+    try:
+        _refuse_others(os.fstat(file), name)
+    except OSError:
+        os.close(file)
+        raise
+    return os.fdopen(file, "rb")
+
+
+def _refuse_link(name: str, folder: int) -> None:
+    if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
+        raise OSError(errno.ELOOP, IS_LINK, name)
+
+
+def _refuse_others(data: os.stat_result, name: str) -> None:
+    if stat.S_ISDIR(data.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    if not stat.S_ISREG(data.st_mode):
+        raise OSError(errno.EINVAL, IS_NO_FILE, name)
+
+
+def _is_callers(group: int) -> bool:
+    """Whether a group has no member but the caller, after whom it is called."""
+    import grp
+    import pwd
+
+    try:
+        user, data = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return group == user.pw_gid and data.gr_name == user.pw_name and set(data.gr_mem) <= {user.pw_name}

@@ -1,0 +1,259 @@
+"""The cluster as a whole: what AWS, Slurm and Kubernetes report about it, and its nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.evidence.ec2.facts import (
+    Endpoint,
+    Instance,
+    InstanceTopology,
+    Quota,
+    RouteTable,
+    SecurityGroup,
+    Subnet,
+)
+from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
+from clusterproof.plugins.evidence.field import at_least_one, flag, objects
+from clusterproof.plugins.evidence.fsx.facts import Metrics
+from clusterproof.plugins.evidence.hyperpod.facts import HyperpodCluster, HyperpodNode, NodeZone
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
+from clusterproof.plugins.evidence.kubernetes.facts import (
+    NODES,
+    PODS,
+    QUEUES,
+    SLICES,
+    STORAGE,
+    Flavor,
+    KubernetesNode,
+    asked_at,
+)
+from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
+from clusterproof.plugins.evidence.kubernetes.facts_storage import KubernetesStorage, storage_of
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, member_nodes
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
+
+SLURM_COLLECTOR = "slurm"
+NOT_OF_AWS = OF_KUBERNETES | {SLURM_COLLECTOR}  # all others of a control plane are
+OF_HYPERPOD = frozenset({"hyperpod", "hyperpod_nodes", "zones"})  # collectors that are asked about its clusters alone
+
+
+def is_of_instances(collectors: frozenset[str]) -> bool:
+    """Whether collectors of AWS are asked about EC2 instances too, and not about HyperPod's clusters alone."""
+    return bool(collectors - OF_HYPERPOD - NOT_OF_AWS)
+
+
+def why_not_asked(cluster: Cluster, collectors: frozenset[str]) -> str:
+    """Why the cluster has no control plane to ask for collectors; empty where it has, or may turn out to have one."""
+    if collectors > NOT_OF_AWS:
+        return ""  # of a check that did not declare what it reads
+    if not OF_KUBERNETES.isdisjoint(collectors):
+        return "" if is_of_kubernetes(cluster) else f"{cluster.name} is not a Kubernetes cluster"
+    if collectors == {SLURM_COLLECTOR}:
+        return "" if is_of_slurm(cluster) else f"{cluster.name} is not a Slurm cluster"
+    if is_of_aws(cluster):
+        return ""
+    if may_be_on_ec2(cluster):
+        return "" if is_of_instances(collectors) else f"{cluster.name} is not a HyperPod cluster"
+    return f"AWS was not asked: no region of {cluster.name} is known"
+
+
+@record
+class Member:
+    """A node that is validated: its name, its group, and EC2's name of its instance type."""
+
+    name: str
+    group: str
+    ec2_type: str
+
+
+@record
+class ClusterFacts:
+    """A cluster that AWS, Slurm or Kubernetes knows.
+
+    A fact raises Incomplete where its control plane did not report it, NotApplicable where it has no meaning.
+    """
+
+    cluster: Cluster
+    evidence: NodeEvidence
+    nodes: Mapping[str, Node]
+    policy: Policy = NO_POLICY
+    instances: Instances | None = None  # where only the nodes themselves say whether they are of AWS
+    known: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.cluster.name
+
+    @property
+    def type_name(self) -> str:
+        """A cluster has no instance type of its own."""
+        return ""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """Nor GPUs."""
+        return ()
+
+    @property
+    def collectors(self) -> Mapping[str, Collected]:
+        """What the control plane answered, by collector."""
+        return self.evidence.collectors
+
+    def collector(self, name: str) -> Collected:
+        """One collector's answer. Raises NotApplicable without whom to ask or a key, and as `require_instances`."""
+        collector = self.evidence.collectors.get(name) or Collected(Status.NOT_ASKED)
+        why = why_not_asked(self.cluster, frozenset({name}))
+        if why and collector.status is Status.NOT_ASKED:
+            raise NotApplicable(why)
+        if name not in NOT_OF_AWS:
+            self.require_instances()
+            if collector.status is Status.NOT_ASKED and collector.detail:
+                raise NotApplicable(f"AWS was not asked: {collector.detail}")
+        return collector
+
+    @property
+    def if_denied(self) -> str:
+        """Nothing: what AWS, Slurm or Kubernetes refuses names the right that is missing."""
+        return ""
+
+    def require_instances(self) -> None:
+        """Raise NotApplicable where AWS was not asked, for no node is an instance; Incomplete where none says so."""
+        if self.instances:
+            self.instances.require()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue, with the rows of the site's policy in their place."""
+        return Catalog.of(self.policy)
+
+    def threshold(self, name: str) -> float:
+        """A number by `table.key` (`shm.minimum_gib`), in the unit of its row; a site's own before the catalogue's."""
+        return self.catalog.threshold(name)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The nodes that are validated, as the inventory has them."""
+        targets = self.cluster.targets
+        return tuple(Member(one.name, one.group, one.instance_type.removeprefix("ml.")) for one in targets)
+
+    @property
+    def is_hyperpod(self) -> bool:
+        """Whether SageMaker owns the nodes; else they are EC2 instances of the account."""
+        return "arn" in self.cluster.settings
+
+    def require_hyperpod(self) -> None:
+        """Raise NotApplicable where it is not a HyperPod cluster."""
+        if not self.is_hyperpod:
+            raise NotApplicable(f"{self.name} is not a HyperPod cluster")
+
+    hyperpod = collected_as("hyperpod", HyperpodCluster)
+
+    @collected_by("hyperpod_nodes")
+    def hyperpod_nodes(self, data: CollectorData) -> tuple[HyperpodNode, ...]:
+        """The nodes that SageMaker lists, at least one. Raises Incomplete."""
+        return tuple(HyperpodNode(entry) for entry in at_least_one(data.get("nodes", objects), "node"))
+
+    node_zones = list_collected_as("zones", "nodes", NodeZone)
+
+    @collected_by("instances")
+    def ec2_instances(self, data: CollectorData) -> tuple[Instance, ...]:
+        """The EC2 instances of the account that AWS describes, at least one. Raises Incomplete."""
+        return tuple(Instance(entry) for entry in at_least_one(data.get("instances", objects), "instance"))
+
+    instance_topologies = list_collected_as("instance_topology", "instances", InstanceTopology)
+
+    slurm = collected_as("slurm", SlurmCluster)
+
+    # As Kubernetes has it
+
+    @collected_by(NODES)
+    def kubernetes_nodes(self, data: CollectorData) -> tuple[KubernetesNode, ...]:
+        """Those of its nodes that Kubernetes lists. Raises Incomplete."""
+        now = asked_at(data.value, NODES)
+        return tuple(KubernetesNode(entry, now) for entry in data.get("nodes", objects))
+
+    @collected_by(PODS)
+    def kubernetes_pods(self, data: CollectorData) -> tuple[KubernetesPod, ...]:
+        """The pods on its nodes, and those that wait for accelerators. Raises Incomplete."""
+        now = asked_at(data.value, PODS)
+        if data.get("is_cut", flag):
+            raise Incomplete("there are more pods than were read", cause="there are more pods than were read")
+        return tuple(KubernetesPod(entry, now) for entry in data.get("pods", objects))
+
+    @collected_by()
+    def kubernetes_members(self) -> Mapping[str, MemberNode]:
+        """Each node as Kubernetes has it and as it reports itself, by its name. Raises Incomplete, NotApplicable."""
+        return {member.label: member for member in member_nodes(self.kubernetes_nodes, self.nodes)}
+
+    @collected_by()
+    def pods_by_node(self) -> Mapping[str, list[KubernetesPod]]:
+        """The same by the node that they are on, as Kubernetes calls it. Raises Incomplete."""
+        found: dict[str, list[KubernetesPod]] = {}
+        for pod in self.kubernetes_pods:
+            found.setdefault(pod.node, []).append(pod)
+        return found
+
+    @collected_by()
+    def daemon_sets_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
+        """On how many nodes of each group a daemon set has a pod, by its name and role. Raises Incomplete."""
+        found: dict[str, Counter[tuple[str, str]]] = {}
+        for node in self.kubernetes_nodes:
+            pods = self.pods_by_node.get(node.name, ())
+            found.setdefault(node.group, Counter()).update({(pod.daemon_set, pod.role) for pod in pods if pod.role})
+        return found
+
+    @collected_by()
+    def taints_of_groups(self) -> Mapping[str, Counter[tuple[str, str]]]:
+        """How many nodes of each group have a taint, by its key and effect. Raises Incomplete."""
+        found: dict[str, Counter[tuple[str, str]]] = {}
+        for node in self.kubernetes_nodes:
+            found.setdefault(node.group, Counter()).update({(taint.key, taint.effect) for taint in node.taints})
+        return found
+
+    kubernetes_slices = list_collected_as(SLICES, "slices", ResourceSlice)
+
+    @collected_by(QUEUES)
+    def kueue_flavors(self, data: CollectorData) -> tuple[Flavor, ...]:
+        """Kueue's flavors. Raises Incomplete, NotApplicable."""
+        if not data.get("is_installed", flag):
+            raise NotApplicable("Kueue is not installed")
+        return tuple(map(Flavor, data.get("flavors", objects)))
+
+    @collected_by(STORAGE)
+    def kubernetes_storage(self, data: CollectorData) -> KubernetesStorage:
+        """Its volume claims, and what serves them. Raises Incomplete."""
+        return storage_of(data)
+
+    @collected_by()
+    def drivers_of_groups(self) -> Mapping[str, Counter[str]]:
+        """With how many nodes of each group a CSI driver has registered. Raises Incomplete."""
+        found: dict[str, Counter[str]] = {}
+        for node in self.kubernetes_nodes:
+            found.setdefault(node.group, Counter()).update(self.kubernetes_storage.drivers.get(node.name, ()))
+        return found
+
+    # Its network
+
+    vpc_subnets = list_collected_as("subnets", "subnets", Subnet)
+    security_groups = list_collected_as("security_groups", "groups", SecurityGroup)
+    route_tables = list_collected_as("route_tables", "tables", RouteTable)
+    vpc_endpoints = list_collected_as("vpc_endpoints", "endpoints", Endpoint)
+
+    service_quotas = list_collected_as("quotas", "quotas", Quota)
+
+    # Storage
+
+    fsx_systems = list_collected_as("fsx", "file_systems", dict)
+    fsx_metrics = collected_as("fsx_metrics", Metrics)

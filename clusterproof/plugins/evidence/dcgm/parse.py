@@ -1,0 +1,245 @@
+"""What DCGM's command line prints: `dcgmi diag`, with and without -j, of DCGM 2 to 4, and `dcgmi nvlink -s`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.evidence.parsing import (
+    CaptureError,
+    Form,
+    document_in,
+    exit_status,
+    gpus_in,
+    objects,
+    short,
+    whole,
+)
+
+_SECTION = re.compile(r"[|+]-----\s{1,4}([^|]{1,40}?)\s{1,4}-{2,40}")
+_END = re.compile(r"\+-{5,100}\+-{5,100}\+\s*\Z")
+_ROW = re.compile(r"\|([^|]{1,80})\|(.{0,400})\|\s*\Z")
+_RESULT = re.compile(
+    r"(?:GPU\s?(?P<gpu>\d{1,3}):\s{0,4})?(?P<word>Pass|Fail|Warn|Skip|Not Run)\b"
+    r"(?:\s{0,4}-\s{0,4}(?P<more>.{0,200}))?\s*\Z",
+    re.IGNORECASE,
+)
+_NOTE = re.compile(r"(Warning|Error|Info)\b")
+_GPUS = re.compile(r"\s*(?:All\s*|GPUs?:?[\s\d,]+)\Z", re.IGNORECASE)
+BAD = ("fail", "warn")
+
+
+@dataclass
+class Table:
+    """What the rows so far contain. A row is a test, a further result of the last test, or a note on it.
+
+    Results read `Pass - All`, `Fail - GPU: 3` or, since DCGM 4, `GPU3: Fail`. Notes are wrapped in the middle of words.
+    """
+
+    version: str = ""
+    tests: list[dict[str, Any]] = field(default_factory=list)
+    has_ended: bool = False  # the line that closes the table was the last
+    _category: str = ""
+    _note: dict[str, Any] | None = None
+
+    def take(self, line: str) -> None:
+        """Read one line."""
+        section, row = _SECTION.match(line), _ROW.match(line)
+        if section or row:
+            self.has_ended = False
+        if section:
+            self._category, self._note = section[1], None
+        elif row:
+            self._row(row[1].strip(), row[2][1:].rstrip())
+        elif _END.match(line):
+            self.has_ended = bool(self.tests)
+
+    def _row(self, name: str, cell: str) -> None:
+        if name == "DCGM Version":
+            self.version = short(cell.strip())
+        elif kind := _NOTE.match(name):
+            self._note = {"text": short(cell), "severity": None}
+            if kind[1] != "Info":
+                self._annotated()["messages"].append(self._note)
+        elif found := _RESULT.match(cell.strip()):
+            self._result(name, found)
+        elif not name and self._note is not None:
+            self._note["text"] = short(self._note["text"] + cell)
+
+    def _result(self, name: str, found: re.Match[str]) -> None:
+        if name:
+            self.tests.append({"name": short(name), "category": self._category, "results": []})
+        elif not self.tests:
+            return
+        more = found["more"] or ""
+        is_list = bool(_GPUS.match(more))
+        self._note = None
+        self.tests[-1]["results"].append(
+            {
+                "gpu": found["gpu"] or gpus_in(more if is_list else more.partition(":")[0]),
+                "status": found["word"].lower(),
+                "messages": [{"text": short(more), "severity": None}] if more and not is_list else [],
+            }
+        )
+
+    def _annotated(self) -> dict[str, Any]:
+        """The result that a warning is about: the last that is not good; before any test it is a failure by itself."""
+        if not self.tests:
+            self.tests.append(
+                {
+                    "name": self._category or "dcgmi diag",
+                    "category": self._category,
+                    "results": [{"gpu": "", "status": "fail", "messages": []}],
+                }
+            )
+        results = self.tests[-1]["results"]
+        return next((result for result in reversed(results) if result["status"] in BAD), results[-1])
+
+
+MAX_TESTS = 256
+MAX_RESULTS = 1024  # of one test
+MAX_MESSAGES = 16  # of one result
+MAX_GPUS = 128
+MAX_LINKS = 64
+
+ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4, and before
+STATUSES = ("pass", "fail", "warn", "skip", "not run")  # as dcgmi words them in every version
+
+_HEADER = re.compile(r"^\|\s{0,4}Diagnostic\s{1,60}\|\s{0,4}Result", re.MULTILINE)
+_LINKS = re.compile(
+    r"^[ \t]{0,16}gpuId[ \t]{1,4}(\d{1,3}):[ \t]{0,16}\n[ \t]{0,16}([UDXN_](?:[ \t]{1,8}[UDXN_]){0,63})[ \t]{0,16}$",
+    re.MULTILINE,
+)
+
+
+def is_json(text: str) -> bool:
+    """Whether it is the JSON of `dcgmi diag -j`."""
+    return any(f'"{root}"' in text[:20_000] for root in ROOTS)
+
+
+def read_json(text: str) -> Mapping[str, object]:
+    """The collector `dcgm_diag`; of JSON that is cut only that it is. Raises CaptureError."""
+    try:
+        document = document_in(text)
+    except CaptureError:
+        return _diag(text, "", [], is_complete=False)  # a cut log is no log that is absent
+    root = next((document[name] for name in ROOTS if isinstance(document.get(name), dict)), None)
+    if root is None:
+        raise CaptureError(f"no object {ROOTS[0]!r}; expected what dcgmi diag -j prints")
+    metadata = document.get("metadata")
+    version = root.get("version") or (metadata.get("version") if isinstance(metadata, dict) else "")
+    return _diag(text, short(version), list(_tests(root)), error=short(root.get("runtime_error")))
+
+
+def is_table(text: str) -> bool:
+    """Whether it is the table of `dcgmi diag`, or its beginning."""
+    return bool(_HEADER.search(text))
+
+
+def read_table(text: str) -> Mapping[str, object]:
+    """The collector `dcgm_diag`."""
+    table = Table()
+    for line in text.split("\n"):
+        table.take(line)
+    return _diag(text, table.version, table.tests, is_complete=table.has_ended)
+
+
+def _diag(
+    text: str, version: str, tests: list[dict[str, Any]], *, is_complete: bool = True, error: str = ""
+) -> dict[str, object]:
+    for test in tests:
+        test["results"] = test["results"][:MAX_RESULTS]
+        for result in test["results"]:
+            result["messages"] = result["messages"][:MAX_MESSAGES]
+    diag = {"version": version, "exit": exit_status(text), "complete": is_complete, "runtime_error": error}
+    return {"dcgm_diag": {"logs": [{**diag, "tests": tests[:MAX_TESTS]}]}}
+
+
+def _tests(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every test; DCGM has put null between them."""
+    for category in [*objects(root.get("test_categories")), {"tests": root.get("tests")}]:
+        for test in objects(category.get("tests")):
+            results = [_result(result) for result in objects(test.get("results"))]
+            summary = test.get("test_summary")
+            if isinstance(summary, dict) and not results:
+                results.append(_result(summary))
+            yield {"name": short(test.get("name")), "category": short(category.get("category")), "results": results}
+
+
+def _result(data: Mapping[str, Any]) -> dict[str, object]:
+    """One result: DCGM 4 names an entity, which may be a CPU; before, `gpu_ids` is a number or a list in a string."""
+    entity, kind = data.get("gpu_ids", data.get("entity_id", "")), data.get("entity_group", "GPU")
+    warnings = data.get("warnings")
+    word = short(data.get("status")).strip().lower().replace("_", " ")
+    return {
+        "gpu": gpus_in(entity) if kind == "GPU" else short(f"{kind} {entity}"),
+        "status": word if word in STATUSES else "unknown",
+        "messages": [_message(warning) for warning in (warnings if isinstance(warnings, list) else [])],
+    }
+
+
+def _message(warning: object) -> dict[str, object]:
+    if not isinstance(warning, dict):
+        return {"text": short(warning), "severity": None}
+    severity = warning.get("error_severity")
+    return {"text": short(warning.get("warning")), "severity": severity if type(severity) is int else None}
+
+
+def is_nvlink_status(text: str) -> bool:
+    """Whether it is the grid of `dcgmi nvlink -s`."""
+    return bool(_LINKS.search(text))
+
+
+def read_nvlink_status(text: str) -> Mapping[str, object]:
+    """The links of the collector `nvml`: U is up, D is down; what is disabled or not supported is no link."""
+    gpus = [
+        {"index": int(number), "lost": None, "nvlinks": [state == "U" for state in states.split() if state in "UD"]}
+        for number, states in _LINKS.findall(text)[:MAX_GPUS]
+    ]
+    if not gpus:
+        raise CaptureError("dcgmi nvlink -s names no GPU")
+    return {"nvml": {"init": None, "gpus": gpus}}
+
+
+_COUNTERS = {
+    "CRC FLIT Error": "crc_flit",
+    "CRC Data Error": "crc_data",
+    "Replay Error": "replay",
+    "Recovery Error": "recovery",
+}
+
+
+def is_nvlink_errors(text: str) -> bool:
+    """Whether it is the JSON of `dcgmi nvlink -e -j`."""
+    return '"NVLINK Error Counts"' in text[:2_000_000]
+
+
+def read_nvlink_errors(text: str) -> Mapping[str, object]:
+    """The counters of the links of one GPU of the collector `nvml`. Raises CaptureError."""
+    document = document_in(text)
+    header, links = document.get("header"), document.get("body")
+    titles = " ".join(short(title) for title in header) if isinstance(header, list) else ""
+    named = re.search(r"\bGPU (\d{1,3})\b", titles)
+    if not named or not isinstance(links, dict):
+        raise CaptureError("dcgmi nvlink -e does not say of which GPU")
+    errors: dict[str, dict[str, object]] = {kind: {} for kind in _COUNTERS.values()}
+    for link, data in list(links.items())[:MAX_LINKS]:
+        rows = data.get("children") if isinstance(data, dict) else None
+        number = short(link).removeprefix("Link ")
+        for title, kind in _COUNTERS.items():
+            row = rows.get(title) if isinstance(rows, dict) else None
+            count = whole(short(row.get("value"))) if isinstance(row, dict) else None
+            if count != 0:
+                errors[kind][number] = {"error": "NOT_UNDERSTOOD", "text": short(title)} if count is None else count
+    gpu = {"index": int(named[1]), "lost": None, "nvlink_errors": errors}
+    return {"nvml": {"init": None, "gpus": [gpu]}}
+
+
+FORMS = (
+    Form("dcgmi diag -j", is_json, read_json),
+    Form("dcgmi diag", is_table, read_table),
+    Form("dcgmi nvlink -e -j", is_nvlink_errors, read_nvlink_errors, 30),
+    Form("dcgmi nvlink -s", is_nvlink_status, read_nvlink_status, 30),
+)

@@ -1,0 +1,53 @@
+"""What EC2 says of the instance: its identity document, and ec2-metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, short
+
+VENDOR = "Amazon EC2"
+KEYS = {  # of the identity document, as the collector `imds` calls them; the account's id stays where it is
+    "instanceId": "instance_id",
+    "instanceType": "instance_type",
+    "availabilityZone": "availability_zone",
+    "region": "region",
+    "imageId": "image_id",
+}
+
+_TYPE = re.compile(r"^instance-type:[ \t]{1,4}([a-z0-9-]{1,30}\.[a-z0-9-]{1,30})[ \t]*$", re.MULTILINE)
+
+
+def is_identity(text: str) -> bool:
+    """Whether it is an instance's identity document."""
+    return '"instanceType"' in text and '"availabilityZone"' in text and '"pendingTime"' in text
+
+
+def read_identity(text: str) -> Mapping[str, object]:
+    """The identity of the collector `imds`, and the collector `platform`. Raises CaptureError."""
+    document = document_in(text)
+    identity = {name: short(document[key]) for key, name in KEYS.items() if short(document.get(key))}
+    if "instance_type" not in identity:
+        raise CaptureError("the identity document names no instance type")
+    platform = {"vendor": VENDOR, "product": identity["instance_type"]}
+    return {"imds": {"identity": identity}, "platform": platform}
+
+
+def is_metadata(text: str) -> bool:
+    """Whether it is ec2-metadata's, with the instance type."""
+    return bool(_TYPE.search(text))
+
+
+def read_metadata(text: str) -> Mapping[str, object]:
+    """The collector `platform`. Raises CaptureError."""
+    found = _TYPE.search(text)
+    if not found:
+        raise CaptureError("ec2-metadata without an instance type")
+    return {"platform": {"vendor": VENDOR, "product": found[1]}}
+
+
+FORMS = (
+    Form("instance identity document", is_identity, read_identity),
+    Form("ec2-metadata", is_metadata, read_metadata),
+)

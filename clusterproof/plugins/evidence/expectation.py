@@ -1,0 +1,162 @@
+"""What a node is expected to be: its instance type, and the numbers that follow from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clusterproof.plugins.catalog import InstanceType, instance_types
+from clusterproof.plugins.catalog.instance_types import machine_type
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.ec2.facts_metadata import Metadata
+from clusterproof.plugins.evidence.fact import collected_as, collected_by
+from clusterproof.plugins.evidence.host.facts import (
+    Boot,
+    Platform,
+)
+from clusterproof.plugins.evidence.hyperpod.facts import ResourceConfig
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+
+EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
+UNKNOWN_TYPE = "instance type unknown"
+WITHOUT_GPUS = {"nvlinks_per_gpu": 0, "nvswitch": False, "nvswitches": 0}  # what `gpus=0` says besides
+
+
+@collected_by()
+def instance_type(node: Node) -> str:
+    """Its EC2 instance type, by the inventory, its metadata service or DMI; elsewhere which machine (`DGX H100`).
+
+    Raises Incomplete where it is unknown.
+    """
+    if node.target.instance_type:
+        return node.target.instance_type.removeprefix("ml.")
+    if node.instance_type_by_metadata:
+        return node.instance_type_by_metadata
+    if node.platform.vendor == EC2:
+        return node.platform.product
+    machine = machine_type(node.platform.vendor, node.platform.product, _gpu_devices(node))
+    if machine:
+        return machine
+    ways = (
+        "set instance_type in slurm.toml, or [expect] in a policy"
+        if node.drains
+        else "give --instance-type or --expect"
+    )
+    raise Incomplete(f"the instance type is unknown; {ways}", cause=UNKNOWN_TYPE)
+
+
+def _gpu_devices(node: Node) -> list[str]:
+    """The PCI device ids of its GPUs, as far as the bus shows them."""
+    try:
+        return [device.device for device in node.gpus_on_bus]
+    except (Incomplete, NotApplicable):
+        return []
+
+
+platform = collected_as("platform", Platform)
+metadata = collected_as("imds", Metadata)
+resource_config = collected_as("resource_config", ResourceConfig)
+
+
+@collected_by()
+def instance_type_by_metadata(node: Node) -> str:
+    """Its instance type as EC2's metadata service reports it; empty where that does not."""
+    try:
+        return node.metadata.identity.instance_type
+    except (Incomplete, NotApplicable):
+        return ""
+
+
+@collected_by()
+def instance_id(node: Node) -> str:
+    """Its EC2 instance id. Raises Incomplete."""
+    return node.metadata.identity.instance_id
+
+
+@collected_by()
+def type_row(node: Node) -> InstanceType:
+    """Its row of the catalogue of instance types. Raises Incomplete where it is in none."""
+    row = node.catalog.instance_type(node.instance_type)
+    if row is None and node.is_build_host:
+        nothing = InstanceType(name=node.instance_type, source="")
+        return replace(nothing, gpus=0, nvlinks_per_gpu=0, nvswitch=False, efa=0, neuron_devices=0)
+    if row is None:
+        near = _near_type(node.instance_type)
+        way = (
+            "set gpus, nvswitch and efa under [expect] in a policy"
+            if node.drains
+            else "give --expect gpus=N,nvswitch=N,efa=N"
+        )
+        raise Incomplete(
+            f"instance type {node.instance_type!r} is not in the catalogue{near}; {way}", cause=UNKNOWN_TYPE
+        )
+    return row
+
+
+def _near_type(name: str) -> str:
+    """` (did you mean …?)`, by the types of the same family."""
+    from clusterproof.plugins.core.strict import nearest  # few types are unknown
+
+    family = name.partition(".")[0]
+    return nearest(name, (known for known in instance_types() if known.partition(".")[0] == family))
+
+
+@collected_by()
+def is_build_host(node: Node) -> bool:
+    """Whether an image is gated on a machine that only builds it: an EC2 type of a family without accelerators."""
+    return node.occasion == "ami" and node.platform.vendor == EC2 and node.catalog.accelerators(node.instance_type) == 0
+
+
+def expected(node: Node, what: str) -> int:
+    """How many `gpus`, `efa` or `nvlinks` (per GPU) it should have. Raises Incomplete where that is unknown.
+
+    EFA may or may not be attached to an instance, so the most that its type can have is not expected.
+    """
+    if what in node.target.expect:
+        return node.target.expect[what]
+    if what == "efa":
+        return node.efa_attached
+    return int(node.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
+
+
+@collected_by()
+def nvlinks_due(node: Node) -> int | None:
+    """How many active NVLinks each of its GPUs should have; None where that is unknown."""
+    try:
+        return expected(node, "nvlinks")
+    except Incomplete:
+        return None
+
+
+@collected_by()
+def is_outside_ec2(node: Node) -> bool:
+    """Whether the firmware names another vendor, and nobody gave it an EC2 type: only EC2 has EFA."""
+    return not node.target.instance_type and node.platform.vendor not in ("", EC2)
+
+
+def of_type(node: Node, what: str) -> Any:
+    """A value of its instance type, or what `expect` says in its place. Raises Incomplete where the catalogue does not
+    know it, NotApplicable where no training node is of this type, or `expect` describes a node whose type is unknown.
+    """
+    said = node.target.expect
+    if what in WITHOUT_GPUS and said.get("gpus") == 0:
+        return WITHOUT_GPUS[what]
+    if what in ("nvswitch", "nvswitches") and "nvswitch" in said:
+        return said["nvswitch"]
+    try:
+        value = getattr(node.type, what)
+    except Incomplete as unknown:
+        if what in ("memory_mib", "vcpus", "nvme") and "gpus" in said:
+            raise NotApplicable("its type is unknown, and what is expected of it has only devices") from unknown
+        raise
+    if value is None and node.is_build_host:
+        raise NotApplicable(f"{node.instance_type} only builds the image: nobody says what {what} it should have")
+    if value is None:
+        raise Incomplete(f"the catalogue has no {what} for {node.instance_type}", cause="not in the catalogue")
+    return value
+
+
+boot = collected_as("boot", Boot)

@@ -1,0 +1,179 @@
+"""A fact about a node: which collectors it comes from, and how it is decoded from what they returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.place import place_of
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.field import Decode, objects, read, table
+
+T = TypeVar("T")
+
+# Collectors that only captures have: the probe neither asks the scheduler nor runs jobs.
+ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
+# And those that load the hardware: nodes are asked for them in a second visit.
+LOADING = frozenset({"dcgm_diag", "efa_loopback", "fs_bandwidth", "gpu_bandwidth", "gpu_gemm", "nccom", "node_busbw"})
+
+_WHY = {
+    Status.DENIED: "may not be read",
+    Status.BROKE: "could not be read",
+    Status.TIMED_OUT: "did not answer in time",
+    Status.STUCK: "hangs and cannot be killed",
+    Status.CUT: "was cut",
+    Status.UNCOLLECTED: "was not collected",
+    Status.NOT_ASKED: "was not asked for",
+}
+EXPECTED = "; expected "
+SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"
+NOT_COLLECTED = "evidence was not collected"  # one gap of a capture, however many commands it lacks
+
+
+@record
+class CollectorData:
+    """What one collector returned: a JSON object, whose values are read one by one."""
+
+    value: Mapping[str, Any]
+    collector: str = ""
+
+    def get(self, key: str, decode: Decode[T]) -> T:
+        """One value of it. Raises Incomplete, NotApplicable."""
+        return read(self.value.get(key), decode, f"{self.collector}: {key}")
+
+
+class Absent(Incomplete):
+    """What a collector reads does not exist on the node. Incomplete, unless the fact knows better."""
+
+
+class EvidenceSource(Protocol):
+    """A node: where collectors are found and facts are kept."""
+
+    @property
+    def evidence(self) -> NodeEvidence:
+        """All that came back from it."""
+
+    def collector(self, name: str) -> Collected:
+        """One collector's answer. Raises Incomplete where the node was not reached."""
+
+    @property
+    def collectors(self) -> Mapping[str, Collected]:
+        """The answers of all collectors. Raises Incomplete where the node was not reached."""
+
+    @property
+    def if_denied(self) -> str:
+        """What to do where a collector was denied, as the end of a sentence; empty where its own message says it."""
+
+    @property
+    def known(self) -> dict[Any, Any]:
+        """Facts already read, with the exceptions of those that could not be."""
+
+
+class Fact(Generic[T]):
+    """A property of a node, read once; what could not be read raises the same Incomplete every time."""
+
+    def __init__(self, collectors: tuple[str, ...], decode: Callable[..., T], uncaptured: str = "") -> None:
+        self.collectors = collectors
+        self.decode = decode
+        self.uncaptured = uncaptured  # why it has no meaning where the evidence has no such collector
+        self.__doc__ = decode.__doc__
+
+        self.name = ", ".join(collectors)
+        self.key: object = self  # under which a node keeps it
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = self.key = name
+
+    def of(self, node: EvidenceSource) -> T:
+        """The fact of a node, where it stands alone and is not a property. Raises Incomplete, NotApplicable."""
+        return self.__get__(node, type(node))
+
+    @overload
+    def __get__(self, node: None, owner: type) -> Fact[T]: ...
+    @overload
+    def __get__(self, node: EvidenceSource, owner: type) -> T: ...
+    def __get__(self, node: EvidenceSource | None, owner: type) -> Fact[T] | T:
+        if node is None:
+            return self
+        try:
+            known = node.known[self.key]
+        except KeyError:
+            known = node.known[self.key] = self._read(node)
+        if isinstance(known, (Incomplete, NotApplicable)):
+            raise copy(known)
+        return known  # type: ignore[no-any-return]
+
+    def _read(self, node: EvidenceSource) -> T | Incomplete | NotApplicable:
+        try:
+            if self.uncaptured and not all(_is_captured(node.collectors.get(name)) for name in self.collectors):
+                return NotApplicable(self.uncaptured)
+            return self.decode(
+                node, *(answer_of(name, node.collector(name), node.if_denied) for name in self.collectors)
+            )
+        except (Incomplete, NotApplicable) as unread:
+            return copy(unread)  # without the frames that it has passed, and all that they hold
+        except Exception as broke:  # a node can send anything: what cannot be decoded is incomplete
+            return Incomplete(*_not_understood(self.name, broke))
+
+
+def _not_understood(name: str, broke: Exception) -> tuple[str, str]:
+    """The message and the cause of a fact that could not be decoded."""
+    cause = f"{name.replace('_', ' ')} could not be understood: {type(broke).__name__}"
+    return f"{cause}: {str(broke)[:200]} ({place_of(broke)})", cause
+
+
+def _is_captured(collector: Collected | None) -> bool:
+    return collector is not None and collector.status is not Status.UNCOLLECTED
+
+
+def collected_by(*collectors: str) -> Callable[[Callable[..., T]], Fact[T]]:
+    """Make a fact of a method that takes what these collectors returned, in this order."""
+
+    def fact(decode: Callable[..., T]) -> Fact[T]:
+        return Fact(collectors, decode)
+
+    return fact
+
+
+def collected_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[T]:
+    """Make a fact of all that one collector returned, as a class that reads its values."""
+
+    def decode(_node: EvidenceSource, data: CollectorData) -> T:
+        return kind(data.value)
+
+    decode.__doc__ = kind.__doc__
+    return Fact((collector,), decode)
+
+
+def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: str) -> Fact[T]:
+    """Make a fact of one of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured."""
+    if collector not in ONLY_CAPTURED:
+        raise ValueError(f"{collector} is collected by the probe; expected one of {', '.join(sorted(ONLY_CAPTURED))}")
+    return Fact((collector,), collected_as(collector, kind).decode, f"no {what} was captured")
+
+
+def list_collected_as(collector: str, key: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact[tuple[T, ...]]:
+    """Make a fact of a list that one collector returned, as a class that reads each entry's values."""
+
+    def decode(_node: EvidenceSource, data: CollectorData) -> tuple[T, ...]:
+        return tuple(kind(entry) for entry in data.get(key, objects))
+
+    decode.__doc__ = kind.__doc__
+    return Fact((collector,), decode)
+
+
+def answer_of(name: str, collector: Collected, if_denied: str = "") -> CollectorData:
+    """What a collector returned; `if_denied` ends the message where access was denied. Raises Absent, Incomplete."""
+    if collector.status is Status.READ:
+        return CollectorData(read(collector.value, table, name), name)
+    detail = f" ({collector.detail[:300]})" if collector.detail else ""
+    if collector.status is Status.ABSENT:
+        raise Absent(f"{name}: not on this node{detail}", cause=f"{name} is not on the node")
+    why = _WHY[collector.status]
+    says_it = EXPECTED in collector.detail  # what would help, in the collector's own words
+    to_do = {Status.DENIED: "" if says_it else if_denied, Status.NOT_ASKED: SAME_CHOICE}.get(collector.status, "")
+    cause = NOT_COLLECTED if collector.status is Status.UNCOLLECTED else f"{name} {why}"
+    raise Incomplete(f"{name}: {why}{detail}{to_do}", cause=cause)

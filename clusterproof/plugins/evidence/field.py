@@ -1,0 +1,210 @@
+"""Typed reading of what a device reported: one descriptor per value, decoded when it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
+
+T = TypeVar("T")
+Thing = TypeVar("Thing")
+Otherwise = TypeVar("Otherwise")
+Decode: TypeAlias = Callable[[object], T]
+
+MAX_TEXT = 2_000  # characters of one value; what a healthy node reports is far shorter
+TOO_LARGE = 10**24  # for any count, size or time
+_SPACE = re.compile(r"\s")
+MAX_OUTPUT = 100_000  # characters of a tool's output; the probe sends at most 64 KiB
+UNCAPTURED = "UNCOLLECTED"  # the error in place of what no captured file has
+UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED"})
+
+
+class Device(Protocol):
+    """Anything with the JSON object that was reported of it."""
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The object as reported."""
+
+
+@record
+class Reported:
+    """What a node, or a service, reported of one thing as a JSON object: its values are Fields, decoded when read."""
+
+    data: Mapping[str, Any]
+
+
+class Field(Generic[T]):
+    """One value of a device. Reading it raises Incomplete or NotApplicable where the node could not report it."""
+
+    def __init__(self, decode: Callable[[object], T], key: str = "", where: str = "") -> None:
+        self.decode = decode
+        self.key = key
+        self.where = where  # what messages call it; else its key
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.key = self.key or name
+        self.where = self.where or self.key
+
+    @overload
+    def __get__(self, device: None, owner: type) -> Field[T]: ...
+    @overload
+    def __get__(self, device: Device, owner: type) -> T: ...
+    def __get__(self, device: Device | None, owner: type) -> Field[T] | T:
+        if device is None:
+            return self
+        data = device.data.get(self.key)
+        try:
+            return self.decode(data)
+        except Exception:  # which `read` has words for
+            return read(data, self.decode, self.where)
+
+
+def known(fact: Callable[[], T], otherwise: Otherwise) -> T | Otherwise:
+    """A fact that a check goes on without: where it cannot be read, that part is incomplete, and another stands in."""
+    with part:
+        return fact()
+    return otherwise
+
+
+def each(things: Iterable[Thing], fact: Callable[[Thing], T]) -> Iterator[T]:
+    """The fact of each thing of which it can be read; of the others that part of the check is incomplete."""
+    for thing in things:
+        with part:
+            yield fact(thing)
+
+
+def readings(device: object, *names: str) -> tuple[dict[str, Any], list[Incomplete | NotApplicable]]:
+    """Those of a device's values that could be read, and why the others could not.
+
+    For a check that looks at several values: a fault in one of them outranks another that could not be read.
+    """
+    data: dict[str, Any] = {}
+    unread: list[Incomplete | NotApplicable] = []
+    for name in names:
+        try:
+            data[name] = getattr(device, name)
+        except (Incomplete, NotApplicable) as why:
+            unread.append(why)
+    return data, unread
+
+
+def require(unread: Iterable[Incomplete | NotApplicable]) -> None:
+    """Raise the first Incomplete of `readings`, else the first NotApplicable, if there is one."""
+    for why in sorted(unread, key=lambda why: isinstance(why, NotApplicable)):
+        raise why
+
+
+def read(data: object, decode: Callable[[object], T], where: str) -> T:
+    """Decode one value that may be an error object. Raises Incomplete, NotApplicable."""
+    try:
+        return decode(data)
+    except (Incomplete, NotApplicable):
+        raise
+    except Exception:  # noqa: S110 - whatever is wrong with it, it is not understood
+        pass
+    if isinstance(data, dict) and isinstance(data.get("error"), str):
+        word = data["error"][:40]
+        if word == UNCAPTURED:
+            raise Incomplete(f"{where} is not in what was captured", cause="not in what was captured")
+        if word in UNSUPPORTED:
+            raise NotApplicable(f"{where} is not supported here ({word})")
+        raise Incomplete(f"{where} could not be read ({word})", cause=f"could not be read: {word}")
+    if data is None:
+        raise Incomplete(f"{where} was not reported", cause="not reported by the node")
+    raise Incomplete(f"{where} is not understood: {str(data)[:60]!r}", cause="not understood")
+
+
+def whole(data: object) -> int:
+    """A whole number of at most 24 digits; a boolean is none."""
+    if type(data) is not int or not -TOO_LARGE < data < TOO_LARGE:
+        raise TypeError
+    return data
+
+
+def number(data: object) -> float:
+    """A number that is neither infinite nor none at all."""
+    if isinstance(data, bool) or not isinstance(data, (int, float)) or not abs(data) < TOO_LARGE:
+        raise TypeError
+    return float(data)
+
+
+def flag(data: object) -> bool:
+    """True or false."""
+    if not isinstance(data, bool):
+        raise TypeError
+    return data
+
+
+def text(data: object) -> str:
+    """Text, cut at MAX_TEXT characters."""
+    if not isinstance(data, str):
+        raise TypeError
+    return data[:MAX_TEXT]
+
+
+def word(data: object) -> str:
+    """The name that a process has given itself, as one word: it is no sentence about a job, a user or a GPU."""
+    return _SPACE.sub("_", text(data))
+
+
+def output(data: object) -> str:
+    """What a tool printed, cut at MAX_OUTPUT characters."""
+    if not isinstance(data, str):
+        raise TypeError
+    return data[:MAX_OUTPUT]
+
+
+def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:
+    """What `decode` reads, or None where the node reported null."""
+
+    def decode_optional(data: object) -> T | None:
+        return None if data is None else decode(data)
+
+    return decode_optional
+
+
+def objects(data: object) -> list[dict[str, Any]]:
+    """A list of JSON objects."""
+    if not isinstance(data, list) or not {*map(type, data)} <= {dict}:
+        raise TypeError
+    return data
+
+
+def one(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], T]:
+    """A decoder of a record that is a JSON object."""
+    return lambda data: kind(table(data))
+
+
+def every(kind: Callable[[dict[str, Any]], T]) -> Callable[[object], tuple[T, ...]]:
+    """A decoder of records that are a list of JSON objects."""
+    return lambda data: tuple(kind(entry) for entry in objects(data))
+
+
+def at_least_one(data: list[T], what: str) -> list[T]:
+    """A list that cannot be empty where everything was reported. Raises Incomplete."""
+    if not data:
+        raise Incomplete(f"no {what} was reported; expected at least one", cause=f"no {what} was reported")
+    return data
+
+
+def table(data: object) -> dict[str, Any]:
+    """A JSON object that is not an error."""
+    if not isinstance(data, dict) or "error" in data:
+        raise TypeError
+    return data
+
+
+def values(data: object) -> list[object]:
+    """A list of anything; each entry is to be read by itself."""
+    if not isinstance(data, list):
+        raise TypeError
+    return data
+
+
+def texts(data: object) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple(text(entry) for entry in values(data))

@@ -1,0 +1,158 @@
+"""One GPU through NVML: a table of what is asked, each answer or error by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pynvml
+
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields, filled, newest
+from clusterproof.plugins.evidence.gpu.collect_nvml_link import fabric, nvlinks
+from clusterproof.plugins.evidence.processes.collect_whose import in_turn, owner, parent, program
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
+CORRECTED, UNCORRECTED = 0, 1
+VOLATILE, AGGREGATE = 0, 1
+DRAM, SRAM = 2, 7  # memory locations
+GPU_SENSOR = 0
+GRAPHICS = 0  # of the kinds of clocks
+RETIRED_SINGLE_BIT, RETIRED_DOUBLE_BIT, RECOVERY_ACTION = 29, 30, 230  # fields, NVML_FI_DEV_…
+MIB = 2**20
+MAX_PROCESSES = 256
+POD = re.compile(
+    r"/kubepods(?:(?!/kubepods).)*pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
+)  # its uid, as the kubelet writes it
+
+
+def gpu(node: Node, index: int) -> dict[str, object]:
+    """Everything that one GPU reports; only its index and why, where it does not even give a handle."""
+    node.at(f"GPU {index}: handle")
+    handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
+    if isinstance(handle, dict):
+        return {"index": index, "lost": handle}
+    values: dict[str, object] = {"index": index, "lost": None}
+    for keys, ask in ASKED.items():
+        node.at(f"GPU {index}: {keys}")
+        answer = answer_to(ask, handle)
+        names = keys.split()
+        values.update(zip(names, answer if isinstance(answer, tuple) else [answer] * len(names)))
+    node.at(f"GPU {index}: processes")
+    running = answer_to(_processes, handle, node)
+    values["processes"] = in_turn(running, "cgroup", MAX_PROCESSES) if isinstance(running, list) else running
+    values["processes_left_out"] = max(0, len(running) - MAX_PROCESSES) if isinstance(running, list) else 0
+    return values
+
+
+def _watts(milliwatts: int) -> float:
+    return milliwatts / 1000
+
+
+def _address(info: Any) -> str:
+    """The PCI address as sysfs writes it: four digits of domain, small letters."""
+    domain, rest = info.busId.lower().split(":", 1)
+    return f"{int(domain, 16):04x}:{rest}"
+
+
+def _memory(memory: Any) -> tuple[int, int]:
+    return memory.used // MIB, memory.total // MIB
+
+
+def _processes(handle: object, node: Node) -> object:
+    running: Any = RUNNING(handle)
+    if isinstance(running, dict):
+        return running
+    return [_process(node, process.pid, process.usedGpuMemory) for process in running]
+
+
+def _process(node: Node, pid: int, memory: int | None) -> dict[str, object]:
+    groups, name = node.text(f"/proc/{pid}/cgroup", absent=""), node.text(f"/proc/{pid}/comm", absent="")
+    paths = [line.split(":", 2)[-1] for line in groups.split("\n")] if isinstance(groups, str) else []
+    group = max(paths, key=len, default="")  # of cgroup v1's many, the one that says most
+    pod = POD.search(group)
+    return {
+        "pid": pid,
+        "memory_mib": None if memory is None else memory // MIB,
+        "name": name if isinstance(name, str) else "",
+        "cgroup": group,
+        **({"pod": pod[1].replace("_", "-")} if pod else {}),
+        **_whose(node, str(pid)),
+        "parent": _whose(node, parent(node, pid)),
+    }
+
+
+def _whose(node: Node, pid: str) -> dict[str, object]:
+    """The user that runs it and the program, nothing where it has ended."""
+    try:
+        return {"uid": owner(node, pid), "program": program(node, pid)}
+    except OSError:
+        return {}
+
+
+RUNNING = newest(
+    call("nvmlDeviceGetComputeRunningProcesses"),
+    call("nvmlDeviceGetComputeRunningProcesses_v2"),  # before 510
+)
+# The keys that one call reads, and the call; for several keys it returns a tuple.
+ASKED: dict[str, Callable[[object], object]] = {
+    "uuid": call("nvmlDeviceGetUUID"),
+    "serial": call("nvmlDeviceGetSerial"),
+    "name": call("nvmlDeviceGetName"),
+    "vbios": call("nvmlDeviceGetVbiosVersion"),
+    "pci": call("nvmlDeviceGetPciInfo", of=_address),
+    "ecc_enabled ecc_pending": call("nvmlDeviceGetEccMode", of=lambda modes: (bool(modes[0]), bool(modes[1]))),
+    "ecc_uncorrected_dram": call("nvmlDeviceGetMemoryErrorCounter", UNCORRECTED, VOLATILE, DRAM),
+    "ecc_uncorrected_sram": call("nvmlDeviceGetMemoryErrorCounter", UNCORRECTED, VOLATILE, SRAM),
+    "ecc_uncorrected_total": call("nvmlDeviceGetTotalEccErrors", UNCORRECTED, VOLATILE),
+    "ecc_corrected_total": call("nvmlDeviceGetTotalEccErrors", CORRECTED, VOLATILE),
+    "ecc_aggregate_uncorrected_sram": call("nvmlDeviceGetMemoryErrorCounter", UNCORRECTED, AGGREGATE, SRAM),
+    "sram_threshold_exceeded": filled(
+        "nvmlDeviceGetSramEccErrorStatus",
+        "c_nvmlEccSramErrorStatus_v1_t",
+        of=lambda status: bool(status.bThresholdExceeded),
+    ),
+    "remapped_correctable remapped_uncorrectable remap_pending remap_failed": call(
+        "nvmlDeviceGetRemappedRows", of=lambda rows: (rows[0], rows[1], bool(rows[2]), bool(rows[3]))
+    ),
+    "remap_banks": call(
+        "nvmlDeviceGetRowRemapperHistogram",
+        of=lambda banks: [banks.max, banks.high, banks.partial, banks.low, banks.none],
+    ),
+    "retired_pages_pending": call("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
+    "retired_pages_single_bit retired_pages_double_bit recovery_action": lambda handle: fields(
+        handle, (RETIRED_SINGLE_BIT, RETIRED_DOUBLE_BIT, RECOVERY_ACTION)
+    ),
+    "nvlinks nvlink_errors": nvlinks,
+    "fabric": fabric,
+    "pcie_width": call("nvmlDeviceGetCurrPcieLinkWidth"),
+    "pcie_width_max": call("nvmlDeviceGetMaxPcieLinkWidth"),
+    "pcie_gen": call("nvmlDeviceGetCurrPcieLinkGeneration"),
+    "pcie_gen_max": call("nvmlDeviceGetMaxPcieLinkGeneration"),
+    "pcie_replays": call("nvmlDeviceGetPcieReplayCounter"),
+    "temperature_c": newest(
+        call("nvmlDeviceGetTemperatureV", GPU_SENSOR), call("nvmlDeviceGetTemperature", GPU_SENSOR)
+    ),
+    "temperature_margin_c": call("nvmlDeviceGetMarginTemperature"),
+    "clocks_event_reasons": newest(
+        call("nvmlDeviceGetCurrentClocksEventReasons"), call("nvmlDeviceGetCurrentClocksThrottleReasons")
+    ),
+    "power_w": call("nvmlDeviceGetPowerUsage", of=_watts),
+    "power_limit_w": call("nvmlDeviceGetEnforcedPowerLimit", of=_watts),
+    "power_limit_default_w": call("nvmlDeviceGetPowerManagementDefaultLimit", of=_watts),
+    "clock_mhz": call("nvmlDeviceGetClockInfo", GRAPHICS),
+    "clock_max_mhz": call("nvmlDeviceGetMaxClockInfo", GRAPHICS),
+    "app_clock_mhz": call("nvmlDeviceGetApplicationsClock", GRAPHICS),
+    "app_clock_default_mhz": call("nvmlDeviceGetDefaultApplicationsClock", GRAPHICS),
+    "persistence_mode": call("nvmlDeviceGetPersistenceMode", of=bool),
+    "mig_mode mig_pending": call("nvmlDeviceGetMigMode", of=lambda modes: (bool(modes[0]), bool(modes[1]))),
+    "compute_mode": call("nvmlDeviceGetComputeMode"),
+    "memory_used_mib memory_total_mib": newest(  # the newer call leaves out what the driver keeps for itself
+        lambda handle: _memory(pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)),
+        call("nvmlDeviceGetMemoryInfo", of=_memory),
+    ),
+    "utilization_percent": call("nvmlDeviceGetUtilizationRates", of=lambda rates: rates.gpu),
+}

@@ -1,0 +1,264 @@
+"""A GPU as NVML reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.field import (
+    UNSUPPORTED,
+    Field,
+    Reported,
+    every,
+    flag,
+    number,
+    objects,
+    one,
+    optional,
+    read,
+    readings,
+    table,
+    text,
+    texts,
+    values,
+    whole,
+)
+from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
+from clusterproof.plugins.evidence.pci.facts_paths import Paths
+
+MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
+
+
+@record
+class NvlinkErrors:
+    """One error counter of one NVLink; `count` is None where it could not be read."""
+
+    kind: str
+    link: str
+    count: int | None
+
+
+def nvlink_errors(kinds: Mapping[str, object]) -> Iterator[NvlinkErrors]:
+    """The counters that a node sends: not zero, or not to be read. Raises Incomplete where it has none of any kind."""
+    supported = {kind: links for kind, links in kinds.items() if not _is_unsupported(links)}
+    if not supported:
+        raise Incomplete("no NVLink error counter was reported", cause="not reported by the node")
+    for kind, links in supported.items():
+        yield from _of_kind(kind, links)
+
+
+def _is_unsupported(links: object) -> bool:
+    return isinstance(links, dict) and links.get("error") in UNSUPPORTED
+
+
+def _of_kind(kind: str, links: object) -> Iterable[NvlinkErrors]:
+    """Those of one kind of counter, by link; one without a count where nothing of that kind could be read."""
+    try:
+        counts = table(links)
+    except TypeError:
+        return [NvlinkErrors(kind[:MAX_WORD], "", None)]
+    return [
+        NvlinkErrors(kind[:MAX_WORD], link[:MAX_WORD], count if type(count) is int else None)
+        for link, count in counts.items()
+    ]
+
+
+LOST = ("GPU_IS_LOST", "RESET_REQUIRED")  # in any value: whatever else it reported, the GPU does not work
+MAX_NESTING = 4  # levels: a counter at one of several moments
+
+
+@record
+class Fabric(Reported):
+    """A GPU's place in its NVLink fabric; numbers as in catalog/fabric.toml."""
+
+    state = Field(whole)
+    status = Field(whole)
+    health_mask = Field(whole)
+    health_summary = Field(optional(whole))
+    clique = Field(whole)
+    cluster_uuid = Field(text)
+
+
+@record
+class Moment(Reported):
+    """What a GPU that the hardware slows down reported at one moment: for how long so far, by NVML's fields."""
+
+    at_s = Field(number)
+    counters_ns = Field(table)
+
+
+@record
+class Gpu:
+    """One GPU. Reading a value that the driver could not report raises Incomplete or NotApplicable."""
+
+    index: int
+    record: Mapping[str, Any]
+    known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    fabric = Field(one(Fabric))
+
+    @property
+    def label(self) -> str:
+        """What people call it: `GPU 3`; by its address where a capture does not give its number."""
+        if "index" in self.record:
+            return f"GPU {self.index}"
+        address = self.record.get("pci")
+        return f"GPU at {address[:20]}" if isinstance(address, str) else "a GPU that the capture does not describe"
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The object as reported. Raises Incomplete for a GPU that does not answer."""
+        lost = self._lost_by_any_value
+        if lost:
+            raise Incomplete(f"does not answer ({lost})", cause=f"{self.label} does not answer")
+        return self.record
+
+    @property
+    def lost(self) -> str:
+        """NVML's error where the driver no longer reaches the GPU, by any of its values, else empty.
+
+        Raises Incomplete where that was not asked.
+        """
+        lost = self._lost_by_any_value
+        if not lost and "lost" not in self.record:
+            raise Incomplete("whether it answers was not reported", cause="not reported by the node")
+        return lost
+
+    @property
+    def _lost_by_any_value(self) -> str:
+        if "lost" not in self.known:  # it is asked for with every value
+            data = error_word(self.record.get("lost"))
+            self.known["lost"] = data or _lost_word(self.record, MAX_NESTING)
+        return self.known["lost"]
+
+    uuid = Field(text)
+    serial = Field(text)
+    name = Field(text)
+    vbios = Field(text)
+    pci = Field(text)
+    ecc_enabled = Field(flag)
+    ecc_pending = Field(flag)  # whether it will be enabled after the next reset
+    ecc_uncorrected_dram = Field(whole)
+    ecc_uncorrected_sram = Field(whole)
+    ecc_uncorrected_total = Field(whole)
+    ecc_corrected_total = Field(whole)
+    ecc_aggregate_uncorrected_sram = Field(whole)
+    sram_threshold_exceeded = Field(flag)
+    remap_pending = Field(flag)
+    remap_failed = Field(flag)
+    remap_banks = Field(values)
+    retired_pages_pending = Field(flag)
+    retired_pages_single_bit = Field(whole)
+    retired_pages_double_bit = Field(whole)
+    recovery_action = Field(whole)
+    pcie_width = Field(whole)
+    pcie_width_max = Field(whole)
+    pcie_gen = Field(whole)
+    pcie_gen_max = Field(whole)
+    pcie_replays = Field(whole)
+    temperature_c = Field(number)
+    temperature_margin_c = Field(number)
+    clocks_event_reasons = Field(whole)
+    power_w = Field(number)  # drawn now
+    power_limit_w = Field(number)
+    power_limit_default_w = Field(number)
+    clock_mhz = Field(whole)  # of graphics, now
+    clock_max_mhz = Field(optional(whole))  # None in older recordings
+    app_clock_mhz = Field(whole)
+    app_clock_default_mhz = Field(whole)
+    persistence_mode = Field(flag)
+    compute_mode = Field(whole)
+    mig_mode = Field(flag)
+    mig_pending = Field(optional(flag))  # after the next reset; None in older recordings
+    memory_used_mib = Field(whole)
+    memory_total_mib = Field(whole)
+    utilization_percent = Field(whole)
+    nvlinks = Field(values)
+    paths = Field(optional(one(Paths)))  # of nvidia-smi topo -m; None where it was not captured
+    processes = Field(every(GpuProcess))  # the compute processes that hold it
+    processes_left_out = Field(optional(whole))  # of them; None in older recordings and in captures
+
+    @property
+    def nvlink_states(self) -> tuple[bool | None, ...]:
+        """Whether each NVLink is up, by number; None where that is unknown. Raises Incomplete, NotApplicable."""
+        return tuple(state if isinstance(state, bool) else None for state in self.nvlinks)
+
+    @property
+    def nvlink_errors(self) -> tuple[NvlinkErrors, ...]:
+        """The NVLink error counters that are not zero, or cannot be read. Raises Incomplete, NotApplicable."""
+        return tuple(nvlink_errors(read(self.data.get("nvlink_errors"), table, "nvlink_errors")))
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether MIG is known to be on."""
+        return bool(readings(self, "mig_mode")[0].get("mig_mode"))
+
+    def slowed_share(self, counters: Iterable[int]) -> float | None:
+        """The share of the time between two moments that one of these counters ran; None where there are not two."""
+        try:
+            first, last = (Moment(data) for data in read(self.data.get("slowdown"), objects, "slowdown"))
+            apart_ns = (last.at_s - first.at_s) * 1e9
+            before, after = first.counters_ns, last.counters_ns
+        except (Incomplete, NotApplicable, ValueError):
+            return None
+        both = [(before.get(str(field)), after.get(str(field))) for field in counters]
+        ran_ns = [late - early for early, late in both if type(early) is int and type(late) is int]
+        return max(ran_ns) / apart_ns if ran_ns and apart_ns > 0 else None
+
+
+@record
+class Nvml(Reported):
+    """What NVML reports about itself and its GPUs."""
+
+    init_s = Field(number)
+    driver = Field(text)
+    count = Field(whole)
+
+    @property
+    def error(self) -> str:
+        """NVML's error where the driver does not start, else empty. Raises Incomplete where it was not asked.
+
+        A driver that counts or describes GPUs has started.
+        """
+        if not self.data.keys() & {"init", "count", "gpus"}:
+            raise Incomplete("whether the driver starts was not reported", cause="not reported by the node")
+        return error_word(self.data.get("init"))
+
+    @property
+    def daemon_users(self) -> frozenset[int]:
+        """The users that run the node's own daemons: root, and those of Slurm's. Raises Incomplete."""
+        data = read(self.data.get("daemon_users"), values, "the daemons' users")
+        return frozenset(read(user, whole, "a daemon's user") for user in data)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The device files of GPUs that the probe may not open, and NVML does not count. Raises Incomplete."""
+        return read(self.data.get("hidden") or [], texts, "hidden")
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Every GPU that it counts. Raises Incomplete."""
+        data = read(self.data.get("gpus"), objects, "GPUs")
+        return tuple(
+            Gpu(read(entry.get("index", place), whole, "GPU index"), entry) for place, entry in enumerate(data)
+        )
+
+
+def error_word(data: object) -> str:
+    """The word of an error object, empty where there is none."""
+    if data is None:
+        return ""
+    return str(data.get("error", "UNKNOWN"))[:40] if isinstance(data, dict) else "UNKNOWN"
+
+
+def _lost_word(data: object, levels: int) -> str:
+    """The first error of LOST that stands in place of a value, else empty."""
+    if isinstance(data, dict) and data.get("error") in LOST:
+        return str(data["error"])
+    if not levels or not isinstance(data, (dict, list)):
+        return ""
+    for entry in data.values() if isinstance(data, dict) else data:
+        if type(entry) in (dict, list) and (word := _lost_word(entry, levels - 1)):
+            return word
+    return ""

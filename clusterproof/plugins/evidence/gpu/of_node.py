@@ -1,0 +1,125 @@
+"""A node's GPUs, through the driver and on the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.evidence import Status
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as
+from clusterproof.plugins.evidence.field import objects, optional, readings
+from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml
+from clusterproof.plugins.evidence.pci.facts import PciDevice
+from clusterproof.plugins.evidence.pci.facts_paths import Paths, PciSwitch, paths_of, switches_of
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+
+HIDDEN = "may not be opened by the probe: it runs in a step or container that was not given all GPUs"
+
+nvml = collected_as("nvml", Nvml)
+
+
+@collected_by()
+def driver_hangs(node: Node) -> str:
+    """What NVML was doing when it did not answer by its deadline, else empty. Raises Incomplete."""
+    collector = node.collector("nvml")
+    if collector.starved and collector.status is Status.TIMED_OUT:
+        raise Incomplete(f"NVML {collector.detail}; the node was too busy to ask it", cause="the node is too busy")
+    return (
+        f"NVML {collector.detail or 'did not answer'}" if collector.status in (Status.TIMED_OUT, Status.STUCK) else ""
+    )
+
+
+@collected_by()
+def driver_error(node: Node) -> str:
+    """NVML's word where the driver does not start, else empty."""
+    try:
+        return node.nvml.error
+    except Absent:
+        return "no NVML library"
+
+
+@collected_by()
+def gpu_count(node: Node) -> int:
+    """How many GPUs NVML counts; 0 where the driver does not start. Raises Incomplete where some are hidden from it."""
+    if node.driver_error:
+        return 0
+    if node.hidden_gpus:
+        raise Incomplete(f"NVML counts {node.nvml.count} GPUs: {node.hidden_gpus}", cause=HIDDEN)
+    return node.nvml.count
+
+
+@collected_by("nvml")
+def hidden_gpus(_node: Node, data: CollectorData) -> str:
+    """Which GPUs a device cgroup keeps from the probe, in words; empty where none."""
+    hidden = Nvml(data.value).hidden
+    return f"{', '.join(hidden)} {HIDDEN}" if hidden else ""
+
+
+@collected_by()
+def gpus(node: Node) -> tuple[Gpu, ...]:
+    """The GPUs that NVML counts, at least one. Raises Incomplete where there should be some, else NotApplicable."""
+    if not node.driver_error and node.nvml.gpus:
+        return node.nvml.gpus
+    why = node.driver_error or "the driver counts none"
+    if not node.gpus_on_bus and not _gpus_are_expected(node):
+        raise NotApplicable(f"no NVIDIA GPU on the PCI bus ({why})")
+    raise Incomplete(f"no GPU answers: {why}", cause=f"no GPU answers: {why}")
+
+
+@collected_by()
+def idle_gpus(node: Node) -> tuple[Gpu, ...]:
+    """The GPUs that are known to be unused: no process holds them, and they do not compute."""
+    return tuple(gpu for gpu in node.gpus if not is_busy(gpu, node) and _has_no_process(gpu))
+
+
+def is_busy(gpu: Gpu, node: Node) -> bool:
+    """Whether a GPU computes; one that does not report it is taken to be busy."""
+    data, _ = readings(gpu, "utilization_percent")
+    return bool(data.get("utilization_percent", 100) >= node.threshold("gpu.busy_percent"))
+
+
+def _has_no_process(gpu: Gpu) -> bool:
+    data, _ = readings(gpu, "processes")
+    return data.get("processes") == ()
+
+
+def _gpus_are_expected(node: Node) -> bool:
+    try:
+        return node.expected("gpus") > 0
+    except Incomplete:
+        return False
+
+
+NO_PATHS = "nothing here says what is above PCI devices: it is an older recording, or a capture without them"
+
+pci_devices = list_collected_as("pci", "devices", PciDevice)
+
+
+@collected_by()
+def gpus_on_bus(node: Node) -> tuple[PciDevice, ...]:
+    """The NVIDIA GPUs that the PCI bus shows, whatever the driver says."""
+    return tuple(device for device in node.pci_devices if device.is_nvidia_gpu)
+
+
+@collected_by("pci")
+def pci_switches(node: Node, pci: CollectorData) -> tuple[PciSwitch, ...]:
+    """The PCIe switches above GPUs and network devices. Raises NotApplicable where it is unknown what is above them."""
+    found = pci.get("switches", optional(objects))
+    if found is None:
+        raise NotApplicable(NO_PATHS)
+    return switches_of((PciDevice(entry) for entry in found), node.pci_devices)
+
+
+@collected_by()
+def gpu_paths(node: Node) -> Mapping[str, Paths]:
+    """How far each GPU is from other devices: as `nvidia-smi topo -m` says, else by the bus. Raises NotApplicable."""
+    data = {gpu.label: readings(gpu, "paths")[0].get("paths") for gpu in readings(node, "gpus")[0].get("gpus", ())}
+    captured = {label: paths for label, paths in data.items() if paths is not None}
+    found = captured or paths_of(node.pci_devices)
+    if not found and node.gpus_on_bus:
+        raise NotApplicable(NO_PATHS)
+    return found

@@ -1,0 +1,127 @@
+"""`nvidia-smi --query-…=… --format=csv`: a line of column names, then one for each GPU or process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from clusterproof.plugins.evidence.gpu.parse_nvidia_processes import MAX_PROCESSES, process
+from clusterproof.plugins.evidence.gpu.parse_nvidia_values import gpu_of
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, error, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
+
+_MAX_ROWS = 4096
+_COLUMN = re.compile(r"([A-Za-z][A-Za-z0-9_]{0,60}(?:\.[A-Za-z0-9_]{1,60}){0,8})(?: \[[^\]]{1,12}\])?")
+# Column names that nothing else begins a table with, and those that are common words besides.
+_OURS = re.compile(
+    r"(?:uuid|gpu_uuid|gpu_name|gpu_bus_id|gpu_serial|driver_version|vbios_version|persistence_mode|compute_mode|"
+    r"gpu_recovery_action|used_gpu_memory|used_memory|pstate|compute_cap|(?:pci|pcie|ecc|memory|temperature|power|clocks|mig|"
+    r"fabric|remapped_rows|retired_pages|utilization|enforced|clocks_event_reasons|clocks_throttle_reasons|inforom|"
+    r"fan|module|gom|accounting|driver_model|encoder|platform|gsp|c2c|protected_memory)\..*)"
+)
+_NEIGHBOURS = frozenset({"index", "name", "timestamp", "count", "pid", "process_name", "serial", "hostname"})
+_LOOKED_AT = 20  # lines in which the column names are looked for
+
+
+def _columns(line: str) -> list[str] | None:
+    """The column names of a line, in small letters and without their units; None where it is no such line."""
+    if len(line) > 20_000:
+        return None
+    found = [_COLUMN.fullmatch(cell.strip()) for cell in line.split(",")]
+    names = [match[1].lower() for match in found if match]
+    if len(names) < len(found) or not any(_OURS.fullmatch(name) for name in names):
+        return None
+    strange = [name for name in names if not _OURS.fullmatch(name) and name not in _NEIGHBOURS]
+    return names if len(names) > 1 and len(strange) * 2 <= len(names) else None
+
+
+def _recognises(text: str) -> bool:
+    return any(_columns(line) for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT])
+
+
+def _rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Each line below a line of column names, as what stands in each column."""
+    columns: list[str] = []
+    for line in text.split("\n")[:_MAX_ROWS]:
+        named = _columns(line)
+        if named:
+            columns = named
+            continue
+        cells = [cell.strip() for cell in line.split(",")]
+        if columns and any(cells):
+            if len(cells) < len(columns):
+                cells = cells[:-1]  # the line is cut short, and so may be its last word
+            yield columns, dict(zip(columns, cells))  # noqa: B905 - a line that is cut short
+
+
+def _read(text: str) -> Mapping[str, object]:
+    gpus: list[dict[str, object]] = []
+    named: dict[str, dict[str, object]] = {}
+    data: dict[str, object] = {"init": None}
+    for columns, row in _rows(text):
+        if not row:
+            continue
+        if "pid" in columns:
+            _add_process(named, row)
+        elif "retired_pages.address" in columns:  # a line for each page: who has it is all that the collector can use
+            _of_named(named, row)
+        else:
+            gpus.append(_gpu(row))
+            data |= _of_all(row)
+    if not gpus and not named and "pid" not in (_first_columns(text) or ()):
+        raise CaptureError("no line below the column names")
+    described = gpus + list(named.values())
+    return {"nvml": {**data, "gpus": described} if described else data}
+
+
+def _gpu(row: Mapping[str, str]) -> dict[str, object]:
+    data: dict[str, object] = gpu_of(row)
+    index = row.get("index", "")
+    return {**({"index": int(index)} if re.fullmatch(r"\d{1,3}", index) else {}), **data}
+
+
+def _of_all(row: Mapping[str, str]) -> dict[str, object]:
+    """What every line says of the driver and of the number of GPUs."""
+    data: dict[str, object] = {}
+    driver, count = row.get("driver_version", ""), row.get("count", "")
+    if driver and not error(driver):
+        data["driver"] = driver[:40]
+    if re.fullmatch(r"\d{1,3}", count):
+        data["count"] = int(count)
+    return data
+
+
+def _of_named(named: dict[str, dict[str, object]], row: Mapping[str, str]) -> dict[str, object] | None:
+    """The GPU that a line names, of those named so far; None where it names none."""
+    pci, uuid = address(row.get("gpu_bus_id", "")), row.get("gpu_uuid", "")
+    if not (pci or uuid) or error(uuid):
+        return None
+    gpu = named.setdefault(pci or uuid, {"lost": None})
+    gpu |= {key: found for key, found in (("pci", pci), ("uuid", uuid)) if found}
+    return gpu
+
+
+def _add_process(named: dict[str, dict[str, object]], row: Mapping[str, str]) -> None:
+    """Add a process to its GPU. Who holds no GPU is not listed: of GPUs without a line nothing is known."""
+    gpu = _of_named(named, row)
+    if gpu is None or whole(row.get("pid", "")) is None:
+        return
+    running = gpu.setdefault("processes", [])
+    if isinstance(running, list) and len(running) < MAX_PROCESSES:
+        memory = row.get("used_gpu_memory", row.get("used_memory", ""))
+        running.append(process(row["pid"], row.get("process_name", row.get("name", "")), memory))
+
+
+def _first_columns(text: str) -> list[str] | None:
+    return next((names for line in text.split("\n", _LOOKED_AT)[:_LOOKED_AT] if (names := _columns(line))), None)
+
+
+FORMS = (
+    Form(
+        name="nvidia-smi --query-gpu",
+        recognises=_recognises,
+        read=_read,
+        rank=70,
+        begins=lambda line: _columns(line) is not None,
+    ),
+)

@@ -1,0 +1,161 @@
+"""`nvidia-smi -L`, `nvlink -s`, `nvlink -e`: a line for each GPU, and lines about it below."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import error, unsupported
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
+
+MAX_LINKS = 64  # of one GPU; none has more than 36
+_MAX_LINE = 400
+_MAX_TEXT = 4_000_000  # characters; all counters of sixteen GPUs are a quarter of that
+_GPU = re.compile(
+    r"GPU (?P<index>\d{1,3}): "
+    r"(?:(?P<name>.{1,100}?) \(UUID: (?P<uuid>[^)\s]{1,60})\)(?P<rest>.*)|(?P<bare>[^(:]{1,100}))"
+)
+_MIG = re.compile(r"MIG \S+\s+Device\s+\d{1,3}: \(UUID: .*")
+_LINK = re.compile(r"Link (\d{1,2}): (<?inactive>?|[\d.]{1,10} GB/s|\[?[A-Za-z/! ]{3,30}\]?)", re.IGNORECASE)
+_COUNTER = re.compile(r"Link (\d{1,2}): ([A-Za-z][A-Za-z ()-]{2,60}?): (\d{1,18}|\S.*)")
+_KINDS = {  # the words of nvlink -e, and the collector's
+    "replay errors": "replay",
+    "recovery errors": "recovery",
+    "crc errors": "crc_flit",
+    "crc flit errors": "crc_flit",
+    "crc data errors": "crc_data",
+    "malformed packet errors": "malformed",
+    "buffer overrun errors": "overrun",
+    "rx errors": "receive",
+    "local link integrity errors": "integrity",
+    "link recovery successful events": "recovery",
+    "link recovery failed events": "recovery_failed",
+}
+_NOT_IN_MIG = {"mig_mode": False}  # of a GPU in MIG mode the driver reports no states
+_ALL_DOWN = "all links are inactive"
+_IN_MIG = "not supported for devices in mig mode"
+_NO_NVLINK = "does not have or support nvlink"
+
+
+def _blocks(text: str) -> Iterator[tuple[dict[str, object], list[str]]]:
+    """Each GPU that a line names, and the lines below it; what stands behind its name counts as below."""
+    below: list[str] = []
+    for raw in text[:_MAX_TEXT].split("\n"):
+        line = raw.strip()[:_MAX_LINE]
+        named = _GPU.fullmatch(line)
+        if named:
+            below = [named["rest"].strip()] if named["rest"] else []
+            uuid = {"uuid": named["uuid"]} if named["uuid"] else {}
+            yield {"index": int(named["index"]), "name": named["name"] or named["bare"], **uuid, "lost": None}, below
+        elif line:
+            below.append(line)
+
+
+def _all_blocks(text: str) -> list[tuple[dict[str, object], list[str]]]:
+    found = list(_blocks(text))[:128]
+    if not found:
+        raise CaptureError("it names no GPU")
+    return found
+
+
+def _is_list(text: str) -> bool:
+    """Whether the lines name GPUs and MIG devices: nvlink's outputs have other lines below their GPUs."""
+    found = [(gpu, below) for gpu, below in _blocks(text)] if "(UUID: " in text else []
+    named = [gpu for gpu, _ in found if "uuid" in gpu]
+    return bool(named) and not any(_is_of_nvlink(line) for _, below in found for line in below[:2])
+
+
+def _is_of_nvlink(line: str) -> bool:
+    return line.startswith("Link ") or "nvlink" in line.lower()
+
+
+def _read_list(text: str) -> Mapping[str, object]:
+    gpus = []
+    for gpu, below in _all_blocks(text):
+        partitions = any(_MIG.fullmatch(line) for line in below)
+        gpus.append({**gpu, "mig_mode": True} if partitions else gpu)
+    numbers = [gpu["index"] for gpu in gpus]
+    data: dict[str, object] = {"init": None, "gpus": gpus}
+    return {"nvml": {**data, "count": len(gpus)} if numbers == list(range(len(gpus))) else data}
+
+
+def _is_status(text: str) -> bool:
+    """Whether lines below GPUs say how fast links are, or why nothing is said of them."""
+    return "GPU " in text and any(_states(below) for _, below in list(_blocks(text)))
+
+
+def _read_status(text: str) -> Mapping[str, object]:
+    gpus = [{**gpu, **_states(below)} for gpu, below in _all_blocks(text)]
+    return {"nvml": {"init": None, "gpus": gpus}}
+
+
+def _states(lines: list[str]) -> dict[str, object]:
+    """Whether each link is up; what is said instead where nothing is said of the links."""
+    links: dict[int, object] = {}
+    for line in lines:
+        link = _LINK.fullmatch(line)
+        state = _state(link[2]) if link else None
+        if link and state is not None:
+            links.setdefault(int(link[1]), state)
+        elif not link and "nvlink" in line.lower():
+            return _instead(line.lower())
+    if not links:
+        return {}
+    unknown = {"error": "UNKNOWN", "text": "nvidia-smi nvlink -s leaves this link out"}
+    states = [links.get(number, unknown) for number in range(min(max(links) + 1, MAX_LINKS))]
+    return {**_NOT_IN_MIG, "nvlinks": states}
+
+
+def _state(word: str) -> object:
+    """Whether a link is up, an error, or None for a word that is not about that."""
+    if "inactive" in word.lower():
+        return False
+    return True if word.endswith("GB/s") else error(word)
+
+
+def _instead(line: str) -> dict[str, object]:
+    if _ALL_DOWN in line:
+        return {**_NOT_IN_MIG, "nvlinks": []}  # how many there are it does not say
+    if _IN_MIG in line:
+        return {"mig_mode": True, "nvlinks": unsupported("not reported while MIG is on")}
+    if _NO_NVLINK in line:
+        return {"nvlinks": unsupported("no NVLink"), "nvlink_errors": unsupported("no NVLink")}
+    return {"nvlinks": {"error": "UNKNOWN", "text": line[:200]}}
+
+
+def _is_counters(text: str) -> bool:
+    return any(_COUNTER.fullmatch(line.strip()[:_MAX_LINE]) for line in text.split("\n", 50)[:50])
+
+
+def _read_counters(text: str) -> Mapping[str, object]:
+    gpus = [{**gpu, **_counters(below)} for gpu, below in _all_blocks(text)]
+    return {"nvml": {"init": None, "gpus": gpus}}
+
+
+def _counters(lines: list[str]) -> dict[str, object]:
+    """By kind, the links whose counter is not zero."""
+    kinds: dict[str, dict[str, object]] = {}
+    for line in lines:
+        counter = _COUNTER.fullmatch(line)
+        kind = _KINDS.get(counter[2].lower().strip()) if counter else None
+        if counter and kind:
+            count = int(counter[3]) if counter[3].isdecimal() else error(counter[3])
+            links = kinds.setdefault(kind, {})
+            if count and counter[1] not in links:
+                links[counter[1]] = count
+    return {"nvlink_errors": kinds} if kinds else {}
+
+
+def _begins(line: str) -> bool:
+    return line.lstrip().startswith("GPU 0: ") and "(UUID: " in line
+
+
+def _form(name: str, recognises: Callable[[str], bool], read: Callable[[str], Mapping[str, object]], rank: int) -> Form:
+    return Form(name=name, recognises=recognises, read=read, rank=rank, begins=_begins)
+
+
+FORMS = (
+    _form("nvidia-smi -L", _is_list, _read_list, 40),
+    _form("nvidia-smi nvlink -s", _is_status, _read_status, 60),
+    _form("nvidia-smi nvlink -e", _is_counters, _read_counters, 60),
+)

@@ -1,0 +1,145 @@
+"""`nvidia-smi`: the table that everybody pastes; three lines for each GPU, then the processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clusterproof.plugins.evidence.gpu.parse_nvidia_processes import process
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, error, whole
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
+
+_MAX_LINE = 400
+_HEAD = re.compile(r"\| NVIDIA-SMI\s+\S.*?Driver Version: ([\w.]{1,30})")
+_GPU = re.compile(r"\s*(\d{1,3})\s+(\S.*?)\s+(On|Off|N/A|ERR!|TCC|WDDM)\s*")
+_BUS = re.compile(r"\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s.*")
+_STATE = re.compile(
+    r"\s*(?P<fan>\S+(?: %)?)\s+(?P<temperature>\S+)\s+(?P<pstate>\S+)\s+(?P<draw>\S+) ?/\s*(?P<cap>\S+)\s*"
+)
+_MEMORY = re.compile(r"\s*(?P<used>\S+)\s*/\s*(?P<total>\S+)\s*")
+_USE = re.compile(r"\s*(?P<utilization>\S+)\s+(?P<mode>\S.*?)\s*")
+_PROCESS = re.compile(
+    r"\|\s+(\d{1,3})\s+(?:(?:\d+|N/A)\s+(?:\d+|N/A)\s+)?(\d{1,10})\s+([CGM+]{1,4})\s+(\S.*?)\s+(\d+MiB|N/A)\s*\|"
+)
+_NOBODY = "No running processes found"
+_PROCESSES = "Processes:"
+_MANY_ERRORS = 3  # words ERR! in a GPU's lines: one is often a broken fan sensor, more are a GPU that does not answer
+_MODES = {"Default": 0, "E. Thread": 1, "Prohibited": 2, "E. Process": 3}
+_MIG = {"Enabled": True, "Disabled": False}
+_PERSISTENCE = {"On": True, "Off": False}
+
+
+def _read(text: str) -> Mapping[str, object]:
+    lines = [line.strip() for line in text.split("\n") if len(line) <= _MAX_LINE]
+    gpus = _gpus(lines)
+    is_whole = any(_PROCESSES in line for line in lines)
+    if not gpus and not is_whole:
+        raise CaptureError("it ends before the first GPU")
+    head = next((found for line in lines if (found := _HEAD.match(line))), None)
+    data: dict[str, object] = {"init": None, "gpus": list(gpus.values())}
+    if head:
+        data["driver"] = head[1]
+    if is_whole and sorted(gpus) == list(range(len(gpus))):  # of a piece of the table nothing says how many there are
+        data["count"] = len(gpus)
+    _add_processes(gpus, lines)
+    return {"nvml": data}
+
+
+def _gpus(lines: list[str]) -> dict[int, dict[str, object]]:
+    """The GPUs by number: a line with the number and the address begins one, and two more follow."""
+    gpus: dict[int, dict[str, object]] = {}
+    cells: list[list[str]] = []
+    for line in lines:
+        cut = line.strip("|").split("|") if line.startswith("|") and line.endswith("|") else []
+        if len(cut) == 3 and _GPU.fullmatch(cut[0]) and _BUS.fullmatch(cut[1]):
+            cells = [cut]
+            number = int(cut[0].split()[0])
+        elif cells and len(cut) == 3 and len(cells) < 3:
+            cells.append(cut)
+        else:
+            cells = []
+        if cells:
+            gpus[number] = {"index": number, **_gpu(cells)}
+    return gpus
+
+
+def _gpu(cells: list[list[str]]) -> dict[str, object]:
+    """One GPU out of its one to three lines of three cells."""
+    data: dict[str, object] = {"lost": None}
+    pci = _BUS.fullmatch(cells[0][1])
+    if pci:
+        data["pci"] = address(pci[1])
+    if sum(cell.count("ERR!") for line in cells for cell in line) >= _MANY_ERRORS:
+        return {**data, "lost": {"error": "UNKNOWN", "text": "nvidia-smi prints ERR!"}}
+    named = _GPU.fullmatch(cells[0][0])
+    if named:
+        data |= {"name": named[2]} if not named[2].endswith("...") else {}
+        data |= {"persistence_mode": _PERSISTENCE[named[3]]} if named[3] in _PERSISTENCE else {}
+    data |= _ecc(cells[0][2].strip())
+    if len(cells) > 1:
+        data |= _second(cells[1])
+    if len(cells) > 2:
+        data |= _mig(cells[2][2].strip())
+    return data
+
+
+def _ecc(word: str) -> dict[str, object]:
+    """The last cell of the first line: a number of errors, or Off. In MIG mode it is On, and says nothing."""
+    if word == "Off":
+        return {"ecc_enabled": False}
+    count = whole(word) if word.isdecimal() else None
+    return {} if count is None else {"ecc_enabled": True, "ecc_uncorrected_total": count}
+
+
+def _second(cells: list[str]) -> dict[str, object]:
+    """The second line: temperature, power, memory, utilisation, compute mode."""
+    state, memory, use = _STATE.fullmatch(cells[0]), _MEMORY.fullmatch(cells[1]), _USE.fullmatch(cells[2])
+    data: dict[str, object] = {}
+    if state:
+        data["temperature_c"] = _number(state["temperature"], "C")
+        data["power_limit_w"] = _number(state["cap"], "W")
+    if memory:
+        data["memory_used_mib"] = _number(memory["used"], "MiB")
+        data["memory_total_mib"] = _number(memory["total"], "MiB")
+    if use:
+        data["utilization_percent"] = _number(use["utilization"], "%")
+        data["compute_mode"] = _MODES.get(use["mode"])
+    return {key: found for key, found in data.items() if found is not None}
+
+
+def _number(word: str, unit: str) -> object:
+    """`28C`, `700W`, `81559MiB`, `100%`; an error for N/A and ERR!."""
+    if error(word):
+        return error(word)
+    return whole(word) if word.endswith(unit) and word[: -len(unit)].isdecimal() else None
+
+
+def _mig(word: str) -> dict[str, object]:
+    found = error(word)
+    return {"mig_mode": found} if found else {"mig_mode": _MIG[word]} if word in _MIG else {}
+
+
+def _add_processes(gpus: dict[int, dict[str, object]], lines: list[str]) -> None:
+    """Add the compute processes to their GPUs; where the list is whole, the others have none."""
+    found = [match for line in lines if (match := _PROCESS.fullmatch(line))]
+    listed = next((place for place, line in enumerate(lines) if _PROCESSES in line), None)
+    if listed is None:
+        return
+    is_whole = any(_NOBODY in line for line in lines) or (
+        found and any(line[:2] == "+-" for line in lines[listed + 4 :])
+    )
+    for number, gpu in gpus.items():
+        own = [match for match in found if int(match[1]) == number]
+        if gpu["lost"] is None and (own or is_whole):
+            gpu["processes"] = [process(match[2], match[4], match[5]) for match in own if "C" in match[3]]
+
+
+FORMS = (
+    Form(
+        name="nvidia-smi",
+        recognises=lambda text: "| NVIDIA-SMI " in text or "Volatile Uncorr. ECC |" in text,
+        read=_read,
+        rank=30,
+        begins=lambda line: line.lstrip().startswith("| NVIDIA-SMI "),
+    ),
+)

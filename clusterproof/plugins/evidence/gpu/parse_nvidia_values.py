@@ -1,0 +1,227 @@
+"""Where nvidia-smi prints each value of the collector `nvml`: in its text, its XML and its CSV, of every driver."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.evidence.gpu.parse_nvidia_sections import (
+    action,
+    banks,
+    ecc,
+    ecc_paths,
+    fabric,
+    of_old,
+    reasons,
+    recovery,
+    sram,
+)
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import (
+    LOST,
+    Reader,
+    Words,
+    address,
+    between,
+    error,
+    first,
+    flag,
+    mask,
+    number,
+    one_of,
+    text,
+    total,
+    value,
+    whole,
+    width,
+)
+
+# What a full query prints first and last of a GPU: between them a section that is not there is one that is not known.
+_BEGINNING = ("vbios version", "vbios_version")
+_PCI = ("pci/",)
+_ECC = ("ecc errors/aggregate", "ecc_errors/aggregate")
+_RETIRED = ("retired pages", "retired_pages")
+_TEMPERATURE = ("temperature/",)
+_POWER = ("power readings/", "gpu power readings/", "power_readings/", "gpu_power_readings/")
+_END = ("processes",)
+
+_MODES = {"default": 0, "exclusive_thread": 1, "exclusive thread": 1, "prohibited": 2}
+_MODES |= {"exclusive_process": 3, "exclusive process": 3, "e. process": 3, "e. thread": 1}
+_LINK = ("pci/gpu link info/", "pci/pci_gpu_link_info/")
+GPU: dict[str, Reader] = {
+    "uuid": value(text, "gpu uuid", "uuid", "gpu_uuid"),
+    "serial": value(text, "serial number", "serial", "gpu_serial"),
+    "name": value(text, "product name", "product_name", "name", "gpu_name"),
+    "vbios": value(text, "vbios version", "vbios_version"),
+    "pci": value(address, "pci/bus id", "pci/pci_bus_id", "pci.bus_id", "gpu_bus_id"),
+    "ecc_pending": value(flag, "ecc mode/pending", "ecc_mode/pending_ecc", "ecc.mode.pending"),
+    "ecc_enabled": value(flag, "ecc mode/current", "ecc_mode/current_ecc", "ecc.mode.current"),
+    "ecc_uncorrected_dram": first(
+        ecc("volatile", "dram uncorrectable", "ecc.errors.uncorrected.volatile.dram"),
+        value(whole, "ecc.errors.uncorrected.volatile.device_memory"),
+        of_old("double", "device memory"),
+    ),
+    "ecc_uncorrected_sram": sram("volatile"),
+    "ecc_uncorrected_total": first(
+        value(whole, "ecc.errors.uncorrected.volatile.total"),
+        of_old("double", "total"),
+        total(ecc("volatile", "dram uncorrectable"), sram("volatile")),
+    ),
+    "ecc_corrected_total": first(
+        value(whole, "ecc.errors.corrected.volatile.total"),
+        of_old("single", "total"),
+        total(ecc("volatile", "dram correctable"), ecc("volatile", "sram correctable")),
+    ),
+    "ecc_aggregate_uncorrected_sram": sram("aggregate"),
+    "sram_threshold_exceeded": between(
+        value(
+            flag,
+            *ecc_paths("aggregate", "sram threshold exceeded"),
+            "ecc.errors.uncorrected.aggregate.sram.thresholdexceeded",
+        ),
+        _ECC,
+        _RETIRED,
+    ),
+    "remap_pending": between(
+        value(flag, "remapped rows/pending", "remapped_rows/remapped_row_pending", "remapped_rows.pending"),
+        _RETIRED,
+        _TEMPERATURE,
+    ),
+    "remap_failed": between(
+        value(
+            flag,
+            "remapped rows/remapping failure occurred",
+            "remapped_rows/remapped_row_failure",
+            "remapped_rows.failure",
+        ),
+        _RETIRED,
+        _TEMPERATURE,
+    ),
+    "remapped_correctable": value(
+        whole, "remapped rows/correctable error", "remapped_rows/remapped_row_corr", "remapped_rows.correctable"
+    ),
+    "remapped_uncorrectable": value(
+        whole, "remapped rows/uncorrectable error", "remapped_rows/remapped_row_unc", "remapped_rows.uncorrectable"
+    ),
+    "remap_banks": banks,
+    "retired_pages_pending": value(
+        flag,
+        "retired pages/pending page blacklist",
+        "retired pages/pending",
+        "retired_pages/pending_retirement",
+        "retired_pages/pending_blacklist",
+        "retired_pages.pending",
+    ),
+    "retired_pages_single_bit": value(
+        whole,
+        "retired pages/single bit ecc",
+        "retired_pages/multiple_single_bit_retirement/retired_count",
+        "retired_pages.single_bit_ecc.count",
+    ),
+    "retired_pages_double_bit": value(
+        whole,
+        "retired pages/double bit ecc",
+        "retired_pages/double_bit_retirement/retired_count",
+        "retired_pages.double_bit.count",
+    ),
+    "recovery_action": between(
+        first(
+            value(action, "gpu recovery action", "gpu_recovery_action"),
+            recovery,
+        ),
+        _BEGINNING,
+        _PCI,
+    ),
+    "fabric": between(fabric, _BEGINNING, _END),
+    "pcie_width": value(
+        width,
+        f"{_LINK[0]}link width/current",
+        f"{_LINK[1]}link_widths/current_link_width",
+        "pcie.link.width.current",
+    ),
+    "pcie_width_max": value(
+        width, f"{_LINK[0]}link width/max", f"{_LINK[1]}link_widths/max_link_width", "pcie.link.width.max"
+    ),
+    "pcie_gen": value(
+        whole,
+        f"{_LINK[0]}pcie generation/current",
+        f"{_LINK[1]}pcie_gen/current_link_gen",
+        "pcie.link.gen.current",
+    ),
+    "pcie_gen_max": value(
+        whole, f"{_LINK[0]}pcie generation/max", f"{_LINK[1]}pcie_gen/max_link_gen", "pcie.link.gen.max"
+    ),
+    "pcie_replays": value(whole, "pci/replays since reset", "pci/replay_counter"),
+    "temperature_c": value(number, "temperature/gpu current temp", "temperature/gpu_temp", "temperature.gpu"),
+    "temperature_margin_c": between(
+        value(number, "temperature/gpu t.limit temp", "temperature/gpu_temp_tlimit", "temperature.gpu.tlimit"),
+        _TEMPERATURE,
+        _POWER,
+    ),
+    "clocks_event_reasons": first(
+        value(mask, "clocks_event_reasons.active", "clocks_throttle_reasons.active"),
+        reasons,
+    ),
+    "power_w": value(
+        number,
+        "gpu power readings/instantaneous power draw",
+        "gpu power readings/power draw",
+        "power readings/power draw",
+        "gpu_power_readings/instant_power_draw",
+        "gpu_power_readings/power_draw",
+        "power_readings/power_draw",
+        "power.draw.instant",
+        "power.draw",
+    ),
+    "power_limit_w": value(
+        number,
+        "gpu power readings/current power limit",
+        "power readings/enforced power limit",
+        "gpu_power_readings/current_power_limit",
+        "power_readings/enforced_power_limit",
+        "enforced.power.limit",
+        "power.limit",
+    ),
+    "power_limit_default_w": value(
+        number,
+        "gpu power readings/default power limit",
+        "power readings/default power limit",
+        "gpu_power_readings/default_power_limit",
+        "power_readings/default_power_limit",
+        "power.default_limit",
+    ),
+    "clock_mhz": value(whole, "clocks/graphics", "clocks/graphics_clock", "clocks.current.graphics", "clocks.gr"),
+    "clock_max_mhz": value(
+        whole, "max clocks/graphics", "max_clocks/graphics_clock", "clocks.max.graphics", "clocks.max.gr"
+    ),
+    "app_clock_mhz": value(
+        whole, "applications clocks/graphics", "applications_clocks/graphics_clock", "clocks.applications.graphics"
+    ),
+    "app_clock_default_mhz": value(
+        whole,
+        "default applications clocks/graphics",
+        "default_applications_clocks/graphics_clock",
+        "clocks.default_applications.graphics",
+    ),
+    "persistence_mode": value(flag, "persistence mode", "persistence_mode"),
+    "mig_pending": value(flag, "mig mode/pending", "mig_mode/pending_mig", "mig.mode.pending"),
+    "mig_mode": value(flag, "mig mode/current", "mig_mode/current_mig", "mig.mode.current"),
+    "compute_mode": value(one_of(_MODES), "compute mode", "compute_mode"),
+    "memory_used_mib": value(whole, "fb memory usage/used", "fb_memory_usage/used", "memory.used"),
+    "memory_total_mib": value(whole, "fb memory usage/total", "fb_memory_usage/total", "memory.total"),
+    "utilization_percent": value(whole, "utilization/gpu", "utilization/gpu_util", "utilization.gpu"),
+}
+
+
+def gpu_of(words: Words) -> dict[str, object]:
+    """What these words say of a GPU; where one of them says that it is lost, only its identity and that."""
+    data = {key: found for key, read in GPU.items() if (found := read(words)) is not None}
+    lost = lost_in(words)
+    if lost:
+        return {**{key: data[key] for key in ("uuid", "serial", "name", "pci") if key in data}, "lost": lost}
+    return {"lost": None, **data}
+
+
+def lost_in(words: Words) -> dict[str, str] | None:
+    """The error that says that the driver no longer reaches the GPU at all, wherever it is printed."""
+    for word in words.values():
+        found = error(word)
+        if found and found["error"] in LOST:
+            return found
+    return None

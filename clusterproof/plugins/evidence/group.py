@@ -1,0 +1,218 @@
+"""The nodes that are meant to be alike, what most of them have, and who differs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from clusterproof.plugins.catalog import PACKAGED, Catalog
+from clusterproof.plugins.core.median import median
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import NotApplicable, Recording
+from clusterproof.plugins.evidence.field import each
+
+T = TypeVar("T")
+N = TypeVar("N", bound="Member")
+ABSENT = "none"  # the word for what a node does not have
+Values = Mapping[str, str | None]  # by name; None: unknown of this node
+
+
+class Member(Protocol):
+    """A node of a group."""
+
+    @property
+    def name(self) -> str:
+        """The name that the inventory gives it."""
+
+    @property
+    def group(self) -> Group[Any]:
+        """The nodes that are meant to be like it, and itself."""
+
+    def threshold(self, name: str) -> float:
+        """A number of the catalogue or of the site's policy."""
+
+
+@record
+class Difference:
+    """One value in which a node differs from its group; `usual` is empty where no value has a majority."""
+
+    name: str
+    own: str
+    usual: str
+    alike: int
+    reporting: int
+    others: str = ""  # where there is no majority: `A on 2, B on gpu007`
+
+    @property
+    def observed(self) -> str:
+        """`kernel 6.5.0-1020-aws`."""
+        return f"{self.name} {self.own}" if self.usual else f"{self.name} differs from node to node ({self.others})"
+
+    @property
+    def expected(self) -> str:
+        """`6.8.0-1021-aws as on 15 of 16 nodes`."""
+        return f"{self.usual} as on {self.alike} of {self.reporting} nodes" if self.usual else "one for all nodes"
+
+
+@record
+class Usual:
+    """The most frequent value of the nodes that report one, and how many of them have it."""
+
+    value: str
+    alike: int
+    reporting: int
+    others: str  # their values, the most frequent first: `A on 2, B on gpu007`
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> Usual:
+        """From the value that each node reports, by the node's name."""
+        counter = Counter(values.values())
+        value, alike = max(counter.items(), key=lambda item: item[1], default=("", 0))
+        only = {value: name for name, value in values.items() if counter[value] == 1}
+        others = ", ".join(f"{value} on {only.get(value, count)}" for value, count in counter.most_common(4))
+        return cls(value, alike, len(values), others)
+
+
+@record
+class Median:
+    """The middle of what so many nodes measure."""
+
+    value: float
+    nodes: int
+    is_comparable: bool  # whether there are enough of them for one to be compared with the others
+
+
+class Group(Generic[N]):
+    """Nodes of one group and instance type."""
+
+    __slots__ = ("catalog", "counted", "known", "measured", "nodes", "owners", "read", "usuals")
+
+    def __init__(self, nodes: Iterable[N] = (), catalog: Catalog = PACKAGED) -> None:
+        self.nodes = list(nodes)
+        self.catalog = catalog
+        self.known: dict[str, frozenset[str]] = {}
+        self.counted: dict[str, Mapping[str, Counter[str]]] = {}
+        self.measured: dict[str, Mapping[str, Median]] = {}
+        self.read: dict[str, dict[str, Values]] = {}
+        self.usuals: dict[str, Mapping[str, Usual]] = {}
+        self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
+
+    def most(self, what: str, read: Callable[[N], Iterable[str]]) -> frozenset[str]:
+        """What more than half of its nodes report under `what`; nothing in a group too small to have a majority.
+
+        A node that reports none counts on neither side.
+        """
+        if what not in self.known:
+            self.known[what] = self._most(read)
+        return self.known[what]
+
+    def _most(self, read: Callable[[N], Iterable[str]]) -> frozenset[str]:
+        counts: Counter[str] = Counter()
+        reporting = 0
+        for node in self.nodes:
+            with suppress(Exception), Recording():  # what one node reported costs no other its verdict
+                counts.update(set(read(node)))
+                reporting += 1
+        if reporting < self.catalog.threshold("group.minimum_nodes"):
+            return frozenset()
+        majority = reporting * self.catalog.threshold("group.majority")
+        return frozenset(entry for entry, count in counts.items() if count > majority)
+
+    def shared(self, what: str, read: Callable[[N], Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
+        """What more than one of its nodes report under `what`, each with the names of those that do.
+
+        A node that reports none does not count.
+        """
+        if what not in self.owners:
+            owners: dict[str, list[str]] = {}
+            for node in self.nodes:
+                with suppress(Exception), Recording():
+                    for value in set(read(node)):
+                        owners.setdefault(value, []).append(node.name)
+            self.owners[what] = {value: tuple(names) for value, names in owners.items() if len(names) > 1}
+        return self.owners[what]
+
+    def medians(self, what: str, read: Callable[[N], Mapping[str, float]]) -> Mapping[str, Median]:
+        """The median of what its nodes measure, by the measurement's name. A node without one does not count."""
+        if what not in self.measured:
+            data: dict[str, list[float]] = {}
+            for node in self.nodes:
+                with suppress(Exception), Recording():
+                    for name, value in read(node).items():
+                        data.setdefault(name, []).append(value)
+            least = self.catalog.threshold("group.minimum_nodes")
+            self.measured[what] = {
+                name: Median(median(values), len(values), len(values) >= least) for name, values in data.items()
+            }
+        return self.measured[what]
+
+    def counts(self, what: str, read: Callable[[N], Values]) -> Mapping[str, Counter[str]]:
+        """How many nodes report each value, by the value's name. A node that reports none does not count."""
+        if what not in self.counted:
+            by_name = _by_name(self.values(what, read))
+            self.counted[what] = {name: Counter(values.values()) for name, values in by_name.items()}
+        return self.counted[what]
+
+    def values(self, what: str, read: Callable[[N], Values]) -> Mapping[str, Values]:
+        """What each of its nodes reports under `what`, by the node's name; those that report nothing are left out."""
+        if what not in self.read:
+            self.read[what] = {}
+            for node in self.nodes:
+                with suppress(Exception), Recording():
+                    self.read[what][node.name] = read(node)
+        return self.read[what]
+
+    def usual(self, what: str, read: Callable[[N], Values], absent: str | None = ABSENT) -> Mapping[str, Usual]:
+        """What most of its nodes report, by the value's name. A node that reports none does not count."""
+        if what not in self.usuals:
+            by_name = _by_name(self.values(what, read), absent)
+            self.usuals[what] = {name: Usual.of(values) for name, values in by_name.items()}
+        return self.usuals[what]
+
+
+def differences(node: N, what: str, read: Callable[[N], Values], absent: str | None = ABSENT) -> tuple[Difference, ...]:
+    """The values in which a node differs from most of its group; `what` names the set of values.
+
+    A value that a node lacks is not there: leave it out, or say None where it could not be read. `absent` is what such
+    a node has instead; with None only the nodes that have the value are compared. Raises what `read` raises for this
+    node, and NotApplicable where there is nothing to compare with.
+    """
+    own = read(node)  # once more than the group did: what cannot be read of this node is for its own check to say
+    usual = node.group.usual(what, read, absent)
+    least = int(node.threshold("group.compared_nodes"))
+    reporting = max((one.reporting for one in usual.values()), default=0)
+    if reporting < least:
+        raise NotApplicable(f"{reporting or 'none'} of its kind; {least} are needed to compare")
+    majority = node.threshold("group.majority")
+    found = (_difference(name, own.get(name, absent), one, majority) for name, one in usual.items())
+    return tuple(difference for difference in found if difference and difference.reporting >= least)
+
+
+def in_words(found: Iterable[Difference]) -> str:
+    """The differences as a message: `kernel A, driver B; expected X as on 15 of 16 nodes, Y as on …`."""
+    found = tuple(found)
+    return f"{', '.join(one.observed for one in found)}; expected {', '.join(one.expected for one in found)}"
+
+
+def compared(thing: T, values: Mapping[str, Callable[[T], str | None]]) -> Values:
+    """Each of these values of a thing; None where it could not be read, and that part of the check is incomplete."""
+    return {**dict.fromkeys(values), **dict(each(values.items(), lambda one: (one[0], one[1](thing))))}
+
+
+def _by_name(data: Mapping[str, Values], absent: str | None = ABSENT) -> dict[str, dict[str, str]]:
+    """What each node reports of each value, by the value's name."""
+    names = {name: None for values in data.values() for name in values}  # in the order of the first that has them
+    return {
+        name: {node: value for node, values in data.items() if (value := values.get(name, absent)) is not None}
+        for name in names
+    }
+
+
+def _difference(name: str, own: str | None, most: Usual, majority: float) -> Difference | None:
+    if own is None:
+        return None
+    if most.alike > most.reporting * majority:
+        return None if own == most.value else Difference(name, own, most.value, most.alike, most.reporting)
+    return Difference(name, own, "", most.alike, most.reporting, most.others)

@@ -1,0 +1,160 @@
+"""The host as /proc and systemd show it."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.catalog.waits import waits_for
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    flag,
+    number,
+    optional,
+    output,
+    read,
+    table,
+    text,
+    texts,
+    whole,
+    word,
+)
+
+
+@record
+class Boot(Reported):
+    """The running system."""
+
+    uptime_s = Field(number)
+    now = Field(number)
+    hostname = Field(text)
+    kernel = Field(text)
+    memory_kib = Field(whole)
+    cpus = Field(whole)
+
+    @property
+    def booted(self) -> float:
+        """When it booted by its own clock, in seconds since 1970. Raises Incomplete."""
+        return self.now - self.uptime_s
+
+
+@record
+class Platform(Reported):
+    """What the firmware says that the machine is; empty where it says nothing."""
+
+    vendor = Field(text)
+    product = Field(text)
+
+
+@record
+class BlockedProcess(Reported):
+    """A process in uninterruptible sleep (D) at both looks; `blocked_s` is None where the kernel does not report it."""
+
+    pid = Field(whole)
+    name = Field(word)
+    wait = Field(text)
+    stack = Field(optional(texts))  # the kernel's functions, innermost first; only root may read them
+    blocked_s = Field(optional(number))
+    age_s = Field(number)
+
+    @property
+    def waits_for(self) -> str:
+        """`driver`, `file_system`, `user` (what he can hold at will) or `shared`; empty where it is unknown."""
+        return waits_for((self.wait, *(self.stack or ())))
+
+
+@record
+class Service(Reported):
+    """A systemd unit of those that matter here."""
+
+    load = Field(text)
+    active = Field(text)
+    sub = Field(text)
+    enabled = Field(text)
+    restarts = Field(optional(whole))  # by systemd itself, since somebody last started it
+    active_s = Field(optional(number))  # since it last became active
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether systemd knows the unit."""
+        return self.load != "not-found"
+
+    @property
+    def is_being_restarted(self) -> bool:
+        """Whether it ended, and systemd waits to start it once more."""
+        return self.active == "activating" and self.sub.startswith("auto-restart")
+
+    @property
+    def is_amiss(self) -> bool:
+        """Whether it failed, or is enabled and neither runs nor is being started. Raises Incomplete."""
+        if self.active == "failed" or self.is_being_restarted:
+            return True
+        return self.active not in ("active", "activating", "reloading") and self.enabled.startswith("enabled")
+
+    def keeps_ending(self, restarts: float, timeout_s: float) -> bool:
+        """Whether systemd has started it so often, the last time no longer ago than that."""
+        return (self.restarts or 0) >= restarts and self.active_s is not None and self.active_s <= timeout_s
+
+
+@record
+class ProcessLimits(Reported):
+    """The soft limits of a process that starts jobs, and the CPUs that it may use."""
+
+    cpus = Field(text)  # as `0-47,96-143`; empty where the kernel does not report it
+
+    def soft(self, name: str) -> int | None:
+        """The limit by its name in limits.conf, memory in bytes; None is unlimited. Raises Incomplete."""
+        limits = read(self.data, table, "limits")
+        if name not in limits:
+            raise Incomplete(f"the limit {name} was not reported", cause="not reported by the node")
+        return read(limits[name], optional(whole), f"limits: {name}")
+
+
+@record
+class Mount(Reported):
+    """A mounted file system; sizes are None where it did not answer."""
+
+    path = Field(text)
+    type = Field(text)
+    source = Field(text)
+    options = Field(text)
+    alive = Field(text, where="whether it answers")
+    total_kib = Field(optional(whole))
+    free_kib = Field(optional(whole))
+    inodes = Field(optional(whole))
+    inodes_free = Field(optional(whole))
+    due = Field(optional(flag), "is_due")  # by fstab, a unit of systemd's or the policy; None in older recordings
+    automatic = Field(optional(flag), "is_automatic")
+
+    @property
+    def is_of_a_walk(self) -> bool:
+        """Whether autofs has mounted it because somebody walked there, and nothing else asks for it."""
+        return bool(self.automatic) and not self.due
+
+    @property
+    def label(self) -> str:
+        """Where it is mounted."""
+        return self.path
+
+
+@record
+class FstabEntry(Reported):
+    """A line of /etc/fstab; `mounted` is whether anything is mounted there, of whatever type."""
+
+    path = Field(text)
+    type = Field(text)
+    options = Field(text)
+    mounted = Field(flag)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be mounted at boot."""
+        return self.path.startswith("/") and self.type != "swap" and "noauto" not in self.options.split(",")
+
+
+@record
+class Command(Reported):
+    """What a tool printed, with its exit status."""
+
+    exit = Field(whole)
+    output = Field(output)

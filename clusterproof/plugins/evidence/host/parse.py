@@ -1,0 +1,109 @@
+"""What the machine is and runs: uptime, uname, os-release, dmidecode, hostnamectl, the driver's version files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, short
+from clusterproof.plugins.evidence.software.parse import components
+
+DAY_S, HOUR_S, MINUTE_S = 86_400.0, 3_600.0, 60.0
+
+_UPTIME = re.compile(
+    r"^\s{0,4}\d{1,2}:\d\d(?::\d\d)?(?: [AP]M)?\s{1,4}up\s{1,4}(?:(\d{1,6}) days?,\s{1,4})?"
+    r"(?:(\d{1,2}):(\d\d)|(\d{1,2}) min),\s{1,4}(?:\d{1,5} users?,\s{1,4})?load average",
+    re.MULTILINE,
+)
+_PROC_UPTIME = re.compile(r"\s*(\d{1,10}\.\d\d) \d{1,12}\.\d\d[ \t]*(?:\n|\Z)")  # its first line
+_DATE = re.compile(r"^[A-Z][a-z]{2} ([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) UTC (\d{4})[ \t]*$", re.MULTILINE)
+_UNAME = re.compile(r"^Linux (\S{1,253}) (\d{1,2}\.\d{1,3}\.\S{1,60}) #\d{1,6}.{1,200}$", re.MULTILINE)
+_PRETTY = re.compile(r'^PRETTY_NAME="?([^"\n]{1,120})"?[ \t]*$', re.MULTILINE)
+_SYSTEM = re.compile(r"^System Information[ \t]*\n((?:[ \t]{1,8}[^\n]{0,200}\n?){1,40})", re.MULTILINE)
+_SYSTEM_ROW = re.compile(
+    r"^[ \t]{1,8}(Manufacturer|Product Name|Serial Number):[ \t]{0,8}(.{0,120}?)[ \t]*$", re.MULTILINE
+)
+_DMI_KEYS = {"Manufacturer": "vendor", "Product Name": "product", "Serial Number": "serial"}
+_HOSTNAMECTL = re.compile(r"^\s{1,8}Static hostname:\s{1,4}(\S{1,253})", re.MULTILINE)
+_HOSTNAMECTL_KERNEL = re.compile(r"^\s{1,20}Kernel:\s{1,4}Linux (\S{1,80})", re.MULTILINE)
+_FABRIC_MANAGER = re.compile(r"^Fabric Manager version is\s{0,4}:\s{0,4}\d{1,4}\.\d", re.MULTILINE | re.IGNORECASE)
+
+
+def read_uptime(text: str) -> Mapping[str, object]:
+    """How long it is up, to the minute. Raises CaptureError."""
+    found = _UPTIME.search(text)
+    if not found:
+        raise CaptureError("uptime does not say how long")
+    days, hours, minutes, alone = (float(part or 0) for part in found.groups())
+    return {"boot": {"uptime_s": days * DAY_S + hours * HOUR_S + (minutes + alone) * MINUTE_S}}
+
+
+def read_proc_uptime(text: str) -> Mapping[str, object]:
+    """How long it is up. Raises CaptureError."""
+    found = _PROC_UPTIME.match(text)
+    if not found:
+        raise CaptureError("/proc/uptime has no number")
+    return {"boot": {"uptime_s": float(found[1])}}
+
+
+def read_date(text: str) -> Mapping[str, object]:
+    """When it was collected, by the node's own clock. Raises CaptureError."""
+    found = _DATE.search(text)
+    try:
+        moment = datetime.strptime(f"{found[1]} {found[2]}", "%b %d %H:%M:%S %Y") if found else None
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise CaptureError("date in another form than `Sat Nov 21 07:52:00 UTC 2026`")
+    return {"boot": {"now": moment.replace(tzinfo=timezone.utc).timestamp()}}
+
+
+def read_uname(text: str) -> Mapping[str, object]:
+    """Its name and its kernel. Raises CaptureError."""
+    found = _UNAME.search(text)
+    if not found:
+        raise CaptureError("uname does not name a kernel")
+    versions = components({"kernel": found[2]}, "uname")
+    return {"boot": {"hostname": found[1], "kernel": found[2]}, "kernel": {"running": found[2]}, **versions}
+
+
+def read_os_release(text: str) -> Mapping[str, object]:
+    """The distribution. Raises CaptureError."""
+    found = _PRETTY.search(text)
+    if not found:
+        raise CaptureError("os-release has no PRETTY_NAME")
+    return {"boot": {"os": found[1].strip()}}
+
+
+def read_dmidecode(text: str) -> Mapping[str, object]:
+    """The collector `platform`. Raises CaptureError."""
+    system = _SYSTEM.search(text)
+    rows = {_DMI_KEYS[key]: value for key, value in _SYSTEM_ROW.findall(system[1])} if system else {}
+    if not rows:
+        raise CaptureError("dmidecode shows nothing of the system")
+    return {"platform": rows}
+
+
+def read_hostnamectl(text: str) -> Mapping[str, object]:
+    """Its name and its kernel."""
+    name, kernel = _HOSTNAMECTL.search(text), _HOSTNAMECTL_KERNEL.search(text)
+    data = {"hostname": name[1]} if name else {}
+    return {"boot": {**data, "kernel": kernel[1]} if kernel else data}
+
+
+def read_fabric_manager(text: str) -> Mapping[str, object]:
+    """The collector `fabric_manager`."""
+    return {"fabric_manager": {"command": "nv-fabricmanager --version", "exit": 0, "output": short(text)}}
+
+
+FORMS = (
+    Form("uptime", lambda text: bool(_UPTIME.search(text)), read_uptime, 45),
+    Form("/proc/uptime", lambda text: bool(_PROC_UPTIME.match(text)), read_proc_uptime, 55),
+    Form("date", lambda text: bool(_DATE.search(text)), read_date),
+    Form("uname -a", lambda text: bool(_UNAME.search(text)), read_uname),
+    Form("/etc/os-release", lambda text: bool(_PRETTY.search(text)), read_os_release),
+    Form("dmidecode", lambda text: bool(_SYSTEM.search(text)), read_dmidecode),
+    Form("hostnamectl", lambda text: bool(_HOSTNAMECTL.search(text)), read_hostnamectl, 45),
+    Form("nv-fabricmanager --version", lambda text: bool(_FABRIC_MANAGER.search(text)), read_fabric_manager),
+)

@@ -1,0 +1,210 @@
+"""What runs and how it is limited: systemctl, ulimit, /proc/PID/limits, ps, timedatectl, chronyc."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, number, sections, whole
+from clusterproof.plugins.evidence.processes.collect_limits import LIMITS
+from clusterproof.plugins.evidence.services.collect import MAX_FAILED, WANTED
+
+KIB = 1024
+
+# systemctl
+
+_UNIT = r"([\w@.\\:-]{1,120})\.service"
+_STATUS = re.compile(rf"^[●○×*x↻]? ?{_UNIT}(?: - .{{0,200}})?$", re.MULTILINE)
+_LOADED = re.compile(r"^\s{1,8}Loaded: ([\w-]{1,20})(?: \(([^()]{0,400})\))?", re.MULTILINE)
+_ACTIVE = re.compile(r"^\s{1,8}Active: ([\w-]{1,20})(?: \(([^()]{1,60})\))?", re.MULTILINE)
+_LISTED = re.compile(
+    rf"^[●○×* ]{{0,3}}{_UNIT}\s{{1,80}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\s{{1,20}}(\S{{1,20}})\b", re.MULTILINE
+)
+_COUNTED = re.compile(r"^(\d{1,6}) loaded units listed", re.MULTILINE)
+_HEADER = re.compile(r"^\s{0,4}UNIT\s{1,80}LOAD\s{1,20}ACTIVE\s{1,20}SUB\b", re.MULTILINE)
+
+
+def is_status(text: str) -> bool:
+    """Whether it is `systemctl status` of some services."""
+    return bool(_STATUS.search(text) and _LOADED.search(text) and _ACTIVE.search(text))
+
+
+def read_status(text: str) -> Mapping[str, object]:
+    """The services that matter, of the collector `services`. Raises CaptureError."""
+    services = dict(_of_status(found[1], rest) for found, rest in sections(_STATUS, text))
+    return {"services": {"services": {name: data for name, data in services.items() if name in WANTED and data}}}
+
+
+def _of_status(name: str, text: str) -> tuple[str, dict[str, str]]:
+    loaded, active = _LOADED.search(text), _ACTIVE.search(text)
+    if not loaded or not active:
+        return name, {}
+    parts = [part.strip() for part in (loaded[2] or "").split(";")]
+    enabled = parts[1] if len(parts) > 1 else ""
+    return name, {"load": loaded[1], "active": active[1], "sub": active[2] or "", "enabled": enabled}
+
+
+def is_list(text: str) -> bool:
+    """Whether it is `systemctl --failed` or list-units."""
+    counted = _COUNTED.search(text)
+    return bool(counted and (counted[1] == "0" or _HEADER.search(text)))
+
+
+def read_list(text: str) -> Mapping[str, object]:
+    """The failed units of the collector `services`, and the states of those that matter."""
+    rows = _LISTED.findall(text)
+    failed = [f"{name}.service" for name, _, active, _ in rows if active == "failed"]
+    services = {
+        name: {"load": load, "active": active, "sub": sub} for name, load, active, sub in rows if name in WANTED
+    }
+    data: dict[str, object] = {"failed": failed[:MAX_FAILED]}
+    return {"services": {**data, "services": services} if services else data}
+
+
+# Limits
+
+_ULIMIT = re.compile(
+    r"^([a-z][a-z -]{4,30}?)\s{1,30}\(([^()]{2,30})\)\s{1,20}(unlimited|\d{1,20})[ \t]*$", re.MULTILINE
+)
+_ULIMITS = {
+    "max locked memory": "memlock",
+    "open files": "nofile",
+    "max user processes": "nproc",
+    "stack size": "stack",
+}
+_IN_KIB = frozenset({"memlock", "stack"})  # what ulimit counts in kbytes
+_LIMITS_HEADER = re.compile(r"^Limit\s{1,40}Soft Limit\s{1,40}Hard Limit\s{1,40}Units", re.MULTILINE)
+
+
+def is_ulimit(text: str) -> bool:
+    """Whether it is `ulimit -a`."""
+    return any(found[1] in _ULIMITS for found in _ULIMIT.finditer(text))
+
+
+def read_ulimit(text: str) -> Mapping[str, object]:
+    """The limits of a login, of the collector `limits`: memory in bytes, None is unlimited."""
+    login: dict[str, object] = {}
+    for words, _, data in _ULIMIT.findall(text):
+        if name := _ULIMITS.get(words):
+            login[name] = None if data == "unlimited" else int(data) * (KIB if name in _IN_KIB else 1)
+    return {"limits": {"login": login}}
+
+
+def is_proc_limits(text: str) -> bool:
+    """Whether it is /proc/PID/limits."""
+    return bool(_LIMITS_HEADER.search(text))
+
+
+def read_proc_limits(text: str) -> Mapping[str, object]:
+    """The limits of a process that the file does not name, taken as those of a login."""
+    login: dict[str, object] = {}
+    for name, (words, _) in LIMITS.items():
+        found = re.search(rf"^{words}\s{{1,40}}(unlimited|\d{{1,20}})\b", text, re.MULTILINE)
+        if found:
+            login[name] = None if found[1] == "unlimited" else int(found[1])
+    return {"limits": {"login": login}}
+
+
+# ps
+
+_PS = re.compile(r"^[ \t]{0,20}[A-Z%][A-Z%a-z_]{0,12}(?:[ \t]{1,60}[A-Z%][A-Z%a-z_]{0,12}){1,30}[ \t]*$", re.MULTILINE)
+
+
+def is_ps(text: str) -> bool:
+    """Whether it is a table of ps with the states of all processes, the first of them included."""
+    return bool(_rows_of_ps(text))
+
+
+def read_ps(text: str) -> Mapping[str, object]:
+    """The counts of the collector `processes`. Who is blocked one look cannot say. Raises CaptureError."""
+    states = _rows_of_ps(text)
+    if not states:
+        raise CaptureError("ps does not list process 1 with its state")
+    return {"processes": {"total": len(states), "zombies": sum(state.startswith("Z") for state in states)}}
+
+
+def _rows_of_ps(text: str) -> list[str]:
+    header = next((found for found in _PS.finditer(text) if "PID" in found[0].split()), None)
+    columns = header[0].split() if header else []
+    state = next((name for name in ("STAT", "S", "STATE") if name in columns), "")
+    if not header or not state or "PID" not in columns:
+        return []
+    rows = [line.split(None, len(columns)) for line in text[header.end() :].split("\n")]
+    rows = [row for row in rows if len(row) >= columns.index(state) + 1 and len(row) > columns.index("PID")]
+    pids = {row[columns.index("PID")] for row in rows}
+    return [row[columns.index(state)] for row in rows] if "1" in pids else []
+
+
+# The clock
+
+_SYNCHRONISED = re.compile(r"^\s{0,40}(?:System clock|NTP) synchronized: (yes|no)", re.MULTILINE)
+_TRACKING = re.compile(r"^(Leap status|Root delay|Root dispersion|System time)\s{1,20}: (.{1,80})$", re.MULTILINE)
+
+
+def is_timedatectl(text: str) -> bool:
+    """Whether it is `timedatectl`."""
+    return bool(_SYNCHRONISED.search(text))
+
+
+def read_timedatectl(text: str) -> Mapping[str, object]:
+    """Whether the clock is synchronised, of the collector `kernel`. Raises CaptureError."""
+    found = _SYNCHRONISED.search(text)
+    if not found:
+        raise CaptureError("timedatectl does not say whether the clock is synchronised")
+    return {"kernel": {"clock": {"synchronised": found[1] == "yes"}}}
+
+
+def is_chronyc(text: str) -> bool:
+    """Whether it is `chronyc tracking`."""
+    return "Leap status" in text and "Root dispersion" in text
+
+
+def read_chronyc(text: str) -> Mapping[str, object]:
+    """The clock of the collector `kernel`; its largest error is dispersion and half the delay. Raises CaptureError."""
+    rows = dict(_TRACKING.findall(text))
+    if "Leap status" not in rows:
+        raise CaptureError("chronyc tracking without its leap status")
+    clock: dict[str, Any] = {"synchronised": "not synchronised" not in rows["Leap status"].lower()}
+    seconds = [number(rows.get(key, "").split(" ")[0]) for key in ("Root dispersion", "Root delay")]
+    if None not in seconds:
+        clock["max_error_s"] = round((seconds[0] or 0.0) + (seconds[1] or 0.0) / 2, 6)
+    return {"kernel": {"clock": clock}}
+
+
+# sysctl
+
+_SYSCTL = re.compile(r"^(kernel\.(?:numa_balancing|hostname|osrelease)) = (.{1,200})$", re.MULTILINE)
+
+
+def is_sysctl(text: str) -> bool:
+    """Whether it is sysctl, with one of the settings that are looked at."""
+    return bool(_SYSCTL.search(text))
+
+
+def read_sysctl(text: str) -> Mapping[str, object]:
+    """The kernel's settings, as collectors report them."""
+    return dict(_of_sysctl(dict(_SYSCTL.findall(text))))
+
+
+def _of_sysctl(rows: Mapping[str, str]) -> Iterator[tuple[str, object]]:
+    if "kernel.numa_balancing" in rows and whole(rows["kernel.numa_balancing"]) is not None:
+        yield "memory", {"numa_balancing": rows["kernel.numa_balancing"]}
+    boot = {name: rows[f"kernel.{key}"] for name, key in _BOOT.items() if f"kernel.{key}" in rows}
+    if boot:
+        yield "boot", boot
+
+
+_BOOT = {"hostname": "hostname", "kernel": "osrelease"}
+
+
+FORMS = (
+    Form("systemctl status", is_status, read_status),
+    Form("systemctl --failed", is_list, read_list, 45),
+    Form("ulimit -a", is_ulimit, read_ulimit),
+    Form("/proc/PID/limits", is_proc_limits, read_proc_limits, 30),
+    Form("ps", is_ps, read_ps),
+    Form("timedatectl", is_timedatectl, read_timedatectl, 45),
+    Form("chronyc tracking", is_chronyc, read_chronyc),
+    Form("sysctl", is_sysctl, read_sysctl),
+)

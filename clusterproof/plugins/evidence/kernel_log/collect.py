@@ -1,0 +1,173 @@
+"""This boot's kernel log, the lines that matter: /dev/kmsg, else `journalctl -k -b`, else `dmesg`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from clusterproof.plugins.agent.reading import NO_CURSOR, Absent, Broke, Denied, Node
+from clusterproof.plugins.agent.tools import Tool
+from clusterproof.plugins.evidence.kernel_log.collect_lines import BOOT_S, UNKNOWN, Kept
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    Line = tuple[float, bytes, int]  # seconds since boot, the text, its level
+
+KMSG = "/dev/kmsg"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+BLOCK_BYTES = 64 * 1024  # a device gives one record at a time, of at most 8 KiB
+RECORD = re.compile(rb"(\d+),(\d+),(\d+),[^;]*;(.*)")  # priority and facility, sequence, microseconds, text
+PRINTED = re.compile(rb"\[ *(\d+\.\d+)\] (.*)")  # as dmesg prints a line
+JOURNALED = re.compile(rb"\[ *(\d+\.\d+)\] \S+ kernel: (.*)")
+ESCAPED = re.compile(rb"\\x([0-9a-f]{2})")
+SHARE = 0.6  # of the collector's time, at most, for what the journal has to add
+KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the log
+
+
+def read(node: Node) -> object:
+    """The lines of this boot that name what matters, from the first source that may be read."""
+    data = node.text(BOOT_ID, absent="")
+    boot_id = data if isinstance(data, str) else ""
+    begins = node.log_cursor if node.log_cursor[0] == boot_id else NO_CURSOR
+    refused, empty = [], []
+    for source, lines in SOURCES.items():
+        node.at(source)
+        try:
+            kept = Kept(*begins[1:])
+            read = kept.of(lines(node, kept))
+        except Denied as why:
+            refused.append(str(why))
+        except Absent:
+            continue
+        else:
+            if read["read"] or kept.has_cursor:
+                return {"source": source, **read, "cursor": [boot_id, kept.sequence, kept.seconds]}
+            empty.append(f"{source} holds nothing")  # where a container has put something else in its place
+    if refused:
+        raise Denied("; ".join(refused + empty))
+    if empty:
+        raise Broke("; ".join(empty))
+    raise Absent(f"no {KMSG}, journalctl or dmesg")
+
+
+def _kmsg(node: Node, kept: Kept) -> Iterator[Line]:
+    """The kernel's ring buffer, and out of the journal what it no longer holds of this boot."""
+    records = _of_kernel(node, kept)
+    for first in records:
+        if kept.is_lost or (first[0] >= BOOT_S and not kept.has_cursor):
+            kept.is_lost = False
+            yield from _after(_journal_until(node, first[0], kept), kept)
+        yield first
+        yield from records
+
+
+def _journal_until(node: Node, seconds: float, kept: Kept) -> Iterator[Line]:
+    """The journal up to a moment; where it does not reach that far, what lies between is lost."""
+    node.at("journalctl -k -b, for what /dev/kmsg no longer holds")
+    try:
+        for line in _journal(node, kept, SHARE * node.collector_s):
+            if line[0] >= seconds:
+                return
+            yield line
+    except (Absent, Broke, Denied):
+        pass
+    kept.is_lost = True
+
+
+def _of_kernel(node: Node, kept: Kept) -> Iterator[Line]:
+    """The kernel's own records; what programs wrote into its log is left out."""
+    for line in _lines(_records(node, kept)):
+        record = RECORD.match(line)
+        if not record:
+            continue
+        sequence = int(record[2])
+        if kept.has_cursor and sequence <= kept.sequence:
+            continue
+        if kept.has_cursor and kept.is_at_cursor and sequence > kept.sequence + 1:
+            kept.is_lost = True
+        kept.sequence, kept.is_at_cursor = sequence, False
+        level = int(record[1])
+        if level < KERNEL_FACILITY:
+            yield int(record[3]) / 1e6, ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), record[4]), level
+
+
+def _records(node: Node, kept: Kept) -> Iterator[bytes]:
+    """What /dev/kmsg holds now. Raises Absent, Denied."""
+    try:
+        log = os.open(node.path(KMSG), os.O_RDONLY | os.O_NONBLOCK)
+    except PermissionError as problem:
+        raise Denied(f"{KMSG}: {problem.strerror}") from None
+    except OSError as problem:
+        raise Absent(f"{KMSG}: {problem.strerror}") from None
+    while True:
+        try:
+            record = os.read(log, BLOCK_BYTES)
+        except BlockingIOError:
+            break  # the end, for now
+        except BrokenPipeError:  # records were overwritten before we came to them
+            kept.is_lost = True
+            continue
+        except PermissionError as problem:
+            raise Denied(f"{KMSG}: {problem.strerror}") from None
+        if not record:
+            break
+        yield record
+    os.close(log)
+
+
+def _journal(node: Node, _kept: Kept, timeout_s: float | None = None) -> Iterator[Line]:
+    tool = Tool(node, "journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager")
+    return _printed(tool, JOURNALED, timeout_s)
+
+
+def _after(lines: Iterable[Line], kept: Kept) -> Iterator[Line]:
+    """Those that are later than the cursor, by their time; some are lost where the log begins later than it."""
+    begins_s, is_known = kept.seconds, not kept.has_cursor
+    for line in lines:
+        if line[0] <= begins_s:
+            is_known = True
+            continue
+        if not is_known:
+            kept.is_lost = is_known = True
+        yield line
+
+
+def _dmesg(node: Node, _kept: Kept) -> Iterator[Line]:
+    return _printed(Tool(node, "dmesg"), PRINTED)
+
+
+def _printed(tool: Tool, form: re.Pattern[bytes], timeout_s: float | None = None) -> Iterator[Line]:
+    """The lines that a program prints. Raises Denied with its last words where there are none; Broke, when late."""
+    data = False
+    other = b""
+    stamp, head = b"", b""
+    for line in _lines(tool.chunks(timeout_s)):
+        printed = form.match(line)
+        if printed:
+            data = True
+            if form is PRINTED and printed[1] == stamp and float(stamp) >= BOOT_S and not head.startswith(b"NVRM:"):
+                continue  # of the same record, where syslog(2) stamps each line: anybody can have a newline logged
+            stamp, head = printed[1], printed[2]
+            yield float(stamp), head, UNKNOWN
+        else:
+            other = line.strip() or other
+    if not data:
+        raise Denied(f"{tool.line}: {other[:200].decode('utf-8', 'replace') or 'no output'}")
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines out of chunks that may end anywhere."""
+    begun = b""
+    for chunk in chunks:
+        *lines, begun = (begun + chunk).split(b"\n")
+        yield from lines
+    if begun:
+        yield begun
+
+
+SOURCES: dict[str, Callable[[Node, Kept], Iterator[Line]]] = {
+    KMSG: _kmsg,
+    "journalctl -k -b": lambda node, kept: _after(_journal(node, kept), kept),
+    "dmesg": lambda node, kept: _after(_dmesg(node, kept), kept),
+}

@@ -1,0 +1,116 @@
+"""Follows the kernel log while a job runs: lines that matter as they come, and of many alike how many they were."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.kernel_log.collect import BLOCK_BYTES, ESCAPED, KERNEL_FACILITY, KMSG, RECORD
+from clusterproof.plugins.evidence.kernel_log.collect_kinds import Kinds, Paired
+from clusterproof.plugins.evidence.kernel_log.collect_lines import MAX_CHARACTERS, further, topic_of
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.kernel_log.collect_kinds import Entry
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+MAX_RECORDS = 2000  # that are read at once: who floods the log does not keep the sampler from its other work
+EACH = 8  # of lines alike, in a window
+WINDOW_S = 60.0
+MAX_KINDS = 100  # … of lines that begin alike
+
+
+class Follower:
+    """The kernel's own lines from a record on; from now on, where the node has booted since that was read."""
+
+    def __init__(self, node: Node, cursor: tuple[str, int, float]) -> None:
+        self.why_not = ""  # nothing is followed
+        self.is_device = False  # whether poll() signals that there is more; a file has to be read again
+        self.file = -1
+        self.boot_id = str(node.text(BOOT_ID, absent=""))
+        self._sequence = cursor[1] if cursor[0] == self.boot_id else -1
+        self._rest = b""
+        self._calm = _Calm()
+        self._paired = Paired()
+        try:
+            self.file = os.open(node.path(KMSG), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self.is_device = stat.S_ISCHR(os.fstat(self.file).st_mode)
+            if self._sequence < 0:
+                os.lseek(self.file, 0, os.SEEK_END)
+        except OSError as problem:
+            self.why_not = f"{KMSG}: {problem.strerror}"
+
+    def lines(self) -> list[list[object]]:
+        """What came since: sequence, seconds, text, how many lines alike were left out before it; an error's level."""
+        if self.why_not:
+            return []
+        data = []
+        for record in self._records():
+            found = RECORD.match(record)
+            if not found or int(found[2]) <= self._sequence:
+                continue
+            self._sequence, level = int(found[2]), int(found[1])
+            text = ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), found[4])
+            topic = topic_of(text, level)
+            if level < KERNEL_FACILITY and topic:
+                words = text.decode("utf-8", "replace")[:MAX_CHARACTERS]
+                for entry in self._paired.of((self._sequence, int(found[3]) / 1e6, words, level)):
+                    data += self._calm.add(entry, topic[0].decode())
+        return data + self._calm.due()
+
+    def _records(self) -> list[bytes]:
+        """The records that are there now; of a device one comes at a time."""
+        records: list[bytes] = []
+        while len(records) < MAX_RECORDS:
+            try:
+                read = os.read(self.file, BLOCK_BYTES)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # records were overwritten before we came to them
+                continue
+            except OSError as problem:
+                self.why_not = f"{KMSG}: {problem.strerror}"
+                break
+            if not read:
+                break
+            *whole, self._rest = (self._rest + read).split(b"\n")
+            records += whole
+        return records
+
+
+class _Calm:
+    """Of lines alike the first few in a minute; then the last one, with how many came before it."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._kinds = Kinds(MAX_KINDS)
+        self._counts: dict[str, int] = {}
+        self._last: dict[str, Entry] = {}
+
+    def add(self, entry: Entry, topic: str) -> list[list[object]]:
+        kind = self._kinds.of(entry, topic)
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        if self._counts[kind] <= EACH:
+            return _sent(entry, 0)
+        self._last[kind] = entry
+        return []
+
+    def due(self) -> list[list[object]]:
+        """What was left out, when its minute is over."""
+        if time.monotonic() - self._began < WINDOW_S:
+            return []
+        data = [
+            line
+            for kind, entry in self._last.items()
+            for line in _sent(entry, 0 if kind in self._kinds.folded else self._counts[kind] - EACH - 1)
+        ]
+        self.__init__()  # type: ignore[misc]
+        return data
+
+
+def _sent(entry: Entry, left_out: int) -> list[list[object]]:
+    """Its lines, the last with how many were left out before it; an error has its level as well."""
+    left_out_before = [0] * (len(entry) - 1) + [left_out]
+    return [[*line[:3], *(further(before, line[3]) or [0])] for line, before in zip(entry, left_out_before)]

@@ -1,0 +1,82 @@
+"""What lines of the kernel log say now: those that no later line has ended, and those that come too often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from clusterproof.plugins.catalog.log_forms import LogForm, log_forms
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.kernel_log.events_gpu import EVERY_GPU
+from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Logged
+
+
+@record
+class Condition:
+    """Lines of one form about one device, which hold."""
+
+    form: LogForm
+    device: str
+    events: tuple[Logged, ...]
+
+
+class _Lines:
+    """All lines of one form about one device, and those that nothing has ended."""
+
+    def __init__(self) -> None:
+        self.every: list[Logged] = []
+        self.left: list[Logged] = []
+
+
+def conditions(events: Iterable[Event], check: str, too_many: Callable[[str, int], bool]) -> tuple[Condition, ...]:
+    """What a check has to say of the log: of each form and device the lines that hold, in the log's order.
+
+    `too_many` says whether so many lines are more than a rate allows.
+    """
+    of: dict[tuple[str, str], _Lines] = {}
+    seen: list[Logged] = []  # of forms without which others do not count
+    for event in events:
+        ends, names = _over(event)
+        for (name, _), lines in of.items():
+            if ends in log_forms()[name].cleared_by:
+                lines.left = [line for line in lines.left if not _is_same(line.names, names)]
+        if not isinstance(event, Logged):
+            continue
+        form = log_forms()[event.form]
+        if not form.check:
+            seen.append(event)
+        elif form.check == check and _counts(form, event, seen):
+            lines = of.setdefault((event.form, event.device), _Lines())
+            lines.every.append(event)
+            lines.left.append(event)
+    found = ((log_forms()[name], device, lines) for (name, device), lines in of.items())
+    return tuple(
+        Condition(form, device, held) for form, device, lines in found if (held := _held(form, lines, too_many))
+    )
+
+
+def _held(form: LogForm, lines: _Lines, too_many: Callable[[str, int], bool]) -> tuple[Logged, ...]:
+    """The lines that hold: all where they come too often, else those that nothing has ended."""
+    if form.rate and too_many(form.rate, sum(line.lines for line in lines.every)):
+        return tuple(lines.every)
+    return tuple(lines.left) if form.cleared_by or not form.rate else ()
+
+
+def _counts(form: LogForm, event: Logged, seen: Iterable[Logged]) -> bool:
+    """Whether a line counts: what it needs before it was logged of the same device."""
+    return not form.after or any(one.form in form.after and _is_same(event.names, one.names) for one in seen)
+
+
+def _over(event: Event) -> tuple[str, tuple[str, ...] | None]:
+    """The form that may end others, and of what it speaks; None: of everything."""
+    if isinstance(event, Cleared):
+        everything = None if event.pci == EVERY_GPU else (event.pci,)
+        return ("" if event.is_partial else event.form), everything
+    return (event.form, event.names) if isinstance(event, Logged) else ("", ())
+
+
+def _is_same(names: tuple[str, ...], others: tuple[str, ...] | None) -> bool:
+    """Whether two lines are about the same thing: they have a name in common, or none has any."""
+    if others is None or not (names or others):
+        return True
+    prefixes = tuple(other for other in others if other.endswith("-"))
+    return any(name in others or (prefixes and name.startswith(prefixes)) for name in names)

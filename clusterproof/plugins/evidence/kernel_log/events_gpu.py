@@ -1,0 +1,244 @@
+"""What the NVIDIA driver writes to the kernel log about GPUs and NVSwitches."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from clusterproof.plugins.catalog.log_forms import LogForm
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
+from clusterproof.plugins.evidence.pattern import Pattern
+
+LONGEST_TEXT = 300
+EVERY_GPU = ""  # the address of a mark that holds for the whole node
+REBOOT, RELOAD = "a reboot", "a reload of the driver"
+EVERYTHING_CLEARED = {"booted": REBOOT, "switches_probed": "a reset of all GPUs and NVSwitches"}
+PROBE_FAILED = ("probe_failed", "none_initialized", "gpu_probe_failed", "gpu_probe_failed_named")  # forms that say so
+CHANNEL_REMOVED = 45
+SENTENCE_S = 5.0  # at most, from the first of its lines to the last
+
+
+@record
+class XidEvent:
+    """One Xid line.
+
+    `pci` is the GPU as sysfs writes it (`0000:c5:00.0`): lines leave out the function, which is 0 on every
+    NVIDIA GPU. `time` is in seconds on the log's own clock: since boot where the probe read it. `severity` is
+    the line's own word: `fatal`, `nonfatal` or empty. `lines` is how many lines of the log it stands for.
+    """
+
+    code: int
+    pci: str
+    time: float | None
+    text: str
+    pid: int | None = None
+    process: str = ""
+    severity: str = ""
+    link: int | None = None
+    lines: int = 1
+
+    @property
+    def unit(self) -> str:
+        """The part of the NVLink hardware that an Xid 144 to 150 names (`RLW_REMAP`), else empty."""
+        named = _UNIT.match(self.text)
+        return named[1] if named else ""
+
+    @property
+    def recovery_action(self) -> str:
+        """The action that the line names as now due, in the words of Xid 154 (`GPU Reset Required`), else empty.
+
+        An Xid 154 names it, or `None`; so does an error that was contained or not (`RST: Yes, D-RST: No`), and a fatal
+        error of the GPU's own processor, after which the driver marks the GPU for a reset.
+        """
+        if named := _RECOVERY.search(self.text):
+            return named[1].strip()
+        due = _RESET.search(self.text)
+        if _GSP_FATAL.search(self.text) or (due and due[1].lower() == "yes"):
+            return "GPU Reset Required"
+        return "Drain and Reset" if due and due[2].lower() == "yes" else ""
+
+    @property
+    def needs_no_reset(self) -> bool:
+        """Whether the line itself says that no reset is due (`RST: No, D-RST: No`)."""
+        due = _RESET.search(self.text)
+        return bool(due) and not self.recovery_action
+
+    @property
+    def cause(self) -> int | None:
+        """The Xid that an Xid 45 names as the one that it follows from."""
+        named = _CAUSE.search(self.text) if self.code == CHANNEL_REMOVED else None
+        return int(named[1]) if named else None
+
+
+@record
+class SXidEvent:
+    """One SXid line of the NVSwitch at `pci`; lines that only add data to it are passed over."""
+
+    code: int
+    pci: str
+    time: float | None
+    text: str
+    severity: str = ""
+    link: int | None = None
+    lines: int = 1
+
+
+@record
+class FallenOffBus:
+    """The driver lost a GPU and said so without an Xid; `pci` is empty where it did not say which."""
+
+    pci: str
+    time: float | None
+    lines: int = 1
+
+
+@record
+class InitFailed:
+    """The driver could not start a GPU and said so without an Xid; `pci` is empty where it did not say which."""
+
+    pci: str
+    time: float | None
+    text: str
+    lines: int = 1
+
+
+@record
+class Cleared:
+    """What ends all that was logged before it, for the GPU at `pci` or EVERY_GPU; `by` says what happened.
+
+    `form` is the line's. It `is_partial` where the driver was loaded, but could not start some of its GPUs.
+    """
+
+    pci: str
+    time: float | None
+    by: str
+    form: str = ""
+    is_partial: bool = False
+
+
+@record
+class GpuNamed:
+    """The driver logged the UUID of the GPU at `pci`, as it does before the first Xid of a GPU."""
+
+    pci: str
+    uuid: str
+
+
+GpuEvent: TypeAlias = XidEvent | SXidEvent | FallenOffBus | InitFailed | Cleared | GpuNamed
+
+_PROCESS = Pattern(r"\s*pid=([^,]{0,60})(?:,\s*name=([^,]{0,60}))?(?:,(.*))?\Z", IGNORING_CASE)
+_SEVERITY = Pattern(r"\b(non-?)?fatal\b", IGNORING_CASE)
+_LINK = Pattern(r"\blink\s{0,4}(-?\d{1,3})\b", IGNORING_CASE)
+_UNIT = Pattern(r"([A-Z][A-Z0-9_]{1,40})\s{1,4}(?:Non-?)?fatal\b", IGNORING_CASE)
+_RECOVERY = Pattern(r"action changed from .{0,60}? to 0x[0-9a-f]{1,8} \(([^()]{1,40})\)", IGNORING_CASE)
+_RESET = Pattern(r"\bRST: (Yes|No), D-RST: (Yes|No)\s*\Z", IGNORING_CASE)  # at the end, where no process is named
+_GSP_FATAL = Pattern(
+    r"GSP-RISCV instance \d{1,3} .{0,60}fatal error(?: \(mask: 0x[0-9a-f]{1,8}\))?\s*\Z", IGNORING_CASE
+)
+_CAUSE = Pattern(r" caused by previous Xid (\d{1,4})\s*\Z", IGNORING_CASE)
+
+
+class Driver:
+    """The driver's lines one after the other, of which some make sense only together."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[str, float | None]] = []  # GPUs of sentences over three lines, and when they began
+        self._removed: set[str] = set()  # GPUs taken from the bus: when they are back they were reset
+        self._started: set[str] | None = None  # GPUs that were started since the driver was loaded, once it was
+        self._failed = False  # a probe has, since the driver was loaded
+
+    def unknown(self) -> None:
+        """A line of its own that no form knows: it ends a sentence otherwise. Lines of others may stand between."""
+        self._begun.clear()
+
+    def event(self, form: LogForm, found: re.Match[str], time: float | None) -> GpuEvent | None:
+        """What a line is, if it is an event of a GPU's or a switch's."""
+        # A load line that comes after a probe that failed is of the same load, and no restart.
+        self._failed = self._failed or form.name in PROBE_FAILED
+        if form.event == "lost_begins":
+            self._begun.append((pci_address(found["pci"]), time))
+        elif form.event == "fell_off":
+            return FallenOffBus(pci_address(found["pci"] or "") or self._last_begun(time), time)
+        elif form.event == "gpu_removed":
+            self._removed.add(_of_gpu_id(found["id"]))
+        elif form.event == "gpu_added":
+            return self._came_back(pci_address(found["pci"]), time)
+        elif form.event == "driver_loaded":
+            failed, self._failed, self._started = self._failed, False, set()
+            return Cleared(EVERY_GPU, time, RELOAD, form.name, is_partial=failed)
+        return _of_one_line(form, found, time)
+
+    def _last_begun(self, time: float | None) -> str:
+        """The GPU of the last sentence that began and may end now; two can be logged at once."""
+        while self._begun:
+            pci, began = self._begun.pop()
+            if time is None or began is None or time - began <= SENTENCE_S:
+                return pci
+        return ""
+
+    def _came_back(self, pci: str, time: float | None) -> Cleared | None:
+        if pci in self._removed:
+            self._removed.remove(pci)
+            return Cleared(pci, time, "a GPU reset", "gpu_added")
+        if self._started is None or pci in self._started:
+            return None
+        self._started.add(pci)
+        return Cleared(pci, time, RELOAD, "gpu_added")
+
+
+def _of_one_line(form: LogForm, found: re.Match[str], time: float | None) -> GpuEvent | None:
+    if form.event == "xid":
+        return _xid(time, found)
+    if form.event == "sxid":
+        return _sxid(time, found)
+    if form.event == "init_failed":
+        return InitFailed(pci_address(found["pci"] or ""), time, found["text"][:LONGEST_TEXT])
+    if form.event == "gpu_named":
+        return GpuNamed(pci_address(found["pci"]), found["uuid"])
+    if form.event in EVERYTHING_CLEARED:
+        return Cleared(EVERY_GPU, time, EVERYTHING_CLEARED[form.event], form.name)
+    return None
+
+
+def _xid(time: float | None, found: re.Match[str]) -> XidEvent | None:
+    code, text = int(found["code"]), found["text"] or ""
+    pid, process = "", ""
+    if data := _PROCESS.match(text):
+        pid, process, text = data[1].strip(), (data[2] or "").strip(" '`"), data[3] or ""
+    if not code:
+        return None
+    return XidEvent(
+        code=code,
+        pci=pci_address(found["pci"]),
+        time=time,
+        text=text.strip()[:LONGEST_TEXT],
+        pid=int(pid) if pid.isdecimal() and len(pid) <= 10 else None,
+        process="" if process == "<unknown>" else process,
+        severity=_severity(text),
+        link=_link(text),
+    )
+
+
+def _sxid(time: float | None, found: re.Match[str]) -> SXidEvent | None:
+    code, text = int(found["code"]), found["text"] or ""
+    if not code:
+        return None
+    words = text.strip()[:LONGEST_TEXT]
+    return SXidEvent(code, pci_address(found["pci"]), time, words, _severity(text), _link(text))
+
+
+def _severity(text: str) -> str:
+    words = _SEVERITY.findall(text)  # the last, as what stands before may still be of the process's name
+    return "" if not words else "nonfatal" if words[-1] else "fatal"
+
+
+def _link(text: str) -> int | None:
+    found = _LINK.search(text)
+    return int(found[1]) if found and not found[1].startswith("-") else None
+
+
+def _of_gpu_id(number: str) -> str:
+    """The address of the driver's GPU ID: domain, bus and device in one number (`0000cc00`)."""
+    data = int(number, 16)
+    return f"{data >> 16:04x}:{data >> 8 & 0xFF:02x}:{data & 0xFF:02x}.0"

@@ -1,0 +1,155 @@
+"""Reads the kernel log into typed events: of GPUs (events_gpu) and of the host (events_host). Never raises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from clusterproof.plugins.catalog.log_forms import log_forms
+from clusterproof.plugins.catalog.xids import xid
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.field import number, optional, text, values, whole
+from clusterproof.plugins.evidence.kernel_log.collect_kinds import without_numbers
+from clusterproof.plugins.evidence.kernel_log.collect_lines import ERROR, OURS, UNKNOWN
+from clusterproof.plugins.evidence.kernel_log.events_gpu import (
+    EVERY_GPU,
+    LONGEST_TEXT,
+    REBOOT,
+    Cleared,
+    Driver,
+    FallenOffBus,
+    GpuEvent,
+    GpuNamed,
+    InitFailed,
+    SXidEvent,
+    XidEvent,
+)
+from clusterproof.plugins.evidence.kernel_log.events_host import HostEvent, Logged, NotKnown
+from clusterproof.plugins.evidence.kernel_log.line import begins_with_a_name, pci_address, unwrap
+from clusterproof.plugins.evidence.kernel_log.makers import LONGEST_WORDS, MemoryGroups, made
+from clusterproof.plugins.evidence.kernel_log.recognition import fitting
+from clusterproof.plugins.evidence.kernel_log.window import since_boot
+
+__all__ = [
+    "EVERY_GPU",
+    "LONGEST_TEXT",
+    "Cleared",
+    "Event",
+    "Events",
+    "FallenOffBus",
+    "GpuNamed",
+    "InitFailed",
+    "Line",
+    "Logged",
+    "NotKnown",
+    "SXidEvent",
+    "XidEvent",
+    "lines",
+    "of_no_gpu",
+    "of_this_boot",
+    "parse",
+    "pci_address",
+    "within",
+]
+
+LONGEST_LINE = 2048
+OF_GPUS = ("gpu", "nvswitch")  # scopes
+
+Event: TypeAlias = GpuEvent | HostEvent
+Events: TypeAlias = tuple[Event, ...]
+Line: TypeAlias = tuple[float | None, str] | tuple[float | None, str, int] | tuple[float | None, str, int, int]
+Message: TypeAlias = tuple[float | None, str, int, int]
+
+
+def lines(data: object) -> list[Line]:
+    """The lines as the probe sends them, for `parse`."""
+    return [_line(values(entry)) for entry in values(data)]
+
+
+def _line(entry: list[object]) -> Line:
+    if not 2 <= len(entry) <= 4:
+        raise TypeError
+    left_out, level = _further(*map(whole, entry[2:]))
+    return optional(number)(entry[0]), text(entry[1]), max(left_out, 0), level
+
+
+def _further(left_out: int = 0, level: int = UNKNOWN) -> tuple[int, int]:
+    """What may stand behind a line: how many like it were left out before it, and its level."""
+    return left_out, level
+
+
+def parse(lines: Iterable[Line]) -> Events:
+    """The events of a kernel log, in its order.
+
+    A line is its seconds (None: not known), its text, how many lines like it were left out before it, and its level.
+    """
+    return tuple(_events(_messages(lines)))
+
+
+def of_no_gpu(events: Events) -> Events:
+    """Those that are not of a GPU or an NVSwitch."""
+    return tuple(
+        event
+        for event in events
+        if not isinstance(event, GpuEvent)
+        and not (isinstance(event, Logged) and log_forms()[event.form].scope in OF_GPUS)
+    )
+
+
+def of_this_boot(events: Events) -> Events:
+    """Those after the last start of the machine: a log of several boots may be one after the other."""
+    starts = [at for at, event in enumerate(events) if isinstance(event, Cleared) and event.by == REBOOT]
+    return events[starts[-1] :] if starts else events
+
+
+def within(events: Events, begins: float, booted: float) -> Events:
+    """Those since a moment (seconds since boot), those of unknown time, and what ended others before it."""
+
+    def counts(event: Event) -> bool:
+        time = None if isinstance(event, GpuNamed) else event.time
+        return time is None or since_boot(time, booted) >= begins or _still_holds(event)
+
+    return tuple(event for event in events if counts(event))
+
+
+def _still_holds(event: Event) -> bool:
+    if isinstance(event, XidEvent):
+        return bool(xid(event.code).clears) or event.recovery_action.lower() == "none"
+    return isinstance(event, Cleared) or (isinstance(event, Logged) and not log_forms()[event.form].check)
+
+
+def _events(messages: Iterable[Message]) -> Iterator[Event]:
+    driver, groups = Driver(), MemoryGroups()
+    for time, message, left_out, level in messages:
+        fitted = fitting(message)
+        event: Event | None = None
+        if not fitted and _is_of_driver(message):
+            driver.unknown()
+        if fitted:
+            event = driver.event(*fitted, time) or groups.named(*fitted, made(*fitted, time))
+        elif level <= ERROR and OURS.match(message.lower().encode()) and not begins_with_a_name(message):
+            event = NotKnown(without_numbers(message[:LONGEST_WORDS]), message[:LONGEST_WORDS].strip(), time)
+        if event is None:
+            continue
+        if left_out and not isinstance(event, Cleared | GpuNamed):
+            event = replace(event, lines=event.lines + left_out)
+        yield event
+
+
+def _messages(lines: Iterable[Line]) -> Iterator[Message]:
+    """The kernel's own words of each line, with the time given, else the one in the line itself."""
+    for time, line, *more in lines:
+        left_out, level = _further(*more)
+        head, *others = line[:LONGEST_LINE].splitlines() or [""]
+        data, message = unwrap(head)
+        when = data if time is None else time
+        when = when if when is not None and math.isfinite(when) else None
+        yield when, message, left_out, level
+        if _is_of_driver(message):  # so its further lines may be too; a process's name can hold the end of a line
+            further = (words for _, words in map(unwrap, others) if _is_of_driver(words))
+            yield from ((when, words, 0, UNKNOWN) for words in further)
+
+
+def _is_of_driver(message: str) -> bool:
+    return message[:5].upper() == "NVRM:"

@@ -1,0 +1,102 @@
+"""A line of the kernel log: what dmesg, journalctl, syslog and /dev/kmsg put before the kernel's words; addresses."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from clusterproof.plugins.evidence.pattern import Pattern
+
+# What a kernel says first, and what journalctl puts between two boots; longer than the name of a process can be.
+BOOTED = r"Linux version \d{1,3}\.\d|-- (?:Re)?boot(?: [0-9a-f]{32})? --\s*\Z"
+IGNORING_CASE = re.IGNORECASE | re.ASCII  # ASCII: a digit of another script is not a number of the kernel's
+
+ADDRESSES = 4_096  # that are cached, of those that nodes report: most are the same on all
+MESSAGES = 2_048  # likewise of the kernel's words, which most nodes' logs have in common: those of the start
+ADDRESS = r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{1,2}:[0-9a-f]{1,2}(?:\.[0-7])?"
+
+# A line of another program has its name there (`python[77]: NVRM: Xid …`, in /dev/kmsg a priority of 8
+# and up): it is not unwrapped, and so never begins with the kernel's words.
+_PREFIX = Pattern(
+    r"\s+"
+    r"|<[0-7]>"
+    r"|[0-7],\d{1,12},(?P<usec>\d{1,18}),[^;\s]{1,80};"
+    r"|kern\s{0,4}:\w{1,8}\s{0,4}:(?=\s)"
+    r"|\[\s{0,12}(?P<seconds>\d{1,12}\.\d{1,9})(?: <\s{0,12}\d{1,12}\.\d{6}>)?\]"
+    r"|\[\s{0,12}[+<]\s{0,12}\d{1,12}\.\d{6}>?\]"
+    r"|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\](?=\s)"
+    r"|\[\s{0,12}[TC]\d{1,10}\]"
+    r"|\[\.\.\.\]"
+    r"|\[(?P<date>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"
+    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<zone>Z|[+-]\d\d:?\d\d)?(?=\s)"
+    r"|(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?=\s)",
+    IGNORING_CASE,
+)
+_ADDRESS = Pattern(ADDRESS, IGNORING_CASE)
+
+# Of what the kernel says of a process, these records begin with the name that the process has given itself, of up to
+# 15 bytes (Linux, TASK_COMM_LEN): arch/x86/mm/fault.c, arch/*/kernel/traps.c and signal.c, mm/page_alloc.c,
+# mm/oom_kill.c, mm/vmalloc.c, fs/drop_caches.c, fs/hugetlbfs/inode.c.
+_NAME_OF_PROCESS = Pattern(
+    r".{0,15}?(?:\[\d{1,10}\]:? | ?\(\d{1,10}\):? | invoked oom-killer: |: page allocation failure|: vmalloc )",
+    re.DOTALL,
+)
+_KERNEL = Pattern(r"kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
+_HOST_KERNEL = Pattern(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
+
+
+@lru_cache(MESSAGES)
+def unwrap(line: str) -> tuple[float | None, str]:
+    """The time of a line, in seconds on its log's own clock, and the kernel's message in it."""
+    time: float | None = None
+    at = 0
+    stamped = False
+    for _ in range(12):
+        found = _PREFIX.match(line, at)
+        if found:
+            time = _time(found, time)
+            stamped = stamped or bool(found.lastgroup)
+        else:
+            found = _KERNEL.match(line, at) or (_HOST_KERNEL.match(line, at) if stamped else None)
+        if not found:
+            break
+        at = found.end()
+    return time, line[at:]
+
+
+@lru_cache(MESSAGES)
+def begins_with_a_name(message: str) -> bool:
+    """Whether the record begins with a process's name, which is its user's to choose: `EDAC MC0: 1 UE[7]: segfault`."""
+    return bool(_NAME_OF_PROCESS.match(message))
+
+
+@lru_cache(ADDRESSES)
+def pci_address(data: str) -> str:
+    """A PCI address in any form that driver and NVML write, as sysfs writes it; empty where it is none."""
+    if not _ADDRESS.fullmatch(data):
+        return ""
+    place, _, function = data.lower().partition(".")
+    domain, bus, device = [int(part, 16) for part in f"0:{place}".split(":")[-3:]]
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function or 0}"
+
+
+def _time(found: re.Match[str], before: float | None) -> float | None:
+    if found["usec"]:
+        return int(found["usec"]) / 1e6
+    if found["seconds"]:
+        return float(found["seconds"])
+    data = found["date"] or found["iso"]
+    return _epoch(data, found["zone"] or "Z") if data else before
+
+
+def _epoch(data: str, zone: str) -> float | None:
+    """Seconds since 1970; a time without a zone is taken as UTC, which nodes use."""
+    from datetime import datetime
+
+    words, _, fraction = data.replace(",", ".").partition(".")
+    form = "%Y-%m-%dT%H:%M:%S" if words[0].isdecimal() else "%a %b %d %H:%M:%S %Y"
+    try:
+        seconds = datetime.strptime(f"{words} {zone}", f"{form} %z").timestamp()
+    except ValueError:
+        return None
+    return seconds + float(f"0.{fraction or 0}")

@@ -1,0 +1,222 @@
+"""What every check over the kernel log says alike: which lines hold, how often and when; and that some are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from clusterproof.plugins.catalog.log_forms import LogForm
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evidence.field import readings, require
+from clusterproof.plugins.evidence.kernel_log.conditions import conditions
+from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+FILE_SERVERS, PROCESSES = "file_servers", "processes"  # classes of lines that are cut from an answer
+RECORDS_LOST = "part of the kernel log was overwritten"
+MOUNTED = "mounted"  # what a form needs
+ON_THE_BUS = ("gpu", "pcie")  # scopes whose devices are called by their address
+DAY_S = 86_400
+MAX_NAMED = 6  # things of one kind in a message; the others are counted
+
+
+class Logged(Protocol):
+    """An event: when it was logged, and how many lines it stands for."""
+
+    @property
+    def time(self) -> float | None:
+        """Seconds on the log's own clock."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines of the log."""
+
+
+E = TypeVar("E", bound=Logged)
+
+
+@record
+class NamedGpu:
+    """A GPU as NVML names it."""
+
+    index: int
+    uuid: str
+    remap_is_due: bool
+
+    @property
+    def words(self) -> str:
+        """`GPU 3, GPU-…`."""
+        return f"GPU {self.index}, {self.uuid}" if self.uuid else f"GPU {self.index}"
+
+
+@record
+class Said:
+    """What lines of one form say of a device; `words` with how often and when."""
+
+    device: str
+    form: LogForm
+    words: str
+    fails: bool
+
+    @property
+    def line(self) -> str:
+        """`nvme1: a command timed out (3 times, last at …)`."""
+        return f"{self.device}: {self.words}" if self.device else self.words
+
+
+def require_whole_log(node: Node, of: str = "") -> None:
+    """Say that finding nothing proves nothing where records that count are lost. Raises Incomplete.
+
+    Lines of file servers, and those of processes, were cut from an answer apart from all others. No user can have the
+    kernel's own lines left out: those of users' have room of their own.
+    """
+    due = "of this boot" if node.since.is_boot else node.since.in_words
+    apart = {FILE_SERVERS, PROCESSES} - {of}
+    cut = sum(count for name, count in node.kernel_lines_cut.items() if name not in apart and of in ("", name))
+    if cut:
+        incomplete(
+            f"{cut} lines of the kernel log were cut: the answer was longer than its connection carries; "
+            f"expected all that was logged {due} (--ssm-output)"
+        )
+    if node.kernel_lines_uncounted:
+        incomplete(
+            f"{node.kernel_lines_uncounted} lines of the kernel log were left out, each unlike the others; "
+            f"expected all that was logged {due}"
+        )
+    if node.kernel_log_is_cut:
+        incomplete(f"{RECORDS_LOST}, and no journal has it; expected all that was logged {due}")
+
+
+def said(node: Node, check: str) -> tuple[tuple[Said, ...], list[Incomplete | NotApplicable]]:
+    """What the log shows of what a check evaluates, of each form and device; and why some could not be evaluated.
+
+    Lines that hold only when they are often are counted by the day, for which the uptime must be known. Raises
+    Incomplete.
+    """
+    unread: list[Incomplete | NotApplicable] = []
+
+    def too_many(rate: str, lines: int) -> bool:
+        a_day = node.threshold(rate)
+        try:
+            return lines >= a_day and lines >= a_day * logged_days(node)
+        except (Incomplete, NotApplicable) as why:
+            unread.append(why)
+            return False
+
+    found = conditions(node.kernel_events, check, too_many)
+    gpus = gpus_by_address(node) if any(one.form.scope in ON_THE_BUS for one in found) else {}
+    every = (
+        Said(
+            gpus[one.device].words if one.device in gpus else one.device,
+            one.form,
+            in_list(in_words(one.events, lambda event: event.words, node)),
+            one.form.verdict == "fail" and (one.form.needs != MOUNTED or one.device in mounted(node)),
+        )
+        for one in found
+    )
+    return tuple(every), unread
+
+
+def say(node: Node, check: str, expected: str) -> None:
+    """Say what the log shows of what a check evaluates, each with its form's verdict and action, and go on."""
+    found, unread = said(node, check)
+    by_action: dict[tuple[bool, str], list[str]] = {}
+    for one in found:
+        by_action.setdefault((one.fails, one.form.action if one.fails else ""), []).append(one.line)
+    for (fails, action), lines in by_action.items():
+        message = f"{in_list(lines)}; expected {expected}"
+        if fails:
+            fail_by_log(node, lines, message, action)
+        else:
+            concern_if(lines, message)
+    with part:
+        require(unread)
+
+
+def fail_by_log(node: Node, seen: object, message: str, action: str = "") -> None:
+    """A fail where something was seen; a concern where users can write into the log whatever they like."""
+    if node.users_write_the_log:
+        concern_if(seen, message)
+    else:
+        fail_if(seen, message, action)
+
+
+def logged_days(node: Node) -> float:
+    """How many days of the log count, at least one. Raises Incomplete."""
+    return max((node.boot.uptime_s - max(node.window_begins, 0.0)) / DAY_S, 1.0)
+
+
+def mounted(node: Node) -> set[str]:
+    """The kernel's names of the devices that are mounted, as far as their mounts show them."""
+    try:
+        every = [readings(mount, "source")[0] for mount in node.mounts]
+    except Incomplete:
+        return set()
+    return {data["source"].removeprefix("/dev/") for data in every if data}
+
+
+def total(events: Iterable[Logged]) -> int:
+    """How many lines of the log the events stand for."""
+    return sum(event.lines for event in events)
+
+
+def how_often(events: Iterable[Logged], node: Node) -> str:
+    """`3 times, last at 2026-03-01 08:00:00 UTC`; `at …` where it was once."""
+    events = tuple(events)
+    count = total(events)
+    last = max((event.time for event in events if event.time is not None), default=None)
+    at = "" if last is None else when(last, node)
+    if count == 1:
+        return at or "once"
+    return f"{count} times, last {at}" if at else f"{count} times"
+
+
+def when(seconds: float, node: Node) -> str:
+    """A moment of the kernel log by the log's or the node's own clock, else by its distance from boot."""
+    is_dated = seconds >= CALENDAR_S
+    try:
+        moment = datetime.fromtimestamp(seconds if is_dated else node.boot.booted + seconds, timezone.utc)
+    except (Incomplete, NotApplicable):
+        return f"{seconds:.0f} s after boot"
+    except (OverflowError, ValueError, OSError):
+        return "at a time that is none" if is_dated else f"{seconds:.0f} s after boot"
+    return f"at {moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def in_words(events: Iterable[E], words: Callable[[E], str], node: Node) -> list[str]:
+    """Events alike in one: in these words, how often and when."""
+    return [f"{what} ({how_often(found, node)})" for what, found in grouped(events, words).items()]
+
+
+def grouped(events: Iterable[E], words: Callable[[E], str]) -> dict[str, list[E]]:
+    """Events by the words that they have in common."""
+    groups: dict[str, list[E]] = {}
+    for event in events:
+        groups.setdefault(words(event), []).append(event)
+    return groups
+
+
+def in_list(words: Iterable[str]) -> str:
+    """The words in one line, the first few of many."""
+    words = list(words)
+    more = [f"and {len(words) - MAX_NAMED} more"] if len(words) > MAX_NAMED else []
+    return "; ".join([*words[:MAX_NAMED], *more])
+
+
+def gpus_by_address(node: Node) -> Mapping[str, NamedGpu]:
+    """The GPUs whose PCI address is known, by it."""
+    try:
+        gpus = node.gpus
+    except (Incomplete, NotApplicable):
+        return {}
+    named: dict[str, NamedGpu] = {}
+    for gpu in gpus:
+        data, _ = readings(gpu, "pci", "uuid", "remap_pending", "remap_failed")
+        if "pci" in data:
+            is_due = bool(data.get("remap_pending") or data.get("remap_failed"))
+            named[data["pci"]] = NamedGpu(gpu.index, data.get("uuid", ""), is_due)
+    return named

@@ -1,0 +1,87 @@
+"""How the lines of one Xid on one GPU are evaluated: how often it happened, and the rules that the catalogue names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.catalog.nvml_words import RecoveryAction, recovery_action_in_log
+from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
+
+Severity: TypeAlias = Literal["none", "concern", "fail"]
+
+
+def _recovery(lines: Sequence[XidEvent]) -> RecoveryAction | None:
+    """The recovery action that the last line names, if it is known."""
+    return recovery_action_in_log(lines[-1].recovery_action)
+
+
+def _reset_due(lines: Sequence[XidEvent]) -> RecoveryAction | None:
+    """The last recovery action that any of the lines says is due."""
+    named = (recovery_action_in_log(line.recovery_action) for line in reversed(lines))
+    return next((action for action in named if action and action.value), None)
+
+
+def _by_severity(lines: Sequence[XidEvent]) -> Severity:
+    words = {line.severity for line in lines}
+    return "fail" if "fatal" in words else "concern" if "" in words else "none"
+
+
+def _by_text(lines: Sequence[XidEvent]) -> Severity:
+    action = _recovery(lines)
+    return "concern" if action is None else "fail" if action.value else "none"
+
+
+def _unless_no_reset(lines: Sequence[XidEvent]) -> Severity:
+    return "concern" if all(line.needs_no_reset for line in lines) else "fail"
+
+
+RULES: Mapping[str, Callable[[Sequence[XidEvent], bool, bool], Severity]] = {  # of lines, remap due, is repeated
+    "none": lambda *_: "none",
+    "concern": lambda *_: "concern",
+    "fail": lambda *_: "fail",
+    "repeat-concern": lambda _lines, _due, is_repeated: "concern" if is_repeated else "none",
+    "repeat-fail": lambda _lines, _due, is_repeated: "fail" if is_repeated else "concern",
+    "by-remap": lambda _lines, remap_due, _repeated: "fail" if remap_due else "concern",
+    "by-severity": lambda lines, *_: _by_severity(lines),
+    "by-text": lambda lines, *_: _by_text(lines),
+    "by-reset": lambda lines, *_: "fail" if _reset_due(lines) else "none",
+    "unless-no-reset": lambda lines, *_: _unless_no_reset(lines),
+}
+DUE: Mapping[str, Callable[[Sequence[XidEvent]], RecoveryAction | None]] = {  # what the lines ask for, by their rule
+    "by-text": _recovery,
+    "by-reset": _reset_due,
+    "unless-no-reset": _reset_due,
+}
+
+
+def occurrences(times: Sequence[float | None], catalog: Catalog, lines: Sequence[int] = ()) -> tuple[float | None, ...]:
+    """When each occurrence began: lines at most three minutes apart are one burst, and one occurrence.
+
+    One fault writes many lines: of every channel that it ended, of every rank that used the GPU. A burst that
+    goes on for an hour begins a new occurrence, so that a fault which never pauses does repeat. Lines without
+    a time belong to the burst before them: nothing proves that they are another. `lines` is how many lines each time
+    stands for: those that were left out before it lie evenly in the gap.
+    """
+    gap_s, longest_s = catalog.threshold("xid.burst_gap_s"), catalog.threshold("xid.burst_max_s")
+    begun: list[float | None] = []
+    last: float | None = None
+    for time, stands_for in zip(times, lines or [1] * len(times), strict=True):
+        if not begun:
+            begun.append(time)
+        elif time is not None and last is not None:
+            start = begun[-1]
+            if (time - last) / stands_for > gap_s or (start is not None and time - start > longest_s):
+                begun.append(time)
+        elif begun[-1] is None:
+            begun[-1] = time
+        last = time if time is not None else last
+    return tuple(begun)
+
+
+def is_repeated(begun: Iterable[float | None], catalog: Catalog) -> bool:
+    """Whether two occurrences of one code on one GPU, or more, began within 24 hours."""
+    needed, window_s = int(catalog.threshold("xid.repeat_count")), catalog.threshold("xid.repeat_window_s")
+    times = sorted(time for time in begun if time is not None)
+    return any(end - start <= window_s for start, end in zip(times, times[needed - 1 :], strict=False))

@@ -1,0 +1,99 @@
+"""How the kubelet gives processors and memory to containers: its flags, its files, and the state that it keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+
+from clusterproof.plugins.agent.process_group import stat_fields
+from clusterproof.plugins.agent.reading import Absent, Broke, Node
+from clusterproof.plugins.evidence.processes.collect_whose import program
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
+FLAGS = {
+    "cpuManagerPolicy": "cpu-manager-policy",
+    "memoryManagerPolicy": "memory-manager-policy",
+    "topologyManagerPolicy": "topology-manager-policy",
+    "topologyManagerScope": "topology-manager-scope",
+}
+STATES = {"cpuManagerPolicy": "cpu_manager_state", "memoryManagerPolicy": "memory_manager_state"}
+KIND = "KubeletConfiguration"
+YAML = re.compile(r"^(\w+):[ \t]+[\"']?([\w-]+)", re.MULTILINE)
+OF_THE_HOST = re.compile(r"^Uid:\t0\t.*^NSpid:\t\d+$", re.MULTILINE | re.DOTALL)  # root's, in no container
+PROGRAM = re.compile(r"kube|hyperkube")  # one program may be all of Kubernetes
+SERVICE = re.compile(r":/[\w.-]+\.slice/[\w.@-]*kubelet[\w.@-]*\.service$", re.MULTILINE)
+STARTED = 21  # of the fields of /proc/PID/stat: ticks since boot
+
+
+def read(node: Node) -> object:
+    """The policies of the kubelet that root runs on the host. Raises Absent where none does, OSError."""
+    for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
+        try:
+            is_kubelet = node.read(f"/proc/{pid}/comm").strip() == "kubelet"
+            is_kubelet = is_kubelet and bool(OF_THE_HOST.search(node.read(f"/proc/{pid}/status")))
+            is_kubelet = is_kubelet and _is_believed(node, pid)
+        except OSError:
+            continue  # it ended meanwhile
+        if is_kubelet:
+            return of_process(node, pid)
+    raise Absent("no kubelet runs here")
+
+
+def _is_believed(node: Node, pid: str) -> bool:
+    """Whether the kernel says so: by the program, else by a service's control group, which no user enters."""
+    runs = program(node, pid)
+    return bool(PROGRAM.match(runs)) if runs else bool(SERVICE.search(node.read(f"/proc/{pid}/cgroup")))
+
+
+def of_process(node: Node, pid: str) -> object:
+    """What is configured, the files of it that are newer than the process, and what is in force. Raises OSError."""
+    flags = _flags(node.read(f"/proc/{pid}/cmdline").split("\0")[1:])
+    ticks = int(stat_fields(node.read(f"/proc/{pid}/stat"))[STARTED])
+    started = time.time() - float(node.read("/proc/uptime").split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
+    folder = flags.get("config-dir", "")
+    files = [flags["config"]] if "config" in flags else []
+    files += [f"{folder}/{name}" for name in (node.names(folder) if folder else ()) if name.endswith(".conf")]
+    configured: dict[str, Any] = {}
+    changed = []
+    for path in files:
+        data = node.text(path)
+        if isinstance(data, dict):
+            configured = data
+            break
+        configured.update(_settings(data, path))
+        if os.stat(node.path(path)).st_mtime > started + 1:
+            changed.append(path)
+    else:
+        configured.update({key: flags[flag] for key, flag in FLAGS.items() if flags.get(flag)})
+    root = flags.get("root-dir", "/var/lib/kubelet")
+    states = {key: _state(node.text(f"{root}/{name}", absent="{}")) for key, name in STATES.items()}
+    return {"configured": configured, "changed": changed, "in_force": states}
+
+
+def _flags(words: list[str]) -> dict[str, str]:
+    flags = {}
+    for word, following in zip(words, [*words[1:], ""]):
+        name, is_whole, value = word.lstrip("-").partition("=")
+        if word[:1] == "-":
+            flags[name] = value if is_whole else following
+    return flags
+
+
+def _settings(data: str, path: str) -> dict[str, str]:
+    """The policies that a file names, JSON or YAML. Raises Broke where it is no kubelet's configuration."""
+    try:
+        settings = json.loads(data)
+    except ValueError:
+        settings = dict(YAML.findall(data))
+    if not isinstance(settings, dict) or settings.get("kind") != KIND:
+        raise Broke(f"{path} is not understood; expected kind: {KIND}")
+    return {key: str(settings[key]) for key in FLAGS if settings.get(key)}
+
+
+def _state(data: str | dict[str, str]) -> object:
+    return data if isinstance(data, dict) else json.loads(data).get("policyName")

@@ -1,0 +1,185 @@
+"""A node as Kubernetes has it, and Kueue's flavors, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    flag,
+    number,
+    objects,
+    one,
+    read,
+    table,
+    text,
+    texts,
+    whole,
+)
+
+NODES, PODS, SLICES, QUEUES = "k8s_nodes", "k8s_pods", "k8s_resource_slices", "k8s_queues"
+STORAGE = "k8s_storage"
+COLLECTORS = frozenset({NODES, PODS, SLICES, QUEUES, STORAGE})
+HOUR_S, MINUTE_S = 3600, 60
+
+
+@record
+class Condition(Reported):
+    """One condition of a node: `status` is True, False or Unknown."""
+
+    kind = Field(text)
+    status = Field(text)
+    bad = Field(text)  # the status that means a fault
+    reason = Field(text)
+    message = Field(text)
+    since = Field(text)
+    heard = Field(text)  # empty where its writer reports no heartbeat
+
+
+@record
+class Taint(Reported):
+    """A taint; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key = Field(text)
+    value = Field(text)
+    effect = Field(text)
+    is_ours = Field(flag, "ours")  # whether this suite's own gate set it
+
+    @property
+    def in_words(self) -> str:
+        """As kubectl writes it: `dedicated=train:NoSchedule`."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@record
+class Resources(Reported):
+    """How much of each resource a node has or gives; a resource that it does not name is 0."""
+
+    def of(self, name: str) -> int:
+        """Devices or bytes, by the suite's name of a resource (`gpu`, `efa`, `hugepages_2mi`). Raises Incomplete."""
+        data = self.data.get(name)
+        return 0 if data is None else read(data, whole, name)
+
+    @property
+    def mig(self) -> Mapping[str, int]:
+        """Parts of GPUs by their profile, `1g.10gb`. Raises Incomplete."""
+        return {name: read(data, whole, name) for name, data in (self.data.get("mig") or {}).items()}
+
+
+def _conditions(data: object) -> tuple[Condition, ...]:
+    return tuple(map(Condition, objects(data)))
+
+
+def _taints(data: object) -> tuple[Taint, ...]:
+    return tuple(map(Taint, objects(data)))
+
+
+@record
+class KubernetesNode(Reported):
+    """One node as the API server has it; `labels` are those that somebody reads, by the suite's own names."""
+
+    asked_at: float  # seconds since 1970
+
+    name = Field(text)
+    instance = Field(text, "instance_id")  # EC2's id of it
+    group = Field(text)
+    instance_type = Field(text)
+    zone = Field(text)
+    region = Field(text)
+    created = Field(text)
+    is_cordoned = Field(flag, "cordoned")
+    conditions = Field(_conditions)
+    taints = Field(_taints)
+    capacity = Field(one(Resources))
+    allocatable = Field(one(Resources))
+    info = Field(table)  # kubelet, runtime, os, kernel, architecture
+    labels = Field(table)
+    layers = Field(texts)  # network nodes above it, the topmost first
+    ultraserver = Field(text)  # or another domain of NVLink
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that name. Raises Incomplete."""
+        return next((one for one in self.conditions if one.kind == kind), None)
+
+    def label(self, name: str) -> str:
+        """A label by the suite's name of it; empty where the node has none. Raises Incomplete."""
+        data = self.labels.get(name)
+        return "" if data is None else read(data, text, f"label {name}")
+
+    @property
+    def has_divided_gpus(self) -> bool:
+        """Whether its GPUs are given in parts, by MIG: then `gpu` does not count GPUs. Raises Incomplete."""
+        is_single = self.label("mig_strategy") == "single" and "MIG" in self.label("gpu_product")
+        return bool(self.capacity.mig) or is_single
+
+    @property
+    def replicas(self) -> int:
+        """To how many pods each GPU is given, where they are shared in time. Raises Incomplete."""
+        count = self.label("gpu_replicas")
+        return int(count) if count.isdecimal() and len(count) < 5 and int(count) else 1
+
+    @property
+    def is_of_hyperpod(self) -> bool:
+        """Whether it is a node of SageMaker HyperPod. Raises Incomplete."""
+        return self.name.startswith("hyperpod-") or bool(self.label("hyperpod_health"))
+
+    def age_s(self, time: str) -> float:
+        """How long ago a time was, as Kubernetes writes it. Raises Incomplete."""
+        return age_s(time, self.asked_at)
+
+    def in_words(self, condition: Condition) -> str:
+        """`Ready is False for 3 h (KubeletNotReady: no network)`. Raises Incomplete."""
+        why = ": ".join(filter(None, (condition.reason, condition.message)))
+        since = f" for {in_words(self.age_s(condition.since))}" if condition.since else ""
+        return f"{condition.kind} is {condition.status}{since}" + (f" ({why})" if why else "")
+
+
+def age_s(time: str, now: float) -> float:
+    """The seconds from `2026-11-23T01:02:03Z` until now (since 1970). Raises Incomplete."""
+    try:
+        at = datetime.strptime(time[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+    except ValueError:
+        raise Incomplete(f"the time {time!r:.40} is not understood", cause="not understood") from None
+    return now - at.timestamp()
+
+
+def in_words(seconds: float) -> str:
+    """`25 min`, `3 h`, `8 days`."""
+    if seconds < 2 * HOUR_S:
+        return f"{seconds / MINUTE_S:.0f} min"
+    return f"{seconds / HOUR_S:.0f} h" if seconds < 48 * HOUR_S else f"{seconds / HOUR_S / 24:.0f} days"
+
+
+def asked_at(data: Mapping[str, Any], where: str) -> float:
+    """When a collector asked, in seconds since 1970. Raises Incomplete."""
+    return read(data.get("asked_at"), number, f"{where}: asked_at")
+
+
+@record
+class UnlabelledLevel(Reported):
+    """A level of a topology whose label some nodes of a flavor lack; `nodes` are the first of them."""
+
+    level = Field(text)
+    nodes = Field(texts)
+    count = Field(whole)
+
+
+def _levels(data: object) -> tuple[UnlabelledLevel, ...]:
+    return tuple(map(UnlabelledLevel, objects(data)))
+
+
+@record
+class Flavor(Reported):
+    """A flavor: the labels that its nodes have, how many such there are, and its topology (empty: none)."""
+
+    name = Field(text)
+    labels = Field(text)
+    nodes = Field(whole)
+    topology = Field(text)
+    has_topology = Field(flag)
+    unlabelled = Field(_levels)

@@ -1,0 +1,85 @@
+"""What Kubernetes reports about a node, for whoever holds its cluster: its pods, its devices, where it stands."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import NotApplicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
+from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.node import Node
+
+T = TypeVar("T")
+
+
+@record
+class NodeOfCluster:
+    """A node, and the cluster whose control plane reports on it."""
+
+    node: Node
+    cluster: ClusterFacts
+
+    @property
+    def name(self) -> str:
+        """Its name in the inventory."""
+        return self.node.name
+
+    @property
+    def type_name(self) -> str:
+        """Its instance type, else empty."""
+        return self.node.type_name
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of its GPUs."""
+        return self.node.gpu_uuids
+
+    @property
+    def member(self) -> MemberNode:
+        """What both know of it. Raises Incomplete, NotApplicable."""
+        return self.cluster.kubernetes_members[self.node.name]
+
+
+def pods_on(cluster: ClusterFacts, node: KubernetesNode) -> list[KubernetesPod]:
+    """The pods of a node. Raises Incomplete."""
+    return cluster.pods_by_node.get(node.name, [])
+
+
+def slices_of(cluster: ClusterFacts, node: KubernetesNode, word: str) -> list[ResourceSlice]:
+    """What drivers of DRA with a word in their name offer on a node, as of their last generation. Raises Incomplete."""
+    found = [one for one in cluster.kubernetes_slices if one.node == node.name and word in one.driver]
+    newest: dict[str, int] = {}
+    for one in found:
+        newest[one.pool] = max(one.generation, newest.get(one.pool, 0))
+    return [one for one in found if one.generation == newest[one.pool]]
+
+
+def zones(cluster: ClusterFacts) -> dict[str, str | None]:
+    """The availability zone of each node. Raises Incomplete, and NotApplicable where no label shows any."""
+    found = {name: node.zone or None for name, node in _listed(cluster).items()}
+    return _some(found, "no node has a label of its zone")
+
+
+def network_layers(cluster: ClusterFacts) -> dict[str, tuple[str, ...]]:
+    """The network nodes above each node, the topmost first. Raises Incomplete, and NotApplicable where none has any."""
+    found = {name: node.layers for name, node in _listed(cluster).items() if node.layers}
+    return _some(found, "no node has labels of the network above it")
+
+
+def ultraservers(cluster: ClusterFacts) -> dict[str, str | None]:
+    """The domain of NVLink of each node that is in one. Raises Incomplete, and NotApplicable where none is."""
+    found = {name: node.ultraserver or None for name, node in _listed(cluster).items()}
+    return _some(found, "no node has a label of an UltraServer")
+
+
+def _listed(cluster: ClusterFacts) -> dict[str, KubernetesNode]:
+    return {name: member.known for name, member in cluster.kubernetes_members.items() if member.known}
+
+
+def _some(found: dict[str, T], otherwise: str) -> dict[str, T]:
+    if not any(found.values()):
+        raise NotApplicable(otherwise)
+    return found

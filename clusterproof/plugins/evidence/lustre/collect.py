@@ -1,0 +1,78 @@
+"""The Lustre client: its health, its connections to the servers, its tuning. Reads nothing that asks a server."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.agent.reading import Absent, Node, error
+
+FOLDER = "/sys/fs/lustre"
+ROOTS = ("/proc/fs/lustre", "/sys/kernel/debug/lustre", FOLDER)  # what moved from one to the next in newer versions
+KINDS = ("mgc", "mdc", "osc")
+TUNING = ("max_rpcs_in_flight", "max_mod_rpcs_in_flight", "max_dirty_mb")
+MODULE_PARAMETERS = {"ptlrpcd_per_cpt_max": "ptlrpc", "credits": "ksocklnd"}
+MAX_CLIENTS = 1024
+
+
+def read(node: Node) -> object:
+    """Health in the client's words, each import's state, and the settings that FSx gives advice on."""
+    if not any(node.exists(path) for path in ("/sys/module/lustre", FOLDER, ROOTS[0])):
+        raise Absent("no Lustre client: no module lustre is loaded")
+    found = [(kind, name) for kind in KINDS for name in clients(node, kind)]
+    return {
+        "version": node.text(f"{FOLDER}/version", absent=""),
+        "health": _first(node, "health_check"),
+        "clients": [_client(node, kind, name) for kind, name in found[:MAX_CLIENTS]],
+        "left_out": max(0, len(found) - MAX_CLIENTS),
+        "modules": {
+            name: whole(node.text(f"/sys/module/{module}/parameters/{name}"))
+            for name, module in MODULE_PARAMETERS.items()
+        },
+    }
+
+
+def clients(node: Node, kind: str) -> list[str]:
+    """The clients of one kind by name: `abcdefgh-OST0000-osc-ffff…`; nothing where this user may not look."""
+    names: set[str] = set()
+    for root in ROOTS:
+        try:
+            names.update(name for name in node.names(f"{root}/{kind}") if "-" in name or name.startswith("MGC"))
+        except OSError:
+            continue  # debugfs is root's alone; the others show the same names
+    return sorted(names)
+
+
+def whole(data: object) -> object:
+    """A file's text as a number, where it is one."""
+    return int(data) if isinstance(data, str) and data.isdecimal() and len(data) < 20 else data
+
+
+def _client(node: Node, kind: str, name: str) -> dict[str, object]:
+    node.at(f"{kind} {name}")
+    server = name[3:] if name.startswith("MGC") else name  # MGC10.1.2.3@tcp: the address by itself
+    client = {"kind": kind, "name": server, "state": _state(_first(node, f"{kind}/{name}/import"))}
+    files = {key: f"{kind}/{name}/{key}" for key in TUNING}
+    files["lru_max_age_ms"] = f"ldlm/namespaces/{name}/lru_max_age"
+    for key, file in files.items():
+        data = node.text(f"{FOLDER}/{file}", absent="")
+        if data != "":
+            client[key] = whole(data)
+    return client
+
+
+def _first(node: Node, path: str) -> object:
+    """The text of a file under the first root that has it, else why the last that may have it cannot be read."""
+    problem = error(FileNotFoundError(2, "", f"{FOLDER}/{path}"))
+    for root in ROOTS:
+        data = node.text(f"{root}/{path}", absent="")
+        if isinstance(data, str) and data:
+            return data
+        if not isinstance(data, str):
+            problem = data
+    return problem
+
+
+def _state(data: object) -> object:
+    """The word after `state:` in an import's text."""
+    if not isinstance(data, str):
+        return data
+    words = [line.split(":", 1)[1].strip() for line in data.splitlines() if line.strip().startswith("state:")]
+    return words[0] if words else {"error": "EINVAL", "text": "an import without a state"}

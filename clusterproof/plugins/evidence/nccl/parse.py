@@ -1,0 +1,202 @@
+"""What nccl-tests print (`all_reduce_perf` and its kin), behind the prefixes of mpirun and srun; and NCCL itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, exit_status, number, short, whole
+
+MAX_NAMES = 16
+
+_INFO = re.compile(r"\bNCCL (?:INFO|WARN)\b")
+_NETWORK = re.compile(r"NCCL INFO Using network (\S.{0,60}?)\s*\Z")
+_PROVIDER = re.compile(
+    r"NET/OFI Selected [Pp]rovider is ([\w;,-]{1,60}?)(?:, fabric is ([\w-]{1,60}))?"
+    r"\s{0,4}(?:\(found (\d{1,4}) nics\))?\s*\Z"
+)
+_GPU_DIRECT = re.compile(r"\bvia NET/\S{1,60}/GDRDMA\b")
+
+
+def is_nccl_log(text: str) -> bool:
+    """Whether NCCL's own lines are in it."""
+    return "NCCL INFO " in text
+
+
+def network(lines: Iterable[str]) -> dict[str, object]:
+    """The networks and libfabric providers that the ranks named, each with the number of lines that name it."""
+    info = gpu_direct = 0
+    networks: dict[str, int] = {}
+    providers: dict[str, int] = {}
+    fabrics: dict[str, int] = {}
+    nics: set[int] = set()
+    for line in lines:
+        if not _INFO.search(line):
+            continue
+        info += 1
+        gpu_direct += bool(_GPU_DIRECT.search(line))
+        if found := _NETWORK.search(line):
+            networks[found[1]] = networks.get(found[1], 0) + 1
+        elif found := _PROVIDER.search(line):
+            providers[found[1]] = providers.get(found[1], 0) + 1
+            if found[2]:
+                fabrics[found[2]] = fabrics.get(found[2], 0) + 1
+            if found[3]:
+                nics.add(int(found[3]))
+    return {
+        "info_lines": info,
+        "networks": dict(list(networks.items())[:MAX_NAMES]),
+        "providers": dict(list(providers.items())[:MAX_NAMES]),
+        "fabrics": dict(list(fabrics.items())[:MAX_NAMES]),
+        "nics": sorted(nics)[:MAX_NAMES],
+        "gpu_direct_lines": gpu_direct,
+    }
+
+
+MAX_ROWS = 4096
+MAX_PROBLEMS = 16
+MAX_HOSTS = 4096
+LONGEST_LINE = 500
+
+_RANK = re.compile(r"\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: ")  # of mpirun, of srun --label
+_HEADER = re.compile(r"#?\s{0,40}size\s{1,20}count\s{1,20}(?:\(elements\)\s{1,20})?type\b.{0,400}\bbusbw\b", re.ASCII)
+_OPTIONS = re.compile(r"#?\s*nThread \d{1,6} nGpus \d{1,6} .{0,300}?\bvalidation: (\d)")
+_BANNER = re.compile(r"#?\s*nccl-tests version (\S{1,40})")
+_STARTING = re.compile(r"#?\s*Collective test starting: (\S{1,60})")
+_BINARY = re.compile(
+    r"\b((?:all_reduce|all_gather|alltoall|broadcast|gather|hypercube|reduce|reduce_scatter|scatter|sendrecv)_perf)\b"
+)
+_DEVICE = re.compile(r"#?\s*Rank\s{1,8}\d{1,7}\b.{0,80}?\bon\s{1,8}(\S{1,253})\s{1,8}device\s{1,8}\d")
+_NCCL = re.compile(r"NCCL version (\S{1,60})")
+_OUT_OF_BOUNDS = re.compile(r"#?\s*Out of bounds values\s{0,8}:\s{0,8}(\d{1,18})\s{1,8}(\S{1,20})")
+_AVERAGE = re.compile(r"#?\s*Avg bus bandwidth\s{0,8}:\s{0,8}(\S{1,40})")
+_PROBLEM = re.compile(
+    r".{0,200}?\b(?:Test (?:CUDA |NCCL )?failure|Invalid number of GPUs|invalid size specified|not enough slots|"
+    r"requested more processes|process returned|NCCL WARN|unhandled (?:cuda|system) error|CUDA error|non-zero exit)"
+    r"|#?\s*Avg bus bandwidth\s{0,8}:.{0,40}\bFAILED",  # below the NCCL_TESTS_MIN_BW of who ran it
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"not enough slots|requested more processes|process returned|non-zero exit"
+    r"|invalid size specified for 'm(?:in|ax)bytes'"
+)
+
+
+def is_nccl_tests(text: str) -> bool:
+    """Whether nccl-tests printed it, or was meant to and did not start."""
+    if any(_HEADER.match(words) or _OPTIONS.match(words) for words in _words(text)):
+        return True
+    refused = _REFUSED.search(text)
+    return bool(refused and (_BINARY.search(text) or "minbytes" in text or "maxbytes" in text))
+
+
+def read(text: str) -> Mapping[str, object]:
+    """The collector `nccl_tests`. Raises CaptureError."""
+    data: dict[str, Any] = {"version": "", "nccl": "", "collective": "", "validation": None}
+    data |= {"out_of_bounds": None, "out_of_bounds_word": "", "avg_busbw_gb_per_s": None}
+    hosts: dict[str, None] = {}
+    problems: dict[str, None] = {}
+    ranks = 0
+    words_of_lines = list(_words(text))
+    for words in words_of_lines:
+        if device := _DEVICE.match(words):
+            ranks += 1
+            hosts[device[1]] = None
+            continue
+        if _PROBLEM.match(words):
+            problems[short(words.strip())] = None
+        _take(data, words)
+    collective = data["collective"] or next((found[1] for found in _BINARY.finditer(text)), "")
+    log = {
+        **data,
+        "collective": collective,
+        "ranks": ranks or None,
+        "hosts": list(hosts)[:MAX_HOSTS],
+        "rows": list(_rows(words_of_lines))[:MAX_ROWS],
+        "problems": [*problems][-MAX_PROBLEMS:],  # the last, by which it ended
+        "exit": exit_status(text),
+        "network": network(words_of_lines),
+    }
+    return {"nccl_tests": {"logs": [log]}}
+
+
+def read_nccl_log(text: str) -> Mapping[str, object]:
+    """The network of the collector `nccl_tests`, out of the log of any program that used NCCL. Raises CaptureError."""
+    if is_nccl_tests(text):
+        raise CaptureError("this is a log of nccl-tests; expected one of another program")
+    return {"nccl_tests": {"logs": [{"network": network(_words(text))}]}}
+
+
+def _words(text: str) -> Iterator[str]:
+    """The lines without the rank before them."""
+    for line in text.split("\n"):
+        line = line[:LONGEST_LINE]
+        found = _RANK.match(line)
+        yield line[found.end() :] if found else line
+
+
+def _take(data: dict[str, Any], words: str) -> None:
+    """One line that is no row: what it says of the run. Of several runs in one log the worst check counts."""
+    if found := _OPTIONS.match(words):
+        data["validation"] = int(found[1])
+    elif found := _BANNER.match(words):
+        data["version"] = found[1]
+    elif found := _STARTING.match(words):
+        data["collective"] = found[1]
+    elif found := _OUT_OF_BOUNDS.match(words):
+        count = int(found[1])
+        if count >= (data["out_of_bounds"] or 0) and data["out_of_bounds_word"] != "FAILED":
+            data["out_of_bounds"], data["out_of_bounds_word"] = count, found[2]
+    elif found := _AVERAGE.match(words):
+        data["avg_busbw_gb_per_s"] = number(found[1])
+    elif found := _NCCL.search(words):
+        data["nccl"] = found[1]
+
+
+def _rows(lines: Iterable[str]) -> Iterator[dict[str, object]]:
+    """The rows of every table, read by the names of its columns: they differ by version and collective."""
+    columns: list[str] = []
+    for words in lines:
+        if _HEADER.match(words):
+            columns = words.replace("(elements)", "").lstrip("# ").split()
+            columns = columns if "time" in columns else []
+        elif columns and (row := _row(words.split(), columns)):
+            yield row
+
+
+def _row(cells: list[str], columns: list[str]) -> dict[str, object]:
+    """One row, nothing where the line is none. A column that is blank (alltoall has no redop) shifts the others."""
+    if len(cells) < 8 or whole(cells[0]) is None or whole(cells[1]) is None:
+        return {}
+    measured = [name.lstrip("#") for name in columns[columns.index("time") :]]
+    head, tail = cells[: -len(measured)], cells[-len(measured) :]
+    if not 3 <= len(head) <= 5:
+        return {}
+    half = measured.index("time", 1) if "time" in measured[1:] else len(measured)
+    return {
+        "size_bytes": whole(head[0]),
+        "count": whole(head[1]),
+        "type": short(head[2]),
+        "redop": short(head[3]) if "redop" in columns and len(head) > 3 else "",
+        "out_of_place": _measured(measured[:half], tail[:half]),
+        "in_place": _measured(measured[half:], tail[half:]),
+    }
+
+
+def _measured(names: list[str], cells: list[str]) -> dict[str, object]:
+    """Time and bandwidths of one half; None where nccl-tests says N/A. `wrong` counts, `deviation` is the largest."""
+    data = dict(zip(names, cells, strict=True))
+    return {
+        "time_us": number(data.get("time", "")),
+        "algbw_gb_per_s": number(data.get("algbw", "")),
+        "busbw_gb_per_s": number(data.get("busbw", "")),
+        "wrong": whole(data.get("wrong", "")),
+        "deviation": number(data.get("error", "")),
+    }
+
+
+FORMS = (
+    Form("nccl-tests", is_nccl_tests, read),
+    Form("NCCL_DEBUG=INFO", lambda text: is_nccl_log(text) and not is_nccl_tests(text), read_nccl_log),
+)

@@ -1,0 +1,46 @@
+"""Network interfaces: /sys/class/net."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.agent.reading import Node
+
+FOLDER = "/sys/class/net"
+
+
+def read(node: Node) -> object:
+    """The names of all interfaces, and what those are like that have a device of their own."""
+    names = [name for name in node.names(FOLDER) if node.exists(f"{FOLDER}/{name}/mtu")]
+    physical = [name for name in names if node.exists(f"{FOLDER}/{name}/device")]
+    return {"names": names, "physical": [_interface(node, name) for name in physical]}
+
+
+def _interface(node: Node, name: str) -> dict[str, object]:
+    here = f"{FOLDER}/{name}"
+    node.at(here)
+    speed = str(node.text(f"{here}/speed"))  # an error while it has no link, -1 of drivers that know none
+    return {
+        "name": name,
+        "driver": node.linked(f"{here}/device/driver"),
+        "mtu": _number(node.text(f"{here}/mtu")),
+        "state": node.text(f"{here}/operstate"),
+        "flags": _number(node.text(f"{here}/flags"), 16),
+        "carrier": _carrier(node.text(f"{here}/carrier")),
+        "speed_mbit_s": int(speed) if speed.isdecimal() else None,
+    }
+
+
+def _number(data: object, base: int = 10) -> object:
+    """The number that a file holds; what is none is an error in its place."""
+    if not isinstance(data, str):
+        return data
+    try:
+        return int(data, base)
+    except ValueError:
+        return {"error": "EINVAL", "text": f"no number: {data[:40]!r}"}
+
+
+def _carrier(data: object) -> object:
+    """Whether there is a link; null while the interface is administratively down, when the kernel reports none."""
+    if isinstance(data, dict):
+        return None if data["error"] == "EINVAL" else data
+    return {"0": False, "1": True}.get(str(data), {"error": "EINVAL", "text": f"carrier: {str(data)[:40]!r}"})

@@ -1,0 +1,79 @@
+"""The network as it is sampled while a job runs: /sys/class/net, and RDMA's counters of bytes and errors."""
+
+from __future__ import annotations
+
+import time
+
+from clusterproof.plugins.agent.reading import Node
+
+COLUMNS = ("net_rx", "net_tx", "net_errors", "rdma_rx", "rdma_tx", "rdma_errors")
+NET, RDMA = "/sys/class/net", "/sys/class/infiniband"
+MAX_DEVICES = 128
+MB = 1e6
+RECEIVED = ("rx_bytes", "rdma_read_bytes", "rdma_write_recv_bytes")  # EFA's, under hw_counters
+SENT = ("tx_bytes", "rdma_read_resp_bytes", "rdma_write_bytes")
+ERRORS = (  # under a port: EFA's, then InfiniBand's
+    "hw_counters/rx_drops", "hw_counters/retrans_timeout_events", "hw_counters/rdma_read_wr_err",
+    "hw_counters/rdma_write_wr_err", "hw_counters/unresponsive_remote_events",
+    "counters/symbol_error", "counters/link_downed", "counters/link_error_recovery", "counters/port_rcv_errors",
+)  # fmt: skip
+WORDS_BYTES = 4  # InfiniBand counts words
+
+
+class Sampler:
+    """The interfaces and RDMA devices that the node has when it begins."""
+
+    def __init__(self, node: Node) -> None:
+        names = [name for name in node.names(NET) if node.exists(f"{NET}/{name}/device")]
+        self._interfaces = [f"{NET}/{name}/statistics" for name in names[:MAX_DEVICES]]
+        self._ports = [f"{RDMA}/{name}/ports/1" for name in node.names(RDMA)[:MAX_DEVICES]]
+        received = [(f"hw_counters/{name}", 1) for name in RECEIVED] + [("counters/port_rcv_data", WORDS_BYTES)]
+        sent = [(f"hw_counters/{name}", 1) for name in SENT] + [("counters/port_xmit_data", WORDS_BYTES)]
+        self._received, self._sent = self._there(node, received), self._there(node, sent)
+        self._errors: dict[str, int] = {}
+        self._turn = 0
+        self._before: dict[str, tuple[float, int]] = {}
+
+    def fixed(self) -> object:
+        """Nothing."""
+        return None
+
+    def sample(self, node: Node) -> dict[str, object]:
+        """The values that COLUMNS name. Errors of RDMA are read of one device a time: each asks the hardware."""
+        rx, tx = ([(f"{folder}/{way}_bytes", 1) for folder in self._interfaces] for way in ("rx", "tx"))
+        bad = [(f"{folder}/{way}_errors", 1) for folder in self._interfaces for way in ("rx", "tx")]
+        if self._ports:
+            port = self._ports[self._turn % len(self._ports)]
+            self._errors[port] = _total(node, [(f"{port}/{name}", 1) for name in ERRORS]) or 0
+            self._turn += 1
+        return {
+            "values": [
+                self._rate(node, "rx", rx),
+                self._rate(node, "tx", tx),
+                _total(node, bad),
+                self._rate(node, "received", self._received),
+                self._rate(node, "sent", self._sent),
+                sum(self._errors.values()) if self._ports else None,
+            ]
+        }
+
+    def _there(self, node: Node, names: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        every = [(f"{port}/{name}", size) for port in self._ports for name, size in names]
+        return [(path, size) for path, size in every if node.exists(path)]
+
+    def _rate(self, node: Node, name: str, files: list[tuple[str, int]]) -> float | None:
+        """Megabytes a second since the sample before; None the first time, and where a counter began anew."""
+        total, now = _total(node, files), time.monotonic()
+        if total is None:
+            return None
+        before, self._before[name] = self._before.get(name), (now, total)
+        if before is None or now <= before[0] or total < before[1]:
+            return None
+        return round((total - before[1]) / MB / (now - before[0]), 2)
+
+
+def _total(node: Node, files: list[tuple[str, int]]) -> int | None:
+    """The sum of counters; None where none can be read."""
+    data = [(node.text(path, absent=""), size) for path, size in files]
+    numbers = [int(text) * size for text, size in data if isinstance(text, str) and text.isdecimal()]
+    return sum(numbers) if numbers else None

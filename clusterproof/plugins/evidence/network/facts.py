@@ -1,0 +1,163 @@
+"""RDMA devices as sysfs reports them: EFA, InfiniBand, RoCE."""
+
+from __future__ import annotations
+
+import re
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    flag,
+    optional,
+    read,
+    readings,
+    table,
+    text,
+    values,
+    whole,
+)
+
+AMAZON = "1d0f"
+IFF_UP = 0x1  # linux/if.h: the interface is switched on
+UP, DOWN, OFF = "up", "down", "off"  # what a link can be
+
+_RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
+
+
+@record
+class Port(Reported):
+    """One port of an RDMA device; `state` and `physical_state` as sysfs words them: `4: ACTIVE`."""
+
+    number = Field(whole, "port")
+    state = Field(text)
+    physical_state = Field(text)
+    rate = Field(text)
+    link_layer = Field(text)
+    link_downed = Field(optional(whole))  # since its driver was loaded; None where it does not count them
+    symbol_errors = Field(optional(whole))
+
+    @property
+    def label(self) -> str:
+        """`port 1`; without its number where that is unknown."""
+        data, _ = readings(self, "number")
+        return f"port {data['number']}" if data else "a port"
+
+    @property
+    def gbps(self) -> float:
+        """Its rate: `400 Gb/sec (4X NDR)`. Raises Incomplete."""
+        found = _RATE.match(self.rate)
+        if not found:
+            raise Incomplete(f"{self.label} has the rate {self.rate!r}, which is not a number")
+        return float(found[1])
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its state is `4: ACTIVE`. Raises Incomplete."""
+        return self.state.endswith("ACTIVE")
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether its physical state is `5: LinkUp`. Raises Incomplete."""
+        return self.physical_state.endswith("LinkUp")
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether somebody switched it off. Raises Incomplete."""
+        return self.physical_state.endswith("Disabled")
+
+
+@record
+class RdmaDevice(Reported):
+    """One entry of /sys/class/infiniband; not every one is an EFA device."""
+
+    name = Field(text)
+    vendor = Field(text)  # empty where it is made of software, as soft RoCE and soft iWARP are
+    device = Field(text)
+    firmware = Field(text)  # empty where its driver does not report it, as EFA's
+    p2p = Field(optional(text))  # EFA: the provider of GPU memory; None where its driver has no such file
+    gdr = Field(optional(text))  # EFA's older drivers: `1` where there is one
+    ports = Field(every(Port))
+
+    @property
+    def label(self) -> str:
+        """Its kernel name."""
+        return self.name
+
+    @property
+    def model(self) -> str:
+        """Its PCI vendor and device id: `15b3:1021`. Raises Incomplete."""
+        return f"{self.vendor}:{self.device}"
+
+    @property
+    def has_peer_memory(self) -> bool:
+        """Whether EFA's driver says that it can reach a GPU's memory. Raises Incomplete."""
+        return bool(self.p2p) or self.gdr == "1"
+
+    @property
+    def is_efa(self) -> bool:
+        """Whether it is an EFA device, by PCI vendor and device id (reference: EKS node monitoring agent)."""
+        return self.vendor == AMAZON and self.device.startswith("efa")
+
+
+@record
+class Interface(Reported):
+    """A network interface that has a device of its own; a virtual one has none."""
+
+    name = Field(text)
+    driver = Field(text)
+    mtu = Field(whole)
+    state = Field(text)
+    flags = Field(whole)
+    carrier = Field(optional(flag))  # None while it is administratively down
+    speed_mbit_s = Field(optional(whole))  # None where its driver reports none
+
+    @property
+    def label(self) -> str:
+        """Its name; words for one whose name is unknown."""
+        return str(readings(self, "name")[0].get("name", "an interface without a name"))
+
+    @property
+    def link(self) -> str:
+        """UP, DOWN where it is switched on and has no link, or OFF. Raises Incomplete."""
+        flags = readings(self, "flags")[0].get("flags", IFF_UP)  # what reports a link is switched on
+        if not flags & IFF_UP:
+            return OFF
+        if self.carrier is None:
+            raise Incomplete(f"whether {self.label} has a link was not reported", cause="not reported by the node")
+        return UP if self.carrier else DOWN
+
+
+@record
+class Counters(Reported):
+    """A device's or an interface's counters at two looks, by name; those that its driver has."""
+
+    name = Field(text)
+    counters = Field(table)
+
+    def counted(self, counter: str) -> int | None:
+        """How far a counter went between the looks; None where the driver lacks it. Raises Incomplete."""
+        if counter not in self.counters:
+            return None
+        first, second = self._looks(counter)
+        return second - first
+
+    def total(self, counter: str) -> int:
+        """Where a counter stands at the second look. Raises Incomplete."""
+        return self._looks(counter)[1]
+
+    def _looks(self, counter: str) -> tuple[int, int]:
+        one, two = read(self.counters.get(counter), _two, counter)
+        first, second = read(one, whole, counter), read(two, whole, counter)
+        if second < first:
+            raise Incomplete(f"{counter} went backwards, from {first} to {second}: it was reset meanwhile")
+        return first, second
+
+
+def _two(data: object) -> list[object]:
+    two = values(data)
+    if len(two) != 2:
+        raise TypeError
+    return two

@@ -1,0 +1,74 @@
+"""What RDMA needs: kernel modules by lsmod, the files of /dev/infiniband, and what `fi_info` finds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from clusterproof.plugins.evidence.network.collect_rdma import MODULES
+from clusterproof.plugins.evidence.network.facts_libfabric import error
+from clusterproof.plugins.evidence.parsing import Form
+
+MAX_OUTPUT = 64 * 1024
+
+_PROVIDER = re.compile(
+    r"^(?:\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: )?[ \t]{0,8}(?:provider|domain):[ \t]{1,8}\S", re.MULTILINE
+)
+
+
+def is_fi_info(text: str) -> bool:
+    """Whether it lists providers as fi_info does, or says that there is none."""
+    return (bool(_PROVIDER.search(text)) and "fabric" in text) or bool(error(text[:MAX_OUTPUT]))
+
+
+def read_fi_info(text: str) -> Mapping[str, object]:
+    """The collector `libfabric`; the exit status is not known."""
+    return {"libfabric": {"command": "fi_info", "output": text[:MAX_OUTPUT]}}
+
+
+MAX_FILES = 512
+
+_LSMOD = re.compile(r"^Module\s{1,40}Size\s{1,20}Used by", re.MULTILINE)
+_FILE = re.compile(
+    r"(?:/dev/infiniband/)?(uverbs\d{1,4}|rdma_cm|umad\d{1,4}|issm\d{1,4}|by-ibdev|by-path|hfi1_\d{1,3})"
+)
+
+
+def is_lsmod(text: str) -> bool:
+    """Whether it is lsmod's."""
+    return bool(_LSMOD.search(text))
+
+
+def read_lsmod(text: str) -> Mapping[str, object]:
+    """The modules of the collector `rdma`."""
+    loaded = {words[0] for line in text.split("\n") if len(words := line.split()) >= 3 and words[1].isdecimal()}
+    return {"rdma": {"modules": [name for name in MODULES if name in loaded]}}
+
+
+def is_device_files(text: str) -> bool:
+    """Whether it is `ls /dev/infiniband`, in one line or several."""
+    names = list(_files(text))
+    return bool(names) and all(_FILE.fullmatch(name) for name in names) and any("uverbs" in name for name in names)
+
+
+def read_device_files(text: str) -> Mapping[str, object]:
+    """The device files of the collector `rdma`."""
+    found = (_FILE.fullmatch(name) for name in _files(text))
+    return {"rdma": {"uverbs": [name[1] for name in found if name and name[1].startswith("uverbs")][:MAX_FILES]}}
+
+
+def _files(text: str) -> Iterator[str]:
+    """The names in `ls`, with -l the last word of each line."""
+    for line in text[:100_000].split("\n"):
+        words = line.split()
+        if len(words) > 6 and words[0][:1] in "cdlb-":
+            yield words[-1]
+        elif words[:1] not in (["total"], ["/dev/infiniband:"]):
+            yield from words
+
+
+FORMS = (
+    Form("lsmod", is_lsmod, read_lsmod),
+    Form("ls /dev/infiniband", is_device_files, read_device_files),
+    Form("fi_info", is_fi_info, read_fi_info),
+)

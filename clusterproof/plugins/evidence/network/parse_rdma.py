@@ -1,0 +1,230 @@
+"""RDMA devices: ibstat, ibv_devinfo, ibv_devices, `rdma dev` and `rdma link`, sysfs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, sections, short, whole
+
+MAX_DEVICES = 512
+
+STATES = {"down": "1: DOWN", "initializing": "2: INIT", "init": "2: INIT", "armed": "3: ARMED", "active": "4: ACTIVE"}
+PHYSICAL = {
+    "sleep": "1: Sleep",
+    "polling": "2: Polling",
+    "disabled": "3: Disabled",
+    "portconfigurationtraining": "4: PortConfigurationTraining",
+    "linkup": "5: LinkUp",
+    "linkerrorrecovery": "6: LinkErrorRecovery",
+    "phy test": "7: Phy Test",
+    "phytest": "7: Phy Test",
+}
+MELLANOX = "15b3"
+MELLANOX_OUI = "02c9"  # what verbs call the vendor of a Mellanox device, in place of its PCI number
+
+_NAME = r"([\w.-]{1,64})"
+
+
+def _word(table: Mapping[str, str], data: str) -> str:
+    """The kernel's wording of a state: `Active`, `LINK_UP` and `4: ACTIVE` become what sysfs has."""
+    plain = data.strip().lower()
+    return table.get(plain) or table.get(plain.replace("_", "").replace(" ", "")) or short(data.strip())
+
+
+# ibstat
+
+_CA = re.compile(rf"^CA '{_NAME}'", re.MULTILINE)
+_ROW = re.compile(r"\s{0,40}([A-Za-z][\w ]{1,30}):\s{0,40}(.{0,120})")
+_PORT = re.compile(r"\s{1,40}Port (\d{1,3}):\s*\Z")
+_PANIC = re.compile(rf"^ibpanic: .{{0,200}}?'{_NAME}'(.{{0,120}})", re.MULTILINE)
+
+
+def is_ibstat(text: str) -> bool:
+    """Whether it is ibstat's."""
+    return bool(_CA.search(text))
+
+
+def read_ibstat(text: str) -> Mapping[str, object]:
+    """The devices of the collector `rdma`. Where ibstat stopped at a device, its ports could not be read."""
+    devices = [_ca(found[1], rest) for found, rest in sections(_CA, text, MAX_DEVICES)]
+    for name, why in _PANIC.findall(text)[:MAX_DEVICES]:
+        of_mellanox = {"vendor": MELLANOX} if name.startswith("mlx") else {}
+        devices.append({"name": name, **of_mellanox, "ports": {"error": "EIO", "text": short(f"ibstat{why}")}})
+    return {"rdma": {"devices": devices}}
+
+
+def _ca(name: str, text: str) -> dict[str, object]:
+    device: dict[str, Any] = {"name": name, "ports": []}
+    for line in text.split("\n"):
+        port, row = _PORT.match(line), _ROW.match(line)
+        if port:
+            device["ports"].append({"port": int(port[1])})
+        elif row:
+            _add_ca_row(device, row[1].strip().lower(), row[2].strip())
+    return device
+
+
+def _add_ca_row(device: dict[str, Any], key: str, value: str) -> None:
+    port = device["ports"][-1] if device["ports"] else {}
+    if key == "ca type" and re.fullmatch(r"MT\d{4,5}", value):
+        device |= {"vendor": MELLANOX, "device": f"{int(value[2:]):x}"}
+    elif key == "firmware version":
+        device["firmware"] = short(value)
+    elif key == "state":
+        port["state"] = _word(STATES, value)
+    elif key == "physical state":
+        port["physical_state"] = _word(PHYSICAL, value)
+    elif key == "rate":
+        port["rate"] = f"{short(value)} Gb/sec"
+    elif key == "link layer":
+        port["link_layer"] = short(value)
+
+
+# ibv_devinfo, ibv_devices
+
+_HCA = re.compile(rf"^hca_id:\s{{1,20}}{_NAME}", re.MULTILINE)
+_DEVICES = re.compile(r"^\s{1,10}device\s{1,20}node GUID[ \t]*\n\s{1,10}-{3,20}\s{1,20}-{3,20}[ \t]*\n", re.MULTILINE)
+_LANES, _GBPS = re.compile(r"(\d{1,2})X"), re.compile(r"(\d{1,4}(?:\.\d{1,2})?) Gbps")
+
+
+def is_ibv_devinfo(text: str) -> bool:
+    """Whether it is ibv_devinfo's, with or without -v."""
+    return bool(_HCA.search(text))
+
+
+def read_ibv_devinfo(text: str) -> Mapping[str, object]:
+    """The devices of the collector `rdma`; physical state and rate only where -v was given."""
+    return {"rdma": {"devices": [_hca(found[1], rest) for found, rest in sections(_HCA, text, MAX_DEVICES)]}}
+
+
+def _hca(name: str, text: str) -> dict[str, object]:
+    device: dict[str, Any] = {"name": name, "ports": []}
+    for line in text.split("\n"):
+        key, separated, value = (part.strip() for part in line[:200].partition(":"))
+        if separated and key == "port" and whole(value) is not None:
+            device["ports"].append({"port": int(value)})
+        elif separated:
+            _add_hca_row(device, key, value)
+    for port in device["ports"]:
+        width, speed = _LANES.match(port.pop("width", "")), _GBPS.match(port.pop("speed", ""))
+        if width and speed:
+            port["rate"] = f"{int(width[1]) * float(speed[1]):g} Gb/sec ({width[0]})"
+    return device
+
+
+def _add_hca_row(device: dict[str, Any], key: str, value: str) -> None:
+    port = device["ports"][-1] if device["ports"] else {}
+    number = re.match(r"(?:PORT_)?([A-Za-z_]{2,30}) \((\d)\)", value)
+    if key == "vendor_id":
+        vendor = short(value).removeprefix("0x")
+        device["vendor"] = MELLANOX if vendor == MELLANOX_OUI else vendor
+    elif key == "vendor_part_id" and whole(value) is not None:
+        device["device"] = f"{int(value):x}"
+    elif key == "fw_ver":
+        device["firmware"] = short(value)
+    elif key == "state" and number:
+        port["state"] = f"{number[2]}: {number[1]}"
+    elif key == "phys_state" and number:
+        port["physical_state"] = _word(PHYSICAL, number[1])
+    elif key == "link_layer":
+        port["link_layer"] = short(value)
+    elif key in ("active_width", "active_speed"):
+        port[key.removeprefix("active_")] = value
+
+
+def is_ibv_devices(text: str) -> bool:
+    """Whether it is the table of ibv_devices."""
+    return bool(_DEVICES.search(text))
+
+
+def read_ibv_devices(text: str) -> Mapping[str, object]:
+    """The names of the devices of the collector `rdma`. Raises CaptureError."""
+    found = _DEVICES.search(text)
+    rows = [line.split() for line in text[found.end() :].split("\n")] if found else []
+    names = [row[0] for row in rows if len(row) == 2 and re.fullmatch(r"[0-9a-f]{16}", row[1])]
+    if not names:
+        raise CaptureError("ibv_devices lists no device")
+    return {"rdma": {"devices": [{"name": name} for name in names[:MAX_DEVICES]]}}
+
+
+# rdma dev, rdma link
+
+_LINK = re.compile(
+    rf"^(?:link |\d{{1,4}}/\d{{1,3}}: ){_NAME}/(\d{{1,3}}):?\s{{1,4}}(.{{0,300}}\bstate .{{0,200}})", re.MULTILINE
+)
+_DEV = re.compile(rf"^\d{{1,4}}: {_NAME}: node_type \w{{1,20}} (.{{0,300}})", re.MULTILINE)
+
+
+def is_rdma_tool(text: str) -> bool:
+    """Whether it is `rdma link` or `rdma dev`."""
+    return bool(_LINK.search(text) or _DEV.search(text))
+
+
+def read_rdma_tool(text: str) -> Mapping[str, object]:
+    """The devices of the collector `rdma`; the tool shows neither vendor nor rate."""
+    devices: dict[str, dict[str, Any]] = {}
+    for name, rest in _DEV.findall(text)[:MAX_DEVICES]:
+        firmware = re.search(r"\bfw (\S{1,40})", rest)
+        devices[name] = {"name": name, **({"firmware": firmware[1]} if firmware else {})}
+    for name, port, rest in _LINK.findall(text)[:MAX_DEVICES]:
+        data: dict[str, object] = {"port": int(port)}
+        for key, table, word in (("state", STATES, "state"), ("physical_state", PHYSICAL, "physical_state")):
+            if found := re.search(rf"(?:^|\s){word} (\w{{1,40}})", rest):
+                data[key] = _word(table, found[1])
+        devices.setdefault(name, {"name": name}).setdefault("ports", []).append(data)
+    return {"rdma": {"devices": list(devices.values())}}
+
+
+# sysfs
+
+_SYSFS = re.compile(
+    rf"^/sys/class/infiniband/{_NAME}/"
+    r"(?:ports/(\d{1,3})/(state|phys_state|rate|link_layer|counters/link_downed|counters/symbol_error)"
+    r"|(fw_ver|device/vendor|device/device)):(.{0,120})$",
+    re.MULTILINE,
+)
+_PORT_KEYS = {
+    "phys_state": "physical_state",
+    "counters/link_downed": "link_downed",
+    "counters/symbol_error": "symbol_errors",
+}
+_KEYS = {"fw_ver": "firmware", "device/vendor": "vendor", "device/device": "device"}
+
+
+def is_sysfs(text: str) -> bool:
+    """Whether it is `grep -r . /sys/class/infiniband`."""
+    return bool(_SYSFS.search(text))
+
+
+def read_sysfs(text: str) -> Mapping[str, object]:
+    """The devices of the collector `rdma`."""
+    devices: dict[str, dict[str, Any]] = {}
+    for name, port, key, own, value in _SYSFS.findall(text)[: MAX_DEVICES * 8]:
+        device = devices.setdefault(name, {"name": name})
+        if own:
+            device[_KEYS[own]] = short(value.strip().removeprefix("0x"))
+            continue
+        ports = device.setdefault("ports", [])
+        data = next((one for one in ports if one["port"] == int(port)), None)
+        if data is None:
+            data = {"port": int(port)}
+            ports.append(data)
+        data[_PORT_KEYS.get(key, key)] = _count(value.strip()) if key.startswith("counters/") else short(value.strip())
+    return {"rdma": {"devices": list(devices.values())}}
+
+
+def _count(data: str) -> object:
+    """A counter; None where this port has none ("N/A (no PMA)")."""
+    count = whole(data)
+    return count if count is not None or data.startswith("N/A") else {"error": "EINVAL", "text": short(data)}
+
+
+FORMS = (
+    Form("ibv_devinfo", is_ibv_devinfo, read_ibv_devinfo, 55),
+    Form("ibstat", is_ibstat, read_ibstat),
+    Form("sysfs infiniband", is_sysfs, read_sysfs, 60),
+    Form("rdma", is_rdma_tool, read_rdma_tool, 45),
+    Form("ibv_devices", is_ibv_devices, read_ibv_devices, 40),
+)

@@ -1,0 +1,47 @@
+"""Neuron devices: neuron-ls, as JSON and as a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clusterproof.plugins.evidence.neuron.facts import parse_neuron_ls
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
+
+MAX_OUTPUT = 64 * 1024
+MAX_DEVICES = 128
+
+_HEADER = re.compile(r"^\|\s{1,10}NEURON\s{1,10}\|\s{1,10}NEURON\s{1,10}\|", re.MULTILINE)
+_TITLES = re.compile(r"^\|\s{1,10}DEVICE\s{1,10}\|\s{1,10}CORES\s{1,10}\|", re.MULTILINE)
+_ROW = re.compile(r"^\|\s{1,10}(\d{1,4})\s{1,10}\|\s{1,10}(\d{1,4})\s{1,10}\|.{0,300}\|\s*$", re.MULTILINE)
+
+
+def is_json(text: str) -> bool:
+    """Whether it is `neuron-ls --json-output`."""
+    return '"neuron_device"' in text[:20_000]
+
+
+def read_json(text: str) -> Mapping[str, object]:
+    """The collector `neuron_ls`. Raises CaptureError."""
+    if parse_neuron_ls(text[:MAX_OUTPUT]) is None:
+        raise CaptureError("the JSON of neuron-ls cannot be read, it may be cut")
+    return {"neuron_ls": {"command": "neuron-ls --json-output", "exit": 0, "output": text[:MAX_OUTPUT]}}
+
+
+def is_table(text: str) -> bool:
+    """Whether it is the table of neuron-ls."""
+    return bool(_HEADER.search(text) and _TITLES.search(text))
+
+
+def read_table(text: str) -> Mapping[str, object]:
+    """The devices of the collector `neuron`: who uses them the table does not say. Raises CaptureError."""
+    devices = [{"index": int(device), "cores": int(cores)} for device, cores in _ROW.findall(text)]
+    if not devices:
+        raise CaptureError("neuron-ls lists no device")
+    return {"neuron": {"devices": devices[:MAX_DEVICES]}}
+
+
+FORMS = (
+    Form("neuron-ls --json-output", is_json, read_json),
+    Form("neuron-ls", is_table, read_table, 40),
+)

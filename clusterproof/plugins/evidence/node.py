@@ -1,0 +1,278 @@
+"""A node of the cluster: what it was expected to be, and everything it reported, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.result import UNREACHABLE
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence import expectation
+from clusterproof.plugins.evidence.fact import answer_of, captured_as, collected_as, collected_by
+from clusterproof.plugins.evidence.gpu import of_node as of_gpus
+from clusterproof.plugins.evidence.group import Group
+from clusterproof.plugins.evidence.host import of_node as host
+from clusterproof.plugins.evidence.kernel_log import of_node as kernel_log
+from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
+from clusterproof.plugins.evidence.kubernetes.facts_kubelet import Kubelet
+from clusterproof.plugins.evidence.nccl.facts import NcclTests
+from clusterproof.plugins.evidence.network import of_node as network
+from clusterproof.plugins.evidence.neuron import of_node as of_neuron
+from clusterproof.plugins.evidence.pairwise import of_node as between_nodes
+from clusterproof.plugins.evidence.perf import of_node as perf
+from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
+from clusterproof.plugins.evidence.software.facts import Image, Software
+from clusterproof.plugins.evidence.storage import of_node as storage
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.pairwise.facts import Between
+
+HEALTH_CHECK = "health check"  # between jobs, of all that is around one
+DRAINING = ("prolog", "epilog", HEALTH_CHECK)  # where a fail keeps jobs away
+MAX_NAME = 80  # characters of a name that goes into every result
+MAX_GPUS = 128  # whose UUIDs go there; no node has more than 16
+
+
+@record
+class Node:
+    """One node. A fact raises Incomplete where the node could not report it, NotApplicable where it has no meaning."""
+
+    target: Target
+    evidence: NodeEvidence
+    occasion: str = "preflight"
+    policy: Policy = NO_POLICY
+    since: Window = BOOT
+    group: Group[Node] = field(default_factory=Group, repr=False)
+    between: Between | None = field(default_factory=type(None), repr=False)  # what was measured between nodes
+    known: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name that the inventory gives it."""
+        return self.target.name
+
+    @property
+    def drains(self) -> bool:
+        """Whether a fail may drain it: then what its users or others' file servers do is no fault of its own."""
+        return self.occasion in DRAINING
+
+    @property
+    def why_unreached(self) -> str:
+        """`unreachable: host key`; empty where it was reached."""
+        reason = self.evidence.unreached
+        return f"{UNREACHABLE}{reason.value.replace('_', ' ')}" if reason else ""
+
+    @property
+    def collectors(self) -> Mapping[str, Collected]:
+        """The answers of all collectors. Raises Incomplete where the node was not reached."""
+        if self.evidence.unreached:
+            raise Incomplete(self.why_unreached, cause=self.why_unreached)
+        return self.evidence.collectors
+
+    def collector(self, name: str) -> Collected:
+        """One collector's answer. Raises Incomplete where the node was not reached."""
+        return self.collectors.get(name) or Collected(Status.NOT_ASKED)
+
+    @property
+    def if_denied(self) -> str:
+        """What to do where a collector was denied, mostly as only root may read it; nothing where it was root."""
+        boot = self.evidence.collectors.get("boot")  # which is always asked
+        is_root = boot and isinstance(boot.value, dict) and boot.value.get("uid") == 0
+        return "" if is_root else "; run as root, or with --sudo"
+
+    def answer(self, collector: str) -> Mapping[str, Any]:
+        """The JSON object that a collector of one's own returned, unchanged. Raises Incomplete."""
+        return answer_of(collector, self.collector(collector), self.if_denied).value
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue, with the rows of the site's policy in their place."""
+        return Catalog.of(self.policy)
+
+    def threshold(self, name: str) -> float:
+        """A number by `table.key` (`shm.minimum_gib`), in the unit of its row; a site's own before the catalogue's."""
+        return self.catalog.threshold(name)
+
+    # What it is expected to be
+
+    instance_type = expectation.instance_type
+    platform = expectation.platform
+    metadata = expectation.metadata
+    resource_config = expectation.resource_config
+    instance_type_by_metadata = expectation.instance_type_by_metadata
+    instance_id = expectation.instance_id
+    type = expectation.type_row
+    is_build_host = expectation.is_build_host
+    expected = expectation.expected
+    nvlinks_due = expectation.nvlinks_due
+    is_outside_ec2 = expectation.is_outside_ec2
+    of_type = expectation.of_type
+    boot = expectation.boot
+
+    # GPUs
+
+    nvml = of_gpus.nvml
+    driver_hangs = of_gpus.driver_hangs
+    driver_error = of_gpus.driver_error
+    gpu_count = of_gpus.gpu_count
+    hidden_gpus = of_gpus.hidden_gpus
+    gpus = of_gpus.gpus
+    idle_gpus = of_gpus.idle_gpus
+    pci_devices = of_gpus.pci_devices
+    gpus_on_bus = of_gpus.gpus_on_bus
+    pci_switches = of_gpus.pci_switches
+    gpu_paths = of_gpus.gpu_paths
+
+    # Network
+
+    rdma_devices = network.rdma_devices
+    efa_devices = network.efa_devices
+    efa_driver = network.efa_driver
+    efa_seen = network.efa_seen
+    efa_usual = network.efa_usual
+    efa_attached = network.efa_attached
+    ib_devices = network.ib_devices
+    modules = network.modules
+    uverbs = network.uverbs
+    nvidia_taint = network.nvidia_taint
+    efa_counters = network.efa_counters
+    efa_counters_by_name = network.efa_counters_by_name
+    efa_counted_s = network.efa_counted_s
+    ena_counters = network.ena_counters
+    ena_counted_s = network.ena_counted_s
+    interfaces = network.interfaces
+    interface_names = network.interface_names
+    naming = network.naming
+    environment = network.environment
+    environment_unread = network.environment_unread
+    fi_info = network.fi_info
+    memlock_bytes = network.memlock_bytes
+
+    # The kernel log
+
+    kernel_events = kernel_log.kernel_events
+    users_write_the_log = kernel_log.users_write_the_log
+    kernel_log_is_cut = kernel_log.kernel_log_is_cut
+    kernel_lines_cut = kernel_log.kernel_lines_cut
+    kernel_lines_folded = kernel_log.kernel_lines_folded
+    kernel_lines_uncounted = kernel_log.kernel_lines_uncounted
+    counting = kernel_log.counting
+    window_begins = kernel_log.window_begins
+
+    # Host
+
+    memory_controllers = host.memory_controllers
+    zombies = host.zombies
+    blocked_processes = host.blocked_processes
+    blocked_alike = host.blocked_alike
+    blocked_left_out = host.blocked_left_out
+    processors = host.processors
+    main_memory = host.main_memory
+    clock_apart_s = host.clock_apart_s
+    kernel_state = host.kernel_state
+    jobs = host.jobs
+    kernel_limits = host.kernel_limits
+    process_limits = host.process_limits
+    services = host.services
+    failed_units = host.failed_units
+    units_left_out = host.units_left_out
+    restarting_units = host.restarting_units
+    kubelet = collected_as("kubelet", Kubelet)
+    fabric_manager_version = host.fabric_manager_version
+
+    # Storage
+
+    mounts = storage.mounts
+    fstab = storage.fstab
+    mounts_left_out = storage.mounts_left_out
+    mount_points = storage.mount_points
+    mount_points_of_most = storage.mount_points_of_most
+    mount_at = storage.mount_at
+    lustre = storage.lustre
+    lustre_mounts = storage.lustre_mounts
+    lustre_clients = property(storage.lustre_clients)
+    lustre_targets = storage.lustre_targets
+    lustre_targets_left_out = storage.lustre_targets_left_out
+    osts = property(storage.osts)
+    mdts = property(storage.mdts)
+    checkpoint_folders = storage.checkpoint_folders
+    nvme_controllers = storage.nvme_controllers
+    ebs_volumes = storage.ebs_volumes
+
+    # Neuron
+
+    neuron = of_neuron.neuron
+    neuron_devices_due = of_neuron.neuron_devices_due
+    neuron_devices = of_neuron.neuron_devices
+    neuron_ls = of_neuron.neuron_ls
+    neuron_ls_hangs = of_neuron.neuron_ls_hangs
+    neuron_hardware_errors = of_neuron.neuron_hardware_errors
+
+    # What its hardware does under load
+
+    dcgm_diag = perf.dcgm_diag
+    nccom = perf.nccom
+    node_busbw = perf.node_busbw
+    gpu_bandwidth = perf.gpu_bandwidth
+    gpu_gemm = perf.gpu_gemm
+    efa_loopback = perf.efa_loopback
+    fs_bandwidth = perf.fs_bandwidth
+
+    pairwise = between_nodes.pairwise
+
+    # Only in captures
+
+    nccl_tests = captured_as("nccl_tests", NcclTests, "log of nccl-tests or NCCL")
+    slurm_nodes = captured_as("slurm_node", SlurmNodes, "answer of scontrol or sinfo")
+
+    @collected_by()
+    def slurm_node(self) -> SlurmNode:
+        """This node as Slurm has it, by the inventory's name or its own."""
+        return self.slurm_nodes.named(self.name, *self._own_names())
+
+    def _own_names(self) -> list[str]:
+        try:
+            return [self.boot.hostname, self.boot.hostname.partition(".")[0]]
+        except Incomplete:
+            return []
+
+    # Software
+
+    software = collected_as("versions", Software)
+    image = collected_as("image", Image)
+
+    # Who it is, for every report
+
+    @property
+    def type_name(self) -> str:
+        """Its instance type, or empty where it is unknown."""
+        if "type_name" not in self.known:
+            self.known["type_name"] = self._type_name()
+        return self.known["type_name"]  # type: ignore[no-any-return]
+
+    def _type_name(self) -> str:
+        try:
+            return printable(self.instance_type, MAX_NAME)
+        except (Incomplete, NotApplicable):
+            return ""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of the GPUs that answer; empty where the driver was not asked or gave none."""
+        if "gpu_uuids" not in self.known:
+            self.known["gpu_uuids"] = tuple(self._uuids())
+        return self.known["gpu_uuids"]  # type: ignore[no-any-return]
+
+    def _uuids(self) -> list[str]:
+        try:
+            gpus = self.gpus
+        except (Incomplete, NotApplicable):
+            return []
+        data = [gpu.record.get("uuid") for gpu in gpus]
+        return [printable(uuid, MAX_NAME) for uuid in data[:MAX_GPUS] if isinstance(uuid, str)]

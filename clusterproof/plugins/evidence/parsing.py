@@ -1,0 +1,113 @@
+"""Forms of output that a person may have collected, and values out of text that nobody has checked."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.core.errors import ClusterproofError
+
+
+class CaptureError(ClusterproofError, ValueError):
+    """A text of a known form that cannot be understood; the message says what is wrong with it."""
+
+
+def no_line(_line: str) -> bool:
+    """No line marks the beginning of an output of this form."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form of output, recognised by its text alone: a file's name does not count.
+
+    Texts come decoded, with \\n at the end of lines, and without ANSI escapes, prompts and typed command lines. A file
+    with the outputs of several commands is cut at prompts and at lines that `begins` recognises; every form that
+    recognises a piece reads it. `read` gives collector name → value in the form of docs/evidence.md, as far as the text
+    has it: a missing key is left out, a value that the text calls unreadable is an error object. It raises
+    CaptureError; whatever else it raises is a text that is not understood.
+    """
+
+    name: str  # as a person calls it: "nvidia-smi -q"
+    recognises: Callable[[str], bool]  # cheap: looks at how the text begins, and does not understand it
+    read: Callable[[str], Mapping[str, object]]
+    rank: int = 50  # where two files have the same value, that of the higher rank counts
+    begins: Callable[[str], bool] = no_line  # whether this line can only be the first of such an output
+
+
+MAX_TEXT = 300  # characters of one value
+
+_NUMBERS = re.compile(r"\d{1,4}")
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s?([KMGTPE]?)i?B?", re.IGNORECASE | re.ASCII)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
+_NUMBER = re.compile(r"[-+]?\d{1,18}(?:\.\d{0,18})?(?:[eE][-+]?\d{1,2})?", re.ASCII)
+
+
+def short(data: object) -> str:
+    """Text or a number as text, cut; anything else is empty."""
+    return str(data)[:MAX_TEXT] if isinstance(data, (str, int, float)) and not isinstance(data, bool) else ""
+
+
+def document_in(text: str) -> dict[str, Any]:
+    """The first JSON object of a text; tools print warnings before and behind it. Raises CaptureError."""
+    try:
+        document, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
+    except (ValueError, RecursionError) as problem:
+        raise CaptureError(f"its JSON cannot be read, it may be cut: {problem}") from None
+    if not isinstance(document, dict):
+        raise CaptureError("its JSON is no object")
+    return document
+
+
+def objects(data: object) -> list[dict[str, Any]]:
+    """The objects in a list; none where it is no list."""
+    return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+
+
+def whole(word: str) -> int | None:
+    """A whole number, None where the word is none."""
+    return int(word) if _WHOLE.fullmatch(word) else None
+
+
+def number(word: str) -> float | None:
+    """A number, None where the word is none."""
+    return float(word) if _NUMBER.fullmatch(word) else None
+
+
+def bytes_of(word: str) -> int | None:
+    """The bytes of a size as df, free and lfs shorten it (`1.1T`, powers of 1024); None where the word is none."""
+    found = _SIZE.fullmatch(word)
+    return int(float(found[1]) * 1024 ** _POWERS[found[2].upper()]) if found else None
+
+
+def gpus_in(data: object) -> str:
+    """The numbers in `GPUs: 0, 3`, `0,3` or 0, as `0, 3`; empty where it has none."""
+    return ", ".join(_NUMBERS.findall(short(data)))
+
+
+def sections(begin: re.Pattern[str], text: str, most: int = 100_000) -> list[tuple[re.Match[str], str]]:
+    """Each place where a section begins, with the text from there up to the next; at most so many."""
+    begins = list(itertools.islice(begin.finditer(text), most))
+    ends = [found.start() for found in begins[1:]] + [len(text)]
+    return [(found, text[found.end() : end]) for found, end in zip(begins, ends[: len(begins)], strict=True)]
+
+
+LINES = 5  # from the end, in which it is looked for
+_EXIT = re.compile(
+    r"\W{0,8}(?:exit(?:ed)?|rc|return|status)(?:[ _-]?(?:code|status|value|with))?\s{0,4}[:=]?\s{0,4}(\d{1,3})\W{0,8}",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def exit_status(text: str) -> int | None:
+    """The number in a line like `exit code: 205` or `rc=0` at the end; None where there is none."""
+    for line in reversed(text.rstrip()[-2000:].split("\n")[-LINES:]):
+        found = _EXIT.fullmatch(line[:200])
+        if found:
+            return int(found[1])
+    return None

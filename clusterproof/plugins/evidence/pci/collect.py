@@ -1,0 +1,97 @@
+"""GPUs, network adapters and NVMe controllers on the PCI bus, whatever drivers think of them: /sys/bus/pci/devices."""
+
+from __future__ import annotations
+
+import os
+
+from clusterproof.plugins.agent.reading import Node
+
+FOLDER = "/sys/bus/pci/devices"
+NVIDIA, MELLANOX = "0x10de", "0x15b3"
+CLASSES = ("0x0108", "0x02")  # of NVMe controllers and of network adapters, whoever made them
+TOTALS = {  # of PCIe's advanced error reporting, by the file that has it
+    "correctable": "TOTAL_ERR_COR",
+    "nonfatal": "TOTAL_ERR_NONFATAL",
+    "fatal": "TOTAL_ERR_FATAL",
+}
+
+
+def read(node: Node) -> object:
+    """These devices and all others of NVIDIA and Mellanox, with their PCIe links, and the switches above them."""
+    found, above = [], set()
+    for address in node.names(FOLDER):
+        node.at(address)
+        kind = [str(node.text(f"{FOLDER}/{address}/{name}", absent="")) for name in ("vendor", "device", "class")]
+        if kind[0] in (NVIDIA, MELLANOX) or kind[2].startswith(CLASSES):
+            found.append(_device(node, address, *kind))
+            above.update(_path(node, address)[-2:0:-2])  # the ports by which switches hang on what is above them
+    return {"devices": found, "switches": [_switch(node, address) for address in sorted(above)]}
+
+
+def _device(node: Node, address: str, vendor: str, device: str, pci_class: str) -> dict[str, object]:
+    at = f"{FOLDER}/{address}"
+    return {
+        "address": address,
+        "vendor": vendor[2:],
+        "device": device[2:],
+        "class": pci_class[2:],
+        "path": _path(node, address),
+        **_link(node, at),
+        "driver": node.linked(f"{at}/driver"),
+        "function_of": node.linked(f"{at}/physfn"),
+        "numa": _numa(node, f"{at}/numa_node"),
+        "errors": {kind: _total(node, f"{at}/aer_dev_{kind}", name) for kind, name in TOTALS.items()},
+    }
+
+
+def _switch(node: Node, address: str) -> dict[str, object]:
+    node.at(address)
+    at = f"{FOLDER}/{address}"
+    ids = {name: str(node.text(f"{at}/{name}", absent=""))[2:] for name in ("vendor", "device")}
+    return {"address": address, **ids, "path": _path(node, address), **_link(node, at)}
+
+
+def _path(node: Node, address: str) -> list[str]:
+    """What leads to a device: its host bridge, then the bridges from the top down."""
+    try:
+        folders = os.readlink(f"{node.root}{FOLDER}/{address}").split("/")[:-1]
+    except OSError:
+        return []
+    tops = [place for place, name in enumerate(folders) if name.startswith("pci")]  # pci0000:44; two where one is a VMD
+    return folders[tops[-1] :] if tops else []
+
+
+def _link(node: Node, at: str) -> dict[str, object]:
+    return {
+        "width": _width(node, f"{at}/current_link_width"),
+        "width_max": _width(node, f"{at}/max_link_width"),
+        "speed": node.text(f"{at}/current_link_speed", absent=""),
+        "speed_max": node.text(f"{at}/max_link_speed", absent=""),
+        "port_width_max": _width(node, f"{at}/../max_link_width"),  # of the port that it hangs on
+        "port_speed_max": node.text(f"{at}/../max_link_speed", absent=""),
+        "power": node.text(f"{at}/power/runtime_status", absent=""),
+    }
+
+
+def _numa(node: Node, path: str) -> object:
+    """The device's NUMA node; -1 where the firmware names none."""
+    data = node.text(path, absent="-1")
+    return int(data) if isinstance(data, str) and data.lstrip("-").isdecimal() else data
+
+
+def _width(node: Node, path: str) -> object:
+    data = node.text(path, absent="")
+    if isinstance(data, str):
+        return int(data) if data.isdecimal() else None
+    return data
+
+
+def _total(node: Node, path: str, name: str) -> object:
+    """The total that a file of error counters ends with; null where there is no such file."""
+    data = node.text(path, absent="")
+    if not isinstance(data, str) or not data:
+        return data or None
+    count = dict(line.rpartition(" ")[::2] for line in data.splitlines()).get(name, "")
+    if count.isascii() and count.isdecimal() and len(count) < 20:
+        return int(count)
+    return {"error": "NOT_UNDERSTOOD", "text": f"{path}: no {name}"}

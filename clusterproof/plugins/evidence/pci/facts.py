@@ -1,0 +1,156 @@
+"""Devices on the PCI bus as sysfs reports them, whatever their drivers say."""
+
+from __future__ import annotations
+
+import re
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import Field, Reported, one, optional, readings, text, texts, whole
+
+NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
+
+NO_ANSWER_LANES = 63  # six bits of ones, as all of a device reads that is no longer there (PCIe link status register)
+# How Linux calls a device that may be in D3cold: without power it reads all ones too (commits 448bd857d48e and
+# 48991e493507, since which kernels wake it to read its link). `power_state` does not show it: Linux sets it to D3cold
+# as well where a device no longer answers (pci_update_current_state).
+SUSPENDED = frozenset({"suspended", "suspending", "resuming"})
+_SPEED = re.compile(r"(\d{1,3}(?:\.\d{1,2})?) GT/s")
+
+
+@record
+class PciLink:
+    """A PCIe link: its lanes, and its speed in GT/s; one of them is 0 where it is unknown."""
+
+    lanes: int
+    gts: float
+
+    def __str__(self) -> str:
+        known = [f"x{self.lanes}"] if self.lanes else []
+        return " at ".join([*known, f"{self.gts:g} GT/s"] if self.gts else known)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both are known."""
+        return bool(self.lanes and self.gts)
+
+    def is_worse_than(self, other: PciLink) -> bool:
+        """Whether it is known to have fewer lanes, or to be slower."""
+        return 0 < self.lanes < other.lanes or 0 < self.gts < other.gts
+
+
+MAX_LANES = 32  # of PCIe; a device that has left the bus reads as 63, all ones
+NVME, NETWORK = "0108", "02"  # what the classes of NVMe controllers and of network adapters begin with
+
+
+@record
+class PciErrors(Reported):
+    """What PCIe's advanced error reporting counted since boot; None where the kernel does not report it."""
+
+    correctable = Field(optional(whole))
+    nonfatal = Field(optional(whole))
+    fatal = Field(optional(whole))
+
+
+@record
+class PciDevice(Reported):
+    """One PCI device of those that matter here, or the upper port of a switch above them."""
+
+    address = Field(text)
+    vendor = Field(text)
+    device = Field(text)
+    pci_class = Field(text, "class")
+    driver = Field(text)
+    path = Field(optional(texts))  # its host bridge, and the bridges from there down; None in older recordings
+    numa = Field(whole)  # -1: the firmware names none
+    width = Field(optional(whole))  # lanes, None where the kernel does not report it
+    width_max = Field(optional(whole))
+    port_width_max = Field(optional(whole))
+    speed = Field(text)
+    speed_max = Field(text)
+    port_speed_max = Field(optional(text))
+    function_of = Field(text)  # the device that a virtual function is one of; empty for a device of its own
+    power = Field(optional(text))  # of runtime power management: active, suspended, …; None in older recordings
+    errors = Field(one(PciErrors))  # of its PCIe link
+
+    @property
+    def label(self) -> str:
+        """Its address: `0000:53:00.0`."""
+        return self.address
+
+    @property
+    def is_nvidia_gpu(self) -> bool:
+        """Whether it is an NVIDIA GPU: a 3D controller (0302) or a display controller (0300)."""
+        return self.vendor == NVIDIA and self.pci_class[:4] in ("0302", "0300")
+
+    @property
+    def is_nvswitch(self) -> bool:
+        """Whether it is an NVSwitch: a bridge (0680) of NVIDIA's."""
+        return self.vendor == NVIDIA and self.pci_class.startswith("0680")
+
+    @property
+    def is_efa(self) -> bool:
+        """Whether it is an EFA device."""
+        return self.vendor == AMAZON and self.device.startswith("efa")
+
+    @property
+    def is_nvme(self) -> bool:
+        """Whether it is an NVMe controller."""
+        return self.pci_class.startswith(NVME)
+
+    @property
+    def kind(self) -> str:
+        """What it is, of those that do nothing without a driver; empty where it is none of them."""
+        if self.is_nvidia_gpu:
+            return "an NVIDIA GPU"
+        if self.is_efa:
+            return "an EFA device"
+        if self.is_nvme:
+            return "an NVMe controller"
+        return "a network adapter" if self.pci_class.startswith(NETWORK) else ""
+
+    @property
+    def is_nic(self) -> bool:
+        """Whether it connects nodes: an EFA device, or a network controller (02) of NVIDIA's (Mellanox)."""
+        return self.is_efa or (self.vendor == MELLANOX and self.pci_class.startswith("02"))
+
+    @property
+    def is_spare_port(self) -> bool:
+        """Whether it is a network adapter that a node of a cluster may have and not use: neither a NIC nor EC2's."""
+        return self.pci_class.startswith(NETWORK) and not self.is_nic and self.vendor != AMAZON
+
+    @property
+    def model(self) -> str:
+        """Its PCI vendor and device id: `15b3:1021`. Raises Incomplete."""
+        return f"{self.vendor}:{self.device}"
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it is known to be suspended, or about to be: its link says nothing then."""
+        return readings(self, "power")[0].get("power") in SUSPENDED
+
+    @property
+    def answers(self) -> bool:
+        """Whether its configuration can be read, or is not to be as it is suspended. Raises Incomplete.
+
+        True where the kernel does not report its link.
+        """
+        return self.width != NO_ANSWER_LANES or self.power in SUSPENDED
+
+    @property
+    def link(self) -> PciLink | None:
+        """The link that it has, as far as it is known; None where the kernel reports none, as of a virtual function."""
+        data, _ = readings(self, "width", "speed")
+        return _link(data.get("width"), data.get("speed", ""))
+
+    @property
+    def link_of_both_ends(self) -> PciLink | None:
+        """The best link that it and the port that it hangs on can have; None where one is unknown."""
+        own, port = _link(self.width_max, self.speed_max), _link(self.port_width_max, self.port_speed_max or "")
+        best = PciLink(min(own.lanes, port.lanes), min(own.gts, port.gts)) if own and port else None
+        return best if best and best.is_whole else None
+
+
+def _link(lanes: int | None, speed: str) -> PciLink | None:
+    found = _SPEED.match(speed)
+    known = lanes if lanes and lanes <= MAX_LANES else 0
+    return PciLink(known, float(found[1]) if found else 0.0) if known or found else None

@@ -1,0 +1,166 @@
+"""Devices on the PCI bus: lspci with -n, -nn, -k, -v and its more, -mm, -t, and without any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, short
+
+MAX_DEVICES = 1024
+LONGEST_LINE = 400
+NVIDIA, AMAZON, MELLANOX = "10de", "1d0f", "15b3"
+VENDORS = {"NVIDIA Corporation": NVIDIA, "Amazon.com, Inc.": AMAZON, "Mellanox Technologies": MELLANOX}
+CLASSES = {  # as lspci names those that matter
+    "3D controller": "030200",
+    "VGA compatible controller": "030000",
+    "Bridge": "068000",
+    "Infiniband controller": "020700",
+    "Ethernet controller": "020000",
+}
+EFA, NEURON = "Elastic Fabric Adapter", "NeuronDevice"
+
+_ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+_NUMBERS = re.compile(rf"^{_ADDRESS} ([0-9a-f]{{4}}): ([0-9a-f]{{4}}):([0-9a-f]{{4}})\b")  # -n
+_NAMED = re.compile(rf"^{_ADDRESS} ([A-Z0-9][^:\[]{{2,60}}?)(?: \[([0-9a-f]{{4}})\])?: (.{{1,300}})")
+_IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\](?!.{0,200}\[[0-9a-f]{4}:)")
+_LINK = re.compile(
+    r"\s{1,8}Lnk(Cap|Sta):\s.{0,100}?\bSpeed (\d{1,3}(?:\.\d)?)GT/s(?: \([a-z]{1,12}\))?, Width x(\d{1,2})\b"
+)
+_NEURON = re.compile(rf"7[0-9]6[0-9]|{NEURON}")
+_NUMA = re.compile(r"\s{1,8}NUMA node: (\d{1,4})\s*\Z")
+_DRIVER = re.compile(r"\s{1,8}Kernel driver in use: (\S{1,60})")
+_SLOT = re.compile(rf"^Slot:\s{{1,8}}{_ADDRESS}[ \t]*$", re.MULTILINE)
+_TREE = re.compile(r"^\s{0,4}[-\\|+ ]{0,8}-?\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})\]", re.MULTILINE)
+_COLLECTOR = re.compile(r"[-+\\]-{1,4}([0-9a-f]{2}\.[0-7])  (.{1,200})")
+
+
+def is_lspci(text: str) -> bool:
+    """Whether there is a line of a device as lspci prints it."""
+    return any(_NUMBERS.match(line) or _NAMED.match(line) for line in _lines(text))
+
+
+def read_lspci(text: str) -> Mapping[str, object]:
+    """The collector `pci`. Without -n an EFA device is `efa`, whatever its generation. Raises CaptureError."""
+    devices: list[dict[str, Any]] = []
+    for line in _lines(text):
+        if found := _NUMBERS.match(line):
+            devices.append(_device(found[1], f"{found[2]}00", found[3], found[4]))
+        elif found := _NAMED.match(line):
+            devices.append(_named(found))
+        elif devices and line[:1] in " \t":
+            _detail(devices[-1], line)
+    return _collector(devices)
+
+
+def _named(found: re.Match[str]) -> dict[str, Any]:
+    """A device with its names; numbers in brackets with -nn."""
+    words = found[4]
+    ids = _IDS.search(words)
+    vendor = ids[1] if ids else next((number for name, number in VENDORS.items() if words.startswith(name)), "")
+    device = ids[2] if ids else _by_name(words)
+    return _device(found[1], f"{found[3]}00" if found[3] else CLASSES.get(found[2], ""), vendor, device)
+
+
+def _by_name(words: str) -> str:
+    """Amazon's devices that matter, without their generation."""
+    return "efa" if EFA in words else NEURON if NEURON in words else ""
+
+
+def _device(address: str, kind: str, vendor: str, device: str) -> dict[str, Any]:
+    """What is unknown is left out."""
+    data = {"class": kind, "vendor": vendor, "device": device}
+    full = address if address.count(":") == 2 else f"0000:{address}"
+    is_neuron = vendor == AMAZON and bool(_NEURON.fullmatch(device))
+    marked = {"neuron": True} if is_neuron else {}
+    return {"address": full[-12:], **{key: value for key, value in data.items() if value}, **marked}
+
+
+def _detail(device: dict[str, Any], line: str) -> None:
+    if link := _LINK.match(line):
+        which = "_max" if link[1] == "Cap" else ""
+        device[f"width{which}"] = int(link[3])
+        device[f"speed{which}"] = f"{float(link[2])} GT/s PCIe"
+    elif driver := _DRIVER.match(line):
+        device["driver"] = driver[1]
+    elif numa := _NUMA.match(line):
+        device["numa"] = int(numa[1])
+
+
+def is_records(text: str) -> bool:
+    """Whether it is `lspci -vmm`, with or without numbers."""
+    return bool(_SLOT.search(text))
+
+
+def read_records(text: str) -> Mapping[str, object]:
+    """The collector `pci`. Raises CaptureError."""
+    devices = []
+    for record in re.split(r"\n[ \t]*\n", text)[: MAX_DEVICES * 16]:
+        slot = _SLOT.search(record)
+        if not slot:
+            continue
+        rows = {key: value.strip() for key, _, value in (line.partition(":") for line in record.split("\n"))}
+        kind, vendor, device = (rows.get(key, "")[:LONGEST_LINE] for key in ("Class", "Vendor", "Device"))
+        known = next((number for name, number in VENDORS.items() if vendor.startswith(name)), "")
+        name = kind.partition(" [")[0]
+        data = _device(
+            slot[1],
+            f"{number}00" if (number := _number(kind)) else CLASSES.get(name, ""),
+            _number(vendor) or known,
+            _number(device) or _by_name(device),
+        )
+        if rows.get("Driver"):
+            data["driver"] = short(rows["Driver"])
+        devices.append(data)
+    return _collector(devices)
+
+
+def _number(data: str) -> str:
+    found = re.fullmatch(r"(?:.{0,300}\[)?([0-9a-f]{4})\]?", data)
+    return found[1] if found else ""
+
+
+def is_tree(text: str) -> bool:
+    """Whether it is `lspci -tv`."""
+    return bool(_TREE.search(text)) and any(_COLLECTOR.search(line) for line in _lines(text))
+
+
+def read_tree(text: str) -> Mapping[str, object]:
+    """The collector `pci`; the tree shows no class, so not which of NVIDIA's devices are GPUs. Raises CaptureError."""
+    devices = []
+    domain, bus = "0000", "00"
+    for line in _lines(text):
+        for found in re.finditer(r"\[(?:([0-9a-f]{4}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?\]", line):
+            domain, bus = found[1] or domain, found[2]
+        collector = _COLLECTOR.search(line)
+        if collector:
+            vendor = next((number for name, number in VENDORS.items() if collector[2].startswith(name)), "")
+            devices.append(_device(f"{domain}:{bus}:{collector[1]}", "", vendor, _by_name(collector[2])))
+    return _collector(devices)
+
+
+def _collector(devices: list[dict[str, Any]]) -> dict[str, object]:
+    """The devices that the probe reports too. Raises CaptureError where there is none at all."""
+    if not devices:
+        raise CaptureError("lspci lists no device")
+    wanted = [device for device in devices if _matters(device)]
+    neuron = sum(1 for device in devices if device.pop("neuron", False))
+    data: dict[str, object] = {"pci": {"devices": wanted[:MAX_DEVICES]}}
+    return {**data, "neuron": {"on_bus": neuron}} if neuron else data
+
+
+def _matters(device: Mapping[str, Any]) -> bool:
+    vendor = device.get("vendor")
+    return vendor in (NVIDIA, MELLANOX) or (vendor == AMAZON and str(device.get("device", "")).startswith("efa"))
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line[:LONGEST_LINE] for line in text.split("\n"))
+
+
+FORMS = (
+    Form("lspci", is_lspci, read_lspci),
+    Form("lspci -vmm", is_records, read_records),
+    Form("lspci -tv", is_tree, read_tree, 30),
+)

@@ -1,0 +1,124 @@
+"""What programs measured on a node, of fio and fi_pingpong in numbers; and how they ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    each,
+    every,
+    number,
+    optional,
+    read,
+    readings,
+    table,
+    text,
+    whole,
+)
+
+MAX_PRINTED = 300_000  # characters; the node sends at most 256 KiB
+MAX_WORDS = 200
+
+
+def printed(data: object) -> str:
+    """All that a program printed."""
+    if not isinstance(data, str):
+        raise TypeError
+    return data[:MAX_PRINTED]
+
+
+@record
+class Ran(Reported):
+    """One run; `exit` is None where it was ended."""
+
+    command = Field(text)
+    exit = Field(optional(whole))
+    output = Field(printed)
+
+    @property
+    def as_saved(self) -> str:
+        """Its output as a person saves it: with the command before it and the exit status behind, if known."""
+        data, _ = readings(self, "exit")
+        ended = f"exit: {data['exit']}\n" if data else ""
+        return f"{self.called}\n{self.output}\n{ended}"
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it printed, on one line."""
+        return " ".join(self.output.split())[-MAX_WORDS:]
+
+    @property
+    def called(self) -> str:
+        """Its command, for a finding."""
+        return str(readings(self, "command")[0].get("command", "the program"))
+
+    @property
+    def ended(self) -> str:
+        """How it ended, in words for a finding: `fio … ended with 1: …`."""
+        how = "was ended" if self.exit is None else f"ended with {self.exit}"
+        return f"{self.called} {how}: {self.last_words or 'it printed nothing'}"
+
+
+DIRECTIONS = ("write", "read")
+
+
+@record
+class FsBandwidth(Reported):
+    """One run in one folder."""
+
+    folder = Field(text)
+
+    @property
+    def gb_per_s(self) -> Mapping[str, float]:
+        """10^9 bytes a second of `write` and `read`; of what is unread that part of a check is incomplete."""
+        return dict(each(DIRECTIONS, lambda direction: (direction, self._speed(direction))))
+
+    def _speed(self, direction: str) -> float:
+        run = read(self.data.get(direction), table, f"fs_bandwidth: {direction}")
+        size, seconds = (read(run.get(key), number, f"fs_bandwidth: {direction} {key}") for key in ("bytes", "seconds"))
+        if not (size > 0 and seconds > 0):
+            raise Incomplete(f"fs_bandwidth: {direction} of {size:.0f} bytes in {seconds:g} s; expected more of both")
+        return size / seconds / 1e9
+
+
+MAX_SAID = 120
+
+_ROW = re.compile(
+    r"^\S{1,12}\s{1,20}\S{1,12}\s{1,20}=\S{1,12}\s{1,20}\S{1,12}\s{1,20}[\d.]{1,12}s\s{1,20}(\d{1,9}\.\d{1,4})\s",
+    re.MULTILINE,
+)
+
+
+@record
+class Exchange(Reported):
+    """One domain's; `exit` is the client's, None where it was ended or there was no server."""
+
+    domain = Field(text)
+    exit = Field(optional(whole))
+    output = Field(text)
+    server = Field(text)
+
+    @property
+    def mb_per_s(self) -> float | None:
+        """10^6 bytes a second, None where no message came back."""
+        row = _ROW.search(self.output)
+        return float(row[1]) if row and self.exit == 0 else None
+
+    @property
+    def why_not(self) -> str:
+        """What either end says of a failure."""
+        how = "no end in its time" if self.exit is None else f"exit status {self.exit}"
+        said = " ".join(f"{self.output} {self.server}".split())[:MAX_SAID]
+        return f"{how}: {said}" if said else how
+
+
+@record
+class Loopback(Reported):
+    """The exchanges of a node."""
+
+    exchanges = Field(every(Exchange), "domains", where="efa_loopback: domains")  # domain by domain

@@ -1,0 +1,156 @@
+"""How fast GPUs copy and compute, read out of what nvbandwidth and PyTorch print."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.core.median import median
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, incomplete, part
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    at_least_one,
+    each,
+    every,
+    number,
+    read,
+    table,
+    text,
+    values,
+)
+from clusterproof.plugins.evidence.perf.facts import Ran
+
+HOST_TO_GPU, GPU_TO_HOST, GPU_TO_GPU = "host to GPU", "GPU to host", "GPU to GPU"
+DIRECTIONS = {
+    "host_to_device_memcpy_ce": HOST_TO_GPU,
+    "device_to_host_memcpy_ce": GPU_TO_HOST,
+    "device_to_device_memcpy_read_ce": GPU_TO_GPU,
+}
+LONGEST_LINE = 2000
+
+_RUNNING = re.compile(r"Running (\w{1,60})\.")
+_CELL = re.compile(r"\d{1,9}(?:\.\d{1,6})?|N/A")
+
+Speeds = Mapping[str, float]  # by GPU
+
+
+@record
+class GpuBandwidth(Reported):
+    """Copies of every GPU; `by` is the program that made them: each has its own way."""
+
+    by = Field(text)
+    runs = Field(every(Ran), where="gpu_bandwidth: runs")
+
+    @property
+    def speeds(self) -> Mapping[str, Speeds]:
+        """GB/s by copy and program, and by GPU: `{"host to GPU by nvbandwidth": {"0": 55.3}}`. Raises Incomplete."""
+        return {f"{direction} by {self.by}": speeds for direction, speeds in self.gb_per_s.items()}
+
+    @property
+    def gb_per_s(self) -> Mapping[str, Speeds]:
+        """By direction and GPU; between GPUs the median of all copies that one takes part in. Raises Incomplete.
+
+        Of a run that cannot be read, or did not end well, that part of a check is incomplete.
+        """
+        data = each(self.runs, _of_torch if self.by == "PyTorch" else _of_nvbandwidth)
+        return {direction: speeds for one in data for direction, speeds in one.items()}
+
+
+@record
+class GpuGemm(Reported):
+    """Matrix products of every GPU, all at once."""
+
+    @property
+    def speeds(self) -> Mapping[str, Speeds]:
+        """TFLOP/s by what was multiplied and by GPU, the median of all rounds. Raises Incomplete."""
+        data = _document(Ran(self.data))
+        kind = read(data.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
+        size = read(data.get("size"), number, "gpu_gemm: size")
+        gpus = at_least_one(read(data.get("tflops"), values, "gpu_gemm: tflops"), "GPU")
+        by_gpu = {str(gpu): _middle(rounds, f"gpu_gemm: GPU {gpu}") for gpu, rounds in enumerate(gpus)}
+        return {f"{kind} products of {size:.0f} × {size:.0f}": by_gpu}
+
+
+def _document(ran: Ran) -> Mapping[str, Any]:
+    """The JSON object that ours in PyTorch prints. Raises Incomplete."""
+    lines = [line for line in ran.output.splitlines() if line.startswith("{")]
+    try:
+        data = json.loads(lines[-1], parse_constant=_constant)
+    except (IndexError, ValueError, RecursionError):
+        raise Incomplete(f"{ran.ended}; expected its measurements") from None
+    if isinstance(data, dict) and isinstance(data.get("error"), str):
+        raise Incomplete(f"{ran.called}: {data['error'][:200]}")
+    with part:
+        require_end(ran)
+    return read(data, table, "what PyTorch measured")
+
+
+def require_end(ran: Ran) -> None:
+    """Raise Incomplete where a program that measured did not end well."""
+    if ran.exit != 0:
+        incomplete(f"{ran.ended}; expected it to end with 0")
+
+
+def _constant(word: str) -> None:
+    raise ValueError(f"{word} is not a measurement")
+
+
+def _of_torch(ran: Ran) -> Mapping[str, Speeds]:
+    data = read(_document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
+    found: dict[str, Speeds] = {}
+    for direction in DIRECTIONS.values():
+        rounds = read(data.get(direction), table, f"gpu_bandwidth: {direction}")
+        copies = {name: _middle(each, f"gpu_bandwidth: {direction} {name}") for name, each in rounds.items()}
+        if copies:
+            found[direction] = _by_gpu([(name.split(), speed) for name, speed in copies.items()])
+    return found
+
+
+def _middle(rounds: object, where: str) -> float:
+    """The median of the rounds. Raises Incomplete."""
+    data = [read(one, number, where) for one in read(rounds, values, where)]
+    if not data:
+        raise Incomplete(f"{where} has no round; expected several")
+    return median(data)
+
+
+def _of_nvbandwidth(ran: Ran) -> Mapping[str, Speeds]:
+    """The matrices of a run: one row of GPUs, or GPUs by GPUs. Raises Incomplete."""
+    found = {DIRECTIONS[test]: _by_gpu(copies) for test, copies in _matrices(ran.output) if copies}
+    is_waived = any(line.startswith("Waived") for line in ran.output.splitlines())
+    with part:
+        if ran.exit != 0 or not (found or is_waived):
+            incomplete(f"{ran.ended}; expected a matrix of bandwidths")
+    return found
+
+
+def _matrices(output: str) -> Iterator[tuple[str, list[tuple[list[str], float]]]]:
+    """Each test with its copies: the GPUs that take part, and GB/s."""
+    test = ""
+    columns: list[str] = []
+    copies: list[tuple[list[str], float]] = []
+    for line in (line[:LONGEST_LINE] for line in [*output.splitlines(), "Running end."]):
+        cells = line.split()
+        if begins := _RUNNING.match(line):
+            if test in DIRECTIONS:
+                yield test, copies
+            test, columns, copies = begins[1], [], []
+        elif cells and all(cell.isdecimal() for cell in cells) and not columns:
+            columns = cells
+        elif len(cells) == len(columns) + 1 and cells[0].isdecimal() and all(map(_CELL.fullmatch, cells[1:])):
+            ends = [cells[0]] if DIRECTIONS.get(test) == GPU_TO_GPU else []
+            data = [(column, cell) for column, cell in zip(columns, cells[1:], strict=True) if cell != "N/A"]
+            copies += [([*ends, column], float(cell)) for column, cell in data]
+
+
+def _by_gpu(copies: list[tuple[list[str], float]]) -> Speeds:
+    """Of each GPU the median of the copies that it takes part in."""
+    data: dict[str, list[float]] = {}
+    for gpus, speed in copies:
+        for gpu in gpus:
+            data.setdefault(gpu, []).append(speed)
+    return {gpu: median(speeds) for gpu, speeds in data.items()}

@@ -1,0 +1,69 @@
+"""The collector `slurm`: the cluster as Slurm's own commands show it, on a host that has them."""
+
+from __future__ import annotations
+
+import re
+
+from clusterproof.plugins.agent.reading import Broke, Node
+from clusterproof.plugins.agent.tools import lines
+
+KEYS = {
+    "name": "NodeName",
+    "host": "NodeHostName",
+    "address": "NodeAddr",
+    "state": "State",
+    "gres": "Gres",
+    "partitions": "Partitions",
+    "features": "ActiveFeatures",
+}
+REASON = re.compile(r" Reason=(.{0,600}?)(?: \[([^\[\]@]{1,64})@([^\[\]]{1,40})\])?\s*(?:$| [A-Z][A-Za-z]{2,30}=)")
+SETTING = re.compile(r"^(\S{1,60})\s*=\s?(.*)$")
+# Of the settings those that checks look at: the rest is not needed, and names hosts and people.
+SETTINGS = re.compile(
+    r"(Prolog|Epilog)(\[\d+\]|Timeout)?|Prolog(EpilogTimeout|Flags)|HealthCheck.*|Topology.*|SLURM_VERSION"
+)
+HELD = re.compile(r"(?:SwitchName|BlockName)=(\S{1,200})(?!\S)(?:(?!SwitchName=|BlockName=).)*?\bNodes=(\S{1,8000})")
+ABOVE = re.compile(r" Switches=[^( ]")  # a switch of switches
+MAX_SWITCHES = 2048
+
+
+def read(node: Node) -> object:
+    """Nodes, partitions, settings, and how Slurm knows the network."""
+    found = [setting for setting in map(SETTING.match, lines(node, "scontrol", "show", "config")) if setting]
+    return {
+        "nodes": [_node(line) for line in lines(node, "scontrol", "-o", "show", "node") if "NodeName=" in line],
+        "partitions": [_partition(line) for line in lines(node, "scontrol", "-o", "show", "partition")],
+        "config": {setting[1]: setting[2].strip()[:300] for setting in found if SETTINGS.fullmatch(setting[1])},
+        "topology": _topology(node),
+    }
+
+
+def _node(line: str) -> dict[str, str]:
+    """One node; what scontrol writes as (null) is empty, as what it does not write."""
+    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    data = {ours: words.get(theirs, "") for ours, theirs in KEYS.items()}
+    reason = REASON.search(line)
+    data["reason"], data["reason_user"], data["reason_time"] = reason.groups("") if reason else ("", "", "")
+    return {key: "" if value == "(null)" else value[:4000] for key, value in data.items()}
+
+
+def _partition(line: str) -> dict[str, object]:
+    words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    return {
+        "partition": words.get("PartitionName", ""),
+        "state": words.get("State", ""),
+        "is_default": words.get("Default") == "YES",
+    }
+
+
+def _topology(node: Node) -> list[dict[str, object]] | None:
+    """Which nodes each switch or block holds itself; null where Slurm has no topology."""
+    try:
+        data = lines(node, "scontrol", "show", "topology")
+    except Broke:
+        return None
+    held = [found for found in map(HELD.search, data) if found and not ABOVE.search(found.string)]
+    return [
+        {"switch": found[1], "nodes": lines(node, "scontrol", "show", "hostnames", found[2])}
+        for found in held[:MAX_SWITCHES]
+    ] or None

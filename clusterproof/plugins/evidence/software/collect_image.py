@@ -1,0 +1,230 @@
+"""What a machine image carries: what cloud-init says of itself, what was left behind, what runs containers."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+
+from clusterproof.plugins.agent.reading import MAX_FILE_BYTES, Absent, Node, error
+from clusterproof.plugins.agent.tools import find
+from clusterproof.plugins.evidence.network.collect_rdma import MODULES
+
+RESULTS = ("/run/cloud-init/result.json", "/var/lib/cloud/data/result.json")
+LEFT = (".aws/credentials", ".bash_history", ".ssh/id_rsa", ".ssh/id_ecdsa", ".ssh/id_ed25519")  # in a home
+KEYS = ".ssh/authorized_keys"
+DUMPS = ("/var/crash", "/var/lib/systemd/coredump")
+UNDER_WAY = ("/run/yum.pid", "/run/dnf.pid")  # while these are there, a package manager has not ended
+PROGRAMS = ("containerd", "dockerd", "nvidia-container-runtime", "nvidia-container-cli", "enroot")
+TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
+ENROOT = "/etc/enroot"
+MACHINE_ID = "/etc/machine-id"
+FIRST_BOOT = "/var/lib/cloud/instance/sem"  # cloud-init marks here what it does once, at an instance's first boot
+SLURM = ("/etc/slurm", "/opt/slurm/etc", "/etc/slurm-llnl")
+MAX = 32  # of anything in a list
+
+
+def read(node: Node) -> object:
+    """Names and sizes; never what is in a file that may hold a secret."""
+    node.at("what was left behind")
+    users = [name for name in node.names("/home")[:MAX] if os.path.isdir(node.path(f"/home/{name}"))]
+    homes = {"root": "/root", **{name: f"/home/{name}" for name in users}}
+    homely = [data for home in homes.values() for name in LEFT for data in _file_of_user(node, home, name)]
+    dumps = [data for folder in DUMPS for data in _dumps(node, folder)]
+    updates = "/var/lib/dpkg/updates"
+    return {
+        "cloud_init": _cloud_init(node),
+        "left": [data for data in [*dumps, *homely] if data["bytes"]][:MAX],
+        "keys": {user: keys for user, home in homes.items() for keys in _keys(node, home)},
+        "under_way": [path for path in UNDER_WAY if node.exists(path)]
+        + [f"{updates}/{name}" for name in _names(node, updates)[:MAX] if name.isdecimal()],
+        "programs": {name: path for name in PROGRAMS for path in _program(node, name)},
+        "toolkit": [data["bytes"] for data in _file(node, TOOLKIT)],
+        "enroot": node.exists(ENROOT),
+        "plugins": _plugins(node)[:MAX],
+        "first_boot": _first_boot(node),
+        "identity": _identity(node),
+        "modules": _modules(node),
+    }
+
+
+def _names(node: Node, folder: str) -> list[str]:
+    try:
+        return node.names(folder)
+    except OSError:
+        return []
+
+
+def _dumps(node: Node, folder: str) -> list[dict[str, object]]:
+    """The crash dumps in a folder; the folder itself where it may not be looked into."""
+    try:
+        names = node.names(folder)
+    except OSError as problem:
+        return [{"path": folder, "bytes": error(problem)}]
+    paths = (f"{folder}/{name}" for name in names[:MAX] if name[0] != ".")
+    return [data for path in paths if not os.path.islink(node.root + path) for data in _file(node, path)]
+
+
+def _file(node: Node, path: str) -> list[dict[str, object]]:
+    """A file and its size, or why it is not known; nothing where there is no such file."""
+    try:
+        return [{"path": path, "bytes": os.stat(node.path(path)).st_size}]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        return [{"path": path, "bytes": error(problem)}]
+
+
+def _read_below(node: Node, folder: str, names: list[str], most: int) -> tuple[str, int]:
+    """The text of a file below a folder of a user's, at most so many bytes of it, and its size.
+
+    It is read as the folder's owner where that can be, through no link and from nothing but a file: whatever else lies
+    there is his to choose. Raises OSError.
+    """
+    folders = [os.open(node.path(folder), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _become(os.fstat(folders[0]))
+        for name in names[:-1]:
+            flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            folders.append(os.open(name, flags, dir_fd=folders[-1]))
+        found = os.lstat(names[-1], dir_fd=folders[-1])
+        _require_file(found)
+        if not most:
+            return "", found.st_size
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        folders.append(os.open(names[-1], flags, dir_fd=folders[-1]))
+        _require_file(os.fstat(folders[-1]))
+        return os.read(folders[-1], most).decode("utf-8", "replace"), found.st_size
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, "/".join([folder, *names])) from None
+    finally:
+        os.seteuid(user)
+        os.setegid(group)
+        for descriptor in folders:
+            os.close(descriptor)
+
+
+def _become(whose: os.stat_result) -> None:
+    """Root is the owner of this from now on, where that is another user that it may become."""
+    if os.geteuid() or not whose.st_uid:
+        return
+    try:
+        os.setegid(whose.st_gid)
+        os.seteuid(whose.st_uid)
+    except OSError:
+        pass  # of another user namespace, or without the privilege
+
+
+def _require_file(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.EINVAL, "not a file")
+
+
+def _file_of_user(node: Node, home: str, name: str) -> list[dict[str, object]]:
+    """The same in a home; a link to /dev/null, as for a shell's history, holds nothing."""
+    path = f"{home}/{name}"
+    try:
+        return [{"path": path, "bytes": _read_below(node, home, name.split("/"), 0)[1]}]
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        return [] if node.linked(path) == "null" else [{"path": path, "bytes": error(problem)}]
+
+
+def _cloud_init(node: Node) -> object:
+    """The errors of its last run; null where there is no result."""
+    for path in RESULTS:
+        text = node.text(path, absent="")
+        if isinstance(text, dict):
+            return text
+        if text:
+            try:
+                errors = json.loads(text)["v1"]["errors"]
+                return {"errors": [str(entry)[:300] for entry in errors[:8]]}
+            except (ValueError, KeyError, TypeError, RecursionError):
+                return {"error": "EINVAL", "text": f"{path} is not understood: {text[:80]!r}"}
+    return None
+
+
+def _keys(node: Node, home: str) -> list[object]:
+    """How many keys may log in to an account, and how many of them may only run a command."""
+    try:
+        text = _read_below(node, home, KEYS.split("/"), MAX_FILE_BYTES)[0]
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        return [error(problem)]
+    lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
+    return [{"keys": len(lines), "commands": sum("command=" in line for line in lines)}] if lines else []
+
+
+def _first_boot(node: Node) -> object:
+    """When cloud-init first ran on this instance, in seconds since 1970; null where it left no mark."""
+    try:
+        times = [os.stat(node.path(f"{FIRST_BOOT}/{name}")).st_mtime for name in node.names(FIRST_BOOT)]
+    except OSError as problem:
+        return error(problem)
+    return int(min(times)) if times else None
+
+
+def _identity(node: Node) -> list[dict[str, object]]:
+    """When the files were written that must be each machine's own: its machine-id and the host keys of its sshd."""
+    names = (name for name in _names(node, "/etc/ssh") if name.startswith("ssh_host_") and name.endswith("_key"))
+    return [
+        {"path": path, "written": written}
+        for path in (MACHINE_ID, *(f"/etc/ssh/{name}" for name in names))
+        for written in _written(node, path)
+    ]
+
+
+def _written(node: Node, path: str) -> list[object]:
+    """When a file was written; nothing where it is not there or empty, as it should be in an image."""
+    try:
+        data = os.stat(node.path(path))
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        return [error(problem)]
+    return [int(data.st_mtime)] if data.st_size else []
+
+
+def _modules(node: Node) -> object:
+    """Which of the kernel modules that matter here are installed for the kernel that runs."""
+    release = node.text("/proc/sys/kernel/osrelease")
+    if isinstance(release, dict):
+        return release
+    data = [node.text(f"/lib/modules/{release}/{name}", absent="") for name in ("modules.dep", "modules.builtin")]
+    if isinstance(data[0], dict):
+        return data[0]
+    if not data[0] or len(data[0]) >= MAX_FILE_BYTES - 1:
+        return {"error": "EFBIG" if data[0] else "ENOENT", "text": f"/lib/modules/{release}/modules.dep"}
+    found = {
+        match.replace("-", "_")
+        for text in data
+        for match in re.findall(r"(?m)^(?:[^/\s]*/)*([^/\s]+)\.ko\b", str(text))
+    }
+    return [name for name in MODULES if name in found]
+
+
+def _program(node: Node, name: str) -> list[str]:
+    try:
+        return [find(node, name)]
+    except Absent:
+        return []
+
+
+def _plugins(node: Node) -> list[object]:
+    """Slurm's plug-ins by plugstack.conf: how each line says that it is needed, its library, and its size."""
+    files = [f"{folder}/plugstack.conf" for folder in SLURM]
+    files += [
+        f"{folder}/plugstack.conf.d/{name}" for folder in SLURM for name in _names(node, f"{folder}/plugstack.conf.d")
+    ]
+    lines = [line.split() for file in files[:MAX] for line in str(node.text(file, absent="")).splitlines()]
+    return [
+        {"need": words[0], "path": words[1], "bytes": next((data["bytes"] for data in _file(node, words[1])), None)}
+        for words in lines
+        if len(words) > 1 and words[0] in ("required", "optional") and words[1][0] == "/"
+    ]

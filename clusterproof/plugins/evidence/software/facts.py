@@ -1,0 +1,219 @@
+"""What is installed on a node, in which version, what its image carries, and what it sets in environments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    flag,
+    objects,
+    optional,
+    read,
+    readings,
+    table,
+    text,
+    texts,
+    whole,
+)
+from clusterproof.plugins.evidence.software.collect_versions import PACKAGES
+
+MAX_COMPONENTS = 64
+
+
+def _versions(data: object) -> Mapping[str, object]:
+    """What was reported for each component: an object with its version and where that is from, or an error object."""
+    known = table(data)
+    return known if len(known) <= MAX_COMPONENTS else dict(list(known.items())[:MAX_COMPONENTS])
+
+
+@record
+class File(Reported):
+    """A file of the node."""
+
+    path = Field(text)
+
+    @property
+    def label(self) -> str:
+        """Its path; words for one that is unknown."""
+        return str(readings(self, "path")[0].get("path", "a file"))
+
+
+@record
+class Library(File):
+    """A file by the name that the loader looks for."""
+
+    bytes = Field(whole)
+
+    @property
+    def dangles(self) -> bool:
+        """Whether it is a link that leads nowhere."""
+        size = self.data.get("bytes")
+        return isinstance(size, dict) and size.get("error") == "ENOENT"
+
+
+def _libraries(data: object) -> Mapping[str, tuple[Library, ...]]:
+    return {name: tuple(Library(entry) for entry in objects(found)) for name, found in table(data).items()}
+
+
+@record
+class Software(Reported):
+    """The components of a node, by name.
+
+    `container` is what kind of container they are of, empty for a host; `toolkits` are the CUDA toolkits in folders of
+    their own.
+    """
+
+    container = Field(text)
+    components = Field(_versions)
+    toolkits = Field(texts)
+    libraries = Field(_libraries)
+
+    @property
+    def packages(self) -> None:
+        """Nothing, where the package database could be read or there is none. Raises Incomplete."""
+        if "packages" in self.components:
+            read(self.components["packages"], _version, "the package database")
+
+    @property
+    def unreported(self) -> tuple[str, ...]:
+        """The components that may be there and were not reported, because the package database could not be read."""
+        if "packages" not in self.components:
+            return ()
+        return tuple(component for component in PACKAGES if component not in self.components)
+
+    def version(self, component: str) -> str | None:
+        """A component's version; None where the node does not have it. Raises Incomplete where it cannot be read."""
+        if component not in self.components:
+            return None
+        return read(self.components[component], _version, component)
+
+    def names_no_version(self, component: str) -> str:
+        """What was read where the file that should have a component's version does not; else empty."""
+        data = self.components.get(component)
+        if not isinstance(data, dict) or data.get("error") != "EINVAL":
+            return ""
+        return read(data.get("text", ""), text, component)
+
+    def source(self, component: str) -> str:
+        """Which file the version is from; empty where none had it."""
+        data = self.components.get(component)
+        return read(data.get("from", ""), text, component) if isinstance(data, dict) else ""
+
+
+def _version(data: object) -> str:
+    return text(table(data).get("version"))
+
+
+@record
+class LeftFile(File):
+    """A file that an image should not carry; of one that this user may not look at, the size cannot be read."""
+
+    bytes = Field(whole)
+
+
+@record
+class Keys(Reported):
+    """The keys that may log in to an account; those that may only run a command are of no use to a person."""
+
+    keys = Field(whole)
+    commands = Field(whole)
+
+
+@record
+class OwnFile(File):
+    """A file that must be each machine's own, and when it was written, in seconds since 1970."""
+
+    written = Field(whole)
+
+
+@record
+class Plugin(Reported):
+    """A plug-in that Slurm loads by plugstack.conf: `required` or `optional`; its size is None where it is absent."""
+
+    need = Field(text)
+    path = Field(text)
+    bytes = Field(optional(whole))
+
+
+def _errors(data: object) -> tuple[str, ...]:
+    return texts(table(data).get("errors"))
+
+
+def _keys(data: object) -> Mapping[str, Keys]:
+    return {user: Keys({"keys": entry, "commands": entry} | entry) for user, entry in table(data).items()}
+
+
+def _paths(data: object) -> Mapping[str, str]:
+    return {name: text(path) for name, path in table(data).items()}
+
+
+def _sizes(data: object) -> tuple[int, ...]:
+    if not isinstance(data, list):
+        raise TypeError
+    return tuple(read(entry, whole, "its size") for entry in data)
+
+
+@record
+class Image(Reported):
+    """What a machine image carries.
+
+    `cloud_init` are the errors of cloud-init's last run, None where it left no result; `under_way` the signs of a
+    package manager that has not ended; `programs` where the programs that run containers lie; `toolkit` the size of
+    the NVIDIA container toolkit's configuration, if it is there; `enroot` whether /etc/enroot is there; `first_boot`
+    when cloud-init first ran on this instance, None where it left no mark; `identity` the files that are each machine's
+    own; `modules` which kernel modules are installed for the kernel that runs.
+    """
+
+    cloud_init = Field(optional(_errors))
+    left = Field(every(LeftFile))
+    keys = Field(_keys)
+    under_way = Field(texts)
+    programs = Field(_paths)
+    toolkit = Field(_sizes)
+    enroot = Field(flag)
+    plugins = Field(every(Plugin))
+    first_boot = Field(optional(whole))
+    identity = Field(every(OwnFile))
+    modules = Field(texts)
+
+
+NEVER_BY_ITSELF = ("lo", "docker")  # NCCL takes them only where nothing else is left, or where they are named
+
+
+@record
+class Variable(Reported):
+    """One variable that a file of the node sets."""
+
+    name = Field(text)
+    value = Field(text)
+    file = Field(text)
+    line = Field(whole)
+    conditional = Field(flag)  # it is set in some cases only, which the file alone does not show
+
+    @property
+    def where(self) -> str:
+        """`/etc/environment line 3`. Raises Incomplete."""
+        return f"{self.file} line {self.line}"
+
+
+def chosen_interfaces(value: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of a node's interfaces that NCCL_SOCKET_IFNAME lets NCCL use.
+
+    It is a list of prefixes; `=` before it makes them whole names, `^` before that excludes them (source:
+    NCCL's user guide).
+    """
+    excludes = value.startswith("^")
+    value = value.removeprefix("^")
+    is_exact = value.startswith("=")
+    wanted = [word for word in value.removeprefix("=").split(",") if word]
+
+    def is_named(name: str) -> bool:
+        return any(name == word if is_exact else name.startswith(word) for word in wanted)
+
+    if excludes:
+        return tuple(name for name in names if not is_named(name) and not name.startswith(NEVER_BY_ITSELF))
+    return tuple(name for name in names if is_named(name))

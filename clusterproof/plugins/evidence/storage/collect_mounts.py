@@ -1,0 +1,173 @@
+"""Mounted file systems, each touched in a process of its own: /proc/self/mountinfo, /etc/fstab."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from clusterproof.plugins.agent.reading import Node, error
+from clusterproof.plugins.evidence.storage.collect_touch import UNKNOWN, touch_all
+
+PSEUDO = re.compile(
+    "autofs|bdev|binder|binfmt_misc|bpf|cgroup2?|configfs|debugfs|devpts|devtmpfs|efivarfs|fuse.lxcfs|fuse.portal"
+    "|fuse.gvfsd-fuse|fusectl|hugetlbfs|iso9660|mqueue|nfsd|nsfs|overlay|proc|pstore|ramfs|resctrl|rootfs"
+    "|rpc_pipefs|securityfs|selinuxfs|squashfs|swap|sysfs|tracefs"
+)
+NETWORK = re.compile(r"lustre|nfs|cifs|smb|ceph|gpfs|beegfs|weka|glusterfs|9p|virtiofs|fuse|afs")
+OF_OTHERS = re.compile(
+    r"/(var/lib/(docker|containerd|containers|kubelet|enroot)|run/(containerd|docker|user|credentials|netns)"
+    r"|snap|proc|sys)/"
+)
+OF_USERS = re.compile(r"(.*,)?user_id=[1-9].*")  # options of what somebody mounted for himself, through FUSE
+REMOVABLE = re.compile(r"/(run/)?media/.+")  # where udisks mounts what somebody has plugged in, or an image of his
+ALWAYS = ("/", "/dev/shm")
+UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+WHERE = re.compile(r"(?m)^[^\S\n]*Where[^\S\n]*=[^\S\n]*(/\S*)")
+ESCAPED = re.compile(r"\\([0-7]{3})")
+MAX_MOUNTS = 256
+MAX_FSTAB = 4096
+COVERED = {"alive": "covered", **UNKNOWN}
+
+
+def read(node: Node) -> object:
+    """What is mounted and answers, and what /etc/fstab says should be."""
+    found = mounted(node)
+    users = [mount for mount in found if OF_USERS.fullmatch(mount["options"])]
+    own = {mount["path"]: mount for mount in found if mount not in users}  # of several on one path, the last is seen
+    fstab = _fstab(node, own, [mount["path"] for mount in users])
+    due = {str(entry["path"]) for entry in fstab} if isinstance(fstab, list) else set()
+    due.update(_of_units(node), node.mounts)
+    every = _wanted(list(own.values()), due)
+    wanted, others = every[:MAX_MOUNTS], every[MAX_MOUNTS:]
+    covered = {mount["path"] for mount in wanted if _is_covered(mount, found, users)}
+    open_ = [(mount["path"], mount["device"]) for mount in wanted if mount["path"] not in covered]
+    node.at("touching " + " ".join(path for path, _ in open_))
+    touched = {path: touch for (path, _), touch in zip(open_, touch_all(node, open_))}
+    return {
+        "mounts": [
+            {
+                **{key: value for key, value in mount.items() if key != "device"},
+                **touched.get(mount["path"], COVERED),
+                "is_due": mount["path"] in due,
+                "is_automatic": _is_automatic(mount, own),
+            }
+            for mount in wanted
+        ],
+        "fstab": fstab,
+        "passed_over": len(found) - len(wanted),
+        "left_out": sum(not _is_automatic(mount, own) for mount in others),
+    }
+
+
+def mounted(node: Node) -> list[dict[str, str]]:
+    """Every mount of the node, in order. Raises OSError."""
+    mountinfo = node.read("/proc/1/mountinfo" if node.root else "/proc/self/mountinfo")
+    return [mount for mount in map(_mount, mountinfo.splitlines()) if mount]
+
+
+def unmounted(node: Node, folder: str) -> list[str]:
+    """What a folder holds, but for what somebody has mounted a file system of his own on. Raises OSError."""
+    try:
+        taken = {mount["path"] for mount in mounted(node)}
+    except FileNotFoundError:
+        taken = set()  # a root without /proc
+    return [name for name in node.names(folder) if f"{folder}/{name}" not in taken]
+
+
+def _mount(line: str) -> dict[str, str]:
+    """One line of mountinfo, nothing where it has not its form."""
+    left, separated, right = line.partition(" - ")
+    fields, more = left.split(" "), right.split(" ")
+    if not separated or len(fields) < 6 or len(more) < 3:
+        return {}
+    options = dict.fromkeys([*fields[5].split(","), *more[2].split(",")])
+    return {
+        "path": _unescaped(fields[4]),
+        "type": more[0],
+        "source": _unescaped(more[1]),
+        "options": ",".join(options),
+        "device": fields[2],
+    }
+
+
+def _is_automatic(mount: dict[str, str], own: dict[str, dict[str, str]]) -> bool:
+    """Whether somebody's walk below a folder of autofs has mounted it: whoever walks there says what, and how many."""
+    above = (path for path, other in own.items() if other["type"] == "autofs" and path != mount["path"])
+    return any(mount["path"].startswith(f"{path.rstrip('/')}/") for path in above)
+
+
+def _is_covered(mount: dict[str, str], found: list[dict[str, str]], users: list[dict[str, str]]) -> bool:
+    """Whether the way to a mount leads through a user's: whatever answers there is his."""
+    path, place = mount["path"], found.index(mount)
+    above = any(path.startswith(f"{other['path']}/") for other in users)
+    return above or any(other["path"] == path and found.index(other) > place for other in users)
+
+
+def _of_units(node: Node) -> list[str]:
+    """Where systemd's units mount something."""
+    files = (f"{folder}/{name}" for folder in UNITS for name in node.names(folder))
+    texts = [node.text(file, absent="") for file in files if file.endswith((".mount", ".automount"))]
+    return [_folder(path) for text in texts if isinstance(text, str) for path in WHERE.findall(text)[-1:]]
+
+
+def _wanted(mounts: list[dict[str, str]], due: Collection[str]) -> list[dict[str, str]]:
+    """The mounts that are reported, those that are due first: local devices once, network file systems always."""
+    devices: set[str] = set()
+    wanted = []
+    for mount in sorted(mounts, key=_rank):
+        is_local = _rank(mount) == len(ALWAYS) + 1
+        is_known = mount["device"] in devices
+        devices.add(mount["device"])
+        is_passed_over = _is_passed_over(mount, due) or (is_local and is_known)
+        if mount["path"] in ALWAYS or not is_passed_over:
+            wanted.append(mount)
+    every = {mount["path"]: mount for mount in mounts}
+    return sorted(wanted, key=lambda mount: (mount["path"] not in (*ALWAYS, *due), _is_automatic(mount, every)))
+
+
+def _rank(mount: dict[str, str]) -> int:
+    if mount["path"] in ALWAYS:
+        return ALWAYS.index(mount["path"])
+    return len(ALWAYS) if NETWORK.match(mount["type"]) else len(ALWAYS) + 1
+
+
+def _is_passed_over(mount: dict[str, str], due: Collection[str]) -> bool:
+    path = mount["path"]
+    is_of_others = path not in due and (OF_OTHERS.match(path) or REMOVABLE.fullmatch(path))
+    return bool(PSEUDO.fullmatch(mount["type"]) or is_of_others)
+
+
+def _fstab(node: Node, own: Collection[str], users: Collection[str]) -> object:
+    """The entries of /etc/fstab, each with whether anything is mounted there; none where there is no such file.
+
+    What a user has mounted there is it only where fstab speaks of FUSE too.
+    """
+    try:
+        lines = node.read("/etc/fstab").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        return error(problem)
+    entries = [line.split() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if len(entries) > MAX_FSTAB:
+        return {"error": "E2BIG", "text": f"/etc/fstab: {len(entries)} entries; expected at most {MAX_FSTAB}"}
+    return [
+        {
+            "path": _folder(entry[1]),
+            "type": entry[2],
+            "source": _unescaped(entry[0]),
+            "options": entry[3] if len(entry) > 3 else "defaults",
+            "mounted": _folder(entry[1]) in own or (entry[2].startswith("fuse") and _folder(entry[1]) in users),
+        }
+        for entry in entries
+        if len(entry) >= 3 and entry[1].startswith("/") and not PSEUDO.fullmatch(entry[2])
+    ]
+
+
+def _folder(text: str) -> str:
+    """A path as mountinfo writes it: without a last slash."""
+    return _unescaped(text).rstrip("/") or "/"
+
+
+def _unescaped(text: str) -> str:
+    return ESCAPED.sub(lambda code: chr(int(code[1], 8)), text)

@@ -1,0 +1,61 @@
+"""NVMe disks, local and EBS, and where they are mounted: /sys/class/nvme, /sys/class/block, mountinfo."""
+
+from __future__ import annotations
+
+import re
+
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.storage.collect_mounts import mounted
+
+CONTROLLERS = "/sys/class/nvme"
+BLOCKS = "/sys/class/block"
+DISK = re.compile(r"nvme\d{1,5}(c\d{1,5})?n\d{1,5}")
+SECTORS_IN_KIB = 2
+MAX_PARTS = 64
+DEEPEST = 4  # partition, RAID, encryption, logical volume
+
+
+def read(node: Node) -> object:
+    """Every NVMe controller with its disks; a disk shows what is built on it and where any of that is mounted."""
+    names = [name for name in node.names(CONTROLLERS) if name.startswith("nvme")]
+    places: dict[str, list[str]] = {}
+    for mount in mounted(node):
+        for key in (mount["device"], mount["source"]):
+            places.setdefault(key, []).append(mount["path"])
+    return {"controllers": [_controller(node, name, places) for name in names]}
+
+
+def _controller(node: Node, name: str, places: dict[str, list[str]]) -> dict[str, object]:
+    node.at(name)
+    here = f"{CONTROLLERS}/{name}"
+    disks = [entry for entry in node.names(here) if DISK.fullmatch(entry)]
+    return {
+        "name": name,
+        "model": node.text(f"{here}/model"),
+        "serial": node.text(f"{here}/serial"),
+        "firmware": node.text(f"{here}/firmware_rev", absent=""),
+        "transport": node.text(f"{here}/transport", absent=""),
+        "state": node.text(f"{here}/state"),
+        "disks": [_disk(node, re.sub(r"c\d+n", "n", disk), places) for disk in disks],
+    }
+
+
+def _disk(node: Node, name: str, places: dict[str, list[str]]) -> dict[str, object]:
+    parts = _parts(node, name, DEEPEST)
+    keys = [key for part in parts for key in (f"/dev/{part}", str(node.text(f"{BLOCKS}/{part}/dev", absent="")))]
+    sectors = node.text(f"{BLOCKS}/{name}/size")
+    is_number = isinstance(sectors, str) and sectors.isdecimal()
+    return {
+        "name": name,
+        "kib": int(str(sectors)) // SECTORS_IN_KIB if is_number else sectors,
+        "used_by": parts[1:],
+        "mounted": sorted({place for key in keys for place in places.get(key, ())})[:MAX_PARTS],
+    }
+
+
+def _parts(node: Node, name: str, deepest: int) -> list[str]:
+    """A block device, then its partitions and what holds it or them: RAID arrays, logical volumes."""
+    above = [entry for entry in node.names(f"{BLOCKS}/{name}") if node.exists(f"{BLOCKS}/{name}/{entry}/partition")]
+    above += node.names(f"{BLOCKS}/{name}/holders")
+    deeper = [part for entry in above[:MAX_PARTS] for part in (_parts(node, entry, deepest - 1) if deepest else ())]
+    return list(dict.fromkeys([name, *deeper]))[:MAX_PARTS]

@@ -1,0 +1,123 @@
+"""Disks of the node, and how its file systems are mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import Field, Reported, each, every, known, text, texts, whole
+from clusterproof.plugins.evidence.group import compared
+from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
+from clusterproof.plugins.evidence.pattern import Pattern
+
+INSTANCE_STORE = "Instance Storage"  # in the model's words; a disk of EBS is called Amazon Elastic Block Store
+READ_ONLY = frozenset({"ro", "emergency_ro"})
+_NETWORK = Pattern(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
+_NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi")
+_NODES_OWN = Pattern(r"(addr|clientaddr|mountaddr|mountport|port|fd|size|nr_inodes)=.*")  # differ among like nodes
+
+
+@record
+class NvmeDisk(Reported):
+    """One NVMe name space: a disk. `used_by`: partitions, RAID arrays and volumes made of it."""
+
+    name = Field(text)
+    used_by = Field(texts)
+    mounted = Field(texts)
+
+
+@record
+class NvmeController(Reported):
+    """One NVMe controller, with its disks."""
+
+    label = Field(text, "name")
+    model = Field(text)
+    state = Field(text)
+    disks = Field(every(NvmeDisk), where="nvme: disks")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a disk of the machine itself, rather than a volume of EBS."""
+        return INSTANCE_STORE in self.model
+
+
+@record
+class EbsVolume(Reported):
+    """How long one volume of EBS was asked for more than it, or all volumes of its instance, may give, in µs."""
+
+    name = Field(text)
+    serial = Field(text)  # of the volume's id: `vol0546d3c3b0af0bf6d`
+    volume_iops_us = Field(whole)
+    volume_throughput_us = Field(whole)
+    instance_iops_us = Field(whole)
+    instance_throughput_us = Field(whole)
+
+    @property
+    def label(self) -> str:
+        """`nvme0 (vol-0546d3c3b0af0bf6d)`. Raises Incomplete."""
+        return f"{self.name} (vol-{self.serial.removeprefix('vol').removeprefix('-')})"
+
+
+def is_network(type_: str) -> bool:
+    """Whether a file system of this type is served by others."""
+    return bool(_NETWORK.fullmatch(type_))
+
+
+def written_to(mounts: Sequence[Mount]) -> tuple[Mount, ...]:
+    """The mounts that jobs can fill and that answer, each file system once; the root volume and /dev/shm have checks
+    of their own.
+    """
+    alive = [mount for mount in each(reversed(mounts), _if_written_to) if mount]
+    found = {_served_from(mount): mount for mount in alive}
+    return tuple(reversed(found.values()))
+
+
+def _if_written_to(mount: Mount) -> Mount | None:
+    """The mount, if jobs can fill it: one of unknown options is taken for that."""
+    if _NOT_OF_JOBS.fullmatch(mount.path) or known(lambda: mount.alive, "yes") != "yes":
+        return None
+    try:
+        return None if is_read_only(mount) else mount
+    except Incomplete:
+        return mount
+
+
+def _served_from(mount: Mount) -> tuple[str, str]:
+    """The same of what is one file system; one of unknown type or source is one of its own."""
+    try:
+        return (mount.type, mount.source if is_network(mount.type) else mount.path)
+    except Incomplete:
+        return ("", mount.path)
+
+
+def entry_of(mount: Mount, fstab: Sequence[FstabEntry]) -> FstabEntry | None:
+    """The line of fstab for a mount."""
+    return next((entry for entry in each(fstab, lambda entry: entry.path == mount.path and entry) if entry), None)
+
+
+def options_of(mounted: Mount | FstabEntry) -> tuple[str, ...]:
+    """The options of a mount, or of a line of fstab, one by one."""
+    return tuple(option for option in mounted.options.split(",") if option)
+
+
+def is_read_only(mount: Mount) -> bool:
+    """Whether writing is refused: as it was mounted, or since the kernel found an error."""
+    return not READ_ONLY.isdisjoint(options_of(mount))
+
+
+def mounted_alike(mount: Mount) -> Mapping[str, str | None]:
+    """What should be the same of a mount on every node of a group: type and access; source and options too of what
+    others serve. None where it could not be read.
+    """
+    is_served = known(lambda: is_network(mount.type), False)
+    values = compared(mount, ALIKE if is_served else {name: ALIKE[name] for name in ("type", "access")})
+    return {f"{mount.path} {name}": value for name, value in values.items()}
+
+
+ALIKE: Mapping[str, Callable[[Mount], str | None]] = {
+    "type": lambda mount: mount.type,
+    "access": lambda mount: "read-only" if is_read_only(mount) else "read-write",
+    "source": lambda mount: mount.source,
+    "options": lambda mount: ",".join(sorted(one for one in options_of(mount) if not _NODES_OWN.fullmatch(one))),
+}

@@ -1,0 +1,228 @@
+"""Mounted file systems: df in its forms, mount, findmnt, /proc/mounts, /proc/self/mountinfo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.field import UNCAPTURED
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, document_in, objects, short, whole
+from clusterproof.plugins.evidence.storage.collect_mounts import ALWAYS, MAX_MOUNTS, OF_OTHERS, OF_USERS, PSEUDO
+
+LONGEST_LINE = 2_000
+FSTAB_TITLE = re.compile(r"^#.{0,80}/etc/fstab|^# <file system>", re.MULTILINE)
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+_OF_MOUNT = re.compile(r"(\S.{0,400}?) on (/.{0,1000}?) type (\S{1,60}) \(([^()]{0,1000})\)(?: \[.{0,200}\])?\s*\Z")
+_PROC = re.compile(
+    r"(\S{1,400}) (/\S{0,1000}) (\S{1,60}) (r[wo](?:,\S{1,1200})?) 0 0\s*\Z"
+)  # fstab seldom begins with rw
+_INFO = re.compile(
+    r"\d{1,9} \d{1,9} \d{1,6}:\d{1,6} \S{1,400} (/\S{0,1000}) (\S{1,400}) "
+    r"[^-]{0,200}?- (\S{1,60}) (\S{1,400}) (\S{1,1200})"
+)
+
+
+def mount_of(line: str) -> dict[str, Any]:
+    """The mount that a line describes, nothing where it has another form."""
+    if found := _OF_MOUNT.match(line):
+        return mount(found[2], found[3], found[1], found[4])
+    if found := _PROC.match(line):
+        return mount(unescaped(found[2]), found[3], unescaped(found[1]), found[4])
+    if found := _INFO.match(line):
+        options = dict.fromkeys([*found[2].split(","), *found[5].split(",")])
+        return mount(unescaped(found[1]), found[3], unescaped(found[4]), ",".join(options))
+    return {}
+
+
+def mount(path: str, kind: str, source: str, options: str) -> dict[str, Any]:
+    """A mount without its sizes."""
+    return {"path": path[:1000], "type": kind, "source": source[:400], "options": options[:1200]}
+
+
+def unescaped(text: str) -> str:
+    """A path as it is called: blanks are octal in these files."""
+    return _ESCAPED.sub(lambda code: chr(int(code[1], 8)), text)
+
+
+MAX_PATHS = 4096
+UNKNOWN = {"error": UNCAPTURED, "text": "not in the list that was captured"}
+KIB = 1024
+PSEUDO_SOURCES = re.compile(r"(?:udev|none|shm|rootfs|cgmfs|efivarfs|cgroup.{0,20}|/dev/loop\d{1,4}|/proc/.{0,40})")
+
+
+def _collector(mounts: Iterable[Mapping[str, Any]]) -> dict[str, object]:
+    """The mounts that the probe reports too, the root first; a path that is mounted twice as it was last.
+
+    Of a list that is not of all mounts (`df -h /fsx`) what is not in it is unknown, not absent. Raises CaptureError.
+    """
+    by_path = {str(mount["path"]): mount for mount in mounts}
+    if not by_path:
+        raise CaptureError("no file system is listed")
+    wanted = [mount for path, mount in by_path.items() if path in ALWAYS or not _is_passed_over(mount)]
+    if not _is_whole(by_path):
+        wanted += [{"path": path, "type": UNKNOWN, "alive": UNKNOWN} for path in ALWAYS if path not in by_path]
+    wanted.sort(key=lambda mount: mount["path"] not in ALWAYS)
+    paths = sorted(by_path)[:MAX_PATHS] if _is_whole(by_path) else None
+    left_out = max(0, len(wanted) - MAX_MOUNTS)
+    return {"mounts": {"mounts": wanted[:MAX_MOUNTS], "paths": paths, **({"left_out": left_out} if left_out else {})}}
+
+
+def _is_whole(paths: Collection[str]) -> bool:
+    """Whether a list has all mounts: the root, and one of those that every system has."""
+    return "/" in paths and ("/dev" in paths or "/run" in paths)
+
+
+def _is_passed_over(mount: Mapping[str, Any]) -> bool:
+    kind, source = str(mount.get("type", "")), str(mount.get("source", ""))
+    is_pseudo = PSEUDO.fullmatch(kind) if kind else PSEUDO.fullmatch(source) or PSEUDO_SOURCES.fullmatch(source)
+    is_users = OF_USERS.fullmatch(str(mount.get("options", "")))
+    return bool(is_pseudo or is_users or OF_OTHERS.match(str(mount["path"])))
+
+
+# df
+
+_DF = re.compile(
+    r"^Filesystem\s{1,80}(?P<type>Type\s{1,20})?(?:(?P<inodes>Inodes\s{1,20}IUsed)|(?P<size>[\dA-Za-z-]{1,20})\s{1,20}Used)"
+    r"\s{1,20}I?(?:Avail(?:able)?|Free)\s{1,20}(?:I?Use%|Capacity)\s{1,20}Mounted on",
+    re.MULTILINE,
+)
+_DF_ROW = re.compile(r"\s{1,80}(\S{1,24})\s{1,40}(\S{1,24})\s{1,40}(\S{1,24})\s{1,40}(\d{1,3}%|-)\s{1,20}(/.{0,1000})")
+_UNIT = re.compile(r"(?:(\d{1,7})([KMG]?)B?-blocks|Size)")
+
+
+def is_df(text: str) -> bool:
+    """Whether it is the table of df."""
+    return bool(_DF.search(text))
+
+
+def read_df(text: str) -> Mapping[str, object]:
+    """The sizes, or with -i the inodes, for the collector `mounts`: what df lists answered it. Raises CaptureError."""
+    header = _DF.search(text)
+    if not header:
+        raise CaptureError("df without its heading")
+    unit = _unit(header["size"] or "")
+    return _collector(_df_rows(text[header.end() :], bool(header["type"]), bool(header["inodes"]), unit))
+
+
+def _unit(heading: str) -> int:
+    """The bytes that a plain number counts."""
+    found = _UNIT.fullmatch(heading)
+    return int(found[1]) * (bytes_of(f"1{found[2]}") or 1) if found and found[1] else 1
+
+
+def _df_rows(table: str, has_type: bool, counts_inodes: bool, unit: int) -> Iterator[dict[str, Any]]:
+    """The rows; a long name stands alone in a line, before the rest of its row."""
+    source = ""
+    for line in table.split("\n"):
+        line = line[:LONGEST_LINE]
+        words = line.split()
+        if len(words) == 1:
+            source = words[0]
+            continue
+        name = source if source and line[:1].isspace() else (words or [""])[0]
+        rest = line if source and line[:1].isspace() else line[len(name) :]
+        kind = ""
+        if has_type and rest.split():
+            kind = rest.split()[0]
+            rest = rest[rest.index(kind) + len(kind) :]
+        row = _DF_ROW.match(rest)
+        if row and name:
+            source = ""
+            yield {**_mount(name, kind, row[5].rstrip()), **_sizes(row, counts_inodes, unit)}
+
+
+def _mount(source: str, kind: str, path: str) -> dict[str, Any]:
+    """A row without its numbers; a tmpfs is called so where nobody gave it another name."""
+    kind = kind or ("tmpfs" if source == "tmpfs" else "")
+    return {"path": short(path), "source": short(source), **({"type": kind} if kind else {}), "alive": "yes"}
+
+
+def _sizes(row: re.Match[str], counts_inodes: bool, unit: int) -> dict[str, object]:
+    """What df calls the size includes what is reserved for root: used and available together do not."""
+    if counts_inodes:
+        return {"inodes": whole(row[1]), "inodes_free": whole(row[3])}
+    used, free = (_kib(word, unit) for word in (row[2], row[3]))
+    return {"total_kib": None if used is None or free is None else used + free, "free_kib": free}
+
+
+def _kib(word: str, unit: int) -> int | None:
+    size = bytes_of(word)
+    return None if size is None else size * (unit if word.isdecimal() else 1) // KIB
+
+
+# mount, /proc/mounts, mountinfo, findmnt
+
+
+def is_mount(text: str) -> bool:
+    """Whether there are lines of mount, /proc/mounts or mountinfo, and they are not fstab's."""
+    return not FSTAB_TITLE.search(text) and any(mount_of(line[:LONGEST_LINE]) for line in text[:400_000].split("\n"))
+
+
+def read_mount(text: str) -> Mapping[str, object]:
+    """The collector `mounts` without sizes. Raises CaptureError."""
+    return _collector(found for line in text.split("\n") if (found := mount_of(line[:LONGEST_LINE])))
+
+
+def is_findmnt(text: str) -> bool:
+    """Whether it is `findmnt --json`."""
+    return text.lstrip()[:1] == "{" and '"filesystems"' in text[:200]
+
+
+def read_findmnt(text: str) -> Mapping[str, object]:
+    """The collector `mounts`, with sizes where findmnt was asked for them. Raises CaptureError."""
+    return _collector(_of_findmnt(document_in(text).get("filesystems")))
+
+
+def _of_findmnt(data: object, depth: int = 0) -> Iterator[dict[str, Any]]:
+    for entry in objects(data):
+        path = entry.get("target")
+        if isinstance(path, str) and path.startswith("/"):
+            yield {key: value for key, value in _of_entry(path, entry).items() if value is not None}
+        if depth < 32:
+            yield from _of_findmnt(entry.get("children"), depth + 1)
+
+
+def _of_entry(path: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One file system; a bind mount's source has its folder in brackets."""
+    used, free = (_size(entry.get(key)) for key in ("used", "avail"))
+    return {
+        "path": path[:1000],
+        "source": short(entry.get("source")).partition("[")[0] or None,
+        "type": short(entry.get("fstype")) or None,
+        "options": entry["options"][:1200] if isinstance(entry.get("options"), str) else None,
+        "total_kib": None if used is None or free is None else used + free,
+        "free_kib": free,
+        "alive": "yes" if free is not None else None,
+    }
+
+
+def _size(data: object) -> int | None:
+    size = bytes_of(short(data))
+    return None if size is None else size // KIB
+
+
+_FINDMNT = re.compile(r"^TARGET\s{1,200}SOURCE\s{1,200}FSTYPE\s{1,60}OPTIONS", re.MULTILINE)
+_BRANCH = re.compile(
+    r"[\s│├└─|`-]{0,200}(/.{0,1000}?)\s{1,200}(\S{1,400})\s{1,200}(\S{1,60})\s{1,200}(\S{1,1200})\s*\Z"
+)
+
+
+def is_findmnt_table(text: str) -> bool:
+    """Whether it is the tree of findmnt."""
+    return bool(_FINDMNT.search(text))
+
+
+def read_findmnt_table(text: str) -> Mapping[str, object]:
+    """The collector `mounts` without sizes. Raises CaptureError."""
+    rows = (_BRANCH.match(line[:LONGEST_LINE]) for line in text.split("\n"))
+    return _collector(mount(row[1], row[3], row[2].partition("[")[0], row[4]) for row in rows if row)
+
+
+FORMS = (
+    Form("df", is_df, read_df, 40),
+    Form("mount", is_mount, read_mount),
+    Form("findmnt --json", is_findmnt, read_findmnt, 45),
+    Form("findmnt", is_findmnt_table, read_findmnt_table),
+)

@@ -1,0 +1,128 @@
+"""`--cluster FILE.toml`: an inventory in a file. Its form is in docs/inventory.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.core.addresses import is_address, is_user
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.nodeset import NodesetError, expand
+from clusterproof.plugins.core.opened import opened
+from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
+from clusterproof.plugins.inventory.hosts import MAX_PORT
+
+_CONNECTIONS = ("ssh", "local")
+_SSH_FILES = ("identity_file", "config", "known_hosts")
+_OF_A_NODE = ("user", "port", "instance_type", "expect")
+
+
+def toml(rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The cluster that a file describes. Raises InventoryError."""
+    path = Path(rest)
+    text = read_text(path, expected="an inventory (clusterproof init writes one to begin with)")
+    described = "docs/inventory.md; clusterproof init writes an inventory to begin with"
+    table = Table(path.name, parse_toml(text, path.name, described))
+    table.only("cluster", "ssh", "group", "node")
+    head = table.table("cluster")
+    head.only("name", "connection")
+    name = head.text("name", default=path.stem)
+    connection = _connection(head)
+    settings = _ssh_settings(table.table("ssh"), path.parent)
+    return Cluster(name, connection, _targets(table), settings)
+
+
+def _connection(head: Table) -> str:
+    connection = head.text("connection", default="ssh")
+    if connection not in _CONNECTIONS:
+        hint = nearest(connection, _CONNECTIONS)
+        raise InventoryError(
+            f"{head.where}: connection is {connection!r:.40}{hint}; expected {' or '.join(_CONNECTIONS)}"
+        )
+    return connection
+
+
+def _ssh_settings(ssh: Table, folder: Path) -> dict[str, str]:
+    """The connection's settings; files are looked for beside the inventory."""
+    ssh.only("user", "port", *_SSH_FILES, "accept_new_host_keys")
+    settings = {"user": _user(ssh), "port": str(_port(ssh) or "")}
+    for key in _SSH_FILES:
+        if ssh.text(key):
+            settings[key] = str(_existing(ssh, key, folder))
+    if ssh.flag("accept_new_host_keys"):
+        settings["accept_new_host_keys"] = "yes"
+    return {key: value for key, value in settings.items() if value}
+
+
+def _existing(ssh: Table, key: str, folder: Path) -> Path:
+    path = folder / Path(ssh.text(key)).expanduser()
+    try:
+        opened(path).close()
+    except OSError as problem:
+        raise InventoryError(f"{ssh.where}: {key} is {path}: {problem.strerror}; expected a file") from None
+    return path
+
+
+def _targets(table: Table) -> tuple[Target, ...]:
+    nodes = table.table("node")
+    targets: dict[str, Target] = {}
+    for group in table.tables("group"):
+        group.only("name", "nodes", *_OF_A_NODE)
+        shared = _of_a_node(group)
+        for name in _names(group):
+            if name in targets:
+                raise InventoryError(f"{group.where} has the node {name}, which is in another group; expected it once")
+            targets[name] = Target(name=name, group=group.text("name"), **shared)
+    if not targets:
+        raise InventoryError(f"{table.where} has no nodes; expected a [[group]] with nodes")
+    for name in nodes.values:
+        if name not in targets:
+            raise InventoryError(f"{nodes.where}: {name!r:.80} is in no group{nearest(name, targets)}")
+        targets[name] = _particular(targets[name], nodes.table(name))
+    return tuple(targets.values())
+
+
+def _names(group: Table) -> tuple[str, ...]:
+    try:
+        return expand(group.text("nodes", default=None))
+    except NodesetError as problem:
+        raise InventoryError(f"{group.where}: nodes: {problem}") from None
+
+
+def _particular(target: Target, node: Table) -> Target:
+    """What a node's own table says outranks its group."""
+    node.only("address", *_OF_A_NODE)
+    address = node.text("address")
+    if address and not is_address(address):
+        raise InventoryError(f"{node.where}: address is {address!r:.80}; expected a host name or an IP address")
+    own = _of_a_node(node)
+    return Target(
+        name=target.name,
+        address=address,
+        user=own["user"] or target.user,
+        port=own["port"] or target.port,
+        group=target.group,
+        instance_type=own["instance_type"] or target.instance_type,
+        expect={**target.expect, **own["expect"]},
+    )
+
+
+def _of_a_node(table: Table) -> dict[str, Any]:
+    return {
+        "user": _user(table),
+        "port": _port(table),
+        "instance_type": table.text("instance_type"),
+        "expect": table.expect(),
+    }
+
+
+def _user(table: Table) -> str:
+    user = table.text("user")
+    if user and not is_user(user):
+        raise InventoryError(f"{table.where}: user is {user!r:.60}; expected a log-in name")
+    return user
+
+
+def _port(table: Table) -> int:
+    return table.number("port", 1, MAX_PORT)

@@ -1,0 +1,134 @@
+"""`--cluster slurm:[PARTITION | NODESET | job:ID]`: nodes that Slurm knows, reached by one srun."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.fact import answer_of
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.slurm_asked import COLLECTOR, JOBS, ask_slurm
+from clusterproof.plugins.transport.srun_places import TAKING_STEPS
+from clusterproof.plugins.transport.submit_host import SETTING, submit_host
+
+FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
+VIA = "controller, nodes, or ssh:[user@]HOST[:port]"
+_SHOWN = 5  # kinds of nodes that are left out, in the header
+
+
+def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
+    """The nodes of a partition, a nodeset or a job; of the job that this is run in, or the default partition.
+
+    Options: `via` says where Slurm's commands are, `include_drained` keeps nodes that take no jobs. Raises
+    InventoryError.
+    """
+    via = options.get("via", "controller")
+    if via not in ("controller", "auto", "nodes") and not via.startswith("ssh:"):
+        raise InventoryError(f"--via {via!r:.80} is not a way to a Slurm cluster; expected {VIA}")
+    settings = {SETTING: via if via.startswith("ssh:") else "local"}
+    cluster, jobs = _asked_slurm(settings, f"slurm:{rest}")
+    name, nodes = _chosen(cluster, jobs, rest)
+    kept = [node for node in nodes if node.takes_jobs or options.get("include_drained")]
+    if not kept:
+        raise InventoryError(
+            f"--cluster {'slurm:' + rest!r:.90}: no node of it takes jobs ({_left_out(nodes)}); expected at least one, "
+            "or --include-drained"
+        )
+    if name in {partition.name for partition in cluster.partitions}:
+        settings["partition"] = name
+    if name.startswith("job:"):
+        settings["job"] = jobs.number_of(name.removeprefix("job:"))
+    if options.get("include_drained"):
+        settings["beside"] = "ssh"
+    left = [node for node in nodes if node not in kept]
+    return Cluster(
+        f"slurm:{name}",
+        "ssh" if via == "nodes" else "srun",
+        tuple(_target(node) for node in kept),
+        settings,
+        notes=(f"not validated: {_left_out(left)}",) if left else (),
+    )
+
+
+def _asked_slurm(settings: Mapping[str, str], shown: str) -> tuple[SlurmCluster, SlurmJobs]:
+    """What Slurm reports on the host that the settings name. Raises InventoryError."""
+    try:
+        collectors = ask_slurm(submit_host(settings), Limits(), (COLLECTOR, JOBS))
+        return SlurmCluster(answer_of(COLLECTOR, collectors[COLLECTOR]).value), SlurmJobs(
+            answer_of(JOBS, collectors[JOBS]).value
+        )
+    except Incomplete as problem:
+        raise InventoryError(
+            f"--cluster {shown!r:.90}: {problem}; expected a host where scontrol works (--via ssh:HOST for another)"
+        ) from None
+
+
+def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Sequence[SlurmNode]]:
+    """What it is called, and its nodes. Raises InventoryError."""
+    shown = f"--cluster {'slurm:' + rest!r:.90}"
+    nodes = {node.name: node for node in cluster.nodes}
+    if not rest and jobs.job:
+        rest = f"job:{jobs.job}"
+    if rest.startswith("job:"):
+        found = jobs.nodes_of(rest.removeprefix("job:"))
+        if not found:
+            state = jobs.state_of(rest.removeprefix("job:"))
+            seen = f"is {state}" if state else "does not run"
+            raise InventoryError(f"{shown}: job {rest[4:]!r:.40} {seen}; expected one of squeue -t {TAKING_STEPS}")
+        return rest, _known(nodes, found, shown)
+    partitions = {partition.name: partition for partition in cluster.partitions}
+    default = next((name for name, partition in partitions.items() if partition.is_default), "")
+    if not rest and not default:
+        raise InventoryError(f"{shown}: no partition is the default; expected one of {', '.join(partitions):.200}")
+    name = rest or default
+    if name in partitions:
+        return name, [node for node in nodes.values() if name in node.partitions]
+    try:
+        return name, _known(nodes, expand(name), shown)
+    except NodesetError as problem:
+        raise InventoryError(f"{shown}: {problem}; expected {FORM}") from None
+    except InventoryError:
+        if any(character in name for character in "[],") or name[-1:].isdecimal():
+            raise
+        hint = nearest(name, list(partitions))
+        raise InventoryError(
+            f"{shown} is neither a partition nor a node{hint}; expected one of {', '.join(partitions):.200}"
+        ) from None
+
+
+def _known(nodes: Mapping[str, SlurmNode], names: Iterable[str], shown: str) -> list[SlurmNode]:
+    """The nodes of these names, in Slurm's order. Raises InventoryError for one that Slurm does not know."""
+    wanted = set(names)
+    strangers = wanted - set(nodes)
+    if strangers:
+        raise InventoryError(f"{shown}: Slurm knows no {fold(strangers):.80}; expected some of {fold(nodes):.200}")
+    return [node for name, node in nodes.items() if name in wanted]
+
+
+def _target(node: SlurmNode) -> Target:
+    """A node; its instance type where a feature of it is one, as ParallelCluster has it."""
+    known = instance_types()
+    named = [feature.removeprefix("ml.") for feature in node.features]
+    return Target(
+        name=node.name,
+        address=node.address if node.address != node.name else "",
+        group=node.partitions[0] if node.partitions else "",
+        instance_type=next((name for name in named if name in known), ""),
+    )
+
+
+def _left_out(nodes: Iterable[SlurmNode]) -> str:
+    """`gpu[003-004] (IDLE+DRAIN: kernel upgrade)`, the largest kinds first."""
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        kinds[f"{node.state}: {node.reason:.60}" if node.reason else node.state].append(node.name)
+    largest = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    shown = [f"{fold(names)} ({words})" for words, names in largest[:_SHOWN]]
+    more = sum(len(names) for _, names in largest[_SHOWN:])
+    return ", ".join([*shown, f"{more} more"] if more else shown)

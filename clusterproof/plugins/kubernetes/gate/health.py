@@ -1,0 +1,104 @@
+"""What a run says of each of its nodes, in the terms of a Kubernetes condition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.result import ACTIONS, UNREACHABLE, Result
+from clusterproof.plugins.core.verdict import PROVEN, Verdict
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"
+BROKE = "RunBroke"
+OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and already knows
+MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
+MAX_REASON = 128
+
+
+@record
+class Health:
+    """The verdict on one node: `status` is True, False or Unknown, `reason` one word of letters and digits."""
+
+    status: str
+    reason: str
+    message: str
+
+
+def healths(results: Iterable[Result], is_whole: bool = True) -> Mapping[str, Health]:
+    """The health of each node that these results are about.
+
+    Where the run is not whole, as some check of it broke, nothing that it says proves a node.
+    """
+    by_node: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        if result.is_of_node and result.subject != OF_KUBERNETES:
+            by_node[result.node].append(result)
+    found = {node: health_of(data) for node, data in by_node.items()}
+    return found if is_whole else {node: _unproven(health) for node, health in found.items()}
+
+
+def health_of(results: Sequence[Result]) -> Health:
+    """The health of a node by all of its results.
+
+    A failure makes it False; where it was not reached, or anything is incomplete, it is Unknown, and never False.
+    """
+    unreached = [result for result in results if result.is_of_unreachable]
+    if unreached:
+        one_of_them = next((result for result in unreached if result.says_unreachable), unreached[0])
+        words = one_of_them.message or one_of_them.cause.removeprefix(UNREACHABLE)
+        return Health(UNKNOWN, NOT_REACHED, bounded(words))
+    found = sorted((one for result in results for one in result.by_verdict if one.verdict.is_finding), key=_gravity)
+    if found and found[0].verdict is Verdict.FAIL:
+        return Health(FALSE, reason_of(found[0].check), _words(found))
+    if found and found[0].verdict is Verdict.INCOMPLETE:
+        return Health(UNKNOWN, INCOMPLETE, _words(found))
+    proven = [one for one in results if one.verdict in PROVEN]
+    if not proven:
+        return Health(UNKNOWN, NOTHING, "no check applies to it; expected at least one that passes")
+    more = f"; concerns: {', '.join(one.check for one in found)}" if found else ""
+    return Health(TRUE, PASSED, bounded(f"{len(proven)} checks found no fault{more}"))
+
+
+def reason_of(check: str) -> str:
+    """`gpu.no_xid` as `GpuNoXid`."""
+    words = "".join(char if char.isascii() and char.isalnum() else " " for char in check).split()
+    camel = "".join(word[0].upper() + word[1:] for word in words)
+    return camel[:MAX_REASON] if camel[:1].isalpha() else f"Check{camel}"[:MAX_REASON]
+
+
+def bounded(text: str) -> str:
+    """At most 240 characters of a text, in one line that any terminal can show."""
+    line = printable(" ".join(text[: 4 * MAX_MESSAGE].split()), 4 * MAX_MESSAGE)
+    return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
+
+
+def _words(found: Sequence[Result]) -> str:
+    """`gpu.gpu_count: NVML counts 7 GPUs; expected 8; also gpu.no_xid`: the others' names have room in any case."""
+    first, *others = found
+    names = list(dict.fromkeys(other.check for other in others if other.check != first.check))
+    more = ""
+    for count in range(len(names), -1, -1):
+        left = f" and {len(names) - count} more" if count < len(names) else ""
+        more = f"; also {', '.join(names[:count])}{left}" if count else f";{left}" if left else ""
+        if len(more) <= MAX_MESSAGE // 3:
+            break
+    evidence = bounded(f"{first.check}: {first.message}")
+    room = MAX_MESSAGE - len(more)
+    return (evidence if len(evidence) <= room else f"{evidence[: room - 1]}…") + more
+
+
+def _gravity(result: Result) -> tuple[int, int, str]:
+    """The worst first, and of failures what asks for most; in one order whenever the same is found."""
+    action = ACTIONS.index(result.action) if result.action in ACTIONS else len(ACTIONS)
+    return result.verdict.rank, action, result.check
+
+
+def _unproven(health: Health) -> Health:
+    if health.status != TRUE:
+        return health
+    return replace(
+        health, status=UNKNOWN, reason=BROKE, message="a test of the run broke; expected a run that is whole"
+    )

@@ -1,0 +1,221 @@
+"""The golden manifest of machines known to be good: what they have in common and did not report, written as TOML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.network.collect_rdma import MODULES
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.services.collect import WANTED as SERVICES
+from clusterproof.plugins.evidence.software import version
+from clusterproof.plugins.evidence.software.collect_versions import FILES, LIBRARIES, PACKAGES
+from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARY_NAMES
+from clusterproof.plugins.manifest.values import (
+    size_of,
+    state_of_library,
+    state_of_module,
+    states_of_service,
+    unattached,
+    version_of,
+)
+from clusterproof.plugins.manifest.words import (
+    ABSENT,
+    FABRIC_MANAGER,
+    INSTALLED,
+    LOADED,
+    NOT_LOADED,
+    SIZES,
+    WHOLE,
+)
+
+COMPONENTS = tuple(
+    dict.fromkeys([*(row[0] for row in FILES), *LIBRARIES.values(), "cuda_compat", FABRIC_MANAGER, *PACKAGES])
+)
+RUNTIMES = ("containerd", "docker", "enroot", "pyxis")  # an image that has one more than it should is another image
+UNWANTED_MODULES = ("nouveau",)  # it takes the GPUs before NVIDIA's driver can
+NOT_OF_IMAGE = ("lustre",)  # loaded by what somebody mounts, which the image does not do
+ALIASES = {"chronyd": "chrony", "sshd": "ssh"}  # one service by two names, where both are installed
+DIFFER_WITH_ROOM = ("memory_gib", "root_gib", "dev_shm_gib")  # more of it is no fault
+HEAD = """\
+# Golden manifest of a machine image: pytest --cluster local -m ami --policy THIS_FILE
+# It is a policy (docs/policy.md), so thresholds, exceptions and mounts of yours may stand here as well. What each rule
+# means is in docs/images.md. It asks for just what the machine has: widen what may change, strike what does not matter.
+"""
+ABOUT = {
+    "versions": """\
+# "== 12.9" holds for 12.9.1 too: only the numbers given are compared. Also ">= 1.43", "1.43 to 1.50", "!= 2.27"
+# (denied), several with commas, and "absent" (denied altogether).""",
+    "modules": """\
+# "loaded", "installed" (for the kernel that runs), "not loaded" or "absent".""",
+    "libraries": """\
+# "whole" (found, not empty, no link that leads nowhere) or "absent".""",
+    "services": """\
+# "active", "inactive", "enabled", "disabled", "static", "installed", several with commas; or "absent".""",
+    "sizes": """\
+# Of the instance type above; on another they are not applicable.""",
+}
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+MAX_REASON = 160  # characters of why something is left out
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The rows of a manifest by table, each a rule by name; `unknown` are the names left out, by the reason."""
+
+    made_of: tuple[str, ...]
+    instance_type: str
+    tables: dict[str, dict[str, str]] = field(default_factory=dict)
+    unknown: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+
+def manifest_of(nodes: Sequence[Node]) -> Manifest:
+    """The manifest of nodes that answered, at least one."""
+    types = {node.type_name for node in nodes}
+    made = Manifest(tuple(node.name for node in nodes), types.pop() if len(types) == 1 else "")
+    _fill(made, "versions", COMPONENTS, nodes, version_value, version_rule)
+    _fill(made, "modules", MODULES, nodes, module_value, module_rule)
+    _fill(made, "libraries", LIBRARY_NAMES, nodes, library_value, one_rule)
+    _fill(made, "services", SERVICES, nodes, service_value, one_rule)
+    if made.instance_type:
+        _fill(made, "sizes", SIZES, nodes, lambda node, name: str(size_of(node, name)), size_rule)
+    else:
+        made.unknown["sizes"] = {"the nodes are not of one known instance type": list(SIZES)}
+    return made
+
+
+def _fill(
+    made: Manifest,
+    table: str,
+    names: Iterable[str],
+    nodes: Sequence[Node],
+    value_of: Callable[[Node, str], str],
+    rule: Callable[[str, list[str]], str],
+) -> None:
+    """Fill one table; a name whose rule is empty says nothing of the image, and is left out without a word."""
+    rows: dict[str, str] = {}
+    unknown: dict[str, list[str]] = {}
+    for name in names:
+        try:
+            found = rule(name, [value_of(node, name) for node in nodes])
+        except (Incomplete, NotApplicable, ValueError) as why:
+            unknown.setdefault(str(why), []).append(name)
+            continue
+        rows |= {name: found} if found else {}
+    made.tables[table] = rows
+    made.unknown[table] = unknown
+
+
+def version_value(node: Node, name: str) -> str:
+    """A component's version, or `absent`. Raises Incomplete, NotApplicable."""
+    found = version_of(node, name)
+    if found is None and (why := unattached(node, name)):
+        raise NotApplicable(why)
+    return found or ABSENT
+
+
+def module_value(node: Node, name: str) -> str:
+    """A module's state; what could only be seen with its device says so. Raises Incomplete, NotApplicable."""
+    state = state_of_module(node, name)
+    if state != LOADED and (why := unattached(node, name)) and state != INSTALLED:
+        raise NotApplicable(why)
+    return state
+
+
+def library_value(node: Node, name: str) -> str:
+    """A library's state. Raises Incomplete, and NotApplicable where it is broken: no rule asks for that."""
+    state = state_of_library(node, name)
+    if state not in (WHOLE, ABSENT):
+        raise NotApplicable(f"{state} on {node.name}")
+    return state
+
+
+def service_value(node: Node, name: str) -> str:
+    """What systemd says of a service; `absent` of its second name. Raises Incomplete, NotApplicable."""
+    states = states_of_service(node, name)
+    if name in ALIASES and states_of_service(node, ALIASES[name]) == states:
+        return ABSENT
+    if states[0] not in ("active", "inactive", ABSENT):
+        raise NotApplicable(f"{states[0]} on {node.name}")
+    why = unattached(node, name) if states[0] == "inactive" else ""
+    return ", ".join([INSTALLED, *states[1:]] if why else states)
+
+
+def version_rule(name: str, found: list[str]) -> str:
+    """`== X`, a range where the nodes differ, or `absent`; nothing for what most images are without."""
+    if ABSENT in found:
+        return ABSENT if set(found) == {ABSENT} and name in RUNTIMES else _alike(found, ABSENT)
+    if len(set(found)) == 1:
+        version.rules(f"== {found[0]}")
+        return f"== {found[0]}"
+    ordered = sorted(set(found), key=lambda one: (version.parse(one).numbers, version.parse(one).revision))
+    return f"{ordered[0]} to {ordered[-1]}"
+
+
+def module_rule(name: str, found: list[str]) -> str:
+    """What the image must have of a module."""
+    if name in UNWANTED_MODULES:
+        return "" if LOADED in found else NOT_LOADED
+    if ABSENT in found:
+        return _alike(found, ABSENT)
+    return LOADED if set(found) == {LOADED} and name not in NOT_OF_IMAGE else INSTALLED
+
+
+def one_rule(_name: str, found: list[str]) -> str:
+    """What all nodes say alike; nothing of what none has."""
+    return _alike(found, ABSENT)
+
+
+def size_rule(name: str, found: list[str]) -> str:
+    """`== N`, or `>= N` of what there may be more of."""
+    least, most = min(map(int, found)), max(map(int, found))
+    if name in DIFFER_WITH_ROOM:
+        return f">= {least}"
+    return f"== {least}" if least == most else f"{least} to {most}"
+
+
+def _alike(found: list[str], nothing: str) -> str:
+    """What all say, empty where that is nothing. Raises NotApplicable where they differ."""
+    if len(set(found)) > 1:
+        raise NotApplicable(f"the nodes differ: {', '.join(sorted(set(found)))}")
+    return "" if found[0] == nothing else found[0]
+
+
+def text_of(manifest: Manifest, day: str, source: str) -> str:
+    """The whole file."""
+    tables = (line for name in ABOUT for line in _table(manifest, name))
+    return "\n".join([HEAD, *_about(manifest, day, source), *tables, ""])
+
+
+def _about(manifest: Manifest, day: str, source: str) -> Iterator[str]:
+    yield "[manifest]"
+    yield f"made_of = {_quoted(f'{fold(manifest.made_of)} of {source}')}"
+    yield f"made_on = {_quoted(day)}"
+    if manifest.instance_type:
+        yield f"instance_type = {_quoted(manifest.instance_type)}"
+
+
+def _table(manifest: Manifest, name: str) -> Iterator[str]:
+    rows, unknown = manifest.tables.get(name, {}), manifest.unknown.get(name, {})
+    if not rows and not unknown:
+        return
+    yield from ("", f"[{name}]", ABOUT[name])
+    yield from (f"{key if _BARE.fullmatch(key) else _quoted(key)} = {_quoted(rule)}" for key, rule in rows.items())
+    if unknown:
+        yield "# Not known, and left out:"
+    for why, names in unknown.items():
+        yield f"#   {', '.join(names)}: {_comment(why)}"
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML's basic string, whatever a node put into it."""
+    return json.dumps(printable(text, 200), ensure_ascii=False)
+
+
+def _comment(text: str) -> str:
+    return printable(text, MAX_REASON).replace("\n", " ")

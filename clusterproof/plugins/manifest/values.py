@@ -1,0 +1,134 @@
+"""What a node says of the parts that a golden manifest has rows for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.manifest.words import (
+    ABSENT,
+    DEVICE_OF,
+    FABRIC_MANAGER,
+    GPU,
+    IB,
+    INSTALLED,
+    LOADED,
+    NEURON,
+    RDMA,
+    WHOLE,
+)
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+    from clusterproof.plugins.evidence.software.facts import Library
+
+KIB_PER_GIB = 1024 * 1024
+
+
+def version_of(node: Node, component: str) -> str | None:
+    """A component's version; None where the node does not have it. Raises Incomplete."""
+    if component == FABRIC_MANAGER:
+        return fabric_manager(node)
+    data = node.software.version(component)
+    if data is None:
+        node.software.packages  # noqa: B018 - absent only where the database could be read
+    return data
+
+
+def fabric_manager(node: Node) -> str | None:
+    """Fabric manager's version by its own program; None where there is none. Raises Incomplete."""
+    try:
+        data = node.fabric_manager_version.output
+    except Absent:
+        return None
+    found = re.search(r"(?<!\d)\d+\.\d+(?:\.\d+)?", data)
+    if not found:
+        raise Incomplete(f"nv-fabricmanager --version says {data.strip()[:60]!r}, which is not a version")
+    return found[0]
+
+
+def state_of_module(node: Node, name: str) -> str:
+    """Whether a kernel module is loaded, installed for the kernel that runs, or absent. Raises Incomplete."""
+    if name in node.modules:
+        return LOADED
+    return INSTALLED if name in node.image.modules else ABSENT
+
+
+def state_of_library(node: Node, name: str) -> str:
+    """`whole`, `absent`, or what is wrong with a library. Raises Incomplete."""
+    found = node.software.libraries.get(name, ())
+    if not found:
+        return ABSENT
+    states = [state_of_file(library) for library in found]
+    if WHOLE in states:
+        return WHOLE
+    if "" in states:
+        raise Incomplete(f"the size of {name} may not be read", cause="may not be looked at")
+    return ", ".join(states)
+
+
+def state_of_file(library: Library) -> str:
+    """`whole`, what is wrong with one of a library's files, or empty where that may not be known."""
+    if library.dangles:
+        return f"{library.label} leads nowhere"
+    data, _ = readings(library, "bytes")
+    if not data:
+        return ""
+    return WHOLE if data["bytes"] else f"{library.label} is empty"
+
+
+def states_of_service(node: Node, name: str) -> list[str]:
+    """What systemd says of a service: `active`, `enabled`; or `absent`. Raises Incomplete."""
+    service = node.services.get(name)
+    if service is None:
+        raise Incomplete(f"systemd was not asked about {name}")
+    if not service.is_installed:
+        return [ABSENT]
+    return [service.active, *([service.enabled] if service.enabled else [])]
+
+
+def size_of(node: Node, name: str) -> int:
+    """A size of the machine, in whole units. Raises Incomplete."""
+    if name == "cpus":
+        return node.boot.cpus
+    if name == "memory_gib":
+        return node.boot.memory_kib // KIB_PER_GIB
+    if name == "gpus":
+        return len(node.gpus_on_bus)
+    if name == "efa":
+        return len(node.efa_devices)
+    if name == "nvme_disks":
+        return sum(controller.is_local for controller in node.nvme_controllers)
+    return size_of_mount(node, "/" if name == "root_gib" else "/dev/shm")
+
+
+def size_of_mount(node: Node, path: str) -> int:
+    """How large a file system is, in GiB. Raises Incomplete."""
+    found = node.mount_at(path)
+    if found is None or found.total_kib is None:
+        raise Incomplete(f"{path} does not report its size", cause="not reported by the node")
+    return found.total_kib // KIB_PER_GIB
+
+
+def unattached(node: Node, name: str) -> str:
+    """Why a driver, module or service cannot be seen at work here: its device is not attached. Raises Incomplete."""
+    device = DEVICE_OF.get(name)
+    if device is None or is_attached(node, device):
+        return ""
+    return f"no {device} is attached to this {node.type_name or 'machine'}"
+
+
+def is_attached(node: Node, device: str) -> bool:
+    """Whether the node has such a device, or should have one. Raises Incomplete."""
+    if device == GPU:
+        return bool(node.gpus_on_bus) or node.expected("gpus") > 0
+    if device == NEURON:
+        return node.neuron_devices_due > 0
+    if device == IB:
+        return bool(node.ib_devices) or node.target.expect.get("ib", 0) > 0
+    if device == RDMA and node.ib_devices:
+        return True
+    return bool(node.efa_devices) or node.expected("efa") > 0

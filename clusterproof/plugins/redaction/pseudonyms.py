@@ -1,0 +1,149 @@
+"""The words that stand for names: each name always has the same one, wherever it stands."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+from clusterproof.plugins.redaction.naming import FORMS, Names, has_form, host_places, is_distinctive, name_in
+from clusterproof.plugins.redaction.vocabulary import words
+from clusterproof.plugins.redaction.wording import BEGIN, END, Wording, marked, unmarked
+
+_NO_NAME = re.compile(r"[0-]*|none|n/a|unknown|not specified", re.IGNORECASE)
+_LOGIN = re.compile(  # where the words of a failed log-in name a host, also one that only ssh_config knows
+    r"(\bjump host |\bno route to |\bssh-keyscan (?:-p \d+ )?)([A-Za-z0-9][\w.-]*)"
+    r"|(?<![\w.-])()((?=[\d_.-]*[A-Za-z])[A-Za-z0-9][\w.-]*)(?=\]?:\d{1,5}\b| does not resolve)"
+)
+_PCI = re.compile(r"(?i)(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # an address that every machine has
+_VERSION = re.compile(r"\d{1,4}(?:\.\d{1,6}){1,3}(?:[-+~][\w.+~-]*)?")
+_CASELESS = ("address", "host", "uuid", "mac", "guid", "arn", "account", "instance", "resource", "filesystem", "serial")
+
+
+class Pseudonyms:
+    """The words of one run. What is known of a name must be said before a text that has it is asked for."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}  # by name; by name in small letters, where those mean the same
+        self._counts: Counter[str] = Counter()
+        self._structured = Names()  # names that hold an address or an id, as ip-10-1-2-3 does
+        self._plain = Names()
+        self._hosts: set[str] = set()  # names that are known to be of hosts, in small letters
+        self._common: set[str] = set()  # hosts called `a` or `node`: replaced where only a host can stand
+        self._common_places = re.compile(r"(?!)")
+        self._wording = Wording(self.word)
+        self._done: dict[tuple[str, bool], str] = {}  # many nodes report the same texts
+
+    def know_host(self, name: str, word: str) -> None:
+        """Let a word stand for a host: by its whole name, and by its first label."""
+        label = name.split(".")[0]
+        for known in (name, label) if label and not label.isdecimal() else (name,):
+            is_taken = self._words.get(known.lower(), word) != word and known.lower() in self._hosts
+            if _NO_NAME.fullmatch(known) or _PCI.fullmatch(known) or is_taken:
+                continue
+            self._hosts.add(known.lower())
+            self._words[known.lower()] = word
+            if is_distinctive(known):
+                self._names_for(known).add(known, marked(word))
+            elif known not in self._common:
+                self._common.add(known)
+                self._common_places = host_places(self._common)
+
+    def know(self, name: str, kind: str) -> None:
+        """Let a word stand for a name wherever it stands, if it is no common word and no version, which others have."""
+        if (
+            is_distinctive(name)
+            and not _VERSION.fullmatch(name)
+            and not (has_form(name) or _PCI.fullmatch(name))
+            and name.lower() not in words()
+        ):
+            self._plain.add(name, marked(self.word(kind, name)))
+
+    def know_as(self, name: str, word: str) -> None:
+        """Let this word stand for a name wherever it stands."""
+        if is_distinctive(name) and not has_form(name):
+            self._plain.add(name, marked(word))
+
+    def forget(self) -> None:
+        """Look at every text again: more names are known."""
+        self._done.clear()
+        self._wording.forget()
+
+    def text(self, text: str, has_addresses: bool = True, is_login: bool = False) -> str:
+        """A text without names. Where it has no addresses, four numbers are a version."""
+        if is_login:
+            return self._kept(text, has_addresses, is_login)
+        known = self._done.get((text, has_addresses))
+        if known is None:
+            known = self._done[text, has_addresses] = self._kept(text, has_addresses, is_login)
+        return known
+
+    def version(self, text: str) -> str:
+        """A version, of which the numbers stay."""
+        if any(map(str.isspace, text)):
+            return self.text(text, has_addresses=False)
+        data = self._marked(_unmarkable(text), has_addresses=False)
+        return self._wording.kept(data) if BEGIN in data else self._wording.version(data)
+
+    def name(self, kind: str, data: str) -> str:
+        """The word for what names one thing, whatever it looks like."""
+        if not data or _NO_NAME.fullmatch(data):
+            return data
+        text = self._marked(_unmarkable(data), has_addresses=True)
+        return unmarked(self._wording.kept(text)) if BEGIN in text else self.word(kind, data)
+
+    def word(self, kind: str, name: str) -> str:
+        """The word for a name: always the same one."""
+        small = name.lower()
+        key = (
+            small.replace("_", "-") if kind == "uuid" else small if kind in _CASELESS or small in self._words else name
+        )
+        if kind in ("address", "host") and key not in self._words and not key[:1].isdecimal():
+            key = key.split(".")[0]  # a host is the same with its domain and without
+        if key not in self._words:
+            self._counts[kind] += 1
+            self._words[key] = _new_word(kind, self._counts[kind], name)
+        return self._words[key]
+
+    def _kept(self, text: str, has_addresses: bool, is_login: bool) -> str:
+        marked_text = self._marked(_unmarkable(text), has_addresses)
+        if is_login:
+            marked_text = _LOGIN.sub(
+                lambda found: (found[1] or "") + marked(self._login_host(found[2] or found[4])), marked_text
+            )
+        return self._wording.kept(marked_text)
+
+    def _marked(self, text: str, has_addresses: bool) -> str:
+        """The text with a word, marked as one, in the place of every known name and of what has the form of one."""
+        text = self._structured.replaced(text)
+        for form in FORMS:
+            if has_addresses or form.is_sure or form.kind != "address":
+
+                def pseudonym(found: re.Match[str], kind: str = form.kind, is_name: Any = form.is_name) -> str:
+                    name = name_in(found)
+                    return found[0][: -len(name)] + marked(self.word(kind, name)) if is_name(found) else found[0]
+
+                text = form.pattern.sub(pseudonym, text)
+        text = self._plain.replaced(text)
+        return self._common_places.sub(lambda found: marked(self._words[found[0].lower()]), text)
+
+    def _names_for(self, name: str) -> Names:
+        return self._structured if has_form(name) else self._plain
+
+    def _login_host(self, name: str) -> str:
+        return name if name in self._words.values() else self.word("host", name)
+
+
+def _new_word(kind: str, number: int, name: str) -> str:
+    if kind == "uuid":
+        return f"00000000-0000-0000-0000-{number:012x}"
+    if kind == "number":  # where a number stands, programs expect one
+        return str(900_000_000 + number)
+    if kind == "hex":
+        return f"0x{number:08x}" if name[:2] in ("0x", "0X") else f"{number:08x}"
+    return f"{kind}-{number}"
+
+
+def _unmarkable(text: str) -> str:
+    """The text without what marks words."""
+    return text.replace(BEGIN, "\ufffd").replace(END, "\ufffd")

@@ -1,0 +1,241 @@
+"""`--redact`: the same evidence without the names of things; each name always becomes the same word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from clusterproof.plugins.catalog.waits import waits_for
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.redaction.harmless import HARDWARE, TYPE, is_common
+from clusterproof.plugins.redaction.kinds import Place, place_of
+from clusterproof.plugins.redaction.policy import without_names
+from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
+from clusterproof.plugins.redaction.vocabulary import words
+
+_SERVER = re.compile(r"(?:([A-Za-z0-9][\w.-]*):|//([A-Za-z0-9][\w.-]*))/.*")  # server:/export, //server/share
+_LUSTRE = re.compile(r".*@\w+:/([\w-]+).*")
+CLUSTER = "cluster"  # the word for any cluster
+_KEPT = ("region", "arn", "partition", "ec2")  # settings that say what kind of a cluster it is
+_ARN = re.compile(r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:(?P<account>\d{12}):cluster/(?P<id>[a-z0-9]+)")
+_INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")
+_OF_TEXT = ("", "text", "number", "version", "hardware", "symbol")  # kinds of place that hold no name
+_LARGEST = 10**8  # of a number whose kind is not declared
+
+
+class Redaction:
+    """One run's words for names. `cluster` is the cluster as everybody but the connection sees it, `policy` the policy.
+
+    What one node calls itself stands in the log of another: nothing is rewritten before every node's names are known.
+    """
+
+    def __init__(self, cluster: Cluster, policy: Policy = NO_POLICY) -> None:
+        self._pseudonyms = Pseudonyms()
+        self.text, self.version = self._pseudonyms.text, self._pseudonyms.version
+        names = [target.name for target in cluster.targets]
+        prefix, width = _prefix(names), len(str(len(names)))
+        self._nodes = {name: f"{prefix}{number:0{width}d}" for number, name in enumerate(names, start=1)}
+        for target in cluster.targets:
+            for name in filter(None, (target.name, target.address)):
+                self._pseudonyms.know_host(name, self._nodes[target.name])
+            if target.user and not is_common(target.user):
+                self._pseudonyms.know(target.user, "user")
+        self._is_cluster(cluster)
+        for group in dict.fromkeys(target.group for target in cluster.targets if target.group):
+            self._pseudonyms.know(group, "group")
+        self.cluster = replace(
+            cluster,
+            name=CLUSTER,
+            targets=tuple(map(self._target, cluster.targets)),
+            settings={
+                **{key: self.text(cluster.settings[key]) for key in _KEPT if key in cluster.settings},
+                **({"submit_host": "local"} if "submit_host" in cluster.settings else {}),  # that there is one
+                **({"kubernetes": "context:"} if "kubernetes" in cluster.settings else {}),
+            },
+            notes=tuple(map(self.text, cluster.notes)),
+        )
+        self.of_policy: dict[str, str] = {}  # what of the policy became what, for workers
+        noted = self._noted
+        self.policy = without_names(policy, noted(self.text), noted(self.type_word), noted(self.version))
+
+    def _noted(self, shown: Callable[[str], str]) -> Callable[[str], str]:
+        def noted(text: str) -> str:
+            return self.of_policy.setdefault(text, shown(text))
+
+        return noted
+
+    @contextmanager
+    def rewriting(self, keep: Callable[[NodeEvidence], None]) -> Iterator[Callable[[NodeEvidence], None]]:
+        """Yield what takes a node's evidence; at the end, even of a stopped run, `keep` gets it without names."""
+        data: list[NodeEvidence] = []
+
+        def learn(evidence: NodeEvidence) -> None:
+            self.learn(evidence)
+            data.append(evidence)
+
+        try:
+            yield learn
+        finally:
+            for evidence in data:
+                keep(self.evidence(evidence))
+
+    def learn(self, evidence: NodeEvidence) -> None:
+        """Take note of the names that a node reports: its own, its hardware's and its file servers'."""
+        self._pseudonyms.forget()
+        for name, collector in evidence.collectors.items():
+            self._learn(collector.value, place_of(name), evidence.node)
+        for collector in evidence.collectors.values():
+            for _, source in named(collector.value, ("source",)):
+                if lustre := _LUSTRE.fullmatch(source):
+                    self._pseudonyms.know(lustre[1], "filesystem")
+                elif server := _SERVER.fullmatch(source):
+                    self._pseudonyms.know(server[1] or server[2], "host")
+
+    def _learn(self, data: Any, place: Place, node: str) -> None:
+        if isinstance(data, list):
+            for entry in data:
+                self._learn(entry, place, node)
+        elif isinstance(data, dict):
+            for key, entry in data.items():
+                self._learn(entry, place.at(key), node)
+        elif isinstance(data, str) and data and place.kind not in _OF_TEXT:
+            if place.kind == "host" and node in self._nodes:
+                self._pseudonyms.know_host(
+                    data, self._nodes[node] if place.is_own else self._pseudonyms.word("host", data)
+                )
+            elif place.kind == "host":
+                self._pseudonyms.know_host(data, self._nodes.get(data) or self._pseudonyms.word("host", data))
+            elif place.kind != "program" or not is_common(data):
+                self._pseudonyms.know(data, place.kind)
+
+    def evidence(self, evidence: NodeEvidence) -> NodeEvidence:
+        """One node's evidence without names."""
+        return replace(
+            evidence,
+            node=self._nodes[evidence.node],
+            detail=self.text(evidence.detail, is_login=bool(evidence.unreached)),
+            probe=self._value(dict(evidence.probe), place_of("probe")),
+            collectors=self._collectors(evidence),
+        )
+
+    def of_control_plane(self, evidence: NodeEvidence) -> NodeEvidence:
+        """What the control plane reported about the cluster, without names; every node has been learned before."""
+        self._pseudonyms.forget()
+        for name, collector in evidence.collectors.items():
+            self._learn(collector.value, place_of(name), "")
+        return replace(
+            evidence,
+            node=self.cluster.name,
+            detail=self.text(evidence.detail),
+            collectors=self._collectors(evidence),
+        )
+
+    def _collectors(self, evidence: NodeEvidence) -> dict[str, Collected]:
+        return {
+            self._key(name, _NOWHERE): replace(
+                collector,
+                value=self._value(collector.value, place_of(name)),
+                detail=self.text(collector.detail),
+                waits=tuple(self._replaced(name, "symbol") for name in collector.waits),
+            )
+            for name, collector in evidence.collectors.items()
+        }
+
+    def _target(self, target: Target) -> Target:
+        """The node as reports see it, without how to reach it."""
+        return Target(
+            name=self._nodes[target.name],
+            group=self._pseudonyms.name("group", target.group),
+            instance_type=self.type_word(target.instance_type),
+            expect=target.expect,
+        )
+
+    def type_word(self, name: str) -> str:
+        """An instance type, as it is where everybody has it, else a word for it."""
+        if not name or name.lower() in words() or TYPE.fullmatch(name):
+            return name
+        self._pseudonyms.know(name, "type")
+        return self._pseudonyms.word("type", name)
+
+    def _value(self, data: Any, place: Place) -> Any:
+        if isinstance(data, str):
+            return self._replaced(data, place.kind)
+        if isinstance(data, list):
+            return [self._value(entry, place) for entry in data]
+        if isinstance(data, dict):
+            return {self._key(key, place): self._value(entry, place.at(key)) for key, entry in data.items()}
+        if isinstance(data, (int, float)) and not isinstance(data, bool):
+            if place.kind in _OF_TEXT[1:]:
+                return data
+            return 0 if isinstance(data, int) and (place.kind or abs(data) >= _LARGEST) else data
+        return data
+
+    def _key(self, key: str, place: Place) -> str:
+        if key in place.within or key in ("error", "text"):
+            return key
+        parts = key.lower().split("_")
+        return key if all(part in words() or (part.isdecimal() and len(part) < 4) for part in parts) else self.text(key)
+
+    def _replaced(self, data: str, kind: str) -> str:
+        if not data or (kind == "hardware" and HARDWARE.fullmatch(data)):
+            return data
+        if kind == "symbol" and waits_for([data]):
+            return data
+        if kind == "version" and any(map(str.isdecimal, data)):
+            return self.version(data)
+        if kind in _OF_TEXT:
+            return self.text(data)
+        if kind == "program" and is_common(data):
+            return data
+        return self._pseudonyms.name(kind, data)
+
+    def _is_cluster(self, cluster: Cluster) -> None:
+        """Let words stand for the cluster, its account and its instances, which are in the addresses of its nodes."""
+        arn = _ARN.fullmatch(cluster.settings.get("arn", ""))
+        for name in (cluster.name, arn["id"] if arn else ""):
+            self._pseudonyms.know_as(name, CLUSTER)
+        if arn:
+            self._pseudonyms.know(arn["account"], "account")
+        for target in cluster.targets:
+            instance = _INSTANCE.search(target.address)
+            if instance:
+                self._pseudonyms.know_host(instance[0], self._nodes[target.name])
+
+
+_NOWHERE = Place()
+
+
+def _prefix(names: list[str]) -> str:
+    """What a redacted node is called: nothing that a node of the cluster could itself be called."""
+    taken = [name.lower() for name in names]
+    free = (word for word in ("node", "machine") if not any(re.match(rf"{word}\W?\d", name) for name in taken))
+    return next(free, "redacted")
+
+
+def named(data: Any, keys: Collection[str], key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text under one of these keys, with its key; also those of a list there."""
+    if isinstance(data, str):
+        if data and key in keys:
+            yield key, data
+    elif isinstance(data, dict):
+        for name, entry in data.items():
+            yield from named(entry, keys, name)
+    elif isinstance(data, list):
+        for entry in data:
+            yield from named(entry, keys, key)
+
+
+def in_all_texts(data: Any, change: Callable[[str], str]) -> Any:
+    """The same answer with every text changed."""
+    if isinstance(data, str):
+        return change(data)
+    if isinstance(data, list):
+        return [in_all_texts(entry, change) for entry in data]
+    if isinstance(data, dict):
+        return {key: in_all_texts(entry, change) for key, entry in data.items()}
+    return data

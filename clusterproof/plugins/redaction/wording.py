@@ -1,0 +1,155 @@
+"""A text word by word: what the suite, the kernel and its drivers say stays, everything else becomes a word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from clusterproof.plugins.redaction import harmless
+from clusterproof.plugins.redaction.vocabulary import folders, words
+
+Word = Callable[[str, str], str]  # the word for a name, by its kind
+
+# What has its word already stands between these two, in which no text has a part.
+BEGIN, END = "\ue000", "\ue001"
+_MARKED = re.compile(f"{BEGIN}[^{BEGIN}{END}]*{END}")
+
+_PUNCTUATION = r"\s,;()\[\]{}<>\"'`|=!?*&^$\\…–—→×°≥≤·“”‘’"
+_PIECES = re.compile(f"{BEGIN}[^{BEGIN}{END}]*{END}|([^{_PUNCTUATION}{BEGIN}{END}]+)")
+_EDGES = re.compile(r"([.:@+~%#_-]*)(.*?)([.:@+~%#_/-]*)", re.DOTALL)
+_BETWEEN = re.compile(r"([:@#%+]+)")
+_IN_VERSION = re.compile(r"([\W_]+)")
+_HOMES = ("home", "Users", "users", "user")
+_NAMED = re.compile(  # a value that names something, whatever words it is made of
+    r"(\b(?:user|user ?name|login|owner|bucket|job(?: ?name)?|comm|name|hostname|account|project|tenant|team)"
+    r"\s?[=:]\s?[\"'`]?|\b(?:log-in|login|log in) as |\b(?:as|for) user )"
+    rf"([^\s,;\"'`)\]}}{BEGIN}{END}]+)",
+    re.IGNORECASE,
+)
+_CONFIDED = re.compile(  # … and one that does so behind a blank too, where it has a digit
+    r"((?:\b|_)(?:credentials|secret(?:file)?|password|passwd|token|serial(?: number)?|s/n|ppin|asset tag)"
+    r"(?:\s?[=:]\s?|\s)[\"'`]?)"
+    rf"((?=[^\s]*\d|[^\s,;]*[=:])[^\s,;\"'`)\]}}{BEGIN}{END}]+|(?<=[=:])[^\s,;\"'`)\]}}{BEGIN}{END}]+)",
+    re.IGNORECASE,
+)
+_PROCESS = re.compile(  # where the kernel names a process, of whatever letters
+    r"(\bprocess \d{1,10} \()([^()]{1,64})(?=\))|(\btask )(.{1,64}?)(?=:\d{1,10} blocked)|(\bComm: )(\S{1,64})"
+    rf"|(\A(?:traps: )?)([^\[\]{BEGIN}]{{1,64}}?)(?=\[\d{{1,10}}\]:? (?:segfault|general protection))"
+    r"|(\bs! \[)([^\]]{1,80}?)(?=:\d{1,10}\])|(\bKilling )(.{1,64}?)(?=:\d{1,10} due)"
+    rf"|(\A)([^{BEGIN}]{{1,64}}?)(?= invoked oom-killer|: page allocation failure)"
+    rf"|(\bname=['`]?)([^,'`{BEGIN}]{{1,60}})(?=['`]?,)"
+)
+_LUSTRE = re.compile(
+    r"(?<![\w.-])()([\w-]{1,20}?)(?=-(?:OST|MDT)[0-9a-f]{4}(?![0-9a-f]))|(\bUnmounted )([\w-]{1,20}?)(?=-client\b)"
+    r"|(@(?:tcp|o2ib)\d{0,3}:/)([\w-]{1,20})"
+)
+
+
+class Wording:
+    """What is kept of texts, by one run's words for names."""
+
+    def __init__(self, word: Word) -> None:
+        self._word = word
+        self._known: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Look at every piece again: more names are known."""
+        self._known.clear()
+
+    def kept(self, text: str) -> str:
+        """A text of which the names that are known are marked already."""
+        text = harmless.FORMS.sub(lambda found: marked(found[0]), text)
+        text = _PROCESS.sub(lambda found: self._in_place(found, "process"), text)
+        text = _CONFIDED.sub(lambda found: found[1] + self._named("secret", found[2]), text)
+        text = _NAMED.sub(lambda found: self._in_place(found, "name"), text)
+        text = _LUSTRE.sub(lambda found: self._in_place(found, "filesystem"), text)
+        text = _PIECES.sub(lambda found: self._piece(found[1]) if found[1] else found[0], text)
+        return unmarked(text)
+
+    def version(self, text: str) -> str:
+        """A version, part by part: its numbers stay, and of its words those that are known."""
+        if harmless.is_surely_address(text):
+            return self._word("address", text)
+        return "".join(
+            part if not part[:1].isalnum() or harmless.is_of_version(part) else self._word("name", part)
+            for part in _IN_VERSION.split(text)
+        )
+
+    def _in_place(self, found: re.Match[str], kind: str) -> str:
+        before, name = next(
+            (one, other) for one, other in zip(found.groups()[::2], found.groups()[1::2], strict=True) if other
+        )
+        if _MARKED.search(name) or harmless.is_common(name) or harmless.is_device(name) or name in folders():
+            return found[0]
+        return f"{before}{self._named(kind, name)}"
+
+    def _named(self, kind: str, name: str) -> str:
+        return name if BEGIN in name else marked(self._word(kind, name))
+
+    def _piece(self, piece: str) -> str:
+        kept = self._known.get(piece)
+        if kept is None:
+            kept = self._known[piece] = self._looked_at(piece)
+        return kept
+
+    def _looked_at(self, piece: str) -> str:
+        if piece.startswith("/") and len(piece) > 1:
+            path = piece.rstrip(":.")
+            return f"{self._path(path)}{piece[len(path) :]}"
+        found = _EDGES.fullmatch(piece)
+        before, core, behind = found.groups() if found else ("", piece, "")
+        return f"{before}{self._core(core)}{behind}" if core else piece
+
+    def _core(self, core: str) -> str:
+        if self._is_kept(core):
+            return core
+        if "://" in core:
+            scheme, _, rest = core.partition("://")
+            return f"{self._core(scheme)}://{self._looked_at(rest)}"
+        if "/" in core:
+            first, _, path = core.partition("/")
+            if ":" in first or "@" in first:  # server:/export, 10.1.2.3@tcp:/name
+                host = first.rstrip(":")
+                return f"{self._core(host)}{first[len(host) :]}{self._path('/' + path)}"
+            return "/".join(self._looked_at(part) if part else "" for part in core.split("/"))
+        parts = _BETWEEN.split(core)
+        if len(parts) > 1:
+            return "".join(
+                self._looked_at(part) if number % 2 == 0 and part else part for number, part in enumerate(parts)
+            )
+        if harmless.VERSION.match(core):
+            return self.version(core)
+        if unit := harmless.UNIT.fullmatch(core):
+            return f"{unit[1] if self._is_kept(unit[1]) else self._word('unit', unit[1])}{unit[2]}"
+        return self._word(harmless.kind_of(core), core)
+
+    def _is_kept(self, core: str) -> bool:
+        return core.lower() in words() or harmless.is_harmless(core) or harmless.is_of_capitals(core, words())
+
+    def _path(self, path: str) -> str:
+        parts = path.split("/")
+        return "/".join(
+            self._folder(part, before) if part else part for part, before in zip(parts, ["", *parts], strict=False)
+        )
+
+    def _folder(self, part: str, before: str) -> str:
+        if before in _HOMES:
+            return part if harmless.is_common(part) else self._word("user", part)
+        if part in folders() or harmless.is_harmless(part):
+            return part
+        if harmless.VERSION.match(part):
+            return self.version(part)
+        file, colon, line = part.partition(":")
+        if colon:
+            return f"{self._folder(file, before)}:{self._looked_at(line)}"
+        return self._word("folder", part)
+
+
+def marked(word: str) -> str:
+    """A word that stays as it is."""
+    return f"{BEGIN}{word}{END}"
+
+
+def unmarked(text: str) -> str:
+    """The text without the marks."""
+    return text.replace(BEGIN, "").replace(END, "")

@@ -1,0 +1,163 @@
+"""The console script: pytest over the packaged checks, from any folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from shlex import quote
+
+from clusterproof.plugins.core.kinds import KINDS
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.suite import flags, flags_of_perf
+from clusterproof.plugins.suite.short_help import short_help
+from clusterproof.plugins.suite.two_words import joined
+
+PACKAGE = Path(__file__).resolve().parents[2]
+
+BAD_COMMAND_LINE = 4
+ALL_OPTIONS = "--help-all"
+WITHOUT_A_RUN = ("checks", "completion", "doctor", "explain", "history", "init", "watch")
+COMMANDS = ("check", *WITHOUT_A_RUN, "manifest")
+_ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged")
+# Plugins that are worth their start-up time only when the command line asks for them.
+_ON_REQUEST = {
+    "xdist.plugin": ("-n", "--numprocesses", "--dist"),
+    "pytest_metadata.plugin": ("--html",),
+    "pytest_html.plugin": ("--html", "--self-contained-html"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `clusterproof`: the same pytest, the packaged checks, and no other plugin than those it needs.
+
+    A plugin of one's own is named with `-p` or in PYTEST_PLUGINS; no conftest.py of the working folder is loaded.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    mistaken = _mistaken_command(arguments) or _further_cluster(arguments)
+    if mistaken:
+        return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
+    if arguments[:1] == ["check"]:
+        arguments = _as_a_run(arguments[1:])
+    arguments = joined(arguments)
+    if arguments == ["--version"]:
+        print(f"clusterproof {__version__}")
+        return 0
+    if wants_help(arguments) and arguments[0] not in COMMANDS:
+        return _print(0, short_help())
+    if arguments[:1] and arguments[0] in WITHOUT_A_RUN:
+        return _print(*_answer(arguments[0], arguments[1:]))
+    plugins_of_run: list[object] = []
+    if arguments[:1] == ["manifest"]:
+        from clusterproof.plugins.suite.manifest_command import command_line
+
+        arguments, writer = command_line(arguments[1:], PACKAGE)
+        plugins_of_run.append(writer)
+    os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    import pytest  # only now: it reads the environment when it is imported
+
+    from clusterproof.plugins.suite.own_tests import root_of_own_tests
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
+    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}", "-o", f"cache_dir={cache}"]
+    plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
+    words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
+    status = int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
+    return _print(status, _mistaken_options(arguments)) if status == BAD_COMMAND_LINE else status
+
+
+def _as_a_run(arguments: list[str]) -> list[str]:
+    """The command line of `clusterproof check X …` as pytest's: the first word is the cluster."""
+    is_named = any(word.partition("=")[0] == "--cluster" for word in arguments)
+    if is_named or wants_help(arguments) or not arguments or arguments[0].startswith("-"):
+        return arguments
+    return ["--cluster", *arguments]
+
+
+def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
+    """The exit code and the text of a command that needs no run. Raises SystemExit after its help, or a usage error."""
+    try:
+        if command == "history":
+            from clusterproof.reports.history.command import history
+
+            return history(arguments)
+        if command == "completion":
+            from clusterproof.plugins.suite.shell import completion
+
+            return completion(arguments)
+        if command == "doctor":
+            from clusterproof.plugins.suite.doctor import doctor
+
+            return doctor(arguments)
+        if command == "watch":
+            from clusterproof.plugins.suite.watching.command import watch
+
+            return watch(arguments)
+        if command == "init":
+            from clusterproof.plugins.suite.starter import init
+
+            return init(arguments)
+        from clusterproof.plugins.suite.explain import checks, explain
+
+        return checks(arguments) if command == "checks" else explain(arguments)
+    except SystemExit as end:  # argparse's own 2 is an interruption here
+        raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
+
+
+def _mistaken_command(arguments: list[str]) -> str:
+    """What the first word is taken for, where it is no command, no path and no option; empty where nothing is near."""
+    word = arguments[0] if arguments else "-"
+    if word.startswith("-") or word in COMMANDS or Path(word.partition("::")[0]).exists():
+        return ""
+    if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
+        return f"{word!r:.80} is a cluster; expected clusterproof check {quote(word[:80])}"
+    near = nearest(word, COMMANDS)
+    if not near and any(sign in word for sign in "./:["):
+        return ""
+    return f"no command is called {word!r:.80}{near or '; clusterproof --help lists them'}"
+
+
+def _further_cluster(arguments: list[str]) -> str:
+    """What the word behind X is taken for in `clusterproof check X WORD`, where it is no option and no file."""
+    if arguments[:1] != ["check"] or len(arguments) < 3 or arguments[1].startswith("-"):
+        return ""
+    cluster, word = arguments[1:3]
+    path = word.partition("::")[0]
+    if word.startswith("-") or path.endswith(".py") or "/" in path or Path(path).exists():
+        return ""
+    both = f"{cluster},{word.removeprefix('ssh:')}" if cluster.startswith("ssh:") else "'ssh:gpu[001-004]'"
+    return f"{word!r:.80} is neither an option nor a file of checks; expected one X, such as {both:.120}"
+
+
+def _mistaken_options(arguments: list[str]) -> str:
+    """A line for each word that is not an option of ours, and looks like one."""
+    known = {option.flag for group in (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values()) for option in group}
+    words = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    meant = {word: nearest(word, known) for word in words if word not in known}
+    return "".join(f"clusterproof: {word} is not an option{near}\n" for word, near in meant.items() if near)
+
+
+def _print(status: int, text: str) -> int:
+    """Print what a command answers. A pipe that is closed early, as by `head`, is no error."""
+    try:
+        print(text, end="", file=sys.stderr if status else sys.stdout, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def requested(arguments: list[str]) -> list[str]:
+    """The plugins that a command line asks for; all of them for `--help-all`."""
+    words = {argument.split("=")[0] for argument in arguments}
+    short = any(argument.startswith("-n") and argument[2:].isalnum() for argument in arguments)
+    return [
+        plugin
+        for plugin, flags in _ON_REQUEST.items()
+        if ALL_OPTIONS in arguments or not words.isdisjoint(flags) or (short and "-n" in flags)
+    ]
+
+
+def wants_help(arguments: list[str]) -> bool:
+    """Whether the command line asks for help."""
+    return not {"-h", "--help"}.isdisjoint(arguments)

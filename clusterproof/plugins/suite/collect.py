@@ -1,0 +1,215 @@
+"""Tests × nodes → items: light ones where a test asks for nothing but a node or its devices."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from clusterproof.plugins.core.marks import marks_of_pytest
+from clusterproof.plugins.core.result import ALL_PAIRS
+from clusterproof.plugins.suite.check import Check, check_of, is_light
+from clusterproof.plugins.suite.check_item import CheckItem
+from clusterproof.plugins.suite.index import PACKAGE, Stale, load, marks_of, read_check, read_index
+from clusterproof.plugins.suite.needs_of_check import unloaded
+from clusterproof.plugins.suite.selected import are_alike, are_others_in, is_selected
+from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, TRAINING_RUN
+from clusterproof.plugins.suite.subjects import WHOLE
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.suite.index import Entry
+
+EVERY_NODE = ""  # stands in the place of their names until all is collected
+# Hooks of other authors' plugins that may look at a test function while it is collected.
+_HOOKS = (
+    "pytest_pycollect_makemodule",
+    "pytest_pycollect_makeitem",
+    "pytest_itemcollected",
+    "pytest_collection_modifyitems",
+)
+INDEXED: pytest.StashKey[Mapping[str, Mapping[str, Entry]]] = pytest.StashKey()
+# Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
+_USUAL_WAY = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:
+    """Collect a function whose one argument is a node or its device as one light item per node."""
+    if not (isinstance(collector, pytest.Module) and _is_check(collector, name, obj)):
+        return None
+    check = check_of(obj, [*marks_of_pytest(obj), *collector.iter_markers()])  # type: ignore[arg-type]
+    return of_each(CheckItem.from_parent(collector, check=check, function_name=name, node_name=EVERY_NODE))
+
+
+def of_each(item: CheckItem) -> list[CheckItem]:
+    """Its check on everything that it is about; one item stands for all nodes until they differ."""
+    config, check = item.config, item.check
+    cluster = config.stash[CLUSTER]
+    if check.is_of_run:
+        run = config.stash.get(TRAINING_RUN, None)
+        return [item.on(run.name)] if run else []
+    if not cluster.targets:
+        return []  # a training run is evaluated on its own
+    if check.is_of_pair:
+        return of_pairs(item)
+    if check.is_of_cluster and (not check.is_of_member or item.why_not_asked):
+        return [item.on(cluster.name)]
+    if not is_selected(config, item.iter_markers()):
+        return [item.on(target.name) for target in cluster.targets[:1]]
+    return [item] if are_alike(config) else of_nodes(item)
+
+
+class IndexedFile(pytest.Module):
+    """A file of packaged checks, as the index knows them: it is imported once one of them is chosen."""
+
+    entries: Mapping[str, Entry]  # by the check's id, in the order of the file
+    loaded: dict[str, Check]
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Its checks; by pytest's usual way where a fixture of another author takes part."""
+        names = {name for entry in self.entries.values() for name in (entry["subject"], *WHOLE)}
+        if _is_any_of_others(self, names):
+            return super().collect()
+        return [item for entry in self.entries.values() for item in of_each(self._item(entry))]
+
+    def _item(self, entry: Entry) -> CheckItem:
+        return CheckItem.from_parent(
+            self,
+            check=read_check(entry, str(self.path)),
+            function_name=entry["function"],
+            node_name=EVERY_NODE,
+            marks=[mark.mark for mark in marks_of(entry)],
+        )
+
+    def load(self, check: Check) -> Check:
+        """The check itself, for what the index knows of it."""
+        if check.route.check not in self.loaded:
+            self.loaded[check.route.check] = load(self.entries[check.route.check])
+        return self.loaded[check.route.check]
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> IndexedFile | None:
+    """Collect a file of packaged checks from the index, where it is of what lies here and nobody else looks at them."""
+    entries = _indexed(parent.config).get(str(module_path.resolve()))
+    if entries is None:
+        return None
+    file: IndexedFile = IndexedFile.from_parent(parent, path=module_path)
+    file.entries, file.loaded = entries, {}
+    return file
+
+
+def _indexed(config: pytest.Config) -> Mapping[str, Mapping[str, Entry]]:
+    """The entries of the packaged checks by file; none where every file is to be imported."""
+    if INDEXED not in config.stash:
+        files: dict[str, dict[str, Entry]] = {}
+        with suppress(Stale):
+            for check, entry in {} if are_others_in(config, _HOOKS) else read_index().items():
+                path = entry["module"].removeprefix("clusterproof").replace(".", "/")
+                files.setdefault(f"{PACKAGE}{path}.py", {})[check] = entry
+        config.stash[INDEXED] = files
+    return config.stash[INDEXED]
+
+
+def load_chosen(items: Iterable[pytest.Item]) -> None:
+    """Import the files of the checks that were chosen."""
+    for item in items:
+        file = item.parent
+        if isinstance(item, CheckItem) and isinstance(file, IndexedFile) and item.check.function is unloaded:
+            item.check = file.load(item.check)
+
+
+def of_nodes(item: CheckItem) -> list[CheckItem]:
+    """Its check on each node."""
+    return [item.on(target.name) for target in item.config.stash[CLUSTER].targets]
+
+
+def of_pairs(item: CheckItem) -> list[CheckItem]:
+    """Its check on each pair that was measured; one that stands for all until it is known which they are."""
+    run = item.config.stash.get(PAIRWISE, None)
+    names = [pair.name for pair in run.pairs] if run else []
+    return [item.on(name) for name in names or [ALL_PAIRS]]
+
+
+def with_every_node(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The items, those that stand for every node replaced by one for each."""
+    return _expanded(items, lambda item: item.node_name == EVERY_NODE, of_nodes)
+
+
+def with_measured_pairs(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The items, those that stand for all pairs replaced by one for each that was measured."""
+    return _expanded(items, lambda item: item.check.is_of_pair and item.node_name == ALL_PAIRS, of_pairs)
+
+
+def _expanded(
+    items: Iterable[pytest.Item],
+    stands_for_more: Callable[[CheckItem], bool],
+    into: Callable[[CheckItem], list[CheckItem]],
+) -> list[pytest.Item]:
+    made: list[pytest.Item] = []
+    for item in items:
+        made += into(item) if isinstance(item, CheckItem) and stands_for_more(item) else [item]
+    return made
+
+
+def expand_pairs(session: pytest.Session) -> None:
+    """Now it is known which pairs there are: a test for each."""
+    made = with_measured_pairs(session.items)
+    session.testscollected += len(made) - len(session.items)
+    session.items[:] = made
+
+
+def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
+    """Whether a module's attribute is a test that can be a light item."""
+    if not inspect.isfunction(obj) or not collector.funcnamefilter(name) or not is_light(obj):
+        return False
+    marks = [*marks_of_pytest(obj), *collector.iter_markers()]
+    return _USUAL_WAY.isdisjoint(mark.name for mark in marks) and not _needs_fixtures(collector, obj)
+
+
+def _needs_fixtures(collector: pytest.Module, function: Callable[..., Any]) -> bool:
+    """Whether a fixture that is not ours takes part: one of a device's name, which then wins, or an autouse one."""
+    manager = collector.session._fixturemanager  # noqa: SLF001 - pytest has no public name for it
+    data = manager.getfixtureinfo(collector, function, None)  # type: ignore[arg-type] # a module will do
+    return any(not is_ours(made) for every in data.name2fixturedefs.values() for made in every)
+
+
+def _is_any_of_others(file: pytest.Module, names: Iterable[str]) -> bool:
+    """Whether a fixture that is not ours has one of these names, or takes part in every test of a file."""
+    manager = file.session._fixturemanager  # noqa: SLF001 - pytest has no public name for it
+    always = manager.getfixtureinfo(file, None, None).name2fixturedefs  # type: ignore[arg-type] # a module will do
+    named = [manager.getfixturedefs(name, file) or () for name in names]
+    return any(not is_ours(made) for every in (*always.values(), *named) for made in every)
+
+
+def is_ours(made: Any) -> bool:
+    """Whether a fixture definition is the suite's own."""
+    return str(made.func.__module__).startswith("clusterproof.fixtures.")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test that asks for `node` and more pytest's usual way: one item per node."""
+    if not asks_for_node(metafunc.definition) or _parametrizes_node(metafunc):
+        return
+    names = [target.name for target in metafunc.config.stash[CLUSTER].targets]
+    metafunc.parametrize("node", names, ids=names, indirect=True, scope="session")
+
+
+def asks_for_node(item: pytest.Item) -> bool:
+    """Whether a test's `node` is ours: no fixture of another stands before it that does not itself ask for it."""
+    data = getattr(item, "_fixtureinfo", None)
+    for made in reversed(data.name2fixturedefs.get("node", ()) if data else ()):
+        if is_ours(made):
+            return True
+        if "node" not in made.argnames:
+            return False
+    return False
+
+
+def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:
+    """Whether the test brings nodes of its own."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    return any("node" in str(mark.args[0] if mark.args else mark.kwargs.get("argnames")) for mark in marks)

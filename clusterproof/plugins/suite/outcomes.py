@@ -1,0 +1,250 @@
+"""What pytest makes of verdicts: words and letters, the summary, the exit code; every result kept as it comes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.result import Result, from_json
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.exit_code import BY_VERDICTS, exit_code, is_by_failures, of_cut
+from clusterproof.plugins.suite.forms.choose import forms, history_form
+from clusterproof.plugins.suite.outlet import Outlet
+from clusterproof.plugins.suite.places import topology_of
+from clusterproof.plugins.suite.report import ENDED
+from clusterproof.plugins.suite.state import (
+    FULL,
+    PAIRWISE,
+    TRAINING_RUN,
+    UNWRITTEN,
+    catalog_of,
+    is_named,
+    note_unwritten,
+)
+from clusterproof.plugins.suite.stopping import INTERRUPTED, why_it_ended
+from clusterproof.plugins.suite.writers import guard_writers
+from clusterproof.reports.results import ResultsFile
+from clusterproof.reports.summary import summary
+from clusterproof.reports.topology import lines
+
+NONE_HERE = "no check was collected here; clusterproof's own: clusterproof check X, or --pyargs clusterproof.checks"
+DEFAULT_REPORTCHARS = "fE"  # pytest's own
+QUIET_ABOVE = 2_000  # results from which on none gets a letter
+
+_WORDS: dict[Verdict, tuple[str, str, Any]] = {
+    Verdict.PASS: ("passed", ".", "PASSED"),
+    Verdict.CONCERN: ("concern", "C", ("CONCERN", {"yellow": True})),
+    Verdict.FAIL: ("failed", "F", "FAILED"),
+    Verdict.INCOMPLETE: ("incomplete", "I", ("INCOMPLETE", {"purple": True})),
+    Verdict.NOT_APPLICABLE: ("not applicable", "-", ("NOT APPLICABLE", {"light": True})),
+}
+
+
+class Outcomes:
+    """The plugin object that receives every report of a run, in the process that reports."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.results: list[Result] = []
+        self.ended: list[tuple[str, str]] = []  # without a verdict, by check and node
+        self.raised: BaseException | None = None  # what pytest was interrupted by
+        self.is_cut = False  # whether something was chosen and is not evaluated
+        self.broken = 0  # failures that are nobody's verdict: a test of another kind, a collection error
+        self.is_others = False  # whether a test ran that is about no node
+        self.is_large = False
+        self.is_empty = False  # whether no test was chosen
+        path = config.option.results
+        self.history = history_form(config, cluster, self.results)
+        self.file = results_file(Path(path)) if path and not config.option.collectonly else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Join the report forms that the command line asks for: by now their own plugins are there."""
+        guard_writers(self.config)
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter:
+            reporter._tw._file = Outlet(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
+            reporter.startpath = (
+                self.config.rootpath
+            )  # files as `checks/gpu/test_memory.py`, wherever that is installed
+        if self.history:
+            self.config.pluginmanager.register(self.history, "clusterproof-history")
+        for name, form in forms(self.config, self.cluster, self.results):
+            self.config.pluginmanager.register(form, f"clusterproof-{name}")
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Of a large cluster the findings say more than pages of letters."""
+        self.is_empty = not session.items
+        self.is_large = len(session.items) > QUIET_ABOVE and self.config.get_verbosity() <= 0
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if self.is_large and reporter:
+            reporter.showfspath = False  # a line for each file, with nothing behind it
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
+        """Each verdict's own category, letter and word."""
+        result = result_of(report)
+        if result is None:
+            return None
+        category, letter, word = _WORDS[result.verdict]
+        return (category, "", "") if self.is_large else (category, letter, word)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keep every result, on disk at once where a file was asked for."""
+        result = result_of(report)
+        if result is None:
+            self.broken += report.failed
+            self.is_others = self.is_others or report.when == "call"
+            self.ended += [tuple(ended)] if (ended := getattr(report, ENDED, None)) else []
+            return
+        self.keep(report, result)
+
+    def category(self, result: Result) -> str:
+        """The word under which pytest's terminal counts a result."""
+        return _WORDS[result.verdict][0]
+
+    def keep(self, report: Any, result: Result) -> None:
+        """Keep a result, and let everybody know who asked for it."""
+        result = self.history.marked(result) if self.history else result
+        report.clusterproof = result
+        self._add(result)
+
+    def _add(self, result: Result) -> None:
+        self.results.append(result)
+        self._write()
+        self.config.hook.pytest_cluster_result(config=self.config, result=result)
+
+    def _write(self) -> None:
+        """Write what is not in the file: one result, and what a signal kept from it."""
+        if self.file is None:
+            return
+        try:
+            self.file.write_rest(self.results)
+        except OSError as problem:
+            self.file = None
+            note_unwritten(self.config, "--results", problem)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse a mark that is misspelt before pytest looks for it."""
+        if self.config.option.markexpr:
+            from clusterproof.plugins.suite.unmatched import refuse_misspelt_mark
+
+            refuse_misspelt_mark(self.config, items)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be collected is a failure of its own."""
+        self.broken += report.failed
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note what ends the run: a signal, or pytest itself."""
+        self.raised = excinfo.value
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        """Add what was not evaluated, leave the summary to us where every failure is a verdict, decide the exit code.
+
+        Behind it all forms of report are written: what a full disk keeps from one of them is known at their end.
+        """
+        self._add_unevaluated(session)
+        self._write()
+        if self.file:
+            self.file.close()
+        if not self.broken:
+            self._silence_pytests_own_summary()
+        session.exitstatus = self._exit_status(session)
+        yield
+        if FULL in self.config.stash and session.exitstatus != pytest.ExitCode.INTERNAL_ERROR:
+            session.exitstatus = INTERRUPTED
+
+    def _add_unevaluated(self, session: pytest.Session) -> None:
+        if self.config.option.collectonly or (not self.results and session.exitstatus == pytest.ExitCode.OK):
+            return  # it was to evaluate nothing, as `clusterproof manifest`
+        items = getattr(session, "items", ())  # of workers, none
+        if items and len(self.results) + len(self.ended) >= len(items):
+            return  # nearly all runs
+        run: Any = self.config.pluginmanager.get_plugin("clusterproof-session")
+        ended = Counter([*((result.check, result.node) for result in self.results), *self.ended])
+        for result in run.unevaluated(session, ended, why_it_ended(session, self.raised)):
+            self.is_cut = True
+            self._add(result)
+
+    def _exit_status(self, session: pytest.Session) -> int | pytest.ExitCode:
+        by_failures = is_by_failures(session, self.raised)
+        if not (by_failures or session.exitstatus in BY_VERDICTS) or not self.results:
+            return session.exitstatus
+        verdicts = Counter(result.verdict for result in self.results)
+        code = exit_code(verdicts, self.config.option, broken=self.broken, is_others=self.is_others)
+        code = of_cut(code, by_failures=by_failures) if self.is_cut else code
+        return INTERRUPTED if FULL in self.config.stash else code
+
+    def _silence_pytests_own_summary(self) -> None:
+        """Ours says the same in fewer lines, and pytest's is quadratic in failures; who asks for it by `-r` gets it."""
+        self.config.option.tbstyle = "no"
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter and self.config.option.reportchars == DEFAULT_REPORTCHARS:
+            reporter.reportchars = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the findings."""
+        for option, words in self.config.stash.get(UNWRITTEN, {}).items():
+            terminalreporter.write_line(f"warning: {option} is not whole: {printable(words)}", yellow=True)
+        if not self.results:
+            self._note_empty(terminalreporter)
+            return
+        terminalreporter.section(self.cluster.name, sep="=")
+        width, is_verbose = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
+        for line in summary(self.results, catalog_of(self.config), width, is_verbose):
+            terminalreporter.write_line(line.text, **line.markup)
+        places = topology_of(self.config)
+        for text in lines(places) if places else ():
+            terminalreporter.write_line(text)
+        self._note_pairs(terminalreporter)
+
+    def _note_empty(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.raised:
+            terminalreporter.write_line("INTERRUPTED before any check was chosen", bold=True)
+            return
+        if is_named(self.config.option.markexpr, "run") and TRAINING_RUN not in self.config.stash:
+            words = "-m run evaluates a training run, and none is named; expected --run PATH"
+            terminalreporter.write_line(words, yellow=True)
+        keyword, deselected = self.config.option.keyword, terminalreporter.stats.get("deselected")
+        if self.is_empty and not (deselected or self.broken):
+            terminalreporter.write_line(NONE_HERE, yellow=True)
+        if keyword and self.is_empty and deselected:
+            from clusterproof.plugins.suite.unmatched import nothing_chosen  # most runs choose something
+
+            terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)
+
+    def _note_pairs(self, terminalreporter: pytest.TerminalReporter) -> None:
+        between = self.config.stash.get(PAIRWISE, None)
+        if between is None:
+            return
+        from clusterproof.reports.pairs import lines_of_pairs  # few runs measure pairs
+
+        for text in lines_of_pairs(between, self.config.get_terminal_writer().fullwidth):
+            terminalreporter.write_line(text)
+
+
+def results_file(path: Path) -> ResultsFile:
+    """The file of `--results`. Raises pytest.UsageError where it cannot be made."""
+    try:
+        return ResultsFile(path)
+    except OSError as problem:
+        words = f"--results: {problem.filename or path}: {problem.strerror}; expected a file that may be written"
+        raise pytest.UsageError(words) from None
+
+
+def result_of(report: object) -> Result | None:
+    """The result that a report carries, if it is about a node."""
+    carried = getattr(report, "clusterproof", None)
+    return from_json(carried) if isinstance(carried, dict) else carried

@@ -1,0 +1,235 @@
+"""A run's measurements between nodes: planned, driven through a launcher, kept, and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers import launcher as launching
+from clusterproof.plugins.benchmarks.launchers.choose import launcher_for
+from clusterproof.plugins.benchmarks.launchers.launcher import Launcher, Measured
+from clusterproof.plugins.benchmarks.meters import baseline as site
+from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure
+from clusterproof.plugins.benchmarks.meters.meter import Meter
+from clusterproof.plugins.benchmarks.pairwise.drive import Progress, drive
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.journal import (
+    Journal,
+    JournalError,
+    Writer,
+    file_name,
+    read,
+    write,
+)
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pairwise.model import Pair, pair
+from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
+from clusterproof.plugins.suite.perf.pairs_options import PairOptions
+from clusterproof.plugins.suite.perf.pairs_planning import meter_of, parts, planned
+from clusterproof.plugins.transport import Connection, Limits, Unusable
+
+MARGIN_S = 120.0  # of what is reserved, beyond the budget
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How nodes are reached, and where measurements are kept. `real` has a node's own name by the one that is shown.
+
+    `unavailable` are nodes that cannot be loaded now, and why.
+    """
+
+    cluster: Cluster  # with real names
+    connection: Connection
+    limits: Limits
+    folder: Path
+    real: Mapping[str, str]
+    unavailable: Mapping[str, str]
+    text: Callable[[str], str]  # what may be shown of a text
+    say: Callable[[str], None]
+    again: str  # the command that goes on with what was broken off
+
+
+def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> PairwiseRun:
+    """Measure the pairs of a cluster, and keep everything in `ways.folder`. Raises pytest.UsageError."""
+    figures = _figures(options.baseline)
+    begun = [read_or_refuse(path) for path in _files(options.resume)] if options.resume else []
+    campaigns: list[Campaign] = []
+    for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
+        journal = planned(nodes, options, cluster, ways.unavailable)
+        if options.asked and not journal.plan.asked:
+            continue
+        if options.resume:
+            journal = _resumed(journal, begun, options.resume)
+        path = ways.folder / file_name(number)
+        try:
+            campaigns.append(Campaign(_driven(journal, path, options, ways, nodes), figures, cluster.catalog))
+        except Unusable as problem:
+            return PairwiseRun(tuple(campaigns), why_not=f"nothing could be measured between nodes: {problem}")
+        except OSError as problem:
+            why = f"{path}: {problem.strerror or problem}; expected a place for the measurements, as --record DIR"
+            return PairwiseRun(tuple(campaigns), why_not=why)
+    run = PairwiseRun(
+        tuple(campaigns), why_not="" if campaigns else "no two nodes are alike; expected a pair to measure"
+    )
+    if options.save_baseline:
+        _save(options.save_baseline, run)
+    return run
+
+
+def replayed(folder: Path, catalog: Catalog, baseline: str | None = None) -> PairwiseRun:
+    """The measurements of pairs in a recording. Raises pytest.UsageError."""
+    figures = _figures(Path(baseline) if baseline else None)
+    campaigns = tuple(Campaign(read_or_refuse(path), figures, catalog) for path in _files(folder))
+    return PairwiseRun(campaigns, why_not="" if campaigns else "the recording has no measurements between nodes")
+
+
+def write_journals(run: PairwiseRun, folder: Path) -> None:
+    """Write what was measured where workers read it. Raises OSError."""
+    for number, campaign in enumerate(run.campaigns):
+        write(folder / file_name(number), campaign.journal)
+
+
+def _driven(journal: Journal, path: Path, options: PairOptions, ways: Ways, nodes: Sequence[Node]) -> Journal:
+    """Drive one campaign. Raises Unusable, OSError."""
+    meter, settings = meter_of(nodes, options)
+    if not any(journal.plan.first):
+        return replace(journal, ended="fewer than two of its nodes could be reached")
+    own = {ways.real[name] for name in journal.plan.nodes if name not in journal.plan.absent}
+    targets = tuple(target for target in ways.cluster.targets if target.name in own)
+    campaign = launching.Campaign(
+        meter,
+        settings,
+        replace(ways.cluster, targets=targets),
+        ways.limits,
+        run_s=options.run_s,
+        whole_s=options.budget_s + MARGIN_S,
+        connection=ways.connection,
+    )
+    launching.check(campaign)
+    if journal.measurements and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, journal)  # what was measured before belongs to this recording too
+    writer = Writer(path, journal)
+    try:
+        ways.say(_in_words(journal, meter, options, path))
+        with _shown(ways) as shown, launcher_for(campaign, options.launcher) as launcher:
+            driven = drive(journal, writer, _Renamed(launcher, ways), options.budget_s, options.at_once, shown)
+    except KeyboardInterrupt:
+        ways.say(f"pairs: interrupted; what was measured is kept; to go on: {ways.again}")
+        raise
+    finally:
+        writer.close()
+    if driven.ended:
+        ways.say(f"pairs: no time for {driven.ended}; to go on: {ways.again}")
+    return driven
+
+
+def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
+    made = journal.plan
+    pairs = len({one for pairs in made.first for one in pairs})
+    done = f", {len(journal.measurements)} measured before" if journal.measurements else ""
+    return (
+        f"measuring {pairs} pairs of {fold(node for node in made.nodes if node not in made.absent)} with {meter.name}, "
+        f"then suspects again (seed {made.seed}, at most {options.budget_s / 60:.3g} min{done}); kept in {path}"
+    )
+
+
+@contextmanager
+def _shown(ways: Ways) -> Iterator[Callable[[Progress], None]]:
+    """Say each round as it begins."""
+    last = 0
+
+    def show(progress: Progress) -> None:
+        nonlocal last
+        if progress.round != last:
+            last = progress.round
+            left = f"about {progress.seconds_left:.0f} s left at most"
+            ways.say(
+                f"pairs: round {progress.round} of at most {progress.rounds}, {progress.measured} measured, {left}"
+            )
+
+    yield show
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """A launcher that knows nodes by the names that are shown."""
+
+    launcher: Launcher
+    ways: Ways
+
+    def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
+        """Measure under the real names, report under those that are shown."""
+        real = {pair(*(self.ways.real[node] for node in one)): one for one in pairs}
+        shown_names = {name: shown for shown, name in self.ways.real.items()}
+
+        def hide(one: Pair, reading: Reading) -> None:
+            hidden = replace(
+                reading,
+                problem=self.ways.text(reading.problem),
+                culprit=shown_names.get(reading.culprit, ""),
+                hosts=tuple(self.ways.text(host) for host in reading.hosts),
+            )
+            measured(real[one], hidden)
+
+        self.launcher.measure(list(real), hide)
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.glob(PAIRWISE_FILES)) if path.is_dir() else [path] if path.exists() else []
+
+
+def read_or_refuse(path: Path) -> Journal:
+    """A journal. Raises pytest.UsageError where it is none."""
+    try:
+        return read(path)
+    except JournalError as problem:
+        raise pytest.UsageError(str(problem)) from None
+
+
+def _resumed(journal: Journal, begun: Sequence[Journal], path: Path) -> Journal:
+    """The campaign of these nodes that was broken off. Raises pytest.UsageError where there is none."""
+    for before in begun:
+        if before.plan.nodes == journal.plan.nodes:
+            if (
+                before.about.get("meter") != journal.about.get("meter")
+                or before.about.get("key") != journal.about["key"]
+            ):
+                raise pytest.UsageError(
+                    f"--resume {path}: it was measured with {before.about.get('meter')} otherwise; expected the same "
+                    "meter, size and ranks"
+                )
+            return replace(before, absent=journal.absent, plan=replace(before.plan, absent=journal.plan.absent))
+    raise pytest.UsageError(
+        f"--resume {path}: no measurements of {fold(journal.plan.nodes)} there; expected the same nodes"
+    )
+
+
+def _figures(path: Path | None) -> tuple[Figure, ...]:
+    try:
+        return site.read(path) if path else ()
+    except BaselineError as problem:
+        raise pytest.UsageError(str(problem)) from None
+
+
+def _save(path: Path, run: PairwiseRun) -> None:
+    measured = [
+        (campaign.key, campaign.stack, one.reading)
+        for campaign in run.campaigns
+        for one in campaign.journal.measurements
+        if campaign.key
+    ]
+    try:
+        site.write(path, site.figures_of(measured))
+    except BaselineError as problem:
+        raise pytest.UsageError(str(problem)) from None

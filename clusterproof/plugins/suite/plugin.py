@@ -1,0 +1,152 @@
+"""A run over a cluster: marks and fixtures, what takes part in it, and which checks run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from clusterproof.fixtures import node, pairwise
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_slurm
+from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.private_files import keep_private
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.inventory import narrow, resolve, with_expectations
+from clusterproof.plugins.policy.file import find_policy
+from clusterproof.plugins.suite import collect, protocol
+from clusterproof.plugins.suite.check_item import CheckItem
+from clusterproof.plugins.suite.collect import asks_for_node, load_chosen, with_every_node
+from clusterproof.plugins.suite.needs import needs_pairs
+from clusterproof.plugins.suite.options import check_options, check_root
+from clusterproof.plugins.suite.outcomes import Outcomes
+from clusterproof.plugins.suite.perf.load_options import check_load_options
+from clusterproof.plugins.suite.perf.pairs_options import check_pair_options
+from clusterproof.plugins.suite.reporting import Reporting
+from clusterproof.plugins.suite.routing import mark_lines
+from clusterproof.plugins.suite.ruling import Ruling
+from clusterproof.plugins.suite.session import Session
+from clusterproof.plugins.suite.state import CLUSTER, POLICY, ROUTES, TRAINING_RUN, is_named
+from clusterproof.plugins.suite.stopping import Stopping
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.suite.option_types import Options
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks and everything that a run over the cluster needs."""
+    if not config.option.redact:
+        config.add_cleanup(keep_private())
+    for line in mark_lines():
+        config.addinivalue_line("markers", line)
+    config.stash[ROUTES] = {}
+    config.pluginmanager.register(collect, "clusterproof-collect")
+    config.pluginmanager.register(protocol, "clusterproof-protocol")
+    config.pluginmanager.register(node, "clusterproof-fixtures")
+    config.pluginmanager.register(pairwise, "clusterproof-pairwise")
+    check_root(config)
+    check_options(config.option)
+    check_load_options(config.option)
+    check_pair_options(config.option)
+    try:
+        policy = find_policy(config.option.policy, config.invocation_params.dir)
+        if policy.ignored and not hasattr(config, "workerinput"):
+            sys.stderr.write(f"clusterproof: {policy.ignored}\n")
+        if asks_for_training_run(config):
+            from clusterproof.plugins.suite import training_run
+
+            training_run.begin(config, policy)
+        text = config.getoption("--cluster")
+        cluster = training_run.without_nodes(config) if text is None else resolve_cluster(config, text, policy)
+    except InventoryError as wrong:
+        raise pytest.UsageError(str(wrong)) from None
+    config.stash[POLICY] = replace(policy, names_skills=is_of_hyperpod(cluster))
+    config.stash[CLUSTER] = cluster
+    if TRAINING_RUN in config.stash:
+        training_run.with_nodes(config, cluster)
+    config.pluginmanager.register(Session(config, cluster), "clusterproof-session")
+    if policy.source:
+        config.pluginmanager.register(Ruling(config.stash[POLICY]), "clusterproof-policy")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Stopping(config), "clusterproof-stopping")
+        outcomes = Outcomes(config, config.stash[CLUSTER])
+        config.pluginmanager.register(outcomes, "clusterproof-outcomes")
+        if not (config.option.no_report or config.option.collectonly):
+            config.pluginmanager.register(Reporting(config, outcomes), "clusterproof-reporting")
+
+
+def asks_for_training_run(config: pytest.Config) -> bool:
+    """Whether a training run is named, or the recording that is replayed may hold one and `-m` asks for it."""
+    is_replay = (config.getoption("--cluster") or "").startswith("replay:")
+    return bool(config.getoption("--run")) or (is_replay and is_named(config.option.markexpr, "run"))
+
+
+def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
+    """The cluster that the command line asks for. Raises InventoryError."""
+    option = config.option
+    worker = getattr(config, "workerinput", {})
+    if "clusterproof_recording" in worker:
+        return resolve(f"replay:{worker['clusterproof_recording']}")
+    found = config.hook.pytest_cluster_inventory(config=config, text=text) or _packaged(text, option)
+    found = narrow(found, option.nodes or "", option.exclude or "")
+    return with_expectations(found, option.instance_type or "", option.expect or "", policy.expect)
+
+
+def _packaged(text: str, option: Options) -> Cluster:
+    """The cluster that an inventory of our own finds. Raises InventoryError."""
+    found = resolve(text, inventory_settings(option))
+    if option.via and not (is_of_slurm(found) or is_of_hyperpod(found)):
+        raise InventoryError(
+            f"--via {option.via:.80} is for clusters of Slurm and HyperPod, and {text:.80} is neither; "
+            "expected slurm:… or the name of a HyperPod cluster"
+        )
+    return found
+
+
+def inventory_settings(option: Options) -> dict[str, str]:
+    """What the command line says of AWS and of Slurm."""
+    data = {key: getattr(option, key) for key in ("region", "profile", "via", "srun_options", "slurm_wait")}
+    data["include_drained"] = "yes" if option.include_drained else ""
+    return {key: str(value) for key, value in data.items() if value}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only runs when `-m` names its occasion, and put the checks of the node itself first."""
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if is_only_by_name(item, config.option.markexpr) else chosen).append(item)
+    load_chosen(chosen)
+    chosen.sort(key=lambda item: not (isinstance(item, CheckItem) and item.check.route.subsystem == "node"))
+    collected = len(items)
+    items[:], left_out = with_every_node(chosen), with_every_node(left_out)
+    _count_further(config, len(items) + len(left_out) - collected)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+
+
+def _count_further(config: pytest.Config, items: int) -> None:
+    """Let pytest's terminal say how many items there are, of which it has seen fewer."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter:
+        reporter._numcollected += items  # noqa: SLF001 - pytest has no public name for it
+
+
+def is_only_by_name(item: pytest.Item, markexpr: str) -> bool:
+    """Whether a test runs only when `-m` names its occasion, and `-m` does not.
+
+    What loads the hardware, and what is of an image alone: on a node that people work on it finds their work.
+    """
+    if not is_of_cluster(item):
+        return False  # another author's test, whose marks mean what they say
+    has_another = item.get_closest_marker("preflight")
+    if item.get_closest_marker("perf") and not has_another:  # one that has reads logs then, and loads nothing
+        return not is_named(markexpr, "perf")
+    is_of_image_alone = item.get_closest_marker("ami") and not has_another
+    return bool(is_of_image_alone) and "ami" not in markexpr
+
+
+def is_of_cluster(item: pytest.Item) -> bool:
+    """Whether a test is about the cluster: a check, or one that asks for what the suite knows."""
+    return isinstance(item, CheckItem) or asks_for_node(item) or needs_pairs(item)

@@ -1,0 +1,155 @@
+"""`--report`: keeps a run's results as they come, and writes its reports when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.suite.outcomes import Outcomes
+from clusterproof.plugins.suite.protocol import route_of
+from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
+from clusterproof.reports.results import ResultsFile
+
+if TYPE_CHECKING:
+    from clusterproof.reports.history.model import Past
+    from clusterproof.reports.run import Run
+
+
+class Reporting:
+    """The plugin object that writes the folder of reports. What goes wrong there is one line; no run fails for it."""
+
+    def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
+        self.config = config
+        self.outcomes = outcomes
+        self.began = datetime.now(timezone.utc)
+        self.where = config.invocation_params.dir
+        self.folder: Path | None = None
+        self.results: ResultsFile | None = None
+        self.left_out: dict[str, str] = {}
+        self.problem = ""
+        self.is_written = False
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note what the command line leaves out."""
+        for item in items:
+            about = route_of(item)
+            if about:
+                self.left_out.setdefault(about.check, about.title)
+
+    def pytest_cluster_result(self) -> None:
+        """Keep a verdict, on disk at once; the first one makes the folder."""
+        if self.problem:
+            return
+        try:
+            if self.results is None:
+                self.results = ResultsFile(self.made_folder() / _RESULTS, is_named=False)
+            self.results.write_rest(self.outcomes.results)
+        except OSError as problem:
+            self._failed(problem)
+
+    def made_folder(self) -> Path:
+        """The folder of this run's reports, which is there now. Raises OSError."""
+        if self.folder is None:
+            from clusterproof.reports.runs import folder_of_its_own
+
+            named = self.config.option.report
+            self.folder = (
+                self.where / named if named else folder_of_its_own(self.where, self.outcomes.cluster.name, self.began)
+            )
+        return self.folder
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the reports of what was evaluated, also of a run that was stopped."""
+        if self.outcomes.results:
+            self.pytest_cluster_result()  # a signal may have kept the last one from it
+        if self.folder is None or (self.results is None and self.problem):
+            return
+        from clusterproof.reports.folder import write_forms
+        from clusterproof.reports.runs import point_latest
+
+        try:
+            if self.results:
+                self.results.close()
+            write_forms(self.folder, self._run(int(session.exitstatus)))
+            self.is_written = not self.problem
+            if not self.config.option.report:
+                point_latest(self.where, self.folder)
+        except Exception as problem:  # a report that breaks costs no verdict
+            self._failed(problem)
+
+    def _run(self, exit_code: int) -> Run:
+        from clusterproof.plugins.suite.all_checks import evaluated_by_pairs
+        from clusterproof.plugins.suite.command import command_of
+        from clusterproof.reports.run import Run
+
+        history = self.outcomes.history
+        evaluated = {result.check for result in self.outcomes.results}
+        return Run(
+            facts=cluster_of(self.config),
+            results=self.outcomes.results,
+            began=self.began,
+            seconds=(datetime.now(timezone.utc) - self.began).total_seconds(),
+            exit_code=exit_code,
+            command=command_of(self.config),
+            left_out={check: title for check, title in self.left_out.items() if check not in evaluated},
+            evaluated_by_pairs=evaluated_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
+            broken=self.outcomes.broken,
+            between=self.config.stash.get(PAIRWISE, None),
+            past=self._past(),
+            site=policy_of(self.config).site,
+            training=self.config.stash.get(TRAINING_RUN, None),
+            last_began=history.last.began if history and history.last else None,
+            before=history.before if history else {},
+        )
+
+    def _past(self) -> Past | None:
+        """This run and those before it; None where no history can be read, which another line says."""
+        from clusterproof.reports.document.trend import MAX_RUNS
+        from clusterproof.reports.history.model import HistoryError
+        from clusterproof.reports.history.store import read_past
+
+        history = self.outcomes.history
+        if history is None or not history.path.exists():
+            return None
+        try:
+            return read_past(history.path, self.outcomes.cluster.name, MAX_RUNS)
+        except HistoryError:
+            return None
+
+    def _failed(self, problem: Exception) -> None:
+        note_full(self.config, problem)
+        if self.problem:
+            return  # the first says what is wrong
+        if isinstance(problem, OSError) and problem.filename:
+            self.problem = f"{problem.filename}: {problem.strerror or problem}"
+        else:
+            self.problem = str(problem) if isinstance(problem, OSError) else f"{type(problem).__name__}: {problem}"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say where the reports are, or why there are none."""
+        if self.problem:
+            words = f"no report, or not all of it: {printable(self.problem)}"
+            terminalreporter.write_line(f"{words} ({_WAYS_OUT})", yellow=True)
+        elif self.is_written and self.folder:
+            page = self.folder / "report.html"
+            shown = page.relative_to(self.where) if page.is_relative_to(self.where) else page
+            terminalreporter.write_line(f"report: {printable(str(shown))}")
+            self._annotate(terminalreporter)
+
+    def _annotate(self, terminalreporter: pytest.TerminalReporter) -> None:
+        from clusterproof.reports.annotations import are_read, lines
+
+        if are_read():
+            for line in lines(self.outcomes.results, catalog_of(self.config)):
+                terminalreporter.write_line(line)
+
+
+_RESULTS = "results.jsonl"
+_WAYS_OUT = "--report DIR writes elsewhere, --no-report not at all"

@@ -1,0 +1,250 @@
+"""A run: gathers the evidence once, before the first check, and hands it to every worker."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.aws import collector as aws
+from clusterproof.plugins.core.alike import Alike
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
+from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
+from clusterproof.plugins.evidence.recording import (
+    PAIRWISE_FILES,
+    read_control_plane,
+    write_cluster,
+    write_control_plane,
+    write_node,
+)
+from clusterproof.plugins.suite.asking import Asking, Noted
+from clusterproof.plugins.suite.collect import expand_pairs
+from clusterproof.plugins.suite.header import OwnHeader, of_captures, of_cluster, of_window
+from clusterproof.plugins.suite.needs import collectors_of_control_plane, collectors_of_nodes, needs_pairs, one_of_each
+from clusterproof.plugins.suite.perf import load_options as command_line
+from clusterproof.plugins.suite.state import (
+    CLUSTER,
+    CONTROL_PLANE,
+    EVIDENCE,
+    PAIRWISE,
+    POLICY,
+    note_unwritten,
+    policy_of,
+)
+from clusterproof.plugins.suite.unevaluated import Ended, chosen_of, read_chosen, unevaluated, write_chosen
+from clusterproof.plugins.transport.gather import replay
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.redaction.redact import Redaction
+
+MAX_NODES_KEPT_WHOLE = 1_000  # nodes; the whole evidence of 10,000 recorded ones would fill 3 GB
+MAX_NODES_IN_CACHE = 100  # nodes; pytest would write down 149,000 tests of 1,000 ones for `--new-first`
+GC_THRESHOLDS = (100_000, 20, 100)  # new objects between two collections; how many of these until older ones are
+T = TypeVar("T")
+
+
+class Session:
+    """The plugin object of a run over one cluster."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.asking = Asking(config, cluster)
+        self.redaction: Redaction | None = None
+        if config.option.redact:
+            self._redact(getattr(config, "workerinput", None))
+        config.stash[CLUSTER] = self.redaction.cluster if self.redaction else cluster
+        self.is_chosen = False
+        self.shared: tempfile.TemporaryDirectory[str] | None = None
+
+    def _redact(self, worker: dict[str, Any] | None) -> None:
+        """Evaluate what is shown; a worker reads what the controller has rewritten."""
+        from clusterproof.plugins.redaction.policy import without_names
+        from clusterproof.plugins.redaction.redact import Redaction  # few runs need it, and it compiles many patterns
+
+        policy = policy_of(self.config)
+        if worker is None:
+            self.redaction = Redaction(self.cluster, policy)
+            self.config.stash[POLICY] = self.redaction.policy
+            self.config.pluginmanager.register(OwnHeader(), "clusterproof-own-header")
+        else:
+            shown: dict[str, str] = worker["clusterproof_policy"]
+            self.config.stash[POLICY] = without_names(policy, *(shown.__getitem__,) * 3)
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what is validated."""
+        shown = self.config.stash[CLUSTER]
+        if not shown.targets:
+            return []
+        captured = self.asking.captured
+        return [*of_cluster(shown), *of_window(self.config.option.since), *of_captures(captured, self.redaction)]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """With xdist the controller gathers before any worker starts; a worker reads what it gathered."""
+        gc.set_threshold(*GC_THRESHOLDS)  # evidence stays to the end: no use in looking through it
+        if len(self.cluster.targets) > MAX_NODES_IN_CACHE and not self.config.getoption("newfirst", False):
+            self._forget_which_are_new()
+        worker = getattr(self.config, "workerinput", None)
+        if worker is None and self.config.getoption("dist", "no") != "no" and not self.config.option.collectonly:
+            self.shared = tempfile.TemporaryDirectory(prefix="clusterproof-")
+        if not self.cluster.targets:
+            self.config.stash[EVIDENCE] = {}  # there are no nodes to ask
+            return
+        if worker is not None:
+            folder = Path(worker["clusterproof_recording"])
+            self.config.stash[EVIDENCE] = replay(folder, self.cluster)
+            self.config.stash[CONTROL_PLANE] = read_control_plane(folder, self.cluster.name)
+            self._replay_pairs(folder)
+            return
+        if self.cluster.connection == "replay":
+            self._replay_pairs(Path(self.cluster.settings["recording"]))
+        if self.shared:
+            of_control_plane = NOT_OF_AWS | frozenset(aws.collector_names())
+            option, paths = self.config.option, command_line.paths_named(self.config)
+            others = command_line.others_named(self.config)
+            loads = command_line.collectors_named(option, paths, others)
+            self.gather(frozenset(collector_names()), of_control_plane, Path(self.shared.name), loads)
+            if command_line.pairs_are_needed(option, paths, others):
+                self.measure_pairs(Path(self.shared.name))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its nodes are so many that memory decides what is kept of them."""
+        return len(self.cluster.targets) > MAX_NODES_KEPT_WHOLE
+
+    def _forget_which_are_new(self) -> None:
+        """Leave pytest's list of all tests that ever ran as it is: it would be read and written whole by every run."""
+        plugin = self.config.pluginmanager.get_plugin("nfplugin")
+        if plugin:
+            self.config.pluginmanager.unregister(plugin)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell an xdist worker where the evidence is."""
+        if self.shared:
+            node.workerinput["clusterproof_recording"] = self.shared.name
+            node.workerinput["clusterproof_policy"] = self.redaction.of_policy if self.redaction else {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
+        """Gather what the selected checks need, then let them run."""
+        items = session.items if hasattr(session, "items") else []
+        if items and EVIDENCE not in self.config.stash and not self.config.option.collectonly:
+            one_each = one_of_each(items)
+            self.gather(
+                collectors_of_nodes(one_each, self.cluster) - ONLY_CAPTURED - LOADING,
+                collectors_of_control_plane(one_each, self.cluster),
+                None,
+                command_line.collectors_to_load(items, self.config.option),
+            )
+            if any(needs_pairs(item) for item in one_each):
+                self.measure_pairs(None)
+                expand_pairs(session)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self) -> Iterator[None]:
+        """Note that it is known what runs: a wrong command line and a signal may come before."""
+        yield
+        self.is_chosen = True
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Let the process that reports know what its workers have collected."""
+        worker = getattr(self.config, "workerinput", {})
+        if "clusterproof_recording" in worker and self.is_chosen:
+            write_chosen(Path(worker["clusterproof_recording"]), session.items)
+
+    def unevaluated(self, session: pytest.Session, ended: Ended, why: str) -> Iterator[Result]:
+        """A result for each check that was chosen and did not end."""
+        own = chosen_of(session.items) if self.is_chosen else []
+        return unevaluated(self.config, read_chosen(Path(self.shared.name)) if self.shared else own, ended, why)
+
+    def pytest_unconfigure(self) -> None:
+        """Leave nothing behind."""
+        if self.shared:
+            self.shared.cleanup()
+
+    def gather(
+        self,
+        collectors: frozenset[str],
+        control_collectors: frozenset[str],
+        shared: Path | None,
+        loads: frozenset[str] = frozenset(),
+    ) -> None:
+        """Ask every node and the control plane once; keep the answers, and write them where that was asked.
+
+        `loads` are the collectors that load the nodes: for those they are visited a second time.
+        """
+        folders = [folder for folder in (self._record_folder(), shared) if folder]
+        self._write(folders, write_cluster, self.config.stash[CLUSTER])
+        kept: dict[str, NodeEvidence] = {}
+        noted = Noted()
+        self.config.stash[EVIDENCE] = kept
+        is_spared = self.is_large and not (self.config.option.bundle or shared)
+        left_out = frozenset(collector_names()) - collectors
+        alike = Alike()
+
+        def needed(evidence: NodeEvidence) -> NodeEvidence:
+            """A node without what a recording has of it and no check asks for; what was not reported stays."""
+            data = evidence.collectors.items()
+            asked = {
+                name: collector
+                for name, collector in data
+                if name not in left_out or collector.status is not Status.READ
+            }
+            return alike.once(replace(evidence, collectors=asked))
+
+        def keep(evidence: NodeEvidence) -> None:
+            kept[evidence.node] = needed(evidence) if is_spared else evidence
+            self._write(folders, write_node, evidence)
+
+        if self.redaction:
+            with self.redaction.rewriting(keep) as learn:
+                self.asking.nodes(collectors, loads, noted.before(learn))
+        else:
+            self.asking.nodes(collectors, loads, noted.before(keep))
+        if control_collectors:
+            data = self.asking.control_plane(control_collectors, noted)
+            self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(data) if self.redaction else data
+            self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
+
+    def _write(self, folders: list[Path], write: Callable[[Path, T], None], data: T) -> None:
+        """Write into every folder; one that takes no more is left as it is, and the run goes on."""
+        for folder in list(folders):
+            try:
+                write(folder, data)
+            except OSError as problem:
+                folders.remove(folder)
+                note_unwritten(self.config, "--record", problem)
+
+    def measure_pairs(self, shared: Path | None) -> None:
+        """Measure between nodes, or read what a recording has of that; workers find it in `shared`."""
+        from clusterproof.plugins.suite.perf.pairs_measure import write_journals  # few runs measure pairs
+        from clusterproof.plugins.suite.perf.pairs_of_session import measured
+
+        if PAIRWISE not in self.config.stash and self.cluster.connection not in ("replay", "capture"):
+            self.config.stash[PAIRWISE] = measured(
+                self.config, self.cluster, self.asking.connection(), self.asking.limits(), self.redaction
+            )
+        if shared and PAIRWISE in self.config.stash:
+            write_journals(self.config.stash[PAIRWISE], shared)
+
+    def _replay_pairs(self, folder: Path) -> None:
+        """Read what a recording has of pairs, if it has any: then each of them gets a test."""
+        if any(folder.glob(PAIRWISE_FILES)):
+            from clusterproof.plugins.suite.perf.pairs_of_session import read_again
+
+            self.config.stash[PAIRWISE] = read_again(self.config, self.cluster, self.redaction, folder)
+
+    def _record_folder(self) -> Path | None:
+        return Path(self.config.option.record) if self.config.option.record else None

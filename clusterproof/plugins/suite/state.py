@@ -1,0 +1,137 @@
+"""What the plugin keeps in pytest's stash, and how it is asked for."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.evidence.kernel_log.window import window
+from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.suite.routing import OCCASIONS, Route
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairwiseRun
+    from clusterproof.plugins.training_run.run import TrainingRun
+
+CLUSTER: pytest.StashKey[Cluster] = pytest.StashKey()
+EVIDENCE: pytest.StashKey[dict[str, NodeEvidence]] = pytest.StashKey()
+CONTROL_PLANE: pytest.StashKey[NodeEvidence] = pytest.StashKey()
+WHOLE: pytest.StashKey[ClusterFacts] = pytest.StashKey()
+NAMES: pytest.StashKey[frozenset[str]] = pytest.StashKey()
+NODES: pytest.StashKey[Mapping[str, Node]] = pytest.StashKey()
+POLICY: pytest.StashKey[Policy] = pytest.StashKey()
+PAIRWISE: pytest.StashKey[PairwiseRun] = pytest.StashKey()
+PAIRS: pytest.StashKey[Mapping[str, MeasuredPair]] = pytest.StashKey()
+TRAINING_RUN: pytest.StashKey[TrainingRun] = pytest.StashKey()
+UNWRITTEN: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by option, what kept a file from being written
+FULL: pytest.StashKey[bool] = pytest.StashKey()  # whether a full disk kept a report from being written
+USUAL_WAY: pytest.StashKey[bool] = pytest.StashKey()  # light items run by pytest's own protocol
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
+
+
+def note_full(config: pytest.Config, problem: Exception) -> None:
+    """Note that a disk was full, if that is what kept a report from being written: the run ends by that."""
+    if getattr(problem, "errno", None) in NO_ROOM or getattr(problem, "is_of_full_disk", False):
+        config.stash[FULL] = True
+
+
+def note_unwritten(config: pytest.Config, option: str, problem: OSError) -> None:
+    """Keep what is to be said of a file that could not be written: the run goes on without it."""
+    note_full(config, problem)
+    where = f"{problem.filename}: " if problem.filename else ""
+    config.stash.setdefault(UNWRITTEN, {}).setdefault(option, f"{where}{problem.strerror or problem}")
+
+
+def policy_of(config: pytest.Config) -> Policy:
+    """The site's policy, under names that may be written; an empty one where it has none."""
+    return config.stash.get(POLICY, NO_POLICY)
+
+
+def catalog_of(config: pytest.Config) -> Catalog:
+    """The numbers that the run goes by."""
+    return Catalog.of(policy_of(config))
+
+
+def cluster_of(config: pytest.Config) -> ClusterFacts:
+    """The run's cluster, with what its control plane reported."""
+    if WHOLE not in config.stash:
+        cluster = config.stash[CLUSTER]
+        data = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
+        instances = Instances.of(config.stash.get(EVIDENCE, {}).values()) if may_be_on_ec2(cluster) else None
+        seen = instances.cluster(cluster) if instances else cluster
+        config.stash[WHOLE] = ClusterFacts(seen, data, nodes_of(config), policy_of(config), instances)
+    return config.stash[WHOLE]
+
+
+def pair_of(config: pytest.Config, name: str) -> MeasuredPair | NoPairs:
+    """A pair that was measured, by its name; what stands for all where none was."""
+    if PAIRS not in config.stash:
+        run = config.stash.get(PAIRWISE, None)
+        config.stash[PAIRS] = {pair.name: pair for pair in run.pairs} if run else {}
+    return config.stash[PAIRS].get(name) or _no_pairs(config, name)
+
+
+def _no_pairs(config: pytest.Config, name: str) -> NoPairs:
+    from clusterproof.plugins.benchmarks.pairwise.facts import NoPairs  # few runs measure pairs
+
+    run = config.stash.get(PAIRWISE, None)
+    return NoPairs(name, (run.why_not if run else "") or "nothing was measured between nodes")
+
+
+def names_of(config: pytest.Config) -> frozenset[str]:
+    """The names of the run's nodes."""
+    if NAMES not in config.stash:
+        config.stash[NAMES] = frozenset(target.name for target in config.stash[CLUSTER].targets)
+    return config.stash[NAMES]
+
+
+def nodes_of(config: pytest.Config) -> Mapping[str, Node]:
+    """The nodes of the run by name, with what each reported."""
+    if NODES not in config.stash:
+        cluster, evidence = config.stash[CLUSTER], config.stash.get(EVIDENCE, {})
+        data = {target.name: evidence.get(target.name) or _not_asked(target.name) for target in cluster.targets}
+        config.stash[NODES] = nodes(
+            cluster,
+            data,
+            occasion_of(config.option.markexpr),
+            policy_of(config),
+            window(config.option.since),
+            config.stash.get(PAIRWISE, None),
+        )
+    return config.stash[NODES]
+
+
+def _not_asked(name: str) -> NodeEvidence:
+    return NodeEvidence(name, unreached=Unreached.LOST, detail="the run ended before this node answered")
+
+
+def occasion_of(markexpr: str) -> str:
+    """The occasion that `-m` asks for, for rules that differ by it: a health check is all that is around a job.
+
+    Preflight where it asks for none, or for others together.
+    """
+    asked = _named(markexpr) & set(OCCASIONS)
+    if asked == {"prolog", "epilog"}:
+        return HEALTH_CHECK
+    return asked.pop() if len(asked) == 1 else "preflight"
+
+
+def is_named(markexpr: str, mark: str) -> bool:
+    """Whether `-m` asks for a mark, and does not only rule it out."""
+    return mark in _named(markexpr)
+
+
+def _named(markexpr: str) -> set[str]:
+    words = markexpr.replace("(", " ").replace(")", " ").split()
+    return {word for before, word in zip(["", *words], words) if before != "not"}  # noqa: B905

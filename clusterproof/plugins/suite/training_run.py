@@ -1,0 +1,102 @@
+"""A training run as the subject: what `--run PATH` names is read once, and stands beside the cluster or for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws.objects import S3, fetched
+from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.suite.state import TRAINING_RUN
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.sample_columns import STEPS_FILE, SUFFIX
+from clusterproof.plugins.training_run.seats import Slots
+from clusterproof.reports.wording import counted
+
+REPLAY = "replay:"
+CONNECTION = "run"  # of the cluster that stands for a run without one: it has no nodes
+_OF_NODES = ("nodes", "exclude", "instance_type", "expect", "record", "bundle", "redact")  # options
+
+
+class RunHeader:
+    """The plugin object that says which training run is evaluated."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        self.run = run
+
+    def pytest_report_header(self) -> list[str]:
+        """What was read."""
+        return [printable(line) for line in self._lines()]
+
+    def _lines(self) -> Iterator[str]:
+        data = self.run.data
+        steps = {step for cells in (*data.steps.values(), *data.compute.values()) for step in cells}
+        counts = ((len(data.files), "file"), (len({*data.places, *data.dumps}), "rank"), (len(steps), "step"))
+        yield f"run: {self.run.name}: {', '.join(counted(number, noun) for number, noun in counts)}"
+        yield from (f"run: {note}" for note in data.notes)
+
+
+def begin(config: pytest.Config, policy: Policy) -> None:
+    """Read the run that the command line names, if it names one. Raises pytest.UsageError."""
+    paths = config.getoption("--run") or _recorded(config)
+    if not paths:
+        return
+    try:
+        run = replace(_read(paths, config), policy=policy)
+    except (RunError, AwsError) as wrong:
+        raise pytest.UsageError(f"--run: {printable(str(wrong))}") from None
+    config.stash[TRAINING_RUN] = run
+    config.pluginmanager.register(RunHeader(run), "clusterproof-training-run")
+
+
+def _read(paths: Sequence[str], config: pytest.Config) -> TrainingRun:
+    """The run; what S3 has of it is kept on disk only while it is read. Raises RunError, AwsError."""
+    if not any(path.startswith(S3) for path in paths):
+        return read_run(paths)
+    account = Account(config.option.region or "", config.option.profile or "")
+    with TemporaryDirectory(prefix="clusterproof-run-") as folder:
+        local = [
+            str(fetched(account, path, Path(folder, str(number)))) if path.startswith(S3) else path
+            for number, path in enumerate(paths)
+        ]
+        return read_run(local)
+
+
+def with_nodes(config: pytest.Config, cluster: Cluster) -> None:
+    """Let the run know the nodes that it may have run on."""
+    if cluster.targets:
+        nodes = tuple(Slots(target.name, _gpus(target)) for target in cluster.targets)
+        run = replace(config.stash[TRAINING_RUN], cluster=config.getoption("--cluster") or "", nodes=nodes)
+        config.stash[TRAINING_RUN] = run
+
+
+def _gpus(target: Target) -> int:
+    known = instance_types().get(target.instance_type)
+    return target.expect.get("gpus") or (known.gpus if known else None) or 0
+
+
+def _recorded(config: pytest.Config) -> list[str]:
+    """What `clusterproof watch --record` has sampled into the recording that is replayed."""
+    folder = Path((config.getoption("--cluster") or "").removeprefix(REPLAY))
+    paths = (*sorted(folder.glob(f"*{SUFFIX}")), folder / STEPS_FILE)
+    return [str(path) for path in paths if path.is_file() and not path.is_symlink()]
+
+
+def without_nodes(config: pytest.Config) -> Cluster:
+    """What stands for the cluster where there is none. Raises pytest.UsageError."""
+    named = next((name for name in _OF_NODES if getattr(config.option, name)), "")
+    if named:
+        raise pytest.UsageError(
+            f"--{named.replace('_', '-')} is about nodes, and --run has none; expected --cluster X too"
+        )
+    return Cluster(config.stash[TRAINING_RUN].name, CONNECTION, ())

@@ -1,0 +1,85 @@
+"""Where the time of a run and of each rank goes: compute, communication, data, checkpoints, the start, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.pace import steady
+from clusterproof.plugins.training_run.part_kinds import (
+    BUSY,
+    CHECKPOINT,
+    COMMUNICATION,
+    COMPUTE,
+    DATA,
+    EXPOSED,
+    INIT,
+    OTHER,
+    kind_of,
+)
+from clusterproof.plugins.training_run.run_data import RunData, Seconds
+
+START = "start"
+ORDER = (COMPUTE, COMMUNICATION, DATA, CHECKPOINT, START, OTHER)
+_PHASE = {EXPOSED: COMMUNICATION, INIT: START, BUSY: COMPUTE} | {name: name for name in ORDER}
+
+
+@record
+class Phase:
+    """A phase, its seconds in all ranks together, and its share of their time."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+def phases(data: RunData) -> list[Phase]:
+    """Those that take any time, in their order; none where nothing but the length of steps is known."""
+    total = sum(seconds_in(cells) for cells in data.steps.values())
+    spent: dict[str, float] = {}
+    for (_, kind), seconds in data.kinds.items():
+        phase = _PHASE.get(kind, OTHER)
+        spent[phase] = spent.get(phase, 0.0) + seconds
+    if not sum(spent.values()):
+        return []
+    spent[OTHER] = spent.get(OTHER, 0.0) + max(0.0, total - sum(spent.values()))
+    whole = sum(spent.values())
+    return [Phase(name, spent[name], spent[name] / whole) for name in ORDER if spent.get(name)]
+
+
+def seconds_in(cells: Seconds | Mapping[int, tuple[float, int]]) -> float:
+    """The sum of all their seconds."""
+    return sum(mean * count for mean, count in cells.values())
+
+
+@record
+class Share:
+    """The part of a rank's time that goes into something: seconds, of how many, in how many steps."""
+
+    rank: int
+    seconds: float
+    of: float
+    steps: int
+    times: int  # steps in which it took any time
+
+    @property
+    def share(self) -> float:
+        """The share, from 0 to 1."""
+        return self.seconds / self.of if self.of else 0.0
+
+
+def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
+    """Of each rank that timed parts of this kind, the largest share first; `is_steady` leaves the warm-up out."""
+    parts: dict[int, list[str]] = {}
+    for rank, name in data.parts:
+        if kind_of(name) == kind:
+            parts.setdefault(rank, []).append(name)
+    found = []
+    for rank, names in parts.items():
+        lasted = data.steps[rank]
+        chosen = steady(lasted) if is_steady else list(lasted)
+        of_step = {step: sum(data.parts[rank, name].get(step, (0.0, 0))[0] for name in names) for step in chosen}
+        total = sum(max(lasted[step][0], of_step[step]) for step in chosen)
+        times = sum(seconds > 0 for seconds in of_step.values())
+        found.append(Share(rank, sum(of_step.values()), total, len(chosen), times))
+    return sorted(found, key=lambda share: -share.share)

@@ -1,0 +1,232 @@
+"""A training run, as checks ask for it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run.arrivals import Last
+from clusterproof.plugins.training_run.missing import Missing, missing
+from clusterproof.plugins.training_run.pace import (
+    LEAST_PEERS,
+    LEAST_STEPS,
+    Computed,
+    Pace,
+    computed,
+    paces,
+    seconds_of_stages,
+    sizes_of_stages,
+)
+from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
+from clusterproof.plugins.training_run.phases import Share, shares
+from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
+from clusterproof.plugins.training_run.seats import Seat, Slots, on_nodes, pairs_of, seats
+from clusterproof.plugins.training_run.steps import Timed, steady
+
+COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
+NO_COMPUTE = f"no file records how long each rank computes in a step; {COLLECT}"
+ONE_RANK = "one rank: there is no other to compare it with"
+NO_DUMPS = (
+    "no file records where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
+    "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
+)
+STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
+NO_STEPS = f"no file records how long steps take; {STEPS}"
+NO_PARTS = {
+    EXPOSED: "no file records how long collectives run alone; give traces of PyTorch's profiler",
+    DATA: f"no file records how long steps wait for data; {STEPS} (a part called data)",
+    CHECKPOINT: f"no file records how long checkpoints take; {STEPS} (a part called checkpoint)",
+    INIT: f"no file records how long the job took to begin; {STEPS} (a part of the first step called init)",
+}
+NO_CALLS = (
+    "no file records how long collectives of three ranks or more take; run with NCCL's Inspector "
+    "(NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
+)
+LEAST_CALLS = 100
+MAX_REPLICAS = 5  # that are named
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One run: everything in its files. What they do not hold raises Incomplete, with what to collect."""
+
+    name: str
+    data: RunData
+    type_name: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+    policy: Policy = NO_POLICY
+    cluster: str = ""  # what --cluster names beside it
+    nodes: tuple[Slots, ...] = ()  # its nodes, each with its GPUs; 0: not known
+
+    def threshold(self, name: str) -> float:
+        """A number by `table.key` (`run.init_s`), in the unit of its row; a site's own before the catalogue's."""
+        return Catalog.of(self.policy).threshold(name)
+
+    @cached_property
+    def seats(self) -> Mapping[int, Seat]:
+        """On which node and GPU each rank runs, as far as that is known."""
+        ranks = {*self.data.places, *self.data.dumps}
+        for dump in self.data.dumps.values():
+            ranks.update(rank for members in dump.members.values() for rank in members)
+        known = on_nodes(self.data.seats, self.data.pods)
+        return seats(known, self.data.hostfile, self.nodes, ranks)
+
+    def seat(self, rank: int) -> str:
+        """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where it is unknown."""
+        found = self.seats.get(rank)
+        if not found:
+            return ""
+        pairs = pairs_of(found.node, [one.node for one in self.nodes]) if self.cluster else ""
+        words = ["pytest", "--cluster", self.cluster, "-m", "perf", "-k", "pairwise", "--pairs", pairs]
+        return f"; rank {rank} is on {found.words}" + (f": {shlex.join(words)} measures that node" if pairs else "")
+
+    @cached_property
+    def computed(self) -> Mapping[Place, Computed]:
+        """The seconds that each rank computes in each step. Raises Incomplete."""
+        found = computed(self.data)
+        if not found:
+            raise Incomplete(NO_COMPUTE, cause=NO_COMPUTE)
+        steps = max(len(seconds) for seconds in found.values())
+        if steps < LEAST_STEPS:
+            few = f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them"
+            raise Incomplete(few, cause=few)
+        return found
+
+    @cached_property
+    def paces(self) -> Mapping[int, Pace]:
+        """Each rank beside the others of its stage, by its number. Raises Incomplete."""
+        return {pace.place.rank: pace for pace in paces(self.computed)}
+
+    @cached_property
+    def stages(self) -> Mapping[int, float]:
+        """The seconds that each pipeline stage computes, as the middle of its ranks does. Raises Incomplete."""
+        return seconds_of_stages(self.computed)
+
+    def timed(self, least: int) -> Sequence[Timed]:
+        """Its steps behind the warm-up, each as long as it is in most ranks, without checkpoints. Raises Incomplete."""
+        if not self.data.steps:
+            raise Incomplete(NO_STEPS, cause=NO_STEPS)
+        series = steady(self.every_step)
+        if len(series) < least:
+            few = f"{len(series)} steps behind the warm-up; expected at least {least}: log more of them"
+            raise Incomplete(few, cause=few)
+        return series
+
+    @cached_property
+    def every_step(self) -> Sequence[Timed]:
+        """All its steps in order, each as long as it is in most ranks, without checkpoints."""
+        saved: dict[tuple[int, int], float] = {}
+        for (rank, name), cells in self.data.parts.items():
+            if kind_of(name) == CHECKPOINT:
+                for step, (seconds, _) in cells.items():
+                    saved[rank, step] = saved.get((rank, step), 0.0) + seconds
+        ranks: dict[int, list[float]] = {}
+        for rank, cells in self.data.steps.items():
+            for step, (seconds, _) in cells.items():
+                ranks.setdefault(step, []).append(max(0.0, seconds - saved.get((rank, step), 0.0)))
+        return [Timed(step, median(seconds)) for step, seconds in sorted(ranks.items())]
+
+    def share(self, kind: str, *, is_steady: bool = False) -> Share:
+        """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
+        found = shares(self.data, kind, is_steady=is_steady)
+        if not found:
+            raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
+        return found[0]
+
+    @cached_property
+    def sampled(self) -> SampledGpus:
+        """How busy its GPUs are. What was not sampled often enough raises Incomplete."""
+        return SampledGpus(self.data.samples)
+
+    @cached_property
+    def missing(self) -> Missing:
+        """Which ranks the others wait for. Raises Incomplete."""
+        dumps = self.data.dumps
+        if not dumps:
+            raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
+        return missing(dumps)
+
+    @cached_property
+    def last_to_come(self) -> Last | None:
+        """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
+        if not self.data.arrivals.seen:
+            raise Incomplete(NO_CALLS, cause=NO_CALLS)
+        calls = self.data.arrivals.complete
+        if calls < LEAST_CALLS:
+            few = (
+                f"{calls} collectives that every rank recorded; expected at least {LEAST_CALLS}: "
+                "give the files of all ranks"
+            )
+            raise Incomplete(few, cause=few)
+        enough = [one for one in self.data.arrivals.last() if one.calls >= LEAST_CALLS]
+        return max(enough, key=lambda one: one.percent, default=None)
+
+    @property
+    def usual_swing(self) -> float:
+        """How far the ninetieth percentile of a rank's compute is above its middle. Raises as `ranks`."""
+        if len(self.computed) < 2:
+            raise NotApplicable(ONE_RANK)
+        if not self.paces:
+            raise NotApplicable("one rank a stage: there is no other to compare it with")
+        return median(pace.usual_swing for pace in self.paces.values())
+
+    def busy(self, least: float) -> list[tuple[int, float]]:
+        """The replicas that compute so many times as long as their peers in several stages, and how many times."""
+        ratios: dict[int, list[float]] = {}
+        for pace in self.paces.values():
+            if pace.place.replica is not None and pace.ratio >= least and pace.is_work(least):
+                ratios.setdefault(pace.place.replica, []).append(pace.ratio)
+        data = {replica: median(values) for replica, values in ratios.items()}
+        return sorted(data.items(), key=lambda entry: -entry[1])[:MAX_REPLICAS]
+
+    @property
+    def ranks(self) -> tuple[RankOfRun, ...]:
+        """Its ranks, of which some have enough peers to be compared. Raises Incomplete, NotApplicable."""
+        sizes = sizes_of_stages(self.computed)
+        if len(self.computed) < 2:
+            raise NotApplicable(ONE_RANK)
+        if max(sizes.values()) < LEAST_PEERS:
+            said = f"{max(sizes.values())} ranks a stage; expected {LEAST_PEERS}, of which one can be the odd one"
+            few = f"{said}: trace more data-parallel ranks"
+            raise Incomplete(few, cause=few)
+        return tuple(RankOfRun(place, self) for place in sorted(self.computed, key=lambda place: place.rank))
+
+
+@record
+class RankOfRun:
+    """One rank of a run, beside its peers."""
+
+    place: Place
+    run: TrainingRun
+
+    @property
+    def label(self) -> str:
+        """`rank 12`."""
+        return f"rank {self.place.rank}"
+
+    def threshold(self, name: str) -> float:
+        """The same of its run."""
+        return self.run.threshold(name)
+
+    @property
+    def pace(self) -> Pace:
+        """How long it computes beside its peers. Raises Incomplete."""
+        pace = self.run.paces.get(self.place.rank)
+        peers = pace.peers + 1 if pace else sizes_of_stages(self.run.computed)[self.place.stage]
+        if peers < LEAST_PEERS:
+            raise Incomplete(f"{peers} ranks in its stage; expected at least {LEAST_PEERS}: trace more of them")
+        if pace is None or pace.steps < LEAST_STEPS:
+            steps = pace.steps if pace else 0
+            raise Incomplete(
+                f"{steps} steps in common with its peers; expected at least {LEAST_STEPS}: trace more of them"
+            )
+        return pace

@@ -1,0 +1,198 @@
+"""How busy GPUs and CPUs were: samples, kept as means of a few seconds each, so that all time counts the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.records import RunError
+
+GPU, CPU, IO_WAIT = "gpu", "cpu", "io wait"  # in percent, as all but those with another unit
+CPU_PRESSURE, IO_PRESSURE = "cpu pressure", "io pressure"  # of the time in which tasks wait for it (PSI)
+MEMORY, TENSOR, POWER = "memory", "tensor cores", "power"  # of a GPU: of all that it has, of its limit
+CAPPED, SLOWED = "power cap", "hardware slowdown"  # of the time in which that holds a GPU's clocks down
+CLOCK = "clock"  # MHz, of a GPU's SMs
+LINK, NETWORK = "nvlink", "network"  # MB/s both ways: of a GPU, of a node
+MAX_VALUE = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, TENSOR, CAPPED, SLOWED), 100.0)
+MAX_VALUE |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit does not hold for a moment
+BIN_S = 5  # until there are so many stretches that two are made one
+LONGEST_BIN_S = 86_400
+MAX_STRETCHES = 2_000_000  # some 250 MB
+IDLE_PERCENT = 10.0  # below it a GPU waits
+BEGUN_S = 60  # of GPUs in use before a run counts as begun
+LEAST_SAMPLES, LEAST_S = 30, 300
+MAX_PAUSE_S = 60.0  # between two looks at what goes on
+
+
+@record
+class Sample:
+    """One sample: percent, or in the metric's unit, at a time in seconds; `device` is a GPU, empty for the node."""
+
+    node: str
+    metric: str
+    device: str
+    time_s: float
+    percent: float
+
+
+@dataclass(slots=True)
+class Stretch:
+    """The samples of a few seconds."""
+
+    total: float = 0.0
+    count: int = 0
+    idle: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Their mean, in percent."""
+        return self.total / self.count
+
+
+Series = dict[int, Stretch]  # by time, in stretches since 1970
+
+
+@dataclass
+class Samples:
+    """All that was sampled, by metric, node and device. The longer it is, the longer are its stretches, in seconds."""
+
+    series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
+    stretches: int = 0
+    bin_s: int = BIN_S
+
+    def add(self, one: Sample) -> None:
+        """Take in a sample."""
+        series = self.series.setdefault((one.metric, one.node, one.device), {})
+        at = int(one.time_s // self.bin_s)
+        stretch = series.get(at)
+        if stretch is None:
+            stretch = series[at] = Stretch()
+            self.stretches += 1
+        stretch.total += one.percent
+        stretch.count += 1
+        stretch.idle += one.percent < IDLE_PERCENT
+        while self.stretches > MAX_STRETCHES:
+            self._coarsen()
+
+    def _coarsen(self) -> None:
+        """Make one stretch of two. Raises RunError."""
+        self.bin_s *= 2
+        if self.bin_s > LONGEST_BIN_S:
+            many = f"more than {MAX_STRETCHES:,} things were sampled"
+            raise RunError(f"{many}, as {' '.join(next(reversed(self.series)))!r:.60}; expected the GPUs of one run")
+        self.stretches = 0
+        for key, series in self.series.items():
+            coarse: Series = {}
+            for at, one in series.items():
+                known = coarse.setdefault(at // 2, Stretch())
+                known.total, known.count, known.idle = (
+                    known.total + one.total,
+                    known.count + one.count,
+                    known.idle + one.idle,
+                )
+            self.series[key] = coarse
+            self.stretches += len(coarse)
+
+    def of(self, metric: str) -> Mapping[tuple[str, str], Series]:
+        """The series of a metric by node and device."""
+        return {(node, device): series for (kind, node, device), series in self.series.items() if kind == metric}
+
+
+@record
+class Gpu:
+    """One GPU of a run: how busy it was, how long it idled, and how much was sampled of it."""
+
+    name: str  # `algo-1 gpu0`
+    percent: float
+    idle: float  # share of the time
+    samples: int
+    seconds: float
+
+
+def gpus(samples: Samples) -> list[Gpu]:
+    """The GPUs from the time on at which the run has begun."""
+    every = samples.of(GPU)
+    start = begun(samples)
+    found = []
+    for (node, device), series in sorted(every.items()):
+        chosen = {at: stretch for at, stretch in series.items() if at >= start}
+        if chosen:
+            found.append(
+                Gpu(
+                    f"{node} {device}",
+                    fmean(stretch.mean for stretch in chosen.values()),
+                    fmean(stretch.idle / stretch.count for stretch in chosen.values()),
+                    sum(stretch.count for stretch in chosen.values()),
+                    (max(chosen) - min(chosen) + 1) * samples.bin_s,
+                )
+            )
+    return found
+
+
+def begun(samples: Samples) -> float:
+    """The first stretch that counts: a minute behind the first use of a GPU."""
+    every = samples.of(GPU).values()
+    used = [at for one in every for at, stretch in one.items() if stretch.mean >= IDLE_PERCENT]
+    return min(used) + BEGUN_S / samples.bin_s if used else float("-inf")
+
+
+def mean_of(samples: Samples, metric: str) -> float | None:
+    """The mean over time of a metric from the run's beginning on, of all that have it; None where none has."""
+    start = begun(samples)
+    every = [[one.mean for at, one in series.items() if at >= start] for series in samples.of(metric).values()]
+    means = [fmean(one) for one in every if one]
+    return fmean(means) if means else None
+
+
+def apart_from_most(found: Iterable[Gpu], points: float) -> list[Gpu]:
+    """The GPUs that are busier or idler than the middle one by more than so many points, the farthest first."""
+    found = list(found)
+    usual = median(gpu.percent for gpu in found)
+    far = (gpu for gpu in found if abs(gpu.percent - usual) > points)
+    return sorted(far, key=lambda gpu: -abs(gpu.percent - usual))
+
+
+def share_bound(samples: Samples, waits: Mapping[str, float], gpu_below: float) -> float | None:
+    """The share of the time in which a node's GPUs are below so many percent, and any of these metrics above its own.
+
+    None where none of them was sampled beside a GPU.
+    """
+    every = samples.of(GPU)
+    start = begun(samples)
+    data: dict[tuple[str, int], bool] = {}
+    for metric, least in waits.items():
+        for (node, _), series in samples.of(metric).items():
+            for at, other in series.items():
+                for mean in _gpus_at(every, node, at) if at >= start else ():
+                    data[node, at] = data.get((node, at), False) or (mean < gpu_below and other.mean > least)
+    return fmean(data.values()) if data else None
+
+
+def range_of(metric: str) -> str:
+    """What values of a metric can be, in words."""
+    return f"0 to {MAX_VALUE[metric]:g}" if metric in MAX_VALUE else "0 or more"
+
+
+def _gpus_at(every: Mapping[tuple[str, str], Series], node: str, at: int) -> Iterator[float]:
+    means = [series[at].mean for (of, _), series in every.items() if of == node and at in series]
+    if means:
+        yield fmean(means)
+
+
+def longest(moments: Iterable[tuple[int, bool]], bin_s: float) -> list[int]:
+    """Of moments in order, each with whether it holds then: those of the longest time in which it always does.
+
+    Where nobody looked for a minute it may have ended meanwhile.
+    """
+    best: list[int] = []
+    current: list[int] = []
+    for at, holds in moments:
+        if not holds or (current and (at - current[-1]) * bin_s > MAX_PAUSE_S):
+            current = []
+        if holds:
+            current.append(at)
+            if current[-1] - current[0] > (best[-1] - best[0] if best else -1):
+                best = list(current)
+    return best

@@ -1,0 +1,132 @@
+"""How long steps take: those that are far longer than others, with their causes, and a change that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from math import sqrt
+from statistics import median
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.robust import spread
+from clusterproof.plugins.training_run.pace import WARM_UP
+from clusterproof.plugins.training_run.run_data import RunData, Seconds
+
+OUTLIER_SIGMAS, OUTLIER_TIMES = 5.0, 1.2  # of ten slow steps in a hundred mean + 3 sigma finds none, this all
+OUTLIER_STEPS, DRIFT_STEPS = 100, 200  # at least
+SEGMENT = 20  # steps on each side of a change, at least
+CERTAIN = 5.0  # standard errors of a change
+CLIP = 3.0  # sigmas: one long step is no change
+
+
+@record
+class Timed:
+    """A step and its seconds, without its checkpoint."""
+
+    step: int
+    seconds: float
+
+
+@record
+class Outliers:
+    """Steps that are far longer than usual, the longest first, and what is lost by them."""
+
+    steps: tuple[Timed, ...]
+    of: int
+    usual: float
+    lost: float  # s
+    share: float  # of all time
+
+
+@record
+class Drift:
+    """A change that stays: from which step on, and the seconds of a step before and after."""
+
+    step: int
+    before: float
+    after: float
+
+    @property
+    def times(self) -> float:
+        """How many times as long a step takes after it."""
+        return self.after / self.before
+
+
+def steady(series: Sequence[Timed]) -> Sequence[Timed]:
+    """Without the warm-up."""
+    return [one for one in series if one.step >= series[0].step + WARM_UP] if series else []
+
+
+def outliers(series: Sequence[Timed]) -> Outliers:
+    """The steps above the median + 5 sigmas, as the middle of all suggests those, that take 1.2 times as long as it."""
+    seconds = [one.seconds for one in series]
+    usual = median(seconds)
+    limit = max(usual + OUTLIER_SIGMAS * spread(seconds), OUTLIER_TIMES * usual)
+    found = sorted((one for one in series if one.seconds > limit), key=lambda one: -one.seconds)
+    lost = sum(one.seconds - usual for one in found)
+    return Outliers(tuple(found), len(series), usual, lost, lost / sum(seconds) if any(seconds) else 0.0)
+
+
+def drift(series: Sequence[Timed]) -> Drift | None:
+    """The change to longer steps that explains most and is still there at the end; None where none is certain."""
+    seconds = [one.seconds for one in series]
+    at = _change(seconds)
+    before, after = seconds[:at], seconds[at:]
+    change = Drift(series[at].step, median(before), median(after))
+    error = sqrt(spread(before) ** 2 / len(before) + spread(after) ** 2 / len(after))
+    stays = median(seconds[-SEGMENT:]) - change.before >= (change.after - change.before) / 2
+    is_certain = change.after - change.before > CERTAIN * error
+    return change if is_certain and stays and change.before > 0 else None
+
+
+def _change(seconds: Sequence[float]) -> int:
+    """Where the sum of what is above the mean turns: the first of the later part."""
+    middle, room = median(seconds), CLIP * spread(seconds)
+    clipped = [min(max(one, middle - room), middle + room) for one in seconds] if room else seconds
+    mean = sum(clipped) / len(clipped)
+    total, best, at = 0.0, -1.0, SEGMENT
+    for number, one in enumerate(clipped[:-SEGMENT], 1):
+        total += one - mean
+        if number >= SEGMENT and abs(total) > best:
+            best, at = abs(total), number
+    return at
+
+
+MAX_VALUES = 101  # of a part, that say what is usual
+LEAST = 0.1  # of what a step is longer than usual, from which on a part is the cause
+
+
+@record
+class Part:
+    """A part of a step that took so many seconds longer than usual, on the rank on which that was most."""
+
+    name: str
+    seconds: float
+    rank: int
+
+
+def causes(data: RunData, steps: Sequence[Timed], usual: float) -> list[tuple[Part, ...]]:
+    """For each step the parts that explain a tenth or more of what it is too long, the most first."""
+    found: list[list[Part]] = [[] for _ in steps]
+    for (rank, name), cells in (*data.parts.items(), *data.compute.items()):
+        if rank not in data.steps or not cells:
+            continue
+        middle = _middle(cells)
+        for number, step in enumerate(steps):
+            more = cells.get(step.step, (middle, 1))[0] - middle
+            if more > LEAST * (step.seconds - usual) > 0:
+                found[number].append(Part(name, more, rank))
+    return [_worst_of_each(parts) for parts in found]
+
+
+def _middle(cells: Seconds) -> float:
+    """The median of some of them, evenly taken."""
+    return median(mean for mean, _ in islice(cells.values(), 0, None, -(-len(cells) // MAX_VALUES)))
+
+
+def _worst_of_each(parts: Sequence[Part]) -> tuple[Part, ...]:
+    worst: dict[str, Part] = {}
+    for part in parts:
+        if part.name not in worst or part.seconds > worst[part.name].seconds:
+            worst[part.name] = part
+    return tuple(sorted(worst.values(), key=lambda part: -part.seconds))

@@ -1,0 +1,133 @@
+"""One probe per node, all nodes at once: from a cluster to what every node returned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, Unreached, load
+from clusterproof.plugins.core.opened import Budget, read_whole
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # what is kept of it, where that is not itself
+
+
+def gather(
+    cluster: Cluster,
+    connection: Connection,
+    collectors: Iterable[str],
+    options: ProbeOptions,
+    limits: Limits,
+    on_answer: OnAnswer,
+    further: Sequence[Path] = (),
+) -> dict[str, NodeEvidence]:
+    """Probe every node once; `on_answer` is called for each as it answers, one at a time.
+
+    `further` are files of third parties, each a collector that always runs. A node that does not answer is evidence
+    too: every node of the cluster is in the result.
+    """
+    on_stdin = getattr(connection, "takes_stdin", True)
+    program = getattr(connection, "program", None) or _payload
+    asked = frozenset({*collectors, *(path.stem for path in further)})
+    to_run, _ = program(asked, replace(options, room=room_of(connection, limits)), further, on_stdin)
+    return ask(cluster, connection, to_run, limits, on_answer, asked)
+
+
+def room_of(connection: Connection, limits: Limits) -> int:
+    """How many characters of an answer the connection carries; 0: all."""
+    carries = getattr(connection, "carries", None)
+    return int(carries(limits)) if carries else 0
+
+
+def ask(
+    cluster: Cluster,
+    connection: Connection,
+    to_run: Program,
+    limits: Limits,
+    on_answer: OnAnswer,
+    collectors: Iterable[str] = (),
+) -> dict[str, NodeEvidence]:
+    """Run a program with these collectors on every node; `on_answer` takes each answer, one at a time."""
+    import threading  # a prolog asks but one node
+
+    gathered: dict[str, NodeEvidence] = {}
+    lock, began = threading.Lock(), time.time()
+
+    def answered(target: Target, answer: Answer) -> None:
+        now = time.time()
+        evidence = evidence_of(target, answer, to_run.nonce, collectors)
+        evidence = replace(evidence, asked=now - answer.seconds if answer.seconds else began, answered=now)
+        with lock:
+            gathered[target.name] = on_answer(evidence) or evidence
+
+    connection.run(cluster.targets, to_run, limits, answered)
+    return gathered
+
+
+def _payload(
+    collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path], on_stdin: bool
+) -> tuple[Program, str]:
+    """The probe packed for a machine that has none of its files."""
+    from clusterproof.plugins.agent.payload import program  # a replayed run needs no payload
+
+    return program(collectors, options, further, on_stdin)
+
+
+def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable[str] = ()) -> NodeEvidence:
+    """What one answer holds for these collectors, decoded strictly; one that cannot be decoded is a node not reached.
+
+    Of an answer that was truncated, and not lost with its connection, the complete collectors are kept.
+    """
+    from clusterproof.plugins.agent.frame import decode
+
+    data = decode(target.name, replace(answer, unreached=None), nonce)
+    was_cut = not data.unreached and bool(data.detail)
+    is_lost = answer.unreached not in (None, Unreached.CUT)
+    if answer.unreached and (data.unreached or (was_cut and is_lost)):
+        return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
+    if not was_cut:
+        return data  # a connection that breaks after the whole answer came does no harm
+    cut = Collected(Status.CUT, detail=answer.detail or data.detail)
+    return replace(data, collectors={**dict.fromkeys(collectors, cut), **data.collectors})
+
+
+def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
+    """Read a recording: what every node of the cluster returned then."""
+    return {evidence.node: evidence for evidence in replayed(folder, cluster)}
+
+
+def replayed(folder: Path, cluster: Cluster) -> Iterator[NodeEvidence]:
+    """Read a recording, node by node."""
+    from clusterproof.plugins.evidence.recording import MAX_WHOLE_BYTES  # most runs read none
+
+    budget = Budget(MAX_WHOLE_BYTES)
+    for target in cluster.targets:
+        yield _recorded(folder, target.name, budget)
+
+
+def _recorded(folder: Path, node: str, budget: Budget) -> NodeEvidence:
+    from clusterproof.plugins.evidence.recording import MAX_BYTES, recording_file
+
+    path = folder / "nodes" / recording_file(node)
+    try:
+        text = read_whole(path, MAX_BYTES, folder)
+        budget.take(len(text))
+        data = load(text)
+    except FileNotFoundError:
+        return NodeEvidence(node, unreached=Unreached.LOST, detail=f"the recording has no {path.name}")
+    except (OSError, EvidenceError) as problem:
+        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name}: {_why(problem)}")
+    if data.node != node:
+        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name} is of {data.node!r:.60}")
+    return data
+
+
+def _why(problem: Exception) -> object:
+    return getattr(problem, "strerror", None) or problem

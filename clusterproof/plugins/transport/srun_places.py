@@ -1,0 +1,102 @@
+"""Which nodes Slurm would start a command on, and how they go together.
+
+Travels; standard library only, for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import Any
+
+FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: the rest would change what srun does
+STEERING = ("SLURM_", "SRUN_", "SBATCH_", "SQUEUE_", "SCANCEL_")  # squeue would list, and scancel end, some jobs alone
+UNUSABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "NOT_RESPONDING", "UNKNOWN"}
+UNUSABLE |= {"POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG"}
+ASK_S = 10.0  # for scontrol and squeue
+# A job that is sent a signal, was stopped by one or gives nodes back is not R meanwhile; a suspended one takes no step.
+TAKING_STEPS = "R,SI,ST,RS"
+MIN_MEMORY_MIB = 1024  # of what the step is given, where nodes are configured with memory at all
+GPUS = re.compile(r"gpu(?::[^:,(\s]+)?:(\d+)")
+MARKS = r"[+*~#!%$@^-]"  # behind a state
+CONSTRAINS = re.compile(r"^ConstrainDevices\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
+
+
+def ask(*words: str) -> tuple[int, str]:
+    """What a command of Slurm's prints. Raises FileNotFoundError, TimeoutExpired."""
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=-1, stderr=-2, timeout=ASK_S, env=clean())
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def clean() -> dict[str, str]:
+    """This environment without what steers Slurm's commands."""
+    ours = os.environ.items()
+    return {key: value for key, value in ours if key in KEPT or not key.startswith(STEERING)}
+
+
+def nodes_of(data: str) -> dict[str, dict[str, str]]:
+    """The nodes of `scontrol -o show node`: its words by key, and the reason."""
+    records = {}
+    for line in data.splitlines():
+        record = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        reason = re.search(r" Reason=(.*)", line)
+        if "NodeName" in record:
+            records[record["NodeName"]] = {**record, "Reason": reason[1].strip()[:200] if reason else ""}
+    return records
+
+
+def is_usable(record: dict[str, str]) -> bool:
+    """Whether Slurm starts jobs on a node in this state."""
+    state = record.get("State", "UNKNOWN")
+    return not (UNUSABLE & set(re.split(MARKS, state)) or "*" in state)
+
+
+def is_full(record: dict[str, str]) -> bool:
+    """Whether no processor of the node is free."""
+    return record.get("CPUAlloc") == record.get("CPUEfctv", record.get("CPUTot")) or not is_usable(record)
+
+
+def own_jobs(full: list[dict[str, str]], wanted: str = "") -> dict[str, str]:
+    """By node, a job of this user that takes steps; the one that is wanted, or that this is run in, before others."""
+    inside = wanted or os.environ.get("SLURM_JOB_ID", "")
+    jobs: dict[str, str] = {}
+    if not (full or inside):
+        return jobs
+    user = str(os.getuid())
+    for line in ask("squeue", "-h", "-t", TAKING_STEPS, "-u", user, "-o", "%A %N")[1].splitlines():
+        job, _, nodes = line.partition(" ")
+        for name in ask("scontrol", "show", "hostnames", nodes)[1].split():
+            if job == inside or (name not in jobs and any(record["NodeName"] == name for record in full)):
+                jobs[name] = job
+    return jobs
+
+
+def plan(
+    names: list[str], records: dict[str, dict[str, str]], jobs: dict[str, str], constrains: bool, partition: str
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, str]]]:
+    """The sruns to make, each for all nodes that can go together; and the nodes that Slurm gives nobody."""
+    refused = {}
+    groups: dict[tuple[str, str, str, bool], list[str]] = {}
+    for name in names:
+        record = records.get(name)
+        if record is None:
+            refused[name] = {"why": "unknown", "detail": f"Slurm knows no node {name}"}
+        elif name in jobs:
+            groups.setdefault((jobs[name], "", "", False), []).append(name)
+        elif not is_usable(record):
+            reason = f": {record['Reason']}" if record["Reason"] else ""
+            why = "drained" if "DRAIN" in record.get("State", "") and "DOWN" not in record["State"] else "down"
+            refused[name] = {"why": why, "detail": f"Slurm reports it as {record.get('State')}{reason}"}
+        else:
+            gpus = GPUS.search(record.get("Gres", ""))
+            wanted = gpus[1] if gpus and constrains and record["State"].startswith("IDLE") else ""
+            own = record.get("Partitions", "").split(",")
+            memory = record.get("RealMemory", "0").isdecimal() and int(record.get("RealMemory", "0")) > MIN_MEMORY_MIB
+            groups.setdefault(("", partition if partition in own else own[0], wanted, memory), []).append(name)
+    made = [
+        {"job": job, "partition": found, "gpus": gpus, "memory": memory, "nodes": nodes}
+        for (job, found, gpus, memory), nodes in groups.items()
+    ]
+    return made, refused

@@ -1,0 +1,186 @@
+"""EC2 instances through SSM's own fan-out: one SendCommand for up to 50 of them, each answer fetched as it is ready."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES
+from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
+
+DOCUMENT = "AWS-RunShellScript"
+AT_ONCE = 50  # instance ids that one SendCommand takes
+BATCHES = 8  # on their way at once
+SHOWN_CHARACTERS = 24_000  # of an answer; the rest is only in S3
+BESIDE_CHARACTERS = 1_000  # that may be printed before an answer or within it
+LEAST_DELIVERY_S = 30  # SendCommand's TimeoutSeconds
+LOOK_S = 1.0  # between looks at which instances have answered
+WAITS = ("Pending", "InProgress", "Delayed", "Cancelling")
+CUT_MARK = "--output truncated--"
+_UNREACHED = {
+    "Undeliverable": (Unreached.NOT_CONNECTED, "the command could not be delivered"),
+    "DeliveryTimedOut": (Unreached.NOT_CONNECTED, "the command was not taken in time"),
+    "ExecutionTimedOut": (Unreached.TIMED_OUT, "the probe did not end in its time"),
+    "TimedOut": (Unreached.TIMED_OUT, "the probe did not end in its time"),
+    "Terminated": (Unreached.LOST, "SSM ended the command: too many others had failed"),
+    "InvalidPlatform": (Unreached.NO_PYTHON, "the instance does not run Linux"),
+    "AccessDenied": (Unreached.AUTH, "the instance refused the command"),
+    "Cancelled": (Unreached.TIMED_OUT, "cancelled: its time was over"),
+}
+
+
+class Ssm:
+    """Runs the program with SendCommand."""
+
+    takes_stdin = False
+
+    def carries(self, limits: Limits) -> int:
+        """What SSM shows of an answer, less what may be printed beside it; all where it goes to S3."""
+        return 0 if limits.settings.get("ssm_output") else SHOWN_CHARACTERS - BESIDE_CHARACTERS
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` once on each target. Raises Unusable where there is no account."""
+        try:
+            account = Account(limits.settings.get("region", ""), limits.settings.get("profile", ""))
+            online = _online(account, [target.address for target in targets])
+        except AwsError as problem:
+            raise Unusable(str(problem)) from None
+        reached = [target for target in targets if target.address in online]
+        for target in targets:
+            if target.address not in online:
+                answered(target, Answer(unreached=Unreached.NOT_CONNECTED, detail=NOT_REGISTERED))
+        batches = [reached[first : first + AT_ONCE] for first in range(0, len(reached), AT_ONCE)]
+        with ThreadPoolExecutor(BATCHES) as pool:
+            list(pool.map(lambda batch: _run_batch(account, batch, program, limits, answered), batches))
+
+
+NOT_REGISTERED = "not registered with Systems Manager; expected its agent online, and an instance profile that lets it"
+
+
+def _online(account: Account, ids: Sequence[str]) -> frozenset[str]:
+    """Those instances whose agent is there: one that is not makes SendCommand refuse the whole batch."""
+    found: set[str] = set()
+    for first in range(0, len(ids), AT_ONCE):
+        filters = [{"Key": "InstanceIds", "Values": list(ids[first : first + AT_ONCE])}]
+        listed = account.listed("ssm", "describe_instance_information", "InstanceInformationList", Filters=filters)
+        found.update(str(row["InstanceId"]) for row in listed if row.get("PingStatus") == "Online")
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A command on its way: to which instances, and where its long answers go."""
+
+    command_id: str
+    targets: Mapping[str, Target]
+    bucket: str
+    prefix: str
+
+
+def _run_batch(
+    account: Account,
+    batch: Sequence[Target],
+    program: Program,
+    limits: Limits,
+    answered: Callable[[Target, Answer], None],
+) -> None:
+    started = time.monotonic()
+    try:
+        sent = _send(account, batch, program, limits)
+    except AwsError as problem:
+        for target in batch:
+            answered(target, Answer(unreached=_why(problem), detail=str(problem)))
+        return
+    waiting = dict(sent.targets)
+    deadline = started + LEAST_DELIVERY_S + limits.connect_s + limits.answer_s
+    while waiting and time.monotonic() < deadline:
+        for instance, status in _ended(account, sent):
+            if instance in waiting:
+                answered(waiting.pop(instance), _answer(account, sent, instance, status, time.monotonic() - started))
+        if waiting:
+            time.sleep(LOOK_S)
+    for target in waiting.values():
+        detail = f"no end after {time.monotonic() - started:.0f} s"
+        answered(target, Answer(unreached=Unreached.TIMED_OUT, detail=detail))
+
+
+def _send(account: Account, batch: Sequence[Target], program: Program, limits: Limits) -> _Sent:
+    """Raises AwsError."""
+    bucket, _, prefix = limits.settings.get("ssm_output", "").removeprefix("s3://").partition("/")
+    output = {"OutputS3BucketName": bucket, "OutputS3KeyPrefix": prefix or "clusterproof"} if bucket else {}
+    data = account.call(
+        "ssm",
+        "send_command",
+        InstanceIds=[target.address for target in batch],
+        DocumentName=DOCUMENT,
+        Comment="clusterproof: reads the state of the node",
+        TimeoutSeconds=LEAST_DELIVERY_S,
+        MaxConcurrency=str(limits.fanout),
+        MaxErrors="100%",  # one bad node does not keep the others from being asked
+        Parameters={"commands": [program.command], "executionTimeout": [str(int(limits.answer_s) + 1)]},
+        **output,
+    )
+    command_id = str(data["Command"]["CommandId"])
+    return _Sent(command_id, {target.address: target for target in batch}, bucket, prefix or "clusterproof")
+
+
+def _ended(account: Account, sent: _Sent) -> Iterator[tuple[str, str]]:
+    """The instances that are done, with the word for how. A look that fails is made again."""
+    try:
+        for row in account.listed("ssm", "list_command_invocations", "CommandInvocations", CommandId=sent.command_id):
+            status = str(row.get("StatusDetails") or row["Status"]).replace(" ", "")
+            if status not in WAITS:
+                yield str(row["InstanceId"]), status
+    except AwsError:
+        return
+
+
+def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: float) -> Answer:
+    unreached, why = _UNREACHED.get(status, (None, ""))
+    if unreached:
+        return Answer(unreached=unreached, detail=f"{why} ({status})", seconds=seconds)
+    try:
+        data = account.call("ssm", "get_command_invocation", CommandId=sent.command_id, InstanceId=instance)
+        output = _whole(account, sent, instance, data)
+    except AwsError as problem:
+        return Answer(unreached=_why(problem), detail=str(problem), seconds=seconds)
+    if _is_cut(output) and not sent.bucket:
+        return Answer(output.encode(), Unreached.CUT, TOO_LONG, seconds)
+    return Answer(output.encode(), seconds=seconds)
+
+
+TOO_LONG = (
+    f"its answer is longer than the {SHOWN_CHARACTERS:,} characters that SSM shows; give --ssm-output s3://BUCKET"
+)
+
+
+def _whole(account: Account, sent: _Sent, instance: str, data: Mapping[str, Any]) -> str:
+    """The whole output: as shown, or where that is cut from S3. Raises AwsError."""
+    shown = str(data.get("StandardOutputContent", ""))
+    if not (_is_cut(shown) and sent.bucket):
+        return shown + str(data.get("StandardErrorContent", ""))
+    key = f"{sent.prefix}/{sent.command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
+    body = account.call("s3", "get_object", Bucket=sent.bucket, Key=key)["Body"]
+    return str(body.read(MAX_ANSWER_BYTES).decode("utf-8", "replace"))  # whoever may write there can put anything
+
+
+def _is_cut(output: str) -> bool:
+    return len(output) >= SHOWN_CHARACTERS or output.rstrip().endswith(CUT_MARK)
+
+
+def _why(problem: AwsError) -> Unreached:
+    if isinstance(problem, AwsDenied):
+        return Unreached.AUTH
+    return Unreached.THROTTLED if "throttl" in str(problem).lower() else Unreached.LOST

@@ -1,0 +1,189 @@
+"""When something is said: events at once and once; states when they last, and again when they are over.
+
+Pure: it reads no clock, and knows only the seconds that are passed in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.pace import PACE, Pace
+
+MAX_OPEN = 512  # of one node: more is one thing that is broken
+
+
+class Kind(str, Enum):
+    """What is said of a state."""
+
+    OPENED = "opened"
+    HAPPENED = "happened"  # and is over at once
+    WORSE = "worse"  # it is a fail now
+    CLOSED = "closed"
+    FLAPPING = "flapping"
+
+
+ALSO = "; also "  # between the things that one message names
+
+
+@record
+class Key:
+    """What a state is of: a node, its device if any, and the rule: a check's id where it is a check's verdict."""
+
+    node: str
+    device: str
+    rule: str
+
+
+@record
+class Seen:
+    """What a rule says of a device now; `findings` counts the things that the message names."""
+
+    verdict: Verdict
+    message: str
+    findings: int = 1
+
+
+@record
+class Change:
+    """A line to say, in seconds by the clock of who watches."""
+
+    kind: Kind
+    key: Key
+    verdict: Verdict
+    message: str
+    time_s: float
+
+
+@dataclass
+class _State:
+    seen: Seen
+    looks: deque[bool]
+    is_open: bool = False
+    is_fail: bool = False  # at any time since it was opened
+    most_findings: int = 0  # at any time since then
+    is_flapping: bool = False
+    clean: int = 0
+    opened_at: list[float] = field(default_factory=list)
+
+
+Found = Mapping[tuple[str, str], Seen]  # by device and rule
+
+
+class States:
+    """The states of all nodes."""
+
+    def __init__(self, pace: Pace = PACE) -> None:
+        self._pace = pace
+        self._of: dict[str, dict[Key, _State]] = {}
+
+    @property
+    def open(self) -> Mapping[Key, Seen]:
+        """What is open now."""
+        return {key: state.seen for states in self._of.values() for key, state in states.items() if state.is_open}
+
+    def open_of(self, node: str) -> Mapping[Key, Seen]:
+        """What is open now of one node."""
+        return {key: state.seen for key, state in self._of.get(node, {}).items() if state.is_open}
+
+    def resume(self, changes: Iterable[Change], now: float) -> None:
+        """Go on from what another watch has said, in its order, in seconds by the clock of this one."""
+        for change in changes:
+            state = None if change.kind is Kind.HAPPENED else self._state(change.key, Seen(change.verdict, ""))
+            if state is None:
+                continue
+            state.is_open = change.kind is not Kind.CLOSED
+            if state.is_open:
+                state.seen = Seen(change.verdict, change.message)
+                state.most_findings = change.message.count(ALSO) + 1
+                state.is_flapping = change.kind is Kind.FLAPPING
+                if change.kind is not Kind.WORSE:
+                    state.opened_at = [*state.opened_at, change.time_s][-self._pace.flaps_times - 1 :]
+            state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
+        for states in list(self._of.values()):
+            for key, state in list(states.items()):
+                if not state.is_open:
+                    self._drop(key, state, now)
+
+    def events(
+        self,
+        node: str,
+        rules: frozenset[str],
+        found: Found,
+        now: float,
+        unknown: frozenset[tuple[str, str]] = frozenset(),
+    ) -> list[Change]:
+        """What rules say of a node that are evaluated whenever something happens: said at once, and closed at once.
+
+        `unknown` are the devices for which a rule could not be evaluated now: nothing of theirs is over.
+        """
+        changes: list[Change] = []
+        for key, state in list(self._of.get(node, {}).items()):
+            if key.rule in rules and (key.device, key.rule) not in found and (key.device, key.rule) not in unknown:
+                if state.is_open:
+                    changes += self._close(key, state, now)
+                self._drop(key, state, now)
+        for (device, rule), seen in found.items():
+            key = Key(node, device, rule)
+            held = self._state(key, seen)
+            if held:
+                changes += self._look(key, held, seen, now)
+        return changes
+
+    def tick(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
+        """What rules say of a node that are evaluated at each tick: said when it lasts."""
+        changes: list[Change] = []
+        for key, state in list(self._of.get(node, {}).items()):
+            if key.rule in rules and (key.device, key.rule) not in found:
+                state.looks.append(False)
+                state.clean += 1
+                if state.is_open and state.clean >= self._pace.closes_ticks:
+                    changes += self._close(key, state, now)
+                if not state.is_open and not any(state.looks):
+                    self._drop(key, state, now)
+        for (device, rule), seen in found.items():
+            key = Key(node, device, rule)
+            held = self._state(key, seen)
+            if held:
+                held.looks.append(True)
+                held.clean = 0
+                if held.is_open or sum(held.looks) >= self._pace.opens_ticks:
+                    changes += self._look(key, held, seen, now)
+        return changes
+
+    def _state(self, key: Key, seen: Seen) -> _State | None:
+        states = self._of.setdefault(key.node, {})
+        if key not in states and len(states) >= MAX_OPEN:
+            return None
+        return states.setdefault(key, _State(seen, deque(maxlen=self._pace.window_ticks)))
+
+    def _look(self, key: Key, state: _State, seen: Seen, now: float) -> Iterator[Change]:
+        """It holds: say so where it was closed, has become a fail, or has come to more than was said."""
+        state.seen = seen
+        if not state.is_open:
+            state.is_open, state.is_fail, state.most_findings = True, seen.verdict is Verdict.FAIL, seen.findings
+            state.opened_at = [*(at for at in state.opened_at if now - at < self._pace.flaps_within_s), now]
+            is_first_time = not state.is_flapping
+            state.is_flapping = len(state.opened_at) > self._pace.flaps_times
+            if state.is_flapping and not is_first_time:
+                return
+            kind = Kind.FLAPPING if state.is_flapping else Kind.OPENED
+            yield Change(kind, key, seen.verdict, seen.message, now)
+        elif (seen.verdict is Verdict.FAIL and not state.is_fail) or seen.findings > state.most_findings:
+            state.is_fail = state.is_fail or seen.verdict is Verdict.FAIL
+            state.most_findings = max(seen.findings, state.most_findings)
+            yield Change(Kind.WORSE, key, seen.verdict, seen.message, now)
+
+    def _close(self, key: Key, state: _State, now: float) -> Iterator[Change]:
+        state.is_open = False
+        if not state.is_flapping:
+            yield Change(Kind.CLOSED, key, state.seen.verdict, state.seen.message, now)
+
+    def _drop(self, key: Key, state: _State, now: float) -> None:
+        """Forget a closed state, once it cannot count as flapping any more."""
+        if not any(now - at < self._pace.flaps_within_s for at in state.opened_at):
+            self._of[key.node].pop(key, None)

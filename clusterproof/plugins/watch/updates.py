@@ -1,0 +1,207 @@
+"""What a node's sampler sends, line by line: bounded, and decoded strictly, for a node is not trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN
+from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, MAX_GPUS, SampledGpu
+
+MAX_LINE = 256 * 1024  # bytes
+MAX_TEXT = 1_000  # characters of a line of the kernel log
+MAX_WORDS = 200
+MAX_LINES = 4_000  # of the kernel log at once
+OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
+MAX_SECONDS = 1e11
+
+
+class NotUnderstood(ClusterproofError, ValueError):  # noqa: N818 - an outcome of one connection
+    """What came is not what a sampler sends; the message says what was seen."""
+
+
+class LinesLost(NotUnderstood):
+    """Lines that the sampler sent did not arrive."""
+
+
+@record
+class Hello:
+    """A sampler begins. `up` is in seconds since boot, `now` since 1970; `no_log` why it follows no kernel log."""
+
+    boot_id: str
+    now: float
+    up: float
+    no_log: str = ""
+
+
+@record
+class Tick:
+    """What was sampled at a moment. `gpus` is there when the GPUs' source has begun anew."""
+
+    now: float
+    up: float
+    gpu: tuple[tuple[float | None, ...], ...]
+    host: tuple[float | None, ...]
+    gpus: tuple[SampledGpu, ...] | None = None
+    facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of GPUs by index, as `nvml` reports them
+    late: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # sources: for how long (s), and why
+
+
+@record
+class LogLine:
+    """A line of the kernel log that matters, how many lines alike were left out before it, and an error's level."""
+
+    sequence: int
+    seconds: float  # since boot
+    text: str
+    left_out: int = 0
+    level: int = UNKNOWN
+
+
+@record
+class Logged:
+    """Lines of the kernel log, as they came."""
+
+    up: float
+    lines: tuple[LogLine, ...]
+
+
+Update: TypeAlias = Hello | Tick | Logged
+
+
+class Stream:
+    """The output of one sampler, piece by piece; lines without the nonce are noise, a line sent twice counts once."""
+
+    def __init__(self, nonce: str) -> None:
+        self._mark = nonce.encode() + b" "
+        self._missing = f"{nonce}:no-python:".encode()
+        self._rest = b""
+        self._number = -1  # of the line that came last
+        self.noise = ""  # the last line of it: the words of a host that refuses
+
+    def updates(self, piece: bytes) -> Iterator[Update]:
+        """What a piece of the stream completes. Raises NotUnderstood, LinesLost."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(self._mark):
+                update, number = _decoded(line[len(self._mark) :])
+                if number is None or self._is_next(number):
+                    yield update
+            elif line.startswith(self._missing):
+                raise NotUnderstood("no Python 3.8 or newer that starts and has lzma")
+            elif line.strip() and not line.startswith(self._mark[:-1]):
+                self.noise = printable(line[:MAX_WORDS].decode("utf-8", "replace").strip(), MAX_WORDS)
+        if len(self._rest) > MAX_LINE:
+            raise NotUnderstood(f"a line of more than {MAX_LINE:,} bytes")
+
+    def _is_next(self, number: int) -> bool:
+        """Whether a line has not come before. Raises LinesLost."""
+        if number > self._number + 1:
+            raise LinesLost(f"lines of its sampler were lost: {number - self._number - 1}; expected every one")
+        is_next = number > self._number
+        self._number = max(number, self._number)
+        return is_next
+
+
+def _decoded(line: bytes) -> tuple[Update, int | None]:
+    """What a line holds, and its number, where it has one."""
+    try:
+        data = json.loads(line)
+        if not isinstance(data, dict):
+            raise TypeError("no object")
+        number = data.get("n")
+        if number is not None and type(number) is not int:
+            raise TypeError("no whole number")
+        return _update(data), number
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError) as wrong:
+        seen = printable(line[:60].decode("utf-8", "replace"), 80)
+        raise NotUnderstood(f"{type(wrong).__name__}: {str(wrong)[:100]} in {seen}") from None
+
+
+def _update(data: Mapping[str, Any]) -> Update:
+    if "sampler" in data:
+        boot_id, no_log = _text(data.get("boot_id", ""), 64), _text(data.get("log", ""), MAX_WORDS)
+        return Hello(boot_id, _seconds(data["now"]), _seconds(data["up"]), no_log)
+    if "log" in data:
+        return Logged(_seconds(data["up"]), tuple(map(_log_line, _list(data["log"], MAX_LINES))))
+    return _tick(data)
+
+
+def _tick(data: Mapping[str, Any]) -> Tick:
+    gpus = data.get("gpu_fixed")
+    facts = data.get("facts", {}).get("nvml", {})
+    return Tick(
+        _seconds(data["now"]),
+        _seconds(data["up"]),
+        tuple(_values(values, len(GPU_COLUMNS)) for values in _list(data.get("gpu") or [], MAX_GPUS)),
+        tuple(value for name, count in OF_SOURCES.items() for value in _values(data.get(name), count)),
+        None if gpus is None else tuple(map(_gpu, _list(gpus, MAX_GPUS))),
+        {_index(index): _object(values) for index, values in facts.items()},
+        {
+            _text(name, 20): (_seconds(one[0]), _text(one[1], MAX_WORDS))
+            for name, one in list(data.get("late", {}).items())[: len(OF_SOURCES) + 1]
+        },
+    )
+
+
+def _gpu(data: Any) -> SampledGpu:
+    memory, limit = data.get("memory_mib"), data.get("power_limit_w")
+    return SampledGpu(_text(data.get("uuid", ""), 80), _number(memory), _number(limit))
+
+
+def _log_line(data: Any) -> LogLine:
+    sequence, seconds, text, left_out, level = [*data, UNKNOWN] if len(data) == 4 else data
+    if not all(isinstance(number, int) for number in (sequence, left_out, level)):
+        raise TypeError("no whole number")
+    return LogLine(sequence, _seconds(seconds), _text(text, MAX_TEXT), max(0, left_out), level)
+
+
+def _values(data: Any, count: int) -> tuple[float | None, ...]:
+    """So many values; as many of None where a source reported nothing."""
+    if data is None:
+        return (None,) * count
+    if len(data) != count:
+        raise ValueError(f"{len(data)} values; expected {count}")
+    return tuple(map(_number, data))
+
+
+def _number(value: Any) -> float | None:
+    if value is None or (type(value) in (int, float) and math.isfinite(value) and abs(value) < MAX_SECONDS):
+        return value  # type: ignore[no-any-return]
+    raise ValueError(f"{value!r:.30} is no number")
+
+
+def _seconds(value: Any) -> float:
+    number = _number(value)
+    if number is None or number < 0:
+        raise ValueError(f"{value!r:.30} is no time")
+    return float(number)
+
+
+def _text(value: Any, most: int) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.30} is no text")
+    return printable(value[:most], most)
+
+
+def _index(value: str) -> int:
+    if not (value.isascii() and value.isdecimal() and int(value) < MAX_GPUS):
+        raise ValueError(f"{value!r:.30} is no GPU")
+    return int(value)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or len(value) > MAX_WORDS:
+        raise TypeError(f"{str(value)!r:.30} is no object of facts")
+    return value
+
+
+def _list(value: Any, most: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise ValueError(f"{str(value)!r:.30} is no list of {most} at most")
+    return value

@@ -1,0 +1,176 @@
+"""The sections of the page, in their order. A further one is a function of the run, in this list."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+
+from clusterproof.plugins.core.cluster import is_of_aws
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports import topology
+from clusterproof.reports.document.charts import file_systems_section
+from clusterproof.reports.document.gpus import gpus_section
+from clusterproof.reports.document.section import Section, table
+from clusterproof.reports.document.trend import trend_section
+from clusterproof.reports.document.versions import versions_section
+from clusterproof.reports.document.where import map_section
+from clusterproof.reports.findings import gaps, shortened, with_verdict, within
+from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
+from clusterproof.reports.page import finding_block, gap_block
+from clusterproof.reports.rerun import again
+from clusterproof.reports.run import Run
+from clusterproof.reports.since import since
+from clusterproof.reports.wording import counted
+
+MAX_ROWS = 300  # of a table of what does not apply
+MAX_NODES = 600  # characters of a nodeset in it
+MAX_WORDS = 300  # characters of a reason
+
+_TOOLS = """<form class="tools" role="search" hidden>
+<label>Search <input type="search" id="search" placeholder="gpu[001-016], check, UUID …" autocomplete="off"></label>
+<fieldset><legend>Show</legend>
+<label><input type="checkbox" name="F" checked> fail</label>
+<label><input type="checkbox" name="I" checked> incomplete</label>
+<label><input type="checkbox" name="C" checked> concern</label></fieldset>
+<label>Subsystem <select id="subsystem"><option value="">all</option></select></label>
+<label>Owner <select id="owner"><option value="">all</option></select></label>
+<output id="shown" aria-live="polite"></output></form>"""
+_GRID = """<p class="legend"></p>
+<p class="tools" hidden><label><input type="checkbox" id="all-checks"> checks that pass too</label></p>
+<div class="scroll" id="grid-scroll"><table id="grid-table"></table></div>
+<p id="more" hidden></p>
+<p id="grid-detail" aria-live="polite"></p>
+<noscript><p>The map, the grid, the search and the page of each node need this file's own script, which this
+browser does not run. The findings above have everything that is wrong.</p></noscript>"""
+
+
+_NOT_ALL = '<p>Nothing failed, but not everything was measured: <a href="#gaps">what was not, and why</a>.</p>'
+
+
+def _findings(run: Run) -> Section | None:
+    found = [
+        finding_block(finding, verdict, run.site)
+        for verdict in (Verdict.FAIL, Verdict.CONCERN)
+        for finding in run.findings(verdict)
+    ]
+    is_open = any(with_verdict(run.results, Verdict.INCOMPLETE))
+    nothing = _NOT_ALL if is_open else "<p>Nothing failed, and nothing is worth a look, as far as it was checked.</p>"
+    return Section("findings", "Findings", f"{_TOOLS}{''.join(found) or nothing}")
+
+
+def _gaps(run: Run) -> Section | None:
+    found = [gap_block(gap) for gap in gaps(run.results)]
+    count = f"{len(found)} reasons" if len(found) > 1 else "one reason"
+    is_open = " open" if not any(result.verdict is Verdict.FAIL for result in run.results) else ""
+    missing = sum(1 for _ in with_verdict(run.results, Verdict.INCOMPLETE))
+    verdicts = f"{missing:,} verdicts are" if missing > 1 else "one verdict is"
+    card = (
+        f'<details class="card"{is_open}><summary><b>incomplete</b> {verdicts} missing, for {count}: '
+        "no pass, and no reason to drain a node</summary>"
+    )
+    return Section("gaps", "Not measured", f"{card}{''.join(found)}</details>") if found else None
+
+
+def _since(run: Run) -> Section | None:
+    data = since(run)
+    if data is None:
+        return None
+    listed = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in data.lines(NEW, GONE)[:MAX_ROWS])
+    still = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in data.lines(STILL)[:MAX_ROWS])
+    body = f"<p>{escape(shortened(headline(data.changes), MAX_WORDS))}</p>" + (f"<ul>{listed}</ul>" if listed else "")
+    body += f"<details><summary>what is still there</summary><ul>{still}</ul></details>" if still else ""
+    return Section("since", data.title, body)
+
+
+def _grid(run: Run) -> Section | None:
+    return Section("grid", "Nodes × checks" if run.nodes else "Checks", _GRID) if run.results else None
+
+
+def _pairs(run: Run) -> Section | None:
+    if run.between is None:
+        return None
+    from clusterproof.reports.document.pairs import pairs_section  # few runs measure pairs
+
+    return pairs_section(run.between, run.nodes)
+
+
+def _training(run: Run) -> Section | None:
+    if run.training is None:
+        return None
+    from clusterproof.reports.document.training import training_section  # few runs evaluate a training run
+
+    return training_section(run.training)
+
+
+def _again(run: Run) -> Section | None:
+    commands = {
+        what: command
+        for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete"))
+        if (command := again(run, verdict))
+    }
+    if not commands:
+        return None
+    data = "".join(f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>" for what, command in commands.items())
+    words = "<p>Checks that compare a node with its like need the others too: for those leave --nodes out.</p>"
+    has_nodes = any("--nodes" in command for command in commands.values())
+    return Section("again", "Run once more", f"<dl>{data}</dl>{words if has_nodes else ''}")
+
+
+def _topology(run: Run) -> Section | None:
+    found = topology.topology(run.facts) if is_of_aws(run.cluster) else None
+    return Section("topology", "Topology", topology.section(found)) if found else None
+
+
+def _passed_over(run: Run) -> Section | None:
+    """What was not asked: because it makes no sense on a node, or because the command line left it out."""
+    reasons: dict[str, list[Result]] = defaultdict(list)
+    for result in run.results:
+        if result.verdict is Verdict.NOT_APPLICABLE:
+            reasons[result.message].append(result)
+    rows = list(_reasons(reasons))
+    body = ""
+    if rows:
+        body = table(("reason", "checks", "nodes"), rows[:MAX_ROWS])
+        body += f"<p>… and {counted(len(rows) - MAX_ROWS, 'more reason')}</p>" if len(rows) > MAX_ROWS else ""
+    if run.left_out:
+        named = "".join(f"<li><code>{escape(check)}</code> {escape(why)}</li>" for check, why in run.left_out.items())
+        body += f"<details><summary>{_not_chosen(len(run.left_out))}</summary><ul>{named}</ul>"
+        body += "</details>"
+    return Section("passed-over", "Not applicable, not chosen", body) if body else None
+
+
+def _not_chosen(count: int) -> str:
+    return f"{counted(count, 'check')} {'was' if count == 1 else 'were'} not chosen for this run"
+
+
+def _reasons(reasons: dict[str, list[Result]]) -> Iterator[Sequence[str]]:
+    for reason, results in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
+        checks = sorted({result.check for result in results})
+        nodes = fold({result.node for result in results})
+        yield shortened(reason, MAX_WORDS), within(", ".join(checks), MAX_NODES), within(nodes, MAX_NODES)
+
+
+SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
+    map_section,
+    _findings,
+    _gaps,
+    _since,
+    trend_section,
+    _grid,
+    gpus_section,
+    _training,
+    _pairs,
+    _again,
+    _topology,
+    versions_section,
+    file_systems_section,
+    _passed_over,
+)
+
+
+def sections(run: Run) -> list[Section]:
+    """The sections that have something to show."""
+    return [section for make in SECTIONS if (section := make(run))]

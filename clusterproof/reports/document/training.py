@@ -1,0 +1,214 @@
+"""What a training run recorded of itself: time in phases, long steps, ranks side by side, GPUs over time, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import pairwise
+from statistics import median
+
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.robust import spread
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.training_run.pace import LEAST_PEERS
+from clusterproof.plugins.training_run.part_kinds import OTHER
+from clusterproof.plugins.training_run.phases import Phase, phases
+from clusterproof.plugins.training_run.records import KERNEL, OPERATOR
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.plugins.training_run.steps import Part, Timed, causes, drift, outliers
+from clusterproof.reports.document.over_time import band_section, memory_section
+from clusterproof.reports.document.rank_strip import RankCell, strip_of_ranks
+from clusterproof.reports.document.section import Section, table
+
+WIDTH, HEIGHT = 600, 110  # units of the drawing of steps
+MAX_POINTS = 600  # of it; more are joined, the longest of each stretch kept
+GAP = 5  # times as far apart as most: nothing is known of the steps between
+MAX_MARKS = 200  # of long steps
+MAX_STEPS, MAX_RANKS, MAX_NAMES = 10, 10, 12  # of tables, and bars
+MAX_NAME = 90  # characters of a kernel's name
+BAR = 240  # units
+
+
+def training_section(run: TrainingRun) -> Section | None:
+    """The section; None where its files have nothing that can be drawn."""
+    drawn = (
+        _phases(run.data),
+        _steps(run),
+        _ranks(run),
+        band_section(run.data.samples),
+        memory_section(run.data.samples),
+    )
+    parts = [*drawn, *(_spent(run.data, kind, title) for kind, title in _SPENT)]
+    body = "".join(part for part in parts if part)
+    return Section("training", f"Training run: {printable(run.name, MAX_NAME)}", body) if body else None
+
+
+_SPENT = (
+    (KERNEL, "Kernels, by their time on GPUs"),
+    (OPERATOR, "Operators, by their time on CPUs with what they call"),
+)
+
+
+def _phases(data: RunData) -> str:
+    found = phases(data)
+    if not found:
+        return ""
+    words = ", ".join(f"{phase.name} {_percent(phase.share)}" for phase in found)
+    at, drawn = 0.0, []
+    for phase in found:
+        width = WIDTH * phase.share
+        title = f"<title>{phase.name}: {_percent(phase.share)}, {_seconds(phase.seconds)}</title>"
+        drawn.append(f'<rect class="phase {phase.name}" x="{at:.1f}" width="{width:.1f}" height="26">{title}</rect>')
+        at += width
+    return (
+        "<h3>Where the time goes</h3>"
+        f'<svg class="phases" viewBox="0 0 {WIDTH} 26" preserveAspectRatio="none" role="img" '
+        f'aria-label="Of the time of all ranks: {words}">{"".join(drawn)}</svg>'
+        f'<ul class="phases">{"".join(map(_legend, found))}</ul>'
+    )
+
+
+def _legend(phase: Phase) -> str:
+    name = "everything else" if phase.name == OTHER else phase.name
+    return (
+        f'<li><span class="swatch phase {phase.name}"></span> {name} <b>{_percent(phase.share)}</b> '
+        f"{_seconds(phase.seconds)}</li>"
+    )
+
+
+def _steps(run: TrainingRun) -> str:
+    series = run.every_step
+    if len(series) < 2:
+        return ""
+    found = outliers(series)
+    top = max(one.seconds for one in series) or 1.0
+    scale = min(top, max(3 * found.usual, 1.2 * found.usual + 8 * spread([one.seconds for one in series])))
+    scale = scale or top
+    first, last = series[0].step, series[-1].step
+
+    def x(step: int) -> float:
+        return WIDTH * (step - first) / max(1, last - first)
+
+    def y(seconds: float) -> float:
+        return HEIGHT * (1 - min(seconds, scale) / scale)
+
+    few = list(_few(series))
+    apart = GAP * median(later.step - earlier.step for earlier, later in pairwise(few)) if len(few) > 1 else 0
+    line = f"M{x(few[0].step):.1f} {y(few[0].seconds):.1f}" + "".join(
+        f"{'M' if later.step - earlier.step > apart else 'L'}{x(later.step):.1f} {y(later.seconds):.1f}"
+        for earlier, later in pairwise(few)
+    )
+    marks = "".join(f"M{x(one.step):.1f} {y(one.seconds):.1f}V{HEIGHT}" for one in found.steps[:MAX_MARKS])
+    cut = f", cut at {_seconds(scale)}" if scale < top else ""
+    usual = _seconds(found.usual)
+    words = f"{len(series):,} steps, usually {usual}, at most {_seconds(top)}, {len(found.steps)} far longer"
+    return (
+        f'<h3>Steps</h3><figure class="steps"><figcaption>{words}{cut}{_drifts(series)}</figcaption>'
+        f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="Seconds of each '
+        f'step: {words}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
+        f'<path class="full" d="M0 {y(found.usual):.1f}H{WIDTH}"/></svg>'
+        f"<p><span>step {first:,}</span><span>dotted: the usual {usual}</span><span>step {last:,}</span></p>"
+        f"</figure>{_longest(run.data, found.steps[:MAX_STEPS], found.usual)}"
+    )
+
+
+def _few(series: Sequence[Timed]) -> Iterator[Timed]:
+    """At most so many: of each stretch the longest."""
+    stride = -(-len(series) // MAX_POINTS)
+    for at in range(0, len(series), stride):
+        yield max(series[at : at + stride], key=lambda one: one.seconds)
+
+
+def _drifts(series: Sequence[Timed]) -> str:
+    change = drift(series) if len(series) > 2 * 20 else None
+    return f"; from step {change.step:,} on {change.times:.2f} times as long as before" if change else ""
+
+
+def _longest(data: RunData, steps: Sequence[Timed], usual: float) -> str:
+    if not steps:
+        return ""
+    rows = [
+        (f"{one.step:,}", _seconds(one.seconds), f"{one.seconds / usual:.1f}" if usual else "", _causes(parts))
+        for one, parts in zip(steps, causes(data, steps, usual), strict=True)
+    ]
+    return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
+
+
+def _causes(parts: Sequence[Part]) -> str:
+    return ", ".join(
+        f"{printable(part.name, MAX_NAME)} +{_seconds(part.seconds)} (rank {part.rank})" for part in parts[:3]
+    )
+
+
+def _ranks(run: TrainingRun) -> str:
+    try:
+        found = sorted(run.paces.values(), key=lambda pace: (pace.place.stage, pace.place.rank))
+    except (Incomplete, NotApplicable):
+        return _ranks_by_steps(run)
+    cells = [
+        RankCell(pace.place.rank, pace.place.stage, pace.ratio, _where(run, pace.place.rank))
+        for pace in found
+        if pace.peers + 1 >= LEAST_PEERS
+    ]
+    return strip_of_ranks(cells, "computes", "the others of its stage", _seated(run)) if cells else _ranks_by_steps(run)
+
+
+def _ranks_by_steps(run: TrainingRun) -> str:
+    """Without the compute of each rank: how long its steps take, which in a synchronous job says little."""
+    middle = {rank: median(mean for mean, _ in cells.values()) for rank, cells in run.data.steps.items() if cells}
+    if len(middle) < LEAST_PEERS or not (usual := median(middle.values())):
+        return ""
+    cells = [
+        RankCell(rank, run.data.places[rank].stage, seconds / usual, _where(run, rank))
+        for rank, seconds in sorted(middle.items())
+    ]
+    return strip_of_ranks(cells, "takes for a step", "all ranks", _seated(run))
+
+
+def _where(run: TrainingRun, rank: int) -> str:
+    seat = run.seats.get(rank)
+    return seat.place if seat else ""
+
+
+def _seated(run: TrainingRun) -> str:
+    return next((seat.by for seat in run.seats.values()), "")
+
+
+def _spent(data: RunData, kind: str, title: str) -> str:
+    found = {name: spent for (of, name), spent in data.spent.items() if of == kind}
+    if not found:
+        return ""
+    most = sorted(found.items(), key=lambda entry: -entry[1][0])[:MAX_NAMES]
+    whole = sum(seconds for seconds, _ in found.values())
+    others = whole - sum(seconds for _, (seconds, _) in most)
+    rows = [(name, seconds, f"{times:,} times") for name, (seconds, times) in most]
+    if len(found) > len(most):
+        rows.append((f"{len(found) - len(most):,} others", others, ""))
+    top = max(seconds for _, seconds, _ in rows) or 1.0
+    data_rows = "".join(_bar(name, seconds, times, top, whole) for name, seconds, times in rows)
+    return f'<h3>{title}</h3><div class="scroll"><table class="bars"><tbody>{data_rows}</tbody></table></div>'
+
+
+def _bar(name: str, seconds: float, times: str, top: float, whole: float) -> str:
+    full = printable(name, 4 * MAX_NAME)
+    shown = full if len(full) <= MAX_NAME else f"{full[:MAX_NAME]}…"
+    drawn = (
+        f'<svg width="{BAR}" height="12" aria-hidden="true"><rect width="{BAR * seconds / top:.1f}" height="12"/></svg>'
+    )
+    return (
+        f'<tr><th scope="row" title="{escape(full)}"><code>{escape(shown)}</code></th><td>{drawn}</td>'
+        f"<td>{_percent(seconds / whole if whole else 0.0)}</td><td>{_seconds(seconds)}</td><td>{times}</td></tr>"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share < 0.995 else "100 %"
+
+
+def _seconds(seconds: float) -> str:
+    """`1.31 s`, `12 ms`, `2.4 h`."""
+    for least, unit, of in ((7200.0, "h", 3600.0), (600.0, "min", 60.0), (1.0, "s", 1.0), (1e-3, "ms", 1e-3)):
+        if seconds >= least:
+            return f"{seconds / of:.3g} {unit}" if seconds / of < 1000 else f"{seconds / of:,.0f} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

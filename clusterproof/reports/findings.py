@@ -1,0 +1,188 @@
+"""Results grouped as people act on them: one finding per check, one gap per cause; nodes folded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.listed import number_of
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.wording import owner_of
+
+_NOUNS = {
+    "gpu": ("GPU", "GPUs"),
+    "efa_device": ("EFA device", "EFA devices"),
+    "ib_device": ("device", "devices"),
+    "mount": ("mount", "mounts"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's failures, or its concerns, over all nodes. `evaluated` counts the nodes that the check applied to."""
+
+    results: tuple[Result, ...]
+    evaluated: int
+    is_probably_configuration: bool
+
+    @property
+    def first(self) -> Result:
+        """One of its results, for what they share: title, owner, remedy."""
+        return self.results[0]
+
+    @property
+    def of_each_cause(self) -> tuple[Result, ...]:
+        """One of its results for each cause that has a remedy of its own: nodes are not reached for several."""
+        if not self.first.is_of_unreachable:
+            return self.results[:1]
+        return tuple({result.cause: result for result in reversed(self.results)}.values())[::-1]
+
+    @property
+    def suspicion(self) -> str:
+        """What so many alike nodes suggest, or empty."""
+        if self.first.is_of_unreachable:
+            return _all_unreachable(self.results, self.evaluated)
+        if not self.is_probably_configuration:
+            return ""
+        of_what = "pairs" if self.first.is_of_pair else "nodes"
+        alike = f"{len(self.results)} of {self.evaluated} {of_what} alike"
+        if self.first.action in OF_HARDWARE:
+            return f"{alike}: look first for what they share: image, driver, threshold, rack"
+        return f"{alike}: probably configuration, not hardware"
+
+    @property
+    def nodes(self) -> str:
+        """Its nodes, folded."""
+        return fold(result.node for result in self.results)
+
+    def where(self, nodes: str) -> str:
+        """`3 of 16 nodes (gpu[003,007-008]), 5 GPUs`; `nodes` as they are to be shown."""
+        if self.first.is_of_cluster:
+            return f"cluster {nodes}"
+        if self.first.is_of_run:
+            return f"run {nodes}"
+        of_what = ("pair", "pairs") if self.first.is_of_pair else ("node", "nodes")
+        words = f"{len(self.results)} of {number_of(self.evaluated, *of_what)} ({nodes})"
+        devices = sum(len(result.devices) for result in self.results)
+        noun = _NOUNS.get(self.first.subject)
+        return f"{words}, {number_of(devices, *noun)}" if noun and devices else words
+
+    @property
+    def owner(self) -> str:
+        """`hyperpod-node-debugger § G`."""
+        return owner_of(self.first)
+
+    @property
+    def lines(self) -> list[str]:
+        """What was seen, one line for the nodes that say the same: `gpu[003-004]: GPU 2: 14 errors; expected 0`."""
+        nodes: dict[str, list[str]] = defaultdict(list)
+        for result in self.results:
+            for line in result.message.split("\n"):
+                nodes[line].append(result.node)
+        return [f"{fold(names)}: {line}" for line, names in nodes.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One reason for which verdicts are missing."""
+
+    cause: str
+    results: tuple[Result, ...]
+    evaluated: int  # nodes
+
+    @property
+    def nodes(self) -> str:
+        """The nodes where it left a gap, folded."""
+        return fold({result.node for result in self.results})
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The checks that it left without a verdict."""
+        return tuple(sorted({result.check for result in self.results}))
+
+    @property
+    def what(self) -> str:
+        """`12 checks`, or the one check by its id."""
+        return self.checks[0] if len(self.checks) == 1 else f"{len(self.checks)} checks"
+
+    @property
+    def of_reaching(self) -> tuple[Result, ...]:
+        """What was found in reaching the nodes, where that is the reason."""
+        return tuple(result for result in self.results if result.says_unreachable)
+
+    @property
+    def suspicion(self) -> str:
+        """What it suggests that no node was reached, or empty."""
+        return _all_unreachable(self.of_reaching, self.evaluated)
+
+    @property
+    def messages(self) -> list[str]:
+        """What the checks said, where it is more than the cause."""
+        return sorted({line for result in self.results for line in result.message.split("\n")} - {self.cause, ""})
+
+
+def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:
+    """What has this verdict, of results that may have others besides."""
+    return (one for result in results for one in result.by_verdict if one.verdict is verdict)
+
+
+def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[Finding]:
+    """The findings of one verdict, those on most nodes first."""
+    evaluated: dict[str, int] = defaultdict(int)
+    for result in results:
+        if result.verdict is not Verdict.NOT_APPLICABLE:
+            evaluated[result.check] += 1
+    hits: dict[str, list[Result]] = defaultdict(list)
+    for hit in with_verdict(results, verdict):
+        hits[hit.check].append(hit)
+    found = [
+        Finding(tuple(alike), evaluated[check], _is_probably_configuration(alike, evaluated[check], catalog))
+        for check, alike in hits.items()
+    ]
+    return sorted(
+        found,
+        key=lambda finding: (finding.first.subsystem != "node", -len(finding.results), finding.first.check),
+    )
+
+
+def gaps(results: Iterable[Result]) -> list[Gap]:
+    """Why verdicts are missing, the cause of most first."""
+    results = list(results)
+    nodes = len({result.node for result in results if result.is_of_node})
+    causes: dict[str, list[Result]] = defaultdict(list)
+    for hit in with_verdict(results, Verdict.INCOMPLETE):
+        causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
+    found = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
+    return sorted(found, key=lambda gap: (-len(gap.results), gap.cause))
+
+
+def within(nodes: str, most: int) -> str:
+    """A nodeset in so many characters, cut behind one of its names where there is no end to it: not all names fold."""
+    if len(nodes) <= most:
+        return nodes
+    return f"{nodes[:most].rpartition(',')[0] or nodes[:most]},…"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text in so many characters, cut between two words where there are any."""
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0] or text[:most]}…"
+
+
+def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:
+    """What it suggests that all nodes cannot be reached for one reason; empty where it is not so."""
+    is_all = 1 < evaluated == len({result.node for result in results})
+    is_alike = is_all and len({result.cause for result in results}) == 1
+    return f"all {evaluated} nodes alike: look first at where you ask from: its key, user, network" if is_alike else ""
+
+
+def _is_probably_configuration(hit: Sequence[Result], evaluated: int, catalog: Catalog) -> bool:
+    """Whether so many nodes share a failure that hardware is unlikely to be the cause.
+
+    One slow node is in half of all pairs of four, a slow rack in most of all: only a failure of all pairs names none.
+    """
+    share = 1 if hit[0].is_of_pair else catalog.threshold("configuration.suspected_share")
+    return evaluated >= catalog.threshold("configuration.suspected_minimum_nodes") and len(hit) >= evaluated * share

@@ -1,0 +1,153 @@
+"""What is new, still there or gone: pure functions that every report form can call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import PROVEN, Verdict
+from clusterproof.reports.history.model import FINE, FOUND, Pair, Past
+from clusterproof.reports.wording import counted
+
+NEW, STILL, GONE = "new", "still", "gone"
+_WEIGHT = {Verdict.INCOMPLETE: 1, Verdict.CONCERN: 2, Verdict.FAIL: 3}  # what is known outweighs what is not
+MAX_NODES = 80  # characters of a nodeset
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A check and a node whose verdict is not fine, or was not."""
+
+    check: str
+    node: str
+    before: Verdict | None
+    now: Verdict
+    title: str = ""
+    cause: str = ""  # of missing evidence
+
+    @property
+    def kind(self) -> str:
+        """`new`, `still` or `gone`."""
+        return change(self.before, self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What two runs differ in, and what they share."""
+
+    new: tuple[Change, ...] = ()
+    still: tuple[Change, ...] = ()
+    gone: tuple[Change, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.gone)
+
+    @property
+    def kinds(self) -> Iterator[tuple[str, tuple[Change, ...]]]:
+        """Each kind by name, with its changes."""
+        yield from ((NEW, self.new), (STILL, self.still), (GONE, self.gone))
+
+
+def change(before: Verdict | None, now: Verdict) -> str:
+    """What became of a verdict: new, still, gone, or nothing where it was fine and is.
+
+    A finding that turns into no evidence is still there; what gets worse is new.
+    """
+    weight, weighed = _WEIGHT.get(now, 0), _WEIGHT.get(before, 0) if before else 0
+    if not weight:
+        return GONE if weighed else ""
+    return NEW if weight > weighed else STILL
+
+
+def standing(before: Verdict | None, now: Verdict, *, is_evaluated: bool = True) -> Verdict:
+    """What holds after a run: a finding stands until a run sees that it is gone.
+
+    What an interrupted run did not evaluate is as it was: nothing, where it was fine or never looked at.
+    """
+    if not is_evaluated:
+        return before or Verdict.NOT_APPLICABLE
+    return before if before in FOUND and now is Verdict.INCOMPLETE else now
+
+
+def known(result: Result) -> Verdict:
+    """What is known by a result: beside a fact that could not be read it may have seen something."""
+    return max((one.verdict for one in result.by_verdict), key=lambda verdict: _WEIGHT.get(verdict, 0))
+
+
+def marked(result: Result, before: Mapping[Pair, Verdict]) -> Result:
+    """A result that says what it is since the last run; `before` has what stood, where that was not fine."""
+    return replace(result, since_last=change(before.get((result.check, result.node)), known(result)))
+
+
+def since_last(results: Iterable[Result], before: Mapping[Pair, Verdict] | None = None) -> Changes:
+    """What a run's results say is new, still and gone since the last run; nothing where there is no history.
+
+    `before` is what stood then, where it is known.
+    """
+    stood = before or {}
+    kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: []}
+    for result in results:
+        if result.since_last:
+            was = stood.get((result.check, result.node))
+            found = Change(result.check, result.node, was, result.verdict, result.title, result.cause)
+            kinds[result.since_last].append(found)
+    return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
+
+
+def between(past: Past, before: int, now: int) -> Changes:
+    """What the run number `now` found otherwise than it stood after the run number `before`."""
+    kinds: dict[str, list[Change]] = {NEW: [], STILL: [], GONE: [], "": []}
+    for (check, node), track in past.tracks.items():
+        last = [entry for entry in track if entry.run == now]
+        if last:
+            stood = [entry.stands for entry in track if entry.run <= before]
+            found = Change(check, node, stood[-1] if stood else None, last[0].verdict)
+            kinds[found.kind].append(found)
+    return Changes(tuple(kinds[NEW]), tuple(kinds[STILL]), tuple(kinds[GONE]))
+
+
+def is_green(verdicts: Iterable[Verdict]) -> bool:
+    """Whether something was proven, nothing failed and nothing is incomplete."""
+    data = set(verdicts)
+    return bool(data & PROVEN) and data <= {*FINE, Verdict.CONCERN}
+
+
+def headline(changes: Changes) -> str:
+    """`3 findings new on gpu[003-005]; 1 gone from gpu002; 18 still there; newly incomplete: gpu006`."""
+    kinds = ((changes.new, "new on"), (changes.gone, "gone from"), (changes.still, "still there"))
+    counts = list(_counts((found, words) for kind, words in kinds if (found := [*filter(_finding, kind)])))
+    incomplete = _with_gaps(changes.still)
+    of_gaps: tuple[tuple[str, tuple[Change, ...], set[str]], ...] = (
+        ("newly", changes.new, incomplete),
+        ("no longer", changes.gone, incomplete),
+        ("still", changes.still, set()),
+    )
+    gaps = [f"{word} incomplete: {_nodes(names)}" for word, kind, less in of_gaps if (names := _with_gaps(kind) - less)]
+    unchanged = [] if changes else ["nothing has changed"]
+    return "; ".join([*unchanged, *counts, *gaps])
+
+
+def _counts(data: Iterable[tuple[list[Change], str]]) -> Iterator[str]:
+    for place, (found, words) in enumerate(data):
+        number = len({_finding(change) for change in found})
+        count = str(number) if place else counted(number, "finding")
+        yield f"{count} {words}" + ("" if words.endswith("there") else f" {_nodes({change.node for change in found})}")
+
+
+def _finding(change: Change) -> tuple[str, Verdict] | None:
+    """The check, and the verdict that was found now or before; None where evidence is missing, or has come again."""
+    for verdict in (change.now, change.before):
+        if verdict in FOUND:
+            return change.check, verdict
+    return None if Verdict.INCOMPLETE in (change.now, change.before) else (change.check, change.now)
+
+
+def _with_gaps(found: Iterable[Change]) -> set[str]:
+    return {change.node for change in found if _finding(change) is None}
+
+
+def _nodes(names: Collection[str]) -> str:
+    folded = fold(names)
+    return folded if len(folded) <= MAX_NODES else counted(len(names), "node")

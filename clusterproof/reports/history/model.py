@@ -1,0 +1,109 @@
+"""What the history keeps of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.core.verdict import Verdict
+
+FINE = (Verdict.PASS, Verdict.NOT_APPLICABLE)
+FOUND = (Verdict.FAIL, Verdict.CONCERN)  # what stands until it is seen to be gone
+FILE = "history.sqlite"
+
+Pair = tuple[str, str]  # a check and a node
+
+
+class HistoryError(ClusterproofError):
+    """A history that cannot be read or written; the message is one line that says what to do."""
+
+    def __init__(self, message: str, *, is_of_full_disk: bool = False) -> None:
+        super().__init__(message)
+        self.is_of_full_disk = is_of_full_disk
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run. Times are seconds since 1970, UTC; `number` counts up in the file, 0 before it is written there."""
+
+    cluster: str
+    began: float
+    ended: float
+    occasion: str = "preflight"
+    exit_code: int = 0
+    version: str = ""
+    is_green: bool = False  # nothing failed, and nothing was incomplete
+    nodes: int = 0
+    unevaluated: int = 0  # checks that were chosen and had not ended when the run did
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU: where it is in its node, and what it is wherever it goes."""
+
+    index: int
+    uuid: str
+    serial: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Of what hardware a node is made; what was not reported is empty."""
+
+    instance_id: str = ""
+    serial: str = ""  # of the machine
+    gpus: tuple[Gpu, ...] = ()
+
+    def is_same_machine(self, other: Identity) -> bool:
+        """Whether nothing speaks against it: the instance is the same or, where it is unknown, a GPU is."""
+        if self.instance_id and other.instance_id:
+            return self.instance_id == other.instance_id
+        mine, others = ({gpu.uuid for gpu in one.gpus} for one in (self, other))
+        return not mine or not others or bool(mine & others)
+
+    def completed(self, before: Identity) -> Identity:
+        """This identity and, if the machine is the same, what only an earlier run reported, as of a GPU now lost."""
+        if not self.is_same_machine(before):
+            return self
+        gpus = {gpu.index: gpu for gpu in (*before.gpus, *self.gpus)}
+        return Identity(
+            self.instance_id or before.instance_id,
+            self.serial or before.serial,
+            tuple(gpus[index] for index in sorted(gpus)),
+        )
+
+
+NOBODY = Identity()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One verdict of the past. `stands` is what holds after it: a run that measured nothing clears no finding."""
+
+    run: int
+    verdict: Verdict
+    stands: Verdict
+    devices: tuple[str, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a history knows of a cluster, oldest first.
+
+    `tracks` has every pair of check and node that was ever anything but fine; `identities` by node, from which run on;
+    `measured` by name and node, with the run's number.
+    """
+
+    runs: tuple[Run, ...] = ()
+    tracks: Mapping[Pair, tuple[Entry, ...]] = field(default_factory=dict)
+    identities: Mapping[str, tuple[tuple[int, Identity], ...]] = field(default_factory=dict)
+    measured: Mapping[Pair, tuple[tuple[int, Measured], ...]] = field(default_factory=dict)
+
+    def identity(self, node: str, run: int) -> Identity:
+        """Of what hardware a node was made in a run."""
+        data = [identity for since, identity in self.identities.get(node, ()) if since <= run]
+        return data[-1] if data else NOBODY

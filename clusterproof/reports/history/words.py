@@ -1,0 +1,257 @@
+"""The history in words: lines for the terminal of a run, and the page and tables of `clusterproof history`."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from clusterproof.plugins.core.listed import number_of
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
+from clusterproof.reports.history.model import Past, Run
+from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
+from clusterproof.reports.wording import counted
+
+MAX_ROWS = 20  # of a table, without --all
+MAX_LINES = 12  # of what is new or gone, in a run's own summary
+_BARS = "▁▂▃▄▅▆▇█"
+_SHOWN_VALUES = 12
+_NOW = {Verdict.PASS: "now passes", Verdict.NOT_APPLICABLE: "no longer applies"}  # of what was found, or not measured
+_NUMBER = re.compile(r"(\d+)")
+MAX_CELL = 100  # characters of one cell; the last column of a row has no end
+
+
+def moment(seconds: float) -> str:
+    """`2026-03-01 08:00 UTC`."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):
+        return "a time that is none"
+
+
+def ago(seconds: float) -> str:
+    """`2 h ago`."""
+    for size, most, unit in ((60, 3600, "min"), (3600, 172_800, "h")):
+        if size <= seconds < most:
+            return f"{seconds // size:.0f} {unit} ago"
+    return "just now" if seconds < 60 else f"{seconds // 86_400:.0f} days ago"
+
+
+def lines_since(last: Run | None, changes: Changes, now: float) -> Iterator[str]:
+    """What a run's summary says of the last run: the headline, then what is new and what is gone, by checks."""
+    if last is None:
+        yield "since the last run: this is the first one in the history"
+        return
+    yield f"since the last run ({ago(now - last.began)}, {moment(last.began)}): {printable(headline(changes))}"
+    data = [line for kind, found in changes.kinds if kind != STILL for line in folded(kind, found)]
+    yield from data[:MAX_LINES]
+    if len(data) > MAX_LINES:
+        yield f"  … and {len(data) - MAX_LINES} more lines; `clusterproof history` has all"
+
+
+def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
+    """A line for each check of what is new, still there or gone, the gravest first, with its nodes folded.
+
+    What many checks of the same nodes have in common, as an answer that did not come, is one line.
+    """
+    nodes: dict[tuple[str, Verdict, str, str, bool], list[str]] = defaultdict(list)
+    for change in sorted(found, key=_gravest_first):
+        nodes[change.check, change.now, change.title, change.cause, _is_gap(change)].append(change.node)
+    alike: dict[tuple[bool, str, str], list[str]] = defaultdict(list)
+    for (check, now, title, cause, is_gap), names in nodes.items():
+        word = _NOW.get(now, now.value) if kind == GONE else now.value
+        label = f"{title} ({check})" if title else check
+        shared = f"{word}: {cause}" if cause else word
+        key = (is_gap, fold(names), shared if is_gap else f"{word}: {label}")
+        alike[key].append(f"{word}: {label}")
+    for (_, folded_names, shared), lines in alike.items():
+        words = lines[0] if len(lines) == 1 else f"{shared} ({len(lines)} checks)"
+        yield printable(f"  {kind:<5} {folded_names}: {words}")
+
+
+def _is_gap(change: Change) -> bool:
+    """Whether evidence is missing, or has come again."""
+    return Verdict.INCOMPLETE in (change.now, change.before)
+
+
+def _gravest_first(change: Change) -> tuple[bool, int]:
+    return _is_gap(change), min(verdict.rank for verdict in (change.now, change.before or change.now))
+
+
+def page(past: Past, sort: str = "", most: int = MAX_ROWS) -> Iterator[str]:
+    """All that `clusterproof history` says of a cluster."""
+    last = past.runs[-1]
+    earlier = past.runs[:-1]
+    greens = [run for run in earlier if run.is_green]
+    yield f"{printable(last.cluster)}: {number_of(len(past.runs), 'run')} since {moment(past.runs[0].began)}"
+    yield f"last run: {_run(last)}"
+    yield f"last green run before it: {_run(greens[-1]) if greens else 'none'}"
+    for title, table in _sections(past, last, earlier[-1:], greens[-1:]):
+        yield ""
+        yield title if table.rows else f"{title}: nothing"
+        if table.rows:
+            yield from (printable(f"  {line}") for line in table.sorted_by(sort).lines(most))
+
+
+def _sections(past: Past, last: Run, before: Iterable[Run], green: Iterable[Run]) -> Iterator[tuple[str, Table]]:
+    for run in before:
+        changes = between(past, run.number, last.number)
+        yield f"Since the run before it ({moment(run.began)}): {printable(headline(changes))}", _changes(changes)
+    for run in green:
+        changes = between(past, run.number, last.number)
+        yield f"Since the last green run ({moment(run.began)}): {printable(headline(changes))}", _changes(changes)
+    if not before:
+        changes = between(past, 0, last.number)
+        yield "Found by the first run", _changes(changes)
+    yield "Flapping: came, went and came again", _flapping(past)
+    yield "Hardware that failed in several runs", _offending(past)
+    yield "Nodes that fail with one set of hardware and with the next: look beyond the hardware", _places(past)
+    yield from _measured(trends(past))
+
+
+def _changes(changes: Changes) -> Table:
+    """A row for each check; of missing evidence, a row for each set of nodes, as it has one cause."""
+    nodes: dict[tuple[str, Verdict, str, str], list[str]] = defaultdict(list)
+    for kind, found in changes.kinds:
+        for change in sorted(found, key=lambda one: one.now.rank):
+            before = change.before.value if change.before else "not looked at"
+            nodes[kind, change.now, before, change.check].append(change.node)
+    checks: dict[tuple[str, Verdict, str, str, str], list[str]] = defaultdict(list)
+    for (kind, now, before, check), names in nodes.items():
+        checks[kind, now, before, "" if now is Verdict.INCOMPLETE else check, fold(names)].append(check)
+    rows = (
+        (kind, now.value, before, data[0] if len(data) == 1 else f"{len(data)} checks", names)
+        for (kind, now, before, _, names), data in checks.items()
+    )
+    return Table(("change", "now", "before", "check", "nodes"), tuple(rows))
+
+
+def _flapping(past: Past) -> Table:
+    nodes: dict[tuple[int, int, str, str], list[str]] = defaultdict(list)
+    for flap in flaps(past):
+        nodes[flap.came, flap.looked, flap.now.value, flap.check].append(flap.node)
+    rows = (
+        (number_of(came, "time"), number_of(looked, "run"), now, check, fold(names))
+        for (came, looked, now, check), names in nodes.items()
+    )
+    return Table(("came", "looked at in", "now", "check", "nodes"), tuple(rows))
+
+
+def _offending(past: Past) -> Table:
+    alike: dict[tuple[str, tuple[int, ...], tuple[str, ...], str], list[Offender]] = defaultdict(list)
+    for one in offenders(past):
+        where = _where(one)
+        alone = "" if where == _UNMOVED else f"{one.id} {where}"
+        alike[one.kind, one.runs, one.checks, alone].append(one)
+    return Table(("runs", "hardware", "nodes", "what became of it", "checks"), tuple(map(_offender, alike.values())))
+
+
+def _offender(alike: list[Offender]) -> tuple[str, ...]:
+    first = alike[0]
+    if len(alike) > 1:
+        name = f"{len(alike)} {first.kind}s"
+    else:
+        name = f"{first.id} (serial {first.serial})" if first.serial and first.kind == GPU else first.id
+    nodes = fold(node for one in alike for node in one.nodes)
+    return str(len(first.runs)), name, nodes, _where(first), ", ".join(first.checks)
+
+
+_UNMOVED = "still there"
+
+
+def _where(one: Offender) -> str:
+    """Whether a piece of hardware went elsewhere, and the fault with it."""
+    if len(one.nodes) > 1:
+        return f"moved from {one.nodes[0]} to {one.nodes[-1]}, and the fault with it"
+    if len(one.instances) > 1:
+        return f"came back in {one.instances[-1]}, and the fault with it"
+    if not one.now:
+        return "replaced"
+    return _UNMOVED if one.now == one.nodes[-1] else f"now in {one.now}"
+
+
+def _places(past: Past) -> Table:
+    rows = (
+        (place.node, place.check, number_of(len(set(place.runs)), "run"), "; then ".join(place.hardware))
+        for place in places(past)
+    )
+    return Table(("node", "check", "failed in", "hardware, one after the other"), tuple(rows))
+
+
+def _measured(found: list[Trend]) -> Iterator[tuple[str, Table]]:
+    by_name: dict[tuple[str, str], list[Trend]] = defaultdict(list)
+    for trend in found:
+        by_name[trend.name, trend.unit].append(trend)
+    for (name, unit), rows in by_name.items():
+        title = f"{name} per node, in {unit}; usual: the median of the runs before"
+        columns = ("change", "last", "usual", "runs", "node", "trend")
+        yield title, Table(columns, tuple(map(_trend, rows)))
+
+
+def _trend(trend: Trend) -> tuple[str, ...]:
+    return (
+        f"{100 * trend.change:+.1f} %" if len(trend.values) > 1 else "",
+        f"{trend.last:.4g}",
+        f"{trend.usual:.4g}",
+        str(len(trend.values)),
+        trend.node,
+        _bars(trend.values[-_SHOWN_VALUES:]),
+    )
+
+
+def _bars(values: tuple[float, ...]) -> str:
+    """The values as a row of bars, from nothing to the largest."""
+    most = max(values)
+    if most <= 0:
+        return ""
+    return "".join(_BARS[round(max(value, 0) / most * (len(_BARS) - 1))] for value in values)
+
+
+def _run(run: Run) -> str:
+    green = ", green" if run.is_green else ""
+    cut = f", INTERRUPTED: {counted(run.unevaluated, 'check')} not evaluated" if run.unevaluated else ""
+    nodes = number_of(run.nodes, "node")
+    return f"{moment(run.began)}, {run.occasion}, {nodes}, exit code {run.exit_code}{green}{cut}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under the names of their columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def sorted_by(self, column: str) -> Table:
+        """The same rows by one column, numbers by their size; as they are where there is no such column."""
+        if column not in self.columns:
+            return self
+        place = self.columns.index(column)
+        return Table(self.columns, tuple(sorted(self.rows, key=lambda row: _natural(row[place]))))
+
+    def lines(self, most: int = 0) -> Iterator[str]:
+        """The table as text, of at most so many rows where `most` is given."""
+        shown = self.rows[:most] if most else self.rows
+        widths = [
+            max(len(_cut(row[place])) for row in (self.columns, *shown)) for place in range(len(self.columns) - 1)
+        ]
+        for row in (self.columns, *shown):
+            yield "  ".join([*(_cut(cell).ljust(width) for cell, width in zip(row, widths)), row[-1]]).rstrip()  # noqa: B905
+        if len(shown) < len(self.rows):
+            yield f"… and {len(self.rows) - len(shown)} more; --all shows them"
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= MAX_CELL else f"{cell[: MAX_CELL - 1]}…"
+
+
+def _natural(text: str) -> list[tuple[int, float, str]]:
+    """A key that puts gpu2 before gpu10, and -8 % before 3 %."""
+    try:
+        return [(0, float(text.split(" ")[0].rstrip("%")), "")]
+    except (ValueError, IndexError):
+        return [(0, float(part), "") if part.isdecimal() else (1, 0.0, part) for part in _NUMBER.split(text)]

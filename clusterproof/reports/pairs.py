@@ -1,0 +1,178 @@
+"""What was measured between nodes, in words: for the terminal, and beside the heat map."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from math import exp
+from statistics import median
+
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
+from clusterproof.plugins.core.listed import number_of
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.core.rounded import speed
+from clusterproof.reports.findings import shortened, within
+
+MAX_LINES = 4  # in the terminal, of campaigns
+MAX_WORDS = 600  # characters of what was left out
+MAX_NODES = 300  # characters of a nodeset
+MAX_REASONS = 8  # for which nodes were not measured
+MAX_NETWORKS = 4
+ALIKE = 0.01  # inside places and across them, to be shown as one
+BROKEN_OFF = "what followed: it was broken off"
+_LABEL = "pairs".ljust(12)
+_GIB, _MIB = 2**30, 2**20
+UNIT = "GB/s"
+
+
+def measured(run: PairwiseRun) -> list[Campaign]:
+    """The campaigns that measured anything."""
+    return [campaign for campaign in run.campaigns if campaign.journal.measurements]
+
+
+def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
+    """What was measured, what is normal, and what was left out, for each campaign, in lines of so many columns."""
+    campaigns = measured(run)
+    for campaign in campaigns[:MAX_LINES]:
+        data = [f"{_count(campaign)}: normal {normal(campaign) or 'unknown: all failed'}"]
+        if wire := of_wire(campaign):
+            data.append(f" ({wire})")
+        if left_out(campaign):
+            data.append(f"; left out: {left_out(campaign)}")
+        words = printable("".join(data)).replace("\n", " ")
+        yield from textwrap.wrap(
+            f"{_LABEL}{words}",
+            max(width, 60),
+            subsequent_indent=" " * len(_LABEL),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    if len(campaigns) > MAX_LINES:
+        yield f"{_LABEL}… and {len(campaigns) - MAX_LINES} more kinds of nodes; the report has all"
+
+
+def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
+    """What a reader has to know of a campaign: a word and what there is to say of it."""
+    journal = campaign.journal
+    yield "measured", f"{_count(campaign)}, in {len({one.round for one in journal.measurements})} rounds"
+    yield "what", what(campaign)
+    yield "network", _networks(campaign)
+    yield "normal", _normal_and_spread(campaign)
+    yield "of the wire", of_wire(campaign)
+    yield "floor", _floor(campaign)
+    yield "seed", str(journal.plan.seed)
+    yield "left out", left_out(campaign)
+    yield "not measured", _absent(campaign)
+
+
+def _count(campaign: Campaign) -> str:
+    pairs, nodes, times = len(campaign.of_pair), len(campaign.of_node), len(campaign.journal.measurements)
+    meter = campaign.journal.about.get("meter", "")
+    words = f"{number_of(pairs, 'pair')} of {nodes} nodes, measured {times} times"
+    return f"{words} with {meter}" if meter else words
+
+
+def what(campaign: Campaign) -> str:
+    """`all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices`."""
+    key = campaign.key
+    if key is None:
+        sizes = {one.reading.size_bytes for one in campaign.journal.measurements if one.reading.size_bytes}
+        return ", ".join(map(_size, sorted(sizes)[:MAX_NETWORKS]))
+    size = f" of {_size(key.size_bytes)}" if key.size_bytes else ""
+    ranks = "rank" if key.ranks_per_node == 1 else "ranks"
+    devices = f", {number_of(key.efa, 'EFA device')}" if key.efa else ""
+    kind = f"{key.instance_type}, " if key.instance_type else ""
+    return f"{key.collective}{size}, {kind}{key.ranks_per_node} {ranks} on each node{devices}"
+
+
+def _size(size_bytes: int) -> str:
+    for unit, word in ((_GIB, "GiB"), (_MIB, "MiB")):
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit} {word}"
+    return f"{size_bytes} bytes"
+
+
+def _networks(campaign: Campaign) -> str:
+    data = Counter(one.reading.network for one in campaign.journal.measurements if one.reading.network)
+    words = [f"{network} ({times} times)" for network, times in data.most_common(MAX_NETWORKS)]
+    if len(data) == 1:
+        words = list(data)
+    return "; ".join([*words, *(["…"] if len(data) > MAX_NETWORKS else [])])
+
+
+def _normals(campaign: Campaign) -> tuple[tuple[str, float], ...]:
+    """What is normal, in GB/s; by kind of pair where they differ."""
+    usual = campaign.analysis.usual
+    if usual is None:
+        return ()
+    if abs(usual.inside - usual.across) < ALIKE:
+        return (("", exp(usual.across)),)
+    return ("inside places ", exp(usual.inside)), ("across them ", exp(usual.across))
+
+
+def normal(campaign: Campaign) -> str:
+    """`398.7 GB/s`; empty where all failed."""
+    return ", ".join(f"{words}{speed(busbw)}" for words, busbw in _normals(campaign))
+
+
+def _normal_and_spread(campaign: Campaign) -> str:
+    usual = campaign.analysis.usual
+    return f"{normal(campaign)}, spread {usual.sigma * 100:.2g} %" if usual else ""
+
+
+def of_wire(campaign: Campaign) -> str:
+    """`95 % of the wire; with 2 nodes …`, and how that is to be read; empty where the wire is unknown."""
+    data = [(words, found) for words, busbw in _normals(campaign) if (found := campaign.of_wire(busbw))]
+    if not data:
+        return ""
+    shares = ", ".join(f"{words}{found.share * 100:.3g} %" for words, found in data)
+    notes = "; ".join(dict.fromkeys(found.note for _, found in data if found.note))
+    words = f"{shares} of the wire, {speed(data[0][1].wire_gb_per_s)}"
+    return f"{words}; {notes}" if notes else words
+
+
+def _floor(campaign: Campaign) -> str:
+    floor = campaign.floor_gb_per_s
+    if floor is None:
+        return "none: nothing is known that was measured with the same key; --save-baseline makes a baseline"
+    share = f"{campaign.floor_share * 100:.3g} %"
+    own = campaign.baseline
+    if own is None:
+        return f"{speed(floor)}, {share} of what was published for the same key"
+    words = f"{speed(floor)}, {share} of the baseline's {speed(own.figure.busbw_gb_per_s)}"
+    return f"{words}, of other software: {own.stack_differs}" if own.stack_differs else words
+
+
+def left_out(campaign: Campaign) -> str:
+    """What there was no time for, or that it was broken off; empty where all was measured."""
+    ended = campaign.journal.ended
+    return BROKEN_OFF if ended is None else shortened(ended, MAX_WORDS)
+
+
+def _absent(campaign: Campaign) -> str:
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for node, why in campaign.journal.absent.items():
+        reasons[why].append(node)
+    words = [
+        f"{within(fold(nodes), MAX_NODES)}: {shortened(why, MAX_NODES)}"
+        for why, nodes in list(reasons.items())[:MAX_REASONS]
+    ]
+    return "; ".join([*words, *(["…"] if len(reasons) > MAX_REASONS else [])])
+
+
+def measured_between(run: PairwiseRun) -> Iterator[Measured]:
+    """The busbw of each node: the median of its measurements that succeeded, in 10^9 bytes a second.
+
+    The name says with what and how it was measured: what was measured otherwise is another trend.
+    """
+    for campaign in run.campaigns:
+        meter = campaign.journal.about.get("meter", "")
+        name = ", ".join(filter(None, (f"busbw with partners: {what(campaign)}", str(meter))))
+        for node, measurements in campaign.of_node.items():
+            data = [busbw for one in measurements if (busbw := one.reading.busbw_gb_per_s)]
+            if data:
+                yield Measured(name, node, median(data), UNIT)

@@ -1,0 +1,110 @@
+"""`--results FILE`: one JSON record per check and node, each on disk as soon as it is formed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
+from operator import attrgetter
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from clusterproof.plugins.core.record import as_json, names_of
+from clusterproof.plugins.core.result import SCHEMA, Result, from_json
+from clusterproof.plugins.core.whole_writes import append, created
+
+PART = ".part"  # behind the name of a file that a full disk ended
+
+
+class ResultsFile:
+    """A JSON Lines file that is written line by line, so that a run that breaks off loses nothing."""
+
+    def __init__(self, path: Path, *, is_named: bool = True) -> None:
+        """Begin it anew. Where the command line names it, it may be a pipe or a link. Raises OSError."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb", buffering=0) if is_named else created(path)
+        self._whole = 0  # bytes
+        self._path = path
+        self._is_regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+        self.count = 0  # results
+        if self._is_regular:
+            with suppress(OSError):
+                self._part.unlink(missing_ok=True)  # of an earlier run
+
+    @property
+    def _part(self) -> Path:
+        return self._path.with_name(f"{self._path.name}{PART}")
+
+    def write_rest(self, results: Sequence[Result]) -> None:
+        """Append those of all results that are not in it. Raises OSError, as `write` does."""
+        for result in results[self.count :]:
+            self.write(result)
+
+    def write(self, result: Result) -> None:
+        """Append one result, whole or not at all. Raises OSError: the file is closed then, and no longer of its name.
+
+        Who reads it would take the nodes that it speaks of as checked, where nothing says that others are missing.
+        """
+        if self._is_regular and self._file.tell() != self._whole:  # a signal came between a line and its end here
+            self._file.truncate(self._whole)
+            self._file.seek(self._whole)
+        # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
+        line = f"{as_line(result)}\n".encode("utf-8", "backslashreplace")
+        try:
+            append(self._file, self._whole, line)
+        except OSError as problem:
+            self.close()
+            self._put_aside()
+            raise OSError(problem.errno, problem.strerror, str(self._path)) from None
+        self._whole += len(line)
+        self.count += 1
+
+    def _put_aside(self) -> None:
+        """Call it `results.jsonl.part`, which takes no room."""
+        if self._is_regular and not self._path.is_symlink():
+            with suppress(OSError):
+                self._path.replace(self._part)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> ResultsFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def as_line(result: Result) -> str:
+    """`Result.to_json` as JSON in one line. Most of its members are those of other nodes."""
+    values = _values(result)
+    own, shared, further = values[:_FIRST], values[_FIRST:_LAST], values[_LAST:]
+    return f'{{"schema":{SCHEMA},{_members(_OWN, own)},{_shared_members(shared)},{_members(_FURTHER, further)}}}'
+
+
+def _members(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    texts = (repr(data) if type(data) is float else _in_json(data) for data in values)
+    return ",".join(f'"{name}":{text}' for name, text in zip(names, texts, strict=True))
+
+
+CACHED = 4_096  # texts as JSON
+_NAMES = names_of(Result)
+_values = attrgetter(*_NAMES)
+_FIRST, _LAST = _NAMES.index("verdict"), _NAMES.index("gpu_uuids")  # what is shared stands between
+_OWN, _SHARED, _FURTHER = _NAMES[:_FIRST], _NAMES[_FIRST:_LAST], _NAMES[_LAST:]
+_in_json = lru_cache(CACHED, typed=True)(
+    json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_json).encode
+)
+_shared_members = lru_cache(CACHED)(partial(_members, _SHARED))
+
+
+def read_results(path: Path) -> list[Result]:
+    """The results of a file that ResultsFile wrote."""
+    return [from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]

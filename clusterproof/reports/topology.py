@@ -1,0 +1,108 @@
+"""Where nodes stand: availability zones, network layers and UltraServers, on the page and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import TypeVar
+
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.ec2.placement import (
+    JobGroup,
+    job_groups,
+    lowest_layers,
+    network_layers,
+    spreads,
+    ultraservers,
+    zones,
+)
+from clusterproof.plugins.evidence.kubernetes import of_cluster as by_labels
+
+T = TypeVar("T")
+
+MAX_ROWS = 200  # of the page's table
+MAX_LINES = 4  # in the terminal
+_LABEL = "topology".ljust(12)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Where the nodes of each job group stand, as far as it is known: each node's place, by the kind of place."""
+
+    groups: tuple[JobGroup, ...]
+    zones: Mapping[str, str | None]
+    layers: Mapping[str, tuple[str, ...]]
+    ultraservers: Mapping[str, str | None]
+
+
+def topology(cluster: ClusterFacts) -> Topology | None:
+    """What this run knows of it, None where that is nothing."""
+    found = Topology(
+        _known(job_groups, cluster, ()),
+        _known(zones, cluster, {}) or _known(by_labels.zones, cluster, {}),
+        _known(network_layers, cluster, {}) or _known(by_labels.network_layers, cluster, {}),
+        _known(ultraservers, cluster, {}) or _known(by_labels.ultraservers, cluster, {}),
+    )
+    return found if found.zones or found.layers or found.ultraservers else None
+
+
+def _known(read: Callable[[ClusterFacts], T], cluster: ClusterFacts, otherwise: T) -> T:
+    try:
+        return read(cluster)
+    except (Incomplete, NotApplicable):
+        return otherwise
+
+
+def lines(found: Topology) -> Iterator[str]:
+    """Where job groups are spread over several places: one line each, a few at most."""
+    kinds: tuple[tuple[str, Mapping[str, str | None]], ...] = (
+        ("availability zones", found.zones),
+        ("network nodes", lowest_layers(found.layers)),
+        ("UltraServers", found.ultraservers),
+    )
+    data = [
+        f"{_LABEL}{spread.group or 'nodes'} in {len(spread.places)} {what}: {_shown(spread.places)}"
+        for what, place_of in kinds
+        for spread in spreads(found.groups, place_of)
+        if len(spread.places) > 1
+    ]
+    yield from data[:MAX_LINES]
+    if len(data) > MAX_LINES:
+        yield f"{_LABEL}… and {len(data) - MAX_LINES} more; --html has all"
+
+
+def _shown(places: Mapping[str, tuple[str, ...]], most: int = 3) -> str:
+    data = [f"{len(nodes)} in {place}" for place, nodes in places.items()]
+    return ", ".join([*data[:most], *([f"{len(data) - most} more"] if len(data) > most else [])])
+
+
+def section(found: Topology) -> str:
+    """The section of the page: one row for the nodes of a group that stand in one place. Names are escaped."""
+    depth = max(map(len, found.layers.values()), default=0)
+    head = ["group", "zone", *(f"layer {number}" for number in range(1, depth + 1)), "UltraServer", "count", "nodes"]
+    rows = list(_rows(found, depth))
+    data = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows[:MAX_ROWS])
+    more = f"<p>… and {len(rows) - MAX_ROWS} more places</p>" if len(rows) > MAX_ROWS else ""
+    return (
+        '<details class="topology"><summary><b>topology</b> where the nodes stand</summary><div class="scroll"><table>'
+        f"<tr>{_cells(head, 'th')}</tr>{data}</table></div>{more}</details>"
+    )
+
+
+def _rows(found: Topology, depth: int) -> Iterator[list[str]]:
+    for group in found.groups:
+        places: dict[tuple[str, ...], list[str]] = {}
+        for node in group.nodes:
+            layers = found.layers.get(node, ())
+            padded = (*layers, *[""] * (depth - len(layers)))
+            place = (found.zones.get(node) or "", *padded, found.ultraservers.get(node) or "")
+            places.setdefault(place, []).append(node)
+        for place, nodes in sorted(places.items()):
+            yield [group.name, *(word or "–" for word in place), str(len(nodes)), fold(nodes)]
+
+
+def _cells(words: list[str], tag: str) -> str:
+    return "".join(f"<{tag}>{escape(word)}</{tag}>" for word in words)

@@ -1,0 +1,61 @@
+"""The words that our own scripts are given: one that chooses nothing is an error, and says what is near it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from clusterproof.plugins.core.strict import nearest
+
+WRONG = 4  # exit code
+
+
+class Arguments(argparse.ArgumentParser):
+    """The command line of one script, described as its module is."""
+
+    def __init__(self, script: str, described: str | None) -> None:
+        super().__init__(prog=script, description=described, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        """One line."""
+        self.exit(WRONG, f"{self.prog}: {message}\n")
+
+    def chosen(self, word: str, names: Iterable[str], described: str) -> list[str]:
+        """The names that have this word; an error where none has."""
+        known = list(names)
+        found = [name for name in known if word in name]
+        if not found:
+            self.error(f"{word!r} chooses none of {len(known)}{near(word, known)}; expected {described}")
+        return found
+
+
+def near(word: str, names: Sequence[str]) -> str:
+    """` (did you mean …?)` by the whole names, else by the words in them, else nothing."""
+    parts = dict.fromkeys(part for name in names for part in re.findall(r"\w+", name))
+    return nearest(word, names) or nearest(word, parts)
+
+
+def share_asked(script: str, described: str | None, words: Sequence[str]) -> float:
+    """The share of its cases that a simulation is to take."""
+    parser = Arguments(script, described)
+    parser.add_argument(
+        "share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the cases, 3: three times as many"
+    )
+    asked: float = parser.parse_args(words).share
+    return asked
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on: of none nothing would be tried."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a whole number from 1 on")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """A number above 0, likewise."""
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or not float(text):
+        raise argparse.ArgumentTypeError(f"{text!r}{nearest(text, ['stragglers'])}; expected a number above 0")
+    return float(text)

@@ -1,0 +1,168 @@
+"""Two ends of a pair find each other whoever else comes, and nobody else learns or keeps them from anything."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+
+from clusterproof.plugins.benchmarks.launchers import door, rendezvous
+from clusterproof.plugins.benchmarks.launchers.door import (
+    COMES,
+    PROOF_BYTES,
+    QUESTION_BYTES,
+    SERVES,
+    Door,
+    knock,
+    proof,
+)
+from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, find_server, listen
+from tests.transport.loopback import free_port
+
+WORD, LATEST_S = b"the word of this run", 60.0
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@contextmanager
+def served(port: int) -> Iterator[list[socket.socket]]:
+    """A door at which the other end is waited for, and told that the server serves; whoever has come."""
+    came: list[socket.socket] = []
+    own = Door(listen(port), WORD)
+
+    def serve() -> None:
+        if other := own.came(LATEST_S):
+            came.append(other)
+            other.sendall(READY)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield came
+    thread.join(LATEST_S)
+    own.close()
+
+
+def found(port: int, *addresses: str) -> str:
+    """The address at which the server is found."""
+    other, address = find_server([*addresses, "127.0.0.1"], port, WORD, door.time.monotonic() + LATEST_S)
+    other.close()
+    return address
+
+
+def says(word: bytes) -> Callable[[socket.socket], None]:
+    return lambda visitor: visitor.sendall(word)
+
+
+OUTSIDERS: dict[str, Callable[[socket.socket], object]] = {
+    "says nothing": lambda _: None,
+    "says the secret of an older way": says(b"word\n"),
+    "answers at random": says(b"x" * (QUESTION_BYTES + PROOF_BYTES)),
+    "begins to answer": says(b"x" * QUESTION_BYTES),
+    "closes": socket.socket.close,
+    "returns what it is asked": lambda visitor: visitor.sendall(visitor.recv(QUESTION_BYTES) * 2),
+}
+
+
+@pytest.mark.parametrize("outsider", OUTSIDERS)
+def test_whoever_knows_the_secret_is_met_though_many_came_before_who_do_not(port: int, outsider: str) -> None:
+    with served(port) as came, ExitStack() as visitors:
+        for _ in range(2 * door.VISITORS):
+            visitor = visitors.enter_context(socket.create_connection(("127.0.0.1", port), LATEST_S))
+            with suppress(OSError):
+                OUTSIDERS[outsider](visitor)
+        assert found(port) == "127.0.0.1"
+    assert len(came) == 1
+
+
+def test_no_visitor_without_the_secret_is_let_in(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "PROVES_S", 0.2)
+    own = Door(listen(port), WORD)
+    with socket.create_connection(("127.0.0.1", port)) as visitor:
+        visitor.sendall(b"x" * (QUESTION_BYTES + PROOF_BYTES))
+        with socket.create_connection(("127.0.0.1", port)) as mute:
+            assert own.came(1.0) is None
+            assert mute.recv(QUESTION_BYTES + 1)[QUESTION_BYTES:] == b""
+            assert mute.recv(1) == b""
+    own.close()
+
+
+@contextmanager
+def impostor(port: int, says: bytes) -> Iterator[bytearray]:
+    """Another who listens on that port at another address, says this, and keeps what it is told."""
+    told = bytearray()
+    listener = socket.create_server(("127.0.0.2", port))
+
+    def listening() -> None:
+        with suppress(OSError):
+            while True:
+                visitor, _ = listener.accept()
+                visitor.sendall(says)
+                told.extend(visitor.recv(4096))
+
+    threading.Thread(target=listening, daemon=True).start()
+    yield told
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+@pytest.mark.parametrize("words", [b"", READY, b"x" * QUESTION_BYTES, b"x" * (QUESTION_BYTES + PROOF_BYTES) + READY])
+def test_whoever_listens_in_its_place_is_passed_over_and_learns_nothing(
+    port: int, words: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "listen", listen)
+    own = socket.create_server(("127.0.0.1", port))
+    monkeypatch.setattr(rendezvous, "REFUSED", "")  # nobody begins again with an address that refused
+    came = Door(own, WORD)
+    thread = threading.Thread(target=lambda: (came.came(LATEST_S) or own).sendall(READY), daemon=True)
+    thread.start()
+    with impostor(port, words) as told:
+        assert found(port, "127.0.0.2") == "127.0.0.1"
+        assert WORD not in bytes(told)
+    thread.join(LATEST_S)
+    came.close()
+
+
+def test_what_one_end_proves_proves_nothing_of_the_other() -> None:
+    """Else whoever listens could let each answer the other's question, of two that come."""
+    proofs = {proof(WORD, who, *asked) for who in (SERVES, COMES) for asked in ((b"1", b"2"), (b"2", b"1"))}
+    assert len(proofs) == 4
+
+
+def test_an_answer_that_was_heard_opens_no_door_again(port: int) -> None:
+    own = Door(listen(port), WORD)
+    heard = bytearray()
+    first = socket.create_connection(("127.0.0.1", port), LATEST_S)
+    monitored = Heard(first, heard)
+    thread = threading.Thread(target=lambda: knock(monitored, WORD), daemon=True)  # type: ignore[arg-type]
+    thread.start()
+    assert own.came(LATEST_S)
+    thread.join(LATEST_S)
+    with socket.create_connection(("127.0.0.1", port)) as again:
+        again.sendall(heard)
+        assert own.came(0.5) is None
+    own.close()
+    first.close()
+
+
+class Heard:
+    """A connection at which somebody listens."""
+
+    def __init__(self, own: socket.socket, heard: bytearray) -> None:
+        self.own, self.heard = own, heard
+
+    def sendall(self, data: bytes) -> None:
+        """Send it, and be heard."""
+        self.heard += data
+        self.own.sendall(data)
+
+    def recv(self, count: int) -> bytes:
+        return self.own.recv(count)
+
+    def settimeout(self, seconds: float) -> None:
+        self.own.settimeout(seconds)

@@ -1,0 +1,46 @@
+"""What findings need besides their own fact: rows of checks and collectors that there are, of a few kinds."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog.needs import Need, kinds, needs, needs_of
+from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.suite.needs_of_check import of_nodes
+
+OTHER_PIECES = ("its peers", "the beginning of the kernel log")
+NEED = Need(("gpu.a",), ("platform", "pci.devices[].class"), "identity", "what it is", "policy", finding="expected 8")
+
+
+@pytest.mark.parametrize("name", needs())
+def test_a_row_is_of_checks_and_facts_that_there_are(name: str) -> None:
+    row = needs()[name]
+    assert set(row.checks) <= node_checks().keys()
+    facts = [fact for fact in row.facts if fact not in OTHER_PIECES and "file " not in fact]
+    assert {fact.partition(".")[0] for fact in facts} <= of_nodes()
+
+
+def test_reasons_are_of_few_kinds() -> None:
+    assert {row.kind for row in needs().values()} == kinds().keys()
+    assert len(kinds()) <= 5
+
+
+@pytest.mark.parametrize(
+    ("check", "fact", "message", "expected"),
+    [
+        ("gpu.a", "platform", "7; expected 8", True),
+        ("gpu.a", "platform.vendor", "7; expected 8", True),
+        ("gpu.a", "platform_of_another", "7; expected 8", False),
+        ("gpu.a", "pci.devices[].class", "7; expected 8", True),
+        ("gpu.a", "pci.devices", "7; expected 8", False),
+        ("gpu.a", "platform", "7 as on most nodes", False),
+        ("gpu.b", "platform", "7; expected 8", False),
+    ],
+)
+def test_a_row_explains_only_its_checks_without_its_facts(check: str, fact: str, message: str, expected: bool) -> None:
+    assert NEED.explains(check, fact, message) is expected
+
+
+def test_the_rows_of_a_check_are_found_by_its_id() -> None:
+    assert needs()["other_nodes"] in needs_of("host.thp")
+    assert needs_of("node.reachable") == []

@@ -1,0 +1,104 @@
+"""Settings of the kernel and of the system, and what has happened to the kernel."""
+
+from __future__ import annotations
+
+from tests.faults.fault import CONCERN, FAIL, Fault, p5
+from tests.testbed.image import Folder, NodeImage
+from tests.testbed.needs import needs_two_cpus
+from tests.testbed.node import with_file
+
+SYS = "/proc/sys"
+SPEED = "/sys/class/net/ens32/speed"
+ON_ONE_CPU = 'taskset -cp 0 "$(cat /run/slurmd.pid)" >/dev/null && echo ready && exec sleep 60'
+
+PRELOADING = "ls /lib/*/libm.so.6 /lib64/libm.so.6 2>&- | head -n 1 >>/etc/ld.so.preload; echo ready; exec sleep 60"
+
+
+def of_100_gbit() -> NodeImage:
+    """A node whose interface reports its speed."""
+    return with_file(p5(), SPEED, "100000\n")
+
+
+def setting(name: str, path: str, text: str, words: str) -> Fault:
+    """A setting that is another than on other nodes."""
+    return Fault(name, lambda image: with_file(image, path, text), {"host.kernel_settings": CONCERN}, words)
+
+
+FAULTS = (
+    setting(
+        "a kernel that never overcommits",
+        f"{SYS}/vm/overcommit_memory",
+        "2\n",
+        "vm.overcommit_memory 2; expected 0 or 1",
+    ),
+    setting(
+        "a kernel that overcommits always, unlike on the other nodes",
+        f"{SYS}/vm/overcommit_memory",
+        "1\n",
+        "vm.overcommit_memory 1; expected 0 as on 3 of 4 nodes",
+    ),
+    setting(
+        "a short queue of connections",
+        f"{SYS}/net/core/somaxconn",
+        "16\n",
+        "net.core.somaxconn 16; expected at least 128",
+    ),
+    setting(
+        "hardly any ports for connections",
+        f"{SYS}/net/ipv4/ip_local_port_range",
+        "32768\t32797\n",
+        "30 ports in net.ipv4.ip_local_port_range; expected at least 8192",
+    ),
+    setting(
+        "users who may have no namespaces",
+        f"{SYS}/user/max_user_namespaces",
+        "0\n",
+        "user.max_user_namespaces 0; expected more as on 3 of 4 nodes",
+    ),
+    setting(
+        "isolated CPUs",
+        "/sys/devices/system/cpu/isolated",
+        "2-191\n",
+        "isolated CPUs 2-191; expected nothing as on 3 of 4 nodes",
+    ),
+    Fault(
+        "a library that every program loads first",
+        lambda image: image,
+        {"host.kernel_settings": CONCERN},
+        "/libm.so.6; expected ",
+        beside=PRELOADING,
+    ),
+    Fault(
+        "a slurmd that may run on one CPU",
+        lambda image: image,
+        {"host.kernel_settings": CONCERN},
+        "CPUs of slurmd 0; expected 0-",
+        beside=ON_ONE_CPU,
+        marks=(needs_two_cpus,),
+    ),
+    Fault(
+        "a kernel that has seen a machine check",
+        lambda image: with_file(image, f"{SYS}/kernel/tainted", "12304\n"),
+        {"host.kernel_taint": CONCERN},
+        "the kernel is tainted by a machine check (M); expected none since boot",
+    ),
+    Fault(
+        "a /tmp that only root may write to",
+        lambda image: with_file(image, "/tmp", Folder(0o700)),
+        {"host.shared_folders": FAIL},
+        "/tmp has mode 0700; expected 1777",
+    ),
+    Fault(
+        "a /var/tmp where everybody may remove everything",
+        lambda image: with_file(image, "/var/tmp", Folder(0o777)),
+        {"host.shared_folders": CONCERN},
+        "/var/tmp has mode 0777; expected 1777",
+    ),
+    Fault(
+        "a link at a hundredth of its speed",
+        lambda image: with_file(image, SPEED, "1000\n"),
+        {"network.link_speed": CONCERN},
+        "speed of ens32 1 Gbit/s; expected 100 Gbit/s as on 3 of 4 nodes",
+        base=of_100_gbit,
+    ),
+)

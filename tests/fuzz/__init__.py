@@ -1,0 +1,1 @@
+"""What others send and hand over, altered at random: whatever it becomes, it is read or refused, and soon."""

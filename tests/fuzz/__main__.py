@@ -1,0 +1,39 @@
+"""Alters files of others at random and reads them: none may end in an internal error, or take more than 5 s of a
+processor for a megabyte. The last line is JSON: how many examples, how many were let in, the slowest, what failed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from scripts.arguments import Arguments, count
+from tests.fuzz.doors import DOORS
+from tests.fuzz.trying import tried
+
+
+def main(words: Sequence[str]) -> int:
+    """Try the doors that are asked for; 0 where nothing was found."""
+    parser = Arguments("scripts/fuzz", __doc__)
+    parser.add_argument("--seconds", type=count, default=60, metavar="N", help="for each door (60)")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the chance (another each time)")
+    parser.add_argument("doors", nargs="*", metavar="DOOR", help=f"{', '.join(DOORS)}; all unless given")
+    asked = parser.parse_args(words)
+    names = [name for word in asked.doors or [""] for name in parser.chosen(word, DOORS, "one of " + ", ".join(DOORS))]
+    found = {}
+    for name in dict.fromkeys(names):
+        one = tried(DOORS[name], asked.seconds, asked.seed)
+        found[name] = asdict(one)
+        sys.stdout.write(f"{name}: {one.examples} examples, {one.read} read, {one.worst_s:.2f} s at most\n")
+        sys.stdout.write("".join(f"FAILED      {failure}\n" for failure in one.failures))
+        sys.stdout.flush()
+    failed = sum(len(one["failures"]) for one in found.values())
+    sys.stdout.write(f"{json.dumps({'seed': asked.seed, 'failed': failed, 'doors': found})}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

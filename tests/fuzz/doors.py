@@ -1,0 +1,126 @@
+"""The doors through which what others wrote comes in, each as a run opens it: what it may refuse, and with what."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.plugins.agent import sending
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.benchmarks.pairwise.journal import JournalError
+from clusterproof.plugins.benchmarks.pairwise.journal import read as read_journal
+from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load
+from clusterproof.plugins.evidence.recording import read_cluster, read_control_plane
+from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.policy.file import read_policy
+from clusterproof.plugins.suite.training_run import RunHeader
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.transport import Answer
+from clusterproof.plugins.transport.gather import replay
+from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream
+from clusterproof.reports.history.command import history
+from clusterproof.reports.history.model import HistoryError, Run
+from clusterproof.reports.history.store import write_run
+from tests.builders.evaluated import results
+from tests.fuzz import seeds
+from tests.fuzz.seeds import NONCE, Seeds
+from tests.training_run.builders import verdicts
+
+
+@dataclass(frozen=True)
+class Door:
+    """How a file is opened: the folder that it lies in, and its name there. `refuses` is what it may raise."""
+
+    name: str
+    open: Callable[[Path, str], object]
+    refuses: tuple[type[Exception], ...] = (ClusterproofError,)
+
+    @property
+    def seeds(self) -> Seeds:
+        """What it is made to let in."""
+        return seeds.ALL[self.name]()
+
+
+def _frames(folder: Path, name: str) -> None:
+    data = (folder / name).read_bytes()
+    if name == "stream":
+        for _ in Stream(NONCE).updates(data):
+            pass
+        return
+    if name == "packed":
+        data = "\n".join([sending.begin(NONCE), *sending.lines(zlib.compress(data), NONCE)]).encode()
+    decode("gpu001", Answer(data), NONCE)
+
+
+def _evidence(folder: Path, name: str) -> None:
+    _evaluated(load((folder / name).read_bytes()))
+
+
+def _evaluated(evidence: NodeEvidence) -> None:
+    """What every check says of it, and what is written of that."""
+    for one in results(evidence).values():
+        json.dumps(one.to_json())
+
+
+def _captures(folder: Path, _name: str) -> None:
+    cluster = resolve(f"capture:{folder}")
+    for node in read_capture(folder, cluster, ["nvml", "kernel_log"]):
+        _evaluated(node.evidence)
+
+
+def _runs(folder: Path, name: str) -> None:
+    run = read_run([str(folder / name)])
+    verdicts(run)
+    RunHeader(run).pytest_report_header()
+
+
+def _recordings(folder: Path, name: str) -> None:
+    for seed, data in seeds.of_recordings().items():
+        if seed != name:
+            (folder / seed).parent.mkdir(exist_ok=True)
+            (folder / seed).write_bytes(data)
+    cluster = read_cluster(folder)
+    for evidence in replay(folder, cluster).values():
+        _evaluated(evidence)
+    read_control_plane(folder, cluster.name)
+    read_journal(folder / "pairwise.jsonl")
+
+
+def _policy(folder: Path, name: str) -> None:
+    if name == "cluster.toml":
+        for key in ("id_ed25519", "known_hosts"):
+            (folder / key).touch()
+        resolve(str(folder / name))
+    else:
+        _evaluated_by(folder / name)
+
+
+def _evaluated_by(policy: Path) -> None:
+    results(load((DEMO / "nodes" / "gpu001.json").read_bytes()), policy=read_policy(policy))
+
+
+def _history(folder: Path, name: str) -> None:
+    history(["--history", str(folder / name)])
+    write_run(folder / name, Run("small", 1_800_000_000.0, 1_800_000_001.0), [])
+
+
+DOORS = {
+    door.name: door
+    for door in (
+        Door("frames", _frames, (NotUnderstood, LinesLost)),
+        Door("evidence", _evidence, (EvidenceError,)),
+        Door("captures", _captures, (InventoryError,)),
+        Door("runs", _runs, (RunError,)),
+        Door("recordings", _recordings, (InventoryError, JournalError)),
+        Door("policy", _policy, (InventoryError,)),
+        Door("history", _history, (HistoryError,)),
+    )
+}

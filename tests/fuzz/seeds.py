@@ -1,0 +1,202 @@
+"""A small file of each form that a reader of others' files knows, as its writer leaves it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import zstandard
+
+from clusterproof.plugins.agent import sending
+from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA
+from clusterproof.plugins.core.result import Measured
+from clusterproof.plugins.inventory.recording import DEMO
+from clusterproof.plugins.suite.starter import TEMPLATES, template
+from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX, Header, SampledGpu, columns_for
+from clusterproof.plugins.training_run.write_samples import SamplesFile
+from clusterproof.reports.history.model import Gpu, Identity, Run
+from clusterproof.reports.history.store import write_run
+from tests.reports.history.kept import FAIL, PASS, result
+from tests.training_run.dumps import dump
+from tests.training_run.traces import ten_steps, trace
+
+Seeds = Mapping[str, bytes]  # by the name of a file
+NONCE = "cp0123456789"
+ANSWER = {
+    "probe": {"python": "3.11.2"},
+    "collectors": {
+        "boot": {"status": "read", "value": {"uptime_s": 86400.5, "hostname": "gpu001"}, "seconds": 0.01},
+        "kernel_log": {"status": "read", "value": {"lines": [[1.5, "NVRM: Xid (PCI:0000:53:00): 79"]] * 9}},
+    },
+}
+SAMPLER = (
+    {"sampler": 1, "now": 1_763_600_000.0, "up": 10.0, "boot_id": "5f0c", "n": 0},
+    {"now": 1_763_600_010.0, "up": 20.0, "n": 1, "gpu": [[97.0] * len(GPU_COLUMNS)], "late": {"host": [9.0, "busy"]}},
+    {"up": 21.0, "log": [[7, 20.5, "NVRM: Xid (PCI:0000:53:00): 79", 0, 4]], "n": 2},
+)
+MEGATRON = (
+    "time to initialize megatron (seconds): 71.935\n    model-and-optimizer-setup .....: (271.3, 272.4)\n"
+    + "".join(
+        f"1: iteration {step:8d}/  508626 | consumed samples: 288 | elapsed time per iteration (ms): {900 + step}.5 |\n"
+        for step in range(1, 30)
+    )
+    + "0: saving checkpoint at iteration 1 to /fsx\n1:     save-checkpoint .....: (8161.2, 8161.8)\n"
+)
+SMI = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], power.limit [W]\n"
+SMI_ROW = "2026/08/17 10:00:{:02}.000, 0, 97 %, 4 MiB, 9 MiB, 5 W, 7 W\n"
+DMON = "# gpu   pwr  temp    sm   mem   enc   dec  mclk  pclk\n# Idx     W     C     %     %     %     %   MHz   MHz\n"
+LABELS = {"gpu": "0", "UUID": "GPU-df2bfa0a", "Hostname": "gpu001"}
+POINTS = [[1_782_864_000 + 15 * number, "97"] for number in range(40)]
+SERIES = [
+    {
+        "metric": {"__name__": f"DCGM_FI_DEV_{name}", **LABELS},
+        "values": [[1_782_864_000 + 15 * n, "97"] for n in range(40)],
+    }
+    for name in ("GPU_UTIL", "FB_USED", "FB_FREE")
+]
+RANKS = [(rank, step) for step in range(1, 25) for rank in range(4)]
+
+
+def _lines(*rows: object) -> bytes:
+    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+
+
+@cache
+def of_frames() -> Seeds:
+    """An answer of a node; what is packed in it; and the stream of a sampler."""
+    packed = zlib.compress(json.dumps(ANSWER).encode())
+    stream = "".join(f"{NONCE} {json.dumps(line)}\n" for line in SAMPLER)
+    lines = [sending.begin(NONCE), *sending.lines(packed, NONCE)]
+    return {"answer": "\n".join(lines).encode(), "packed": json.dumps(ANSWER).encode(), "stream": stream.encode()}
+
+
+@cache
+def of_runs() -> Seeds:
+    """One for each reader of `--run`."""
+    header = {"id": "0xabc", "n_ranks": 4, "rank": 0}
+    metric = {"Type": "gpu", "Name": "gpu0", "Dimension": "GPUUtilization", "Value": 91.0, "NodeId": "algo-1"}
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": SERIES}}
+    entries = pickle.dumps(dump(3, {"0": (51, 50)}))
+    samples = _samples()
+    return {
+        "table.csv": b"step,rank,optype,duration\n" + "".join(f"{s},{r},forward,1.{r}\n" for r, s in RANKS).encode(),
+        "steps.jsonl": _lines(*({"rank": r, "step": s, "dur": 1.3, "stages": {"forward": 0.4}} for r, s in RANKS)),
+        "sagemaker.json": _lines(*({**metric, "Timestamp": 1_700_000_000.0 + n} for n in range(30))),
+        "inspector.log": _lines(
+            *(
+                {
+                    "header": {**header, "rank": r},
+                    "metadata": {"hostname": f"gpu{r}"},
+                    "coll_perf": {"coll_sn": s, "coll_exec_time_us": 30 + r},
+                }
+                for r, s in RANKS
+            )
+        ),
+        "gpu001.samples.jsonl.zst": samples,
+        "samples.jsonl": zstandard.ZstdDecompressor().stream_reader(samples, read_across_frames=True).read(),
+        "trace_rank_3.json": trace(ten_steps()).encode(),
+        "trace_rank_4.json.gz": gzip.compress(trace(ten_steps()).encode(), mtime=0),
+        "gpu002.csv": (
+            SMI + "".join(f"2026/08/17 10:00:{n:02}.000, 0, 97 %, 4 MiB, 9 MiB, 5 W, 7 W\n" for n in range(40))
+        ).encode(),
+        "gpu003.dmon": (DMON + "    0   350    50    97    40     0     0  2619  1755\n" * 40).encode(),
+        "prometheus.json": json.dumps(answer).encode(),
+        "nccl_trace_rank_3": entries,
+        "nccl_trace_rank_2.json": json.dumps(dump(2, {"0": (51, 50)})).encode(),
+        "hostfile": b"gpu001 slots=8\ngpu002 slots=8  # spare\n",
+        "pods.jsonl": _lines({"pod": "train-worker-0", "node": "gpu001"}, {"pod": "train-worker-1", "node": "gpu002"}),
+        "train.log": MEGATRON.encode(),
+    }
+
+
+def _samples() -> bytes:
+    """What a watch has recorded of one node."""
+    with TemporaryDirectory() as folder:
+        file = SamplesFile(Path(folder, f"gpu001{SUFFIX}"))
+        gpu, columns = SampledGpu("GPU-a", 81_559.0, 700.0), columns_for(1)
+        file.begin(Header("gpu001", "5f0c8f6e", 1_763_600_000.0, 10.0, (gpu,), columns))
+        for number in range(30):
+            file.sample(10.0 * number, [float(place) for place, _ in enumerate(columns)])
+        file.event(300.0, "kernel", "NVRM: Xid (PCI:0000:53:00): 79")
+        file.gap(1_763_600_300.0, 1_763_600_360.0, "the connection broke")
+        return file.path.read_bytes()
+
+
+@cache
+def of_captures() -> Seeds:
+    """What people collect by hand, of the forms that hold most."""
+    return {
+        "nvlink": b"GPU 0: NVIDIA H100 (UUID: GPU-a)\n\t Link 0: Replay Errors: 3\n\t Link 0: CRC Errors: 0\n",
+        "edac": b"/sys/devices/system/edac/mc/mc0/ce_count:3\n/sys/devices/system/edac/mc/mc0/ue_count:0\n",
+        "nvidia-smi": (
+            b"==============NVSMI LOG==============\nDriver Version : 550.54\nAttached GPUs : 1\nGPU 00000000:53:00.0\n"
+            b"    Product Name : NVIDIA H100\n    GPU UUID : GPU-a\n    ECC Errors\n        Volatile\n"
+            b"            DRAM Uncorrectable : 5\n    Remapped Rows\n        Pending : Yes\n"
+        ),
+        "dmesg": b"".join(
+            b"[%5d.000001] NVRM: Xid (PCI:0000:53:00): 79, pid=1, name=a, GPU has fallen off the bus.\n" % n
+            for n in range(40)
+        ),
+        "query": b"index, uuid, pci.bus_id, ecc.errors.uncorrected.volatile.total\n0, GPU-a, 00000000:53:00.0, 14\n",
+        "ps": b"    PID STAT ELAPSED WCHAN                            COMMAND\n      1 Ss      99 ep_poll   systemd\n",
+        "lspci": b"0000:53:00.0 3D controller [0302]: NVIDIA Device [10de:2330] (rev a1)\n\tLnkSta: Speed 32GT/s\n",
+        "mounts": b"Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/root 100 50 50 50% /\n",
+        "meminfo": b"MemTotal: 2113437632 kB\nMemFree: 2000000000 kB\nMemAvailable: 2000000000 kB\n",
+        "lscpu": b"Architecture: x86_64\nCPU(s): 192\nOn-line CPU(s) list: 0-191\nNUMA node0 CPU(s): 0-95,192-287\n",
+        "session": b"u@gpu001:~$ uname -a\nLinux gpu001 6.8.0 #1 SMP x86_64\nu@gpu001:~$ uptime\n up 3 days\n",
+    }
+
+
+@cache
+def of_recordings() -> Seeds:
+    """The files of a recording of one node; and a campaign of pairs."""
+    cluster = json.loads((DEMO / "cluster.json").read_text("utf-8"))
+    node = json.loads((DEMO / "nodes" / "gpu001.json").read_text("utf-8"))
+    plan = {
+        "schema": SCHEMA, "nodes": ["gpu001", "gpu002"], "places": {}, "min_effect": 0.1,
+        "is_full": True, "asked": [], "seed": 1, "absent": {}, "about": {},
+    }  # fmt: skip
+    reading = {"pair": ["gpu001", "gpu002"], "round": 0, "at_once": 1, "reading": {"busbw_gb_per_s": 48.0}}
+    return {
+        "cluster.json": json.dumps({**cluster, "nodes": cluster["nodes"][:1]}).encode(),
+        "nodes/gpu001.json": json.dumps(node).encode(),
+        "control_plane.json": (DEMO / "control_plane.json").read_bytes(),
+        "pairwise.jsonl": _lines(plan, reading),
+    }
+
+
+@cache
+def of_policies() -> Seeds:
+    """The policy and the inventory that `clusterproof init` writes, whole."""
+    return {name: re.sub(r"(?m)^#= ?", "", template(name)).replace("~/.ssh/", "").encode() for name in TEMPLATES}
+
+
+@cache
+def of_histories() -> Seeds:
+    """A history of some runs."""
+    gpus = {"gpu001": Identity("i-1", "serial", (Gpu(0, "GPU-a", "1"),))}
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "history.sqlite")
+        for number in range(3):
+            found = [result("gpu001", FAIL if number % 2 else PASS), result("gpu002", PASS)]
+            began = 1_700_000_000.0 + number
+            write_run(path, Run("small", began, began), found, gpus, [Measured("busbw", "gpu001", 480.0, "GB/s")])
+        return {"history.sqlite": path.read_bytes()}
+
+
+ALL: Mapping[str, Callable[[], Seeds]] = {
+    "frames": of_frames,
+    "evidence": lambda: {"node.json": of_recordings()["nodes/gpu001.json"]},
+    "captures": of_captures,
+    "runs": of_runs,
+    "recordings": of_recordings,
+    "policy": of_policies,
+    "history": of_histories,
+}

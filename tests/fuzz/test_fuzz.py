@@ -1,0 +1,43 @@
+"""A short try of each door, the same each time; `scripts/fuzz` goes on where it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.training_run.reading import FORMS
+from clusterproof.plugins.training_run.unpacked import RunFile, head_of
+from tests.fuzz import seeds
+from tests.fuzz.altering import altered
+from tests.fuzz.doors import DOORS
+from tests.fuzz.trying import Tried, opened, tried
+
+pytestmark = pytest.mark.long
+ANY_TIME_S = 1e9
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_nothing_that_is_altered_breaks_what_reads_it(name: str) -> None:
+    assert tried(DOORS[name], ANY_TIME_S, first=1, most=30).failures == []
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_every_seed_is_let_in_as_it_is(name: str) -> None:
+    for seed, data in DOORS[name].seeds.items():
+        one = Tried()
+        opened(DOORS[name], seed, data, one)
+        assert one.read == 1, seed
+
+
+def test_there_is_a_seed_for_every_reader_of_a_run(tmp_path: Path) -> None:
+    heads = []
+    for name, data in seeds.of_runs().items():
+        (tmp_path / name).write_bytes(data)
+        heads.append(head_of(RunFile(tmp_path / name)))
+    assert [form.words for form in FORMS if not any(form.is_of(head) for head in heads)] == []
+
+
+def test_an_example_is_altered_as_it_says() -> None:
+    assert altered(b"abcd", [("insert", 5_000, 0, b"-", 2)]) == b"ab--cd"
+    assert altered(b"abcd", [("delete", 0, 2, b"", 1), ("repeat", 0, 1, b"", 3)]) == b"cccd"

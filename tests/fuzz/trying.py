@@ -1,0 +1,124 @@
+"""Tries a door with altered seeds: what it raises that it may not, and what takes too long."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.altering import Edit, altered, edits
+from tests.fuzz.doors import Door
+
+MOST_S = 5.0  # of a processor, for a file of a megabyte
+AFTER_S = 60.0  # … after which it is interrupted
+AT_ONCE = 200  # examples
+
+
+class TooLong(AssertionError):  # noqa: N818 - what it is
+    """A file that takes more of a processor than it may."""
+
+
+@dataclass
+class Tried:
+    """What came of it."""
+
+    examples: int = 0
+    read: int = 0  # of them let in
+    worst_s: float = 0.0  # of a processor, for one file
+    failures: list[str] = field(default_factory=list)
+
+
+def tried(door: Door, seconds: float, first: int, most: int = 10**9) -> Tried:
+    """A door tried for so long, or with so many examples. `first` seeds the chance."""
+    data, until = Tried(), time.monotonic() + seconds
+    for number in range(first, first + 10**9):
+        if data.examples >= most or time.monotonic() >= until or len(data.failures) >= 5:
+            return data
+        try:
+            _try_some(door, number, min(AT_ONCE, most - data.examples), until, data)
+        except Exception as problem:
+            data.failures.append(f"{type(problem).__name__}: {problem!s:.400}; {_note(problem)}")
+    return data
+
+
+def _try_some(door: Door, number: int, count: int, until: float, data: Tried) -> None:
+    all_seeds = door.seeds
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        print_blob=False,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.sampled_from(sorted(all_seeds)), edits)
+    def try_one(name: str, changes: list[Edit]) -> None:
+        if time.monotonic() >= until:
+            return
+        data.examples += 1
+        content = altered(all_seeds[name], changes)
+        try:
+            data.worst_s = max(data.worst_s, opened(door, name, content, data))
+        except Exception as problem:
+            problem.args = (f"{name} {json.dumps(repr(changes))[:300]}: {problem!s:.200}",)
+            raise
+
+    try_one()
+
+
+def opened(door: Door, name: str, content: bytes, data: Tried | None = None) -> float:
+    """The seconds of a processor that a file takes. Raises TooLong, and whatever the door may not."""
+    with TemporaryDirectory(prefix="clusterproof-fuzz-") as folder:
+        path = Path(folder, name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        began = time.process_time()
+        with _interrupted(AFTER_S):
+            try:
+                door.open(Path(folder), name)
+            except door.refuses:
+                pass
+            else:
+                if data:
+                    data.read += 1
+        took = time.process_time() - began
+    if took > MOST_S:
+        raise TooLong(f"{took:.1f} s of a processor for {len(content):,} bytes")
+    return took
+
+
+@contextmanager
+def _interrupted(seconds: float) -> Iterator[None]:
+    """Interrupt what takes so much of a processor."""
+
+    def interrupt(*_: object) -> None:
+        raise TooLong(f"more than {seconds:g} s of a processor")
+
+    before = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _note(problem: BaseException) -> str:
+    """Where it was raised."""
+    at = problem.__traceback__
+    lines = []
+    while at:
+        lines.append(f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}")
+        at = at.tb_next
+    return " ".join(lines[-6:])

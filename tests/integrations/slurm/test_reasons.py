@@ -1,0 +1,84 @@
+"""An administrator's reason stands, and his node stays drained, however much his words are like Slurm's or ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from clusterproof.integrations.slurm.control import NodeState, parse_node
+from clusterproof.integrations.slurm.drains import is_unexplained
+from tests.faults import BY_NAME
+from tests.integrations.slurm.reasons import REASONS
+from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
+from tests.testbed.needs import needs_slurm
+from tests.testbed.node import healthy_p5
+from tests.testbed.slurm_version import VERSIONS
+
+NAME = "gpu001"
+LOST = BY_NAME["a GPU that is lost"]
+MISTAKEN = ("Prolog error again, PSU ticket 4711 - do NOT resume (jd)", "Prolog error\nPSU ticket 4711")
+SHOWN = """NodeName=gpu001 Arch=x86_64
+   State=IDLE+DRAIN ThreadsPerCore=1
+   Partitions=gpu
+   CurrentWatts=0 AveWatts=0
+   Reason={first} [{by}@2026-03-01T08:00:00]
+{more}   Comment=Reason=none
+"""
+
+
+def shown(reason: str, by: str = "slurm") -> NodeState:
+    """What `scontrol show node` prints of a node that is drained for it: who gave it stands in its first line."""
+    first, *more = reason.split("\n")
+    return parse_node(SHOWN.format(first=first, by=by, more="".join(f"          {line}\n" for line in more)))
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_reason_of_an_administrators_is_read_whole_and_is_none_of_slurms(reason: str) -> None:
+    node = shown(reason)
+    assert (node.reason, node.is_drained, node.by) == (reason, True, "slurm")
+    assert not is_unexplained(node, "", lambda: "slurm")
+
+
+@pytest.mark.parametrize(
+    ("words", "by", "slurm_user", "is_slurms"),
+    [
+        ("Prolog error", "slurm", "slurm", True),
+        ("Epilog error", "root", "root", True),
+        ("Epilog error : reboot issued", "slurm", "slurm", True),
+        ("Prolog error", "jd", "slurm", False),
+        ("Epilog error", "root", "slurm", False),
+        ("Prolog error ", "slurm", "slurm", False),
+    ],
+)
+def test_slurms_words_are_slurms_where_it_has_given_them_itself(
+    words: str, by: str, slurm_user: str, is_slurms: bool
+) -> None:
+    assert is_unexplained(shown(words, by), "", lambda: slurm_user) is is_slurms
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
+    requeued = "SchedulerParameters=nohold_on_prolog_fail,sched_interval=1,bf_interval=1"
+    scripts = lines("prolog", "health-check")
+    with scripted(
+        {NAME: healthy_p5(NAME)}, scripts, 'mode = "drain"\nreuse_s = 0\n', requeued, version=request.param
+    ) as running:
+        yield running
+
+
+@needs_slurm
+@pytest.mark.parametrize("reason", MISTAKEN)
+def test_a_reason_that_is_given_where_slurms_stood_stands_and_the_node_is_not_resumed(
+    bed: Scripted, reason: str
+) -> None:
+    bed.nvml(NAME, LOST.put(healthy_p5(NAME)))
+    job = bed.submit(NAME)
+    eventually(lambda: said if f"prolog job {job}: drains: " in (said := bed.logged(NAME)) else "")
+    bed.bed.output_of("scontrol", "update", f"NodeName={NAME}", "State=DRAIN", f"Reason={reason}")
+    bed.bed.run("scancel", job)
+    bed.nvml(NAME, healthy_p5(NAME))
+    bed.once_more(NAME)
+    assert bed.bed.reason(NAME).startswith(f"{reason.partition(chr(10))[0]} [root@")
+    assert bed.bed.wait_for(NAME, "IDLE+DRAIN") == "IDLE+DRAIN"
+    bed.bed.output_of("scontrol", "update", f"NodeName={NAME}", "State=RESUME")

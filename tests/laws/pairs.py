@@ -1,0 +1,53 @@
+"""The law of pairs: two faults in one node are both named, by the values that each has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.finding import Finding
+from clusterproof.plugins.core.policy import NO_POLICY
+from tests.faults.captured_fault import CapturedFault
+from tests.faults.fault import Fault, p5
+from tests.laws.cases import Case
+from tests.laws.findings import Words, devices, in_line, is_said, values, words
+from tests.laws.losses import Loss, Tried, instead
+from tests.laws.merge import Conflict, merged
+from tests.laws.taken import taken
+
+
+def is_plain(fault: Fault | CapturedFault) -> bool:
+    """Whether it is a fault of the usual node, evaluated as usual."""
+    usual = isinstance(fault, Fault) and fault.base is p5 and fault.occasion == "preflight"
+    return usual and fault.policy is NO_POLICY and not fault.loads
+
+
+def tried(case: Case, others: Sequence[Case], checks: Collection[str]) -> Tried:
+    """Put each of the other faults into the node too, where they do not change the same value."""
+    count = 0
+    losses: list[Loss] = []
+    for other in others:
+        try:
+            both = merged(case.evidence, other.evidence, case.healthy)
+        except Conflict:
+            continue
+        count += 1
+        losses += [*_lost(case, other, both, checks), *_lost(other, case, both, checks)]
+    return Tried(count, tuple(losses))
+
+
+def _lost(one: Case, beside: Case, both: NodeEvidence, checks: Collection[str]) -> Iterator[Loss]:
+    """What names one fault and is not said beside the other."""
+    for check, findings in one.named.items():
+        if check not in checks or one.reads[check].isdisjoint(beside.changed_keys):
+            continue  # it reads nothing that is another now, and says the same
+        after = one.says(check, both)
+        reason = taken(check, one.name, beside.name)
+        for finding in findings:
+            if not is_said(finding, after, reckoned(finding, one), or_worse=True):
+                yield Loss(check, one.name, beside.name, in_line(finding), instead(after), reason)
+
+
+def reckoned(finding: Finding, case: Case) -> Words:
+    """The numbers in a finding that are not the fault's own: they may be others where more is wrong."""
+    return values(words(finding.message)) - case.own - words(devices(finding))

@@ -1,0 +1,42 @@
+"""The evidence of faults, each probed once, and kept where it is to be read again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from concurrent.futures import Executor
+from pathlib import Path
+
+from clusterproof.plugins.core.evidence import NodeEvidence, from_json, to_json
+from tests.faults import BY_NAME, proof
+from tests.faults.captured_fault import CapturedFault
+from tests.faults.fault import Fault
+from tests.laws.cases import healthy_name
+
+
+def evidence_of(
+    faults: Iterable[Fault | CapturedFault], workers: Executor, kept: Path | None = None
+) -> dict[str, NodeEvidence]:
+    """The evidence of live faults, and of the nodes that they are put into, by name.
+
+    Where `kept` is a file, what it has is not probed again, and what it lacks is added to it.
+    """
+    known = _read(kept) if kept and kept.exists() else {}
+    live = [fault for fault in faults if isinstance(fault, Fault) and not proof.reason_to_skip(fault)]
+    bases = {healthy_name(fault): fault.name for fault in reversed(live)}
+    names = [name for name in (*bases, *(fault.name for fault in live)) if name not in known]
+    probed = dict(zip(names, workers.map(_probed, [bases.get(name, name) for name in names], names), strict=True))
+    if kept and probed:
+        with kept.open("a", encoding="utf-8") as file:
+            file.writelines(f"{json.dumps([name, to_json(data)])}\n" for name, data in probed.items())
+    return {**known, **probed}
+
+
+def _probed(fault: str, name: str) -> NodeEvidence:
+    """The evidence of that fault's node, or of the healthy one where another name is asked for."""
+    return proof.evidence_of(BY_NAME[fault]) if fault == name else proof.healthy(BY_NAME[fault].base)
+
+
+def _read(kept: Path) -> dict[str, NodeEvidence]:
+    records = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
+    return {name: from_json(data) for name, data in records}

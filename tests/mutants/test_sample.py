@@ -1,0 +1,38 @@
+"""A sample of the mutants that `make mutate` tries: the faults and tests of what they change find nine of ten."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.builders.runs import ROOT
+from tests.mutants.__main__ import all_mutants, sampled
+from tests.testbed.needs import needs_nodes
+
+pytestmark = pytest.mark.long
+
+MUTANTS = 60
+
+
+@needs_nodes
+def test_mutants_of_some_checks_are_found() -> None:
+    command = [sys.executable, "-m", "tests.mutants", "--sample", str(MUTANTS)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    tried = json.loads(ran.stdout.splitlines()[-1])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert tried["mutants"] >= MUTANTS
+    assert tried["cases"] >= 10
+    assert 10 * tried["killed"] >= 9 * tried["mutants"]
+
+
+def test_a_sample_has_whole_files_and_is_the_same_each_time() -> None:
+    mutants = all_mutants()
+    assert len(mutants) > 1500
+    chosen = sampled(mutants, MUTANTS, seed=1)
+    files = {mutant.place[0] for mutant in chosen}
+    assert len(chosen) >= MUTANTS
+    assert {mutant for mutant in mutants if mutant.place[0] in files} == set(chosen)
+    assert sampled(mutants, MUTANTS, seed=1) == chosen != sampled(mutants, MUTANTS, seed=2)

@@ -1,0 +1,71 @@
+"""Each of our own scripts says how it is used, and a word that chooses nothing is an error with what is near it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.builders.runs import ROOT
+
+pytestmark = pytest.mark.long
+
+SCRIPTS = sorted(path.name for path in (ROOT / "scripts").iterdir() if path.is_file() and os.access(path, os.X_OK))
+WRONG = (
+    ("bench slrum", "'slrum' chooses none of 17 (did you mean slurm?); expected one of runs.start_up, "),
+    ("bench runs.start_up slrum", "'slrum' chooses none of"),
+    ("counterparts kwokk", "no counterpart is called kwokk; expected one of: "),
+    ("counterparts kwok kwokk", "no counterpart is called kwokk; expected one of: "),
+    ("demo nosuch.py", "not found: nosuch.py"),
+    ("docs build/site build/more", "build/site build/more; expected nothing, or one folder"),
+    ("docs --nosuch", "--nosuch; expected nothing, or one folder"),
+    ("environment dve", "dve; expected nothing, dev, kubernetes or notify"),
+    ("faults nosuchfault", "'nosuchfault' chooses none of "),
+    ("faults a GPU that is losd", "(did you mean a GPU that is lost?); expected words of a fault's name"),
+    ("faults --nosuch", "unrecognized arguments: --nosuch"),
+    ("fuzz rusn", "'rusn' chooses none of 7 (did you mean runs?); expected one of frames, evidence, "),
+    ("fuzz --seconds 0", "'0'; expected a whole number from 1 on"),
+    ("furnished", "usage: scripts/furnished COMMAND..."),
+    ("generate manpage", "manpage; expected nothing, needs, demo or messages"),
+    ("generate messages needs", "messages needs; expected nothing, needs, demo or messages"),
+    ("laws --law remval", "'remval' is no law (did you mean removal?); there are removal, pairs, order, cut"),
+    ("laws --fault losd", "no fault's name has 'losd'"),
+    ("laws --check gpu.no_xidd", "(did you mean gpu.no_xid?)"),
+    ("lint ruff", "ruff; expected nothing"),
+    ("mutate checks/gpu/test_memroy", "'checks/gpu/test_memroy' chooses none of "),
+    ("mutate negatd", "(did you mean negated?); expected words such as "),
+    ("mutate --sample 0", "'0'; expected a whole number from 1 on"),
+    ("new chek host.turbo", "invalid choice: 'chek'"),
+    ("new check hots.turbo", "'hots.turbo' is no id of a check; expected node|gpu|"),
+    ("simulate straglers", "'straglers' (did you mean stragglers?); expected a number above 0"),
+    ("simulate 0", "'0'; expected a number above 0"),
+    ("simulate stragglers 0.1x", "'0.1x'; expected a number above 0"),
+    ("soak --jobs 0", "'0'; expected a whole number from 1 on"),
+    ("soak --slurm 1", "invalid choice: '1'"),
+    ("test quik", "quik; expected quick, an option of pytest or a path"),
+)
+
+
+def script(words: str) -> subprocess.CompletedProcess[str]:
+    name, *rest = words.split()
+    return subprocess.run([ROOT / "scripts" / name, *rest], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_says_how_it_is_used_and_does_nothing_else(name: str) -> None:
+    ran = script(f"{name} --help")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith(f"usage: scripts/{name}")
+    assert ran.stdout.count("\n") > 1
+
+
+@pytest.mark.parametrize(("words", "says"), WRONG, ids=[words for words, _ in WRONG])
+def test_a_word_that_chooses_nothing_is_an_error(words: str, says: str) -> None:
+    ran = script(words)
+    assert ran.returncode in (2, 4), ran.stdout
+    assert says in ran.stdout + ran.stderr
+
+
+def test_no_script_is_left_out() -> None:
+    assert sorted({words.split()[0] for words, _ in WRONG}) == SCRIPTS

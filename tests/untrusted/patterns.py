@@ -1,0 +1,175 @@
+"""Texts that make an expression work, built from the expression itself, and those that make it work too long."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tests.untrusted.expressions import Expression
+
+try:
+    from re import _constants as code  # type: ignore[attr-defined]
+    from re import _parser as parser  # type: ignore[attr-defined]
+except ImportError:  # Python 3.10
+    import sre_constants as code
+    import sre_parse as parser
+
+SIGNS = " a0:-.,_(/[\n\t=\"'xé"
+TAILS = ("", "\0", "\n!")
+ATOMIC_GROUP = getattr(code, "ATOMIC_GROUP", None)
+REPEATS = (code.MAX_REPEAT, code.MIN_REPEAT, getattr(code, "POSSESSIVE_REPEAT", None))
+MANY = 50  # repetitions from which on a repeat is pumped
+MOST = 14  # texts for one expression
+LENGTH = 20_000  # of a text
+LEAST_S = 0.002  # of a processor: what takes less is not measured
+CONFIRMED = 5  # times, each of them by itself: what a busy machine's caches do is not the expression's
+MOST_S = 20.0  # … for all texts of one expression
+
+
+def hostile(pattern: str, flags: int) -> list[tuple[str, str, str]]:
+    """What comes before, what is repeated, and what comes behind: for each repeat of an expression."""
+    tree = parser.parse(pattern, flags)
+    found: dict[tuple[str, str, str], None] = {}
+    whole = _sample(tree)
+    for before, body in _repeats(tree, ""):
+        for pump in _pumps(body, flags):
+            for tail in TAILS:
+                found[before, pump, tail] = None
+            found["", before[-20:] + pump, TAILS[1]] = None
+    found["", whole[:-1] or "a", TAILS[1]] = None
+    ordered = sorted(found, key=lambda one: (one[2] != TAILS[1], one[0] != ""))
+    return ordered[:MOST]
+
+
+def _repeats(tree: Iterable[Any], before: str) -> Iterator[tuple[str, Any]]:
+    """Each repeat that may be long, with a text that leads to it."""
+    for operation, data in tree:
+        if operation in REPEATS:
+            _, most, body = data
+            if most >= MANY:
+                yield before, body
+            yield from _repeats(body, before)
+        elif operation is code.SUBPATTERN:
+            yield from _repeats(data[3], before)
+        elif operation is ATOMIC_GROUP:
+            yield from _repeats(data, before)
+        elif operation is code.BRANCH:
+            for branch in data[1]:
+                yield from _repeats(branch, before)
+        elif operation in (code.ASSERT, code.ASSERT_NOT):
+            yield from _repeats(data[1], before)
+        before += _sample([(operation, data)])
+
+
+def _pumps(body: Any, flags: int) -> list[str]:
+    if len(body) == 1:
+        fit = [sign for sign in SIGNS if _is_of(body, sign, flags)]
+        if fit:
+            return fit[:6]
+    return [_sample(body) or "a", *(text for operation, data in body if (text := _sample([(operation, data)])))][:4]
+
+
+def _is_of(body: Any, sign: str, flags: int) -> bool:
+    operation, data = body[0]
+    if operation is code.ANY:
+        return sign != "\n" or bool(flags & re.DOTALL)
+    if operation is code.LITERAL:
+        return data == ord(sign)
+    if operation is code.NOT_LITERAL:
+        return data != ord(sign)
+    if operation is code.IN:
+        return _is_in(data, sign)
+    if operation is code.SUBPATTERN and len(data[3]) == 1:
+        return _is_of(data[3], sign, flags)
+    return False
+
+
+_CATEGORIES = {
+    code.CATEGORY_DIGIT: r"\d",
+    code.CATEGORY_NOT_DIGIT: r"\D",
+    code.CATEGORY_SPACE: r"\s",
+    code.CATEGORY_NOT_SPACE: r"\S",
+    code.CATEGORY_WORD: r"\w",
+    code.CATEGORY_NOT_WORD: r"\W",
+}
+
+
+def _is_in(data: Any, sign: str) -> bool:
+    is_negated = data[0][0] is code.NEGATE
+    is_there = any(
+        (operation is code.LITERAL and each == ord(sign))
+        or (operation is code.RANGE and each[0] <= ord(sign) <= each[1])
+        or (operation is code.CATEGORY and re.match(_CATEGORIES[each], sign) is not None)
+        for operation, each in data
+    )
+    return is_there != is_negated
+
+
+def _sample(tree: Iterable[Any]) -> str:
+    """A text that an expression matches, or nearly."""
+    return "".join(_one(operation, data) for operation, data in tree)
+
+
+def _one(operation: Any, data: Any) -> str:
+    if operation is code.LITERAL:
+        return chr(data)
+    if operation in (code.NOT_LITERAL, code.ANY, code.IN):
+        return next((sign for sign in f"a0{SIGNS}!Z\x7f" if _is_of([(operation, data)], sign, re.DOTALL)), "a")
+    if operation in REPEATS:
+        return _sample(data[2]) * max(data[0], 1 if data[1] else 0)
+    if operation is code.SUBPATTERN:
+        return _sample(data[3])
+    if operation is ATOMIC_GROUP:
+        return _sample(data)
+    if operation is code.BRANCH:
+        return _sample(data[1][0])
+    return ""
+
+
+def offenders(every: Iterable[Expression]) -> Iterator[str]:
+    """The expressions for which a text of twice the length takes more than three times as long, and with what text."""
+    signal.signal(signal.SIGPROF, _give_up)
+    for one in every:
+        signal.setitimer(signal.ITIMER_PROF, MOST_S)
+        try:
+            found = _grows(one)
+        except TimeoutError:
+            found = f"more than {MOST_S:g} s"
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        if found:
+            yield f"{one.where}: {one.pattern!r:.200}: {found}"
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError
+
+
+def _grows(one: Expression) -> str:
+    compiled = re.compile(one.pattern, one.flags)
+    for use in (compiled.search, compiled.findall) if one.is_searched else (compiled.match, compiled.fullmatch):
+        for before, pump, tail in hostile(one.pattern, one.flags):
+            texts = [(before + pump * length)[:length] + tail for length in (LENGTH // 8, LENGTH // 2, LENGTH)]
+            if _seconds(use, texts[0]) < LEAST_S / 10 and _seconds(use, texts[1]) < LEAST_S:
+                continue
+            if all(_takes_too_long(use, texts[1], texts[2]) for _ in range(CONFIRMED)):
+                return f"{use.__name__} of {before!r} + {pump!r} * n + {tail!r}"
+    return ""
+
+
+def _takes_too_long(use: Callable[[str], object], half: str, whole: str) -> bool:
+    return _seconds(use, whole) > max(3 * _seconds(use, half), 10 * LEAST_S)
+
+
+def _seconds(use: Callable[[str], object], text: str) -> float:
+    """Of this thread's own, the least of some: however busy the machine is."""
+    least = float("inf")
+    for _ in range(5):
+        began = time.thread_time()
+        use(text)
+        least = min(least, time.thread_time() - began)
+        if least < LEAST_S:
+            break
+    return least

@@ -1,0 +1,68 @@
+"""No text makes a regular expression work for longer than its length is worth: others choose the texts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.untrusted.bounded import bounded
+from tests.untrusted.expressions import Expression, expressions, untold
+from tests.untrusted.patterns import offenders
+
+ROOT = Path(__file__).parents[2]
+ALL = """
+from tests.untrusted.expressions import expressions
+from tests.untrusted.patterns import offenders
+every = expressions()
+print(len(every) > 700, sum(one.is_searched for one in every) > 200, *offenders(every), sep="\\n")
+"""
+
+
+def test_every_expression_of_the_product_takes_a_time_by_the_length_of_the_text() -> None:
+    ran = bounded(ALL, cpu_s=600)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True\nTrue\n", "")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        r"\n?word:([01]):([^:\s]{1,255}):([^:\s]{1,255}):(\d{1,20})\.\n?",  # put together in ranks.py
+        r"^(cp-not-reached:|cp-no-mpirun:)(.*)",  # in mpirun.py
+        r"word([A-Za-z0-9._-]{1,253})\.\n",  # of bytes, in srun_call.py
+        r"word(\[\d+\])?",  # compiled in a function, in slurm_conf.py
+    ],
+)
+def test_what_a_function_puts_together_is_among_them(part: str) -> None:
+    assert [one for one in expressions() if part in one.pattern]
+
+
+def test_the_expression_of_every_call_is_told_but_for_what_tables_and_names_have() -> None:
+    """Those of tables are among them as the catalogue has them; names are escaped where they are taken in."""
+    assert untold() == [
+        "catalog.environment: self.pattern",
+        "catalog.instance_types: self.product",
+        "catalog.instance_types: self.vendor",
+        "catalog.kubernetes: row.pattern",
+        "catalog.waits: ''.join(row.pattern.split())",
+        "evidence.pattern: self.pattern",
+        "evidence.software.collect_versions: pattern",
+        "redaction.naming: '|'.join(self._odd)",
+    ]
+
+
+@pytest.mark.parametrize("pattern", [r"\s+x", r"a[^b]*b", r"(a+)+$", r"\d+\.\d+", r"(?m)^\s*key", r"x.*?y.*?z"])
+def test_what_takes_longer_is_found(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.untrusted.patterns.MOST_S", 0.5)
+    assert list(offenders([Expression(pattern, 0, is_searched=True)]))
+
+
+def test_what_is_anchored_where_it_is_used_is_not() -> None:
+    assert not list(offenders([Expression(r"\s+x", 0, is_searched=False), Expression(r"[^b]*b", 0, is_searched=False)]))
+
+
+def test_digits_are_read_as_int_reads_them() -> None:
+    wrong = re.compile(r"\bis(?:digit|numeric)\b")  # true of `²`, of which int() is none
+    files = (ROOT / "clusterproof").rglob("*.py")
+    assert [str(file) for file in files if wrong.search(file.read_text("utf-8"))] == []

@@ -1,0 +1,118 @@
+"""The console command in a folder of somebody else's: nothing that lies there is run, and no policy there is taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.inventory.recording import DEMO
+from tests.testbed.needs import needs_root
+
+SPRUNG = "sprung"
+MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+QUIET = ("-q", "--no-report", "-k", "uptime")
+OWN = "def test_own(node):\n    import beside\n    assert beside.KNOWN\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recording with all that Python or pytest might load from the folder that it is started in."""
+    shutil.copytree(DEMO, tmp_path / "recording")
+    trap = f"with open({str(tmp_path / SPRUNG)!r}, 'a') as file:\n    file.write(__file__)\n"
+    inside = ("conftest.py", "tests/conftest.py", "sitecustomize.py", "threading.py", "queue.py", "plugin.py")
+    for name in ("conftest.py", *(f"recording/{name}" for name in inside)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(trap)
+    for name, text in (
+        ("pytest.ini", "[pytest]\naddopts = -p plugin\n"),
+        ("pytest.toml", '[pytest]\naddopts = ["-p", "plugin"]\n'),
+        ("tox.ini", "[pytest]\naddopts = -p plugin\n"),
+        ("setup.cfg", "[tool:pytest]\naddopts = -p plugin\n"),
+        (".env", "PYTEST_PLUGINS=plugin\n"),
+    ):
+        (tmp_path / "recording" / name).write_text(text)
+    return tmp_path
+
+
+def run(folder: Path, *words: str) -> str:
+    """What the command says there, which ends as a run does."""
+    ran = subprocess.run([sys.executable, "-I", "-c", MAIN, *words], cwd=folder, capture_output=True, text=True)
+    assert ran.returncode in (0, 1, 6), ran.stdout + ran.stderr
+    return ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("recording", ["check", "replay:.", *QUIET]),
+        ("recording", ["check", "replay:.", *QUIET, "-n", "2"]),
+        ("recording", ["check", "replay:.", *QUIET, "--basetemp", "tests/of pytest"]),
+        ("recording", ["--run", ".", "-q"]),
+        ("recording", ["manifest", "--from", "replay:.", "--nodes", "gpu001", "--out", "golden.toml"]),
+        ("recording", ["--pyargs", "clusterproof.checks", "--cluster", "replay:.", *QUIET]),
+        (".", ["check", "replay:recording", *QUIET]),
+        (".", ["check", "replay:recording", *QUIET, "--policy", "recording/policy.toml"]),
+    ],
+    ids=lambda data: data if isinstance(data, str) else " ".join(data),
+)
+def test_nothing_that_lies_there_is_run(folder: Path, where: str, words: list[str]) -> None:
+    (folder / "recording" / "policy.toml").write_text("[thresholds.shm]\nminimum_gib = 1\n")
+    (folder / "recording" / "steps.jsonl").write_text('{"rank": 0, "step": 1, "seconds": 1.0}\n')
+    run(folder / where, *words)
+    assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])
+def test_checks_that_are_named_load_what_lies_beside_them_and_no_more(folder: Path, workers: list[str]) -> None:
+    site = folder / "recording" / "site"
+    site.mkdir()
+    (site / "test_own.py").write_text(OWN)
+    (site / "beside.py").write_text("KNOWN = False\n")
+    (site / "conftest.py").write_text("import beside\nbeside.KNOWN = True\n")
+    assert "16 passed" in run(folder / "recording", "check", "replay:.", "site/test_own.py", "-q", *workers)
+    assert not (folder / SPRUNG).exists(), (folder / SPRUNG).read_text()
+
+
+def test_beside_a_named_check_nothing_is_loaded_that_others_may_have_put_there(folder: Path) -> None:
+    own = folder / "recording"
+    (own / "test_own.py").write_text("def test_own(node):\n    pass\n")
+    own.chmod(0o1777)
+    said = run(own, "check", "replay:.", "test_own.py", "-q")
+    assert f"{own} may be written by others: no conftest.py and no module there is loaded" in said
+    assert "16 passed" in said
+    assert not (folder / SPRUNG).exists()
+
+
+# The policy of the working folder
+
+
+POLICY = "[expect]\ngpus = 3\n"
+
+
+@pytest.mark.parametrize("name", ["clusterproof.toml", "pyproject.toml"])
+def test_a_policy_that_others_may_write_is_ignored_and_that_is_said(folder: Path, name: str) -> None:
+    policy = folder / name
+    policy.write_text(POLICY if name == "clusterproof.toml" else "[tool.clusterproof.expect]\ngpus = 3\n")
+    assert "policy: expects gpus=3" in run(folder, "check", "demo", *QUIET[1:])
+    policy.chmod(0o666)
+    said = run(folder, "check", "demo", *QUIET)
+    assert f"{name} is ignored: it may be written by others; --policy {name} reads it all the same" in said
+    policy.chmod(0o644)
+    assert "ignored" not in run(folder, "check", "demo", *QUIET)
+
+
+@needs_root
+@pytest.mark.parametrize("is_link", [False, True], ids=["a file", "a link to a file of root's"])
+def test_a_policy_of_another_user_is_ignored(folder: Path, is_link: bool) -> None:
+    policy = folder / "clusterproof.toml"
+    (folder / "of_root.toml").write_text(POLICY)
+    policy.symlink_to("of_root.toml") if is_link else policy.write_text(POLICY)
+    os.chown(policy, 1234, 0, follow_symlinks=False)
+    said = run(folder, "check", "demo", *QUIET)
+    assert "clusterproof.toml is ignored: it belongs to user 1234" in said
+    assert "policy: expects gpus=3" in run(folder, "check", "demo", *QUIET[1:], "--policy", "clusterproof.toml")

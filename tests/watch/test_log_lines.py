@@ -1,0 +1,69 @@
+"""What the kernel of a watched node logs is said with the verdict that a check gives it, as it comes, and once."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.catalog.log_forms import checked_forms
+from clusterproof.plugins.watch.newer import LOG
+from tests.watch.days import Day
+
+ADAPTERS, DISKS = "network.nic_driver_errors", "storage.disk_errors"
+NIC = "mlx5_core 0000:5c:00.0: "
+PLUGGED, UNPLUGGED = (f"{NIC}Port module event: module 0, Cable {word}" for word in ("plugged", "unplugged"))
+
+
+@pytest.fixture(scope="module")
+def day() -> Day:
+    return Day()
+
+
+def test_every_form_of_a_line_is_evaluated_while_a_node_is_watched(day: Day) -> None:
+    checks = {form.check for form in checked_forms().values() if form.check}
+    assert checks <= day.watch.evaluator.rules(LOG)
+
+
+@pytest.mark.parametrize(
+    ("lines", "check", "verdict", "device"),
+    [
+        ([f"{NIC}poll_health:825:(pid 0): Fatal error 1 detected"], ADAPTERS, "fail", "0000:5c:00.0, mlx5 fatal"),
+        ([f"{NIC}temp_warn:165:(pid 0): High temperature on sensors"], ADAPTERS, "concern", "0000:5c:00.0, mlx5 hot"),
+        (["INFO: task python3:4242 blocked for more than 122 seconds."], "host.lockups", "concern", "hung task"),
+        ([PLUGGED, UNPLUGGED], "network.link_flaps", "concern", "0000:5c:00.0, mlx5 cable unplugged"),
+        (["nvme nvme1: Removing after probe failure status: -19"], DISKS, "fail", "nvme1, nvme removed"),
+        (["md/raid1:md0: Disk failure on nvme3n1, disabling device."], DISKS, "concern", "md0, raid degraded"),
+        (["NVRM: GPU3 _kgspIsHeartbeatTimedOut: GSP RM heartbeat timed out"], "gpu.no_xid", "concern", "GPU3, gsp"),
+        (["DMAR: [DMA Write] Request device [53:00.0] fault addr 7f3a000"], "host.pcie_aer", "concern", ""),
+    ],
+)
+def test_a_line_is_said_as_soon_as_it_is_logged(
+    day: Day, lines: list[str], check: str, verdict: str, device: str
+) -> None:
+    before = len(day.said)
+    for line in lines:
+        day.log(line)
+    (change,) = day.said[before:]
+    assert (change.key.rule, change.verdict.value) == (check, verdict)
+    assert change.key.device.startswith(device)
+
+
+def test_each_device_and_form_is_an_event_of_its_own_and_over_when_a_later_line_says_so(day: Day) -> None:
+    lost, back = "nfs: server 10.0.0.{} not responding, still trying", "nfs: server 10.0.0.{} OK"
+    before = len(day.said)
+    for line in (lost.format(8), lost.format(9), lost.format(8), back.format(8), back.format(9)):
+        day.log(line)
+    seen = [(change.kind.value, change.key.device) for change in day.said[before:]]
+    assert seen == [
+        ("opened", "10.0.0.8, nfs silent"),
+        ("opened", "10.0.0.9, nfs silent"),
+        ("closed", "10.0.0.8, nfs silent"),
+        ("closed", "10.0.0.9, nfs silent"),
+    ]
+
+
+def test_in_a_log_that_has_lost_its_beginning_a_line_is_said_and_over_as_in_any_other() -> None:
+    day = Day()
+    day.visit(kernel_log={"truncated": True})
+    for word in ("not responding, still trying", "OK"):
+        day.log(f"nfs: server 10.0.0.9 {word}")
+    assert day.of("storage.file_system_errors") == ["opened", "closed"]
