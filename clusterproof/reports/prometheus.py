@@ -29,7 +29,7 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
     yield _family("run_duration_seconds", "How long it took.", [(cluster, round(run.seconds, 3))])
     yield _family(
         "run_exit_code",
-        "0 nothing failed, 1 a failure, 2 interrupted, 5 nothing was checked, 6 something is incomplete.",
+        "0 nothing failed, 1 a failure, 2 interrupted, 5 nothing was checked, 10 something is incomplete.",
         [(cluster, run.exit_code)],
     )
     cut = cut_of(run.results)

@@ -171,7 +171,7 @@ def test_a_denied_action_costs_the_checks_that_need_it_and_is_named(runs: Runs, 
     assert found(runs) == dict.fromkeys(needing, Verdict.INCOMPLETE)
     incomplete = [result.message for result in runs.results if result.verdict is Verdict.INCOMPLETE]
     assert all(f"{prefix}:{action} is not allowed to this identity" in message for message in incomplete)
-    assert data.ret == 6
+    assert data.ret == 10
 
 
 def test_an_answer_that_several_collectors_need_is_asked_once(runs: Runs, service: Service) -> None:

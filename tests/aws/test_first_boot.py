@@ -186,7 +186,7 @@ def wake(node: Node) -> str:
     [
         (0, "fit as far as checked"),
         (1, "FAILED: FAIL one thing"),
-        (6, "not proven"),
+        (10, "not proven"),
         (4, "not checked: clusterproof ended with 4"),
     ],
 )

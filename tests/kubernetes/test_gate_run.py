@@ -71,7 +71,7 @@ def test_a_run_that_stops_before_its_end_writes_nothing(gate: GateBed) -> None:
         before = gate.condition(name)
         status, said = run(gate, *WORDS, "-x")
         assert gate.condition(name) == before
-    assert status == 7, said
+    assert status == 11, said
     assert "gate: not written: INTERRUPTED: " in said
 
 
@@ -81,7 +81,7 @@ def test_where_it_may_not_write_the_exit_code_says_so(gate: GateBed) -> None:
         before = gate.condition(name)
         status, said = run(GateBed(gate.bed, gate.bed.plane.kubeconfig(token)), *WORDS)
         assert gate.condition(name) == before
-    assert status == 7, said
+    assert status == 11, said
     assert 'cannot patch resource "nodes/status"' in said
 
 

@@ -21,13 +21,16 @@ FILES = {
     "pass.toml": "[verdicts.'gpu.no_xid']\nfail = 'pass'\n",
 }
 
+UNSEEN = "x" * 300  # nobody can look at it: a name of this length raises as a folder does that is closed to the caller
+WRITTEN = ("--record", "--results", "--report", "--save-baseline", "--junitxml", "--html")
+READ = ("--policy", "--baseline")
 DEMO = ("check", "demo")
 RIGHT: list[tuple[list[str], str]] = [
     (["--version"], "clusterproof 0."),
     (["checks", "-m", "prolog and gpu"], "gpu.no_xid  "),
     (["explain", "no_xid"], "  by hand         journalctl -k -b | grep -E 'NVRM:|nvidia|amdgpu'\n"),
     (["explain", "xid:79"], "Xid 79: GPU has fallen off the bus\n"),
-    (["--help"], "6 nothing failed, but something could not be measured"),
+    (["--help"], "10 nothing failed, but something could not be measured"),
     (["--help-all"], "clusterproof: which nodes:"),
     (["doctor"], "ok   local"),
 ]
@@ -110,11 +113,26 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--ssm-output", "bucket"], "expected s3://BUCKET"),
     ([*DEMO, "--bundle", "b.zip"], "expected a file that ends in .tar.zst"),
     ([*DEMO, "--history=h.sqlite", "--redact"], "expected one of the two"),
-    ([*DEMO, "--report", "empty.toml/reports"], "--report empty.toml/reports: expected a place that may be written"),
-    ([*DEMO, "--report", "empty.toml"], "--report empty.toml: expected a place that may be written"),
-    ([*DEMO, "--results", "."], "--results .: expected a place that may be written"),
+    (
+        [*DEMO, "--report", "empty.toml/reports"],
+        "--report empty.toml/reports: Not a directory; expected a place that may be written",
+    ),
+    ([*DEMO, "--report", "empty.toml"], "--report empty.toml: Not a directory; expected a place that may be written"),
+    ([*DEMO, "--results", "."], "--results .: Is a directory; expected a place that may be written"),
     ([*DEMO, "--record", "empty.toml/record"], "expected a place that may be written"),
     ([*DEMO, "--results", "empty.toml/r.jsonl"], "expected a place that may be written"),
+    ([*DEMO, "--report", "r", "--no-report"], "--report with --no-report: expected one of the two"),
+    (
+        [*DEMO, "--report", "/proc/x"],
+        "--report /proc/x: No such file or directory; expected a place that may be written",
+    ),
+    *(([*DEMO, option, UNSEEN], "expected a place that may be written") for option in WRITTEN),
+    *(([*DEMO, option, UNSEEN], "expected") for option in READ),
+    (["check", UNSEEN], "is of no known kind"),
+    (["check", f"{UNSEEN}/cluster.toml"], "File name too long; expected an inventory"),
+    (["check", f"replay:{UNSEEN}"], "expected a folder that --record wrote"),
+    (["--run", UNSEEN], "File name too long; expected a file that can be read"),
+    (["init", UNSEEN], "File name too long; expected a folder that may be written"),
     ([*DEMO, "--baseline", "nowhere.json"], "no such file; expected one that --save-baseline wrote"),
     ([*DEMO, "--notify", "slak://x"], "is not a URL that Apprise takes"),
     ([*DEMO, "--policy", "nowhere.toml"], "No such file or directory; expected a policy"),

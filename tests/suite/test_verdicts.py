@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.exit_code import EXIT_INCOMPLETE, EXIT_UNCHECKED, EXIT_UNWRITTEN
 from tests.builders.recordings import node, unreached
 from tests.builders.runs import DEVICES, LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, counts, saying
 
@@ -96,7 +97,7 @@ def test_a_fixture_that_breaks_is_incomplete(runs: Runs) -> None:
             pass
         """
     )
-    assert runs.over([saying("gpu001", "pass")]).ret == 6
+    assert runs.over([saying("gpu001", "pass")]).ret == 10
     assert runs.verdicts == {"gpu001": Verdict.INCOMPLETE}
     assert "OSError: no ground" in runs.results[0].message
 
@@ -195,7 +196,7 @@ EXIT_CODES = [
 OF_EACH_KIND = [
     (["not applicable"], [], 5),
     (["bad", "incomplete"], [], 1),
-    (["incomplete", "pass"], [], 6),
+    (["incomplete", "pass"], [], 10),
     (["incomplete"], ["--incomplete=ignore"], 0),
     (["pass"], ["-k", "nothing"], 5),
 ]
@@ -211,6 +212,12 @@ def exit_code(runs: Runs, words: list[str], *arguments: str) -> int:
 @pytest.mark.parametrize(("words", "arguments", "code"), [*EXIT_CODES, *OF_EACH_KIND])
 def test_the_exit_code(runs: Runs, words: list[str], arguments: list[str], code: int) -> None:
     assert exit_code(runs, words, *arguments) == code
+
+
+def test_no_exit_code_of_ours_is_one_that_pytest_has_a_meaning_for() -> None:
+    theirs = {int(code) for code in pytest.ExitCode}
+    assert theirs.isdisjoint({EXIT_INCOMPLETE, EXIT_UNWRITTEN})
+    assert pytest.ExitCode.NO_TESTS_COLLECTED == EXIT_UNCHECKED
 
 
 @pytest.mark.parametrize(("words", "arguments", "code"), OF_EACH_KIND)

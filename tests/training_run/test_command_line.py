@@ -49,7 +49,7 @@ def test_a_slow_rank_fails_the_run_without_any_cluster(runs: Runs, marks: tuple[
 
 def test_a_run_without_such_evidence_is_incomplete_and_never_green(runs: Runs) -> None:
     ran = over(runs, "--run", trace(runs.folder / "trace.csv", steps=3))
-    assert ran.ret == 6
+    assert ran.ret == 10
     assert set(verdicts(runs).values()) <= {Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE}
     ran.stdout.fnmatch_lines(["*3 steps; expected at least 20: trace more of them*"])
 

@@ -188,7 +188,7 @@ def test_a_node_that_another_user_has_whole_is_incomplete_and_holds_up_nobody(be
     assert run.verdicts("gpu002")["node.reachable"] == Verdict.INCOMPLETE.value
     assert "busy: no place within 5 s: Resources; expected a place" in run.message("gpu002", "node.reachable")
     assert run.verdicts("gpu001")["node.reachable"] == Verdict.PASS.value
-    assert run.code == 6
+    assert run.code == 10
 
 
 @pytest.mark.parametrize("environment", [{}, {"SQUEUE_PARTITION": "other"}], ids=["", "though he lists other jobs"])

@@ -72,7 +72,7 @@ def test_a_signal_ends_it_with_a_summary_and_leaves_nothing_running(tmp_path: Pa
     process.send_signal(number)
     out, _ = process.communicate(timeout=TIMEOUT_S)
     assert "samples: 1 node, " in out
-    assert process.returncode == (1 if "FAIL  " in out else 6 if "INCOMPLETE " in out else 0)
+    assert process.returncode == (1 if "FAIL  " in out else 10 if "INCOMPLETE " in out else 0)
     assert children
     while any(Path(f"/proc/{child}").exists() for child in children):
         assert time.monotonic() < deadline
@@ -91,7 +91,7 @@ def test_a_node_of_which_nothing_came_at_all_is_said_at_the_end_and_proves_nothi
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     words = ["--every", "3600", "--for", "1s", "--connect-timeout", "5"]
-    assert main(["watch", "ssh:nosuchhost.invalid", *words]) == 6
+    assert main(["watch", "ssh:nosuchhost.invalid", *words]) == 10
     output = capsys.readouterr().out
     assert "all asked once: 1 node, 0 with a fail, 1 not reached (nosuchhost.invalid)" in output
     assert "nothing is known of 1 node: nosuchhost.invalid" in output

@@ -65,7 +65,7 @@ def test_it_ends_with_the_job_and_calls_no_node_silent(bed: SlurmBed, tmp_path: 
     with job(bed) as number:
         process = watching(bed, out, "--job", number, "--record", "/tmp/kept", "--every", "10")
         until(lambda: out.read_text().count("the kernel log is not followed") == len(NAMES), out.read_text)
-    assert process.wait() == 6  # an ordinary user may not read the kernel log
+    assert process.wait() == 10  # an ordinary user may not read the kernel log
     assert f"job {number} has ended" in out.read_text()
     assert "[watch.silent]" not in out.read_text()
     assert (bed.controller.root / "tmp/kept/report/report.html").exists()
@@ -87,7 +87,7 @@ def test_a_job_that_is_suspended_or_sent_a_signal_is_not_over_and_is_watched_on(
         until(lambda: f"job {number} is stopped" in out.read_text(), out.read_text)
         assert "has ended" not in out.read_text()
         assert process.poll() is None
-    assert process.wait() == 6
+    assert process.wait() == 10
     assert out.read_text().count(f"job {number} has ended") == 1
 
 

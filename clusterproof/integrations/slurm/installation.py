@@ -1,6 +1,6 @@
 """`--check-installation`: what Slurm's scripts evaluate on this node and what they cannot, changing nothing on it.
 
-Exit codes: 0 all in order · 1 something needs fixing · 6 nothing does, but something cannot be evaluated here.
+Exit codes: 0 all in order · 1 something needs fixing · 10 nothing does, but something cannot be evaluated here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clusterproof.plugins.evidence.kernel_log.wording import RECORDS_LOST
 from clusterproof.plugins.evidence.storage.facts import is_network
 
 PACKAGE = Path(__file__).resolve().parents[2]
-MENDED, NOT_EVALUATED = 1, 6
+MENDED, NOT_EVALUATED = 1, 10
 MAX_SHOWN = 200  # characters of a message
 NAMES = {"prolog": "prolog", "epilog": "epilog", "health-check": "health check"}
 MODES = {

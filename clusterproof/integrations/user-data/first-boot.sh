@@ -56,7 +56,7 @@ words_of() {
     case $1 in
         0) echo "is fit as far as checked" ;;
         1) echo "FAILED its checks" ;;
-        6) echo "is not proven: something could not be measured" ;;
+        10) echo "is not proven: something could not be measured" ;;
         8) echo "was not checked: $MANIFEST could not be read" ;;
         9) echo "was not checked: clusterproof could not be installed" ;;
         *) echo "was not checked: clusterproof ended with $1" ;;

@@ -75,6 +75,21 @@ def read_whole(
     return data
 
 
+def is_there(path: str | PathLike[str]) -> bool:
+    """Whether something is there that the caller may look at; pathlib's own raises where he may not, before 3.14."""
+    return os.path.exists(path)
+
+
+def is_file(path: str | PathLike[str]) -> bool:
+    """Whether a file is there that the caller may look at."""
+    return os.path.isfile(path)
+
+
+def is_folder(path: str | PathLike[str]) -> bool:
+    """Whether a folder is there that the caller may look at."""
+    return os.path.isdir(path)
+
+
 def distrust(path: str | PathLike[str], data: os.stat_result | None = None) -> str:
     """Who else decides what a file says or a folder has, in words; empty where only the caller and root can.
 

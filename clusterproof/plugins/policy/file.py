@@ -17,7 +17,7 @@ from clusterproof.plugins.catalog.thresholds import SITE
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.instance_type import InstanceType
 from clusterproof.plugins.core.nodeset import NodesetError, expand
-from clusterproof.plugins.core.opened import NotOwnError
+from clusterproof.plugins.core.opened import NotOwnError, is_file
 from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.core.verdict import Verdict
@@ -44,7 +44,7 @@ def find_policy(named: str | None, folder: Path) -> Policy:
     """
     if named:
         return read_policy(folder / named)
-    name = next((name for name in (OWN_FILE, PYPROJECT) if (folder / name).is_file()), None)
+    name = next((name for name in (OWN_FILE, PYPROJECT) if is_file(folder / name)), None)
     if not name:
         return NO_POLICY
     try:
@@ -65,7 +65,7 @@ def policy_as_written(named: str | None, folder: Path) -> tuple[str, dict[str, A
     Raises InventoryError.
     """
     path = folder / named if named else folder / OWN_FILE
-    if named or path.is_file():
+    if named or is_file(path):
         return read_text(path, "a policy (docs/policy.md)", MAX_BYTES), _toml(path)
     return "", _toml(folder / PYPROJECT)["tool"]["clusterproof"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 
 from clusterproof.plugins.core.kinds import KINDS
+from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.suite import flags, flags_of_perf
@@ -108,7 +109,7 @@ def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
 def _mistaken_command(arguments: list[str]) -> str:
     """What the first word is taken for, where it is no command, no path and no option; empty where nothing is near."""
     word = arguments[0] if arguments else "-"
-    if word.startswith("-") or word in COMMANDS or Path(word.partition("::")[0]).exists():
+    if word.startswith("-") or word in COMMANDS or is_there(word.partition("::")[0]):
         return ""
     if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
         return f"{word!r:.80} is a cluster; expected clusterproof check {quote(word[:80])}"
@@ -124,7 +125,7 @@ def _further_cluster(arguments: list[str]) -> str:
         return ""
     cluster, word = arguments[1:3]
     path = word.partition("::")[0]
-    if word.startswith("-") or path.endswith(".py") or "/" in path or Path(path).exists():
+    if word.startswith("-") or path.endswith(".py") or "/" in path or is_there(path):
         return ""
     both = f"{cluster},{word.removeprefix('ssh:')}" if cluster.startswith("ssh:") else "'ssh:gpu[001-004]'"
     return f"{word!r:.80} is neither an option nor a file of checks; expected one X, such as {both:.120}"

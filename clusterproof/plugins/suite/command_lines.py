@@ -161,7 +161,7 @@ def whole() -> argparse.ArgumentParser:
         description="Proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without "
         "evidence.",
         epilog="exit codes: 0 nothing failed, 1 a check failed, 2 interrupted, 3 internal error, 4 bad command line or "
-        "inventory, 5 nothing was checked, 6 nothing failed, but something could not be measured, 7 --k8s-gate "
+        "inventory, 5 nothing was checked, 10 nothing failed, but something could not be measured, 11 --k8s-gate "
         "could not write all that it had to",
     )
     parser.add_argument("--help-all", action="store_true", help="every option, pytest's own too")

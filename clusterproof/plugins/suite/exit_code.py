@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from clusterproof.plugins.suite.option_types import Options
 
 EXIT_UNCHECKED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # 5: no check was selected, or none of them applies
-EXIT_INCOMPLETE = 6  # nothing failed, and something could not be measured
+EXIT_INCOMPLETE = 10  # nothing failed, and something could not be measured; pytest's own end at 6
+EXIT_UNWRITTEN = 11  # what `--k8s-gate` was to write could not be, or not all of it
 BY_VERDICTS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
@@ -25,7 +26,7 @@ def is_by_failures(session: pytest.Session, raised: BaseException | None) -> boo
 
 
 def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_others: bool) -> int:
-    """0 nothing failed, 1 a failure, 6 nothing failed but something is incomplete; policies may change that.
+    """0 nothing failed, 1 a failure, 10 nothing failed but something is incomplete; policies may change that.
 
     5 where no check applies: what was not checked is not fit.
     """

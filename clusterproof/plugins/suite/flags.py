@@ -170,7 +170,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option(
             "--incomplete",
-            "what incomplete checks do to the exit code: gate (6, the default), ignore (0) or fail (1)",
+            "what incomplete checks do to the exit code: gate (10, the default), ignore (0) or fail (1)",
             {"choices": ("gate", "ignore", "fail"), "default": "gate"},
         ),
         Option(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.opened import is_file, is_folder
 from clusterproof.plugins.evidence.kernel_log.window import window
+from clusterproof.plugins.suite.state import NO_ROOM
 
 if TYPE_CHECKING:
     from clusterproof.plugins.suite.option_types import Options
@@ -60,7 +64,7 @@ def check_root(config: pytest.Config) -> None:
     """
     here = config.invocation_params.dir / "pytest.toml"
     are_named = config.args_source is pytest.Config.ArgsSource.ARGS  # the tests: then none are looked for
-    if here.is_file() and config.inipath is None and config.option.inifilename is None and not are_named:
+    if is_file(here) and config.inipath is None and config.option.inifilename is None and not are_named:
         raise pytest.UsageError(
             f"pytest took a path of the command line for a test and did not read {here}; "
             "write every option that names a file elsewhere with an equals sign, as --history=FILE"
@@ -77,18 +81,39 @@ def _check_history(option: Options) -> None:
 
 def _check_files(option: Options) -> None:
     """Refuse, before a node is asked, files that cannot be written, or are to be read and not there."""
-    for flag in ("report", "record", "results", "bundle", "save_baseline"):
-        named = getattr(option, flag)
-        if named and not _may_be_made(Path(named), is_folder=flag in ("report", "record")):
-            raise pytest.UsageError(f"--{flag.replace('_', '-')} {named}: expected a place that may be written")
-    if option.baseline and not Path(option.baseline).is_file():
+    if option.report and option.no_report:
+        raise pytest.UsageError("--report with --no-report: expected one of the two")
+    for flag in ("report", "record", "results", "bundle", "save_baseline", "xmlpath", "htmlpath"):
+        named = getattr(option, flag, None)
+        why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""
+        if why:
+            words = {"xmlpath": "--junitxml", "htmlpath": "--html"}.get(flag, f"--{flag.replace('_', '-')}")
+            raise pytest.UsageError(f"{words} {named}: {why}; expected a place that may be written")
+    if option.baseline and not is_file(option.baseline):
         raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
 
 
-def _may_be_made(path: Path, *, is_folder: bool) -> bool:
-    """Whether what is there of it is of its kind, or else the nearest folder above it, and may be written to."""
-    there = next((parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent)), path)
-    return there.is_dir() == (is_folder or there != path) and os.access(there, os.W_OK)
+def why_not_made(path: Path, *, as_folder: bool) -> str:
+    """Why a file or folder cannot be written or made, in words; empty where it can, or a full disk is in the way."""
+    try:
+        there = next(parent for parent in (path, *path.absolute().parents) if _is_there(parent))
+        if is_folder(there) != (as_folder or there != path):
+            return os.strerror(errno.ENOTDIR if as_folder or there != path else errno.EISDIR)
+        if is_folder(there):
+            with tempfile.TemporaryFile(dir=there):
+                return ""
+        return "" if os.access(there, os.W_OK) else os.strerror(errno.EACCES)
+    except OSError as problem:
+        return "" if problem.errno in NO_ROOM else problem.strerror or str(problem)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether it is there, if only as a link. Raises OSError where that cannot be known."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def window_minutes(text: str) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.opened import distrust
+from clusterproof.plugins.core.opened import distrust, is_folder, is_there
 
 PACKAGE = Path(__file__).resolve().parents[2]
 _VALUED = ("-c", "-k", "-m", "-n", "-o", "-p", "-W")  # of pytest; ours are one word with theirs where that misleads
@@ -61,8 +61,8 @@ def _folders(words: Sequence[str], here: Path, *, has_modules: bool) -> list[Pat
         for word in (word.partition("::")[0] for word in words)
         if not (has_modules and all(part.isidentifier() for part in word.split(".")))
     ]
-    there = [path for path in paths if path.exists() and PACKAGE not in (path, *path.parents)]
-    return list(dict.fromkeys(path if path.is_dir() else path.parent for path in there))
+    there = [path for path in paths if is_there(path) and PACKAGE not in (path, *path.parents)]
+    return list(dict.fromkeys(path if is_folder(path) else path.parent for path in there))
 
 
 def _looked_into(folders: Sequence[Path]) -> Iterable[Path]:
@@ -75,5 +75,5 @@ def _named(arguments: Sequence[str]) -> Iterator[Path]:
     """The files and folders of tests on a command line."""
     for before, word in zip(["", *arguments], arguments, strict=False):
         path = Path(word.partition("::")[0])
-        if before not in _VALUED and not word.startswith("-") and (path.suffix == ".py" or path.is_dir()):
+        if before not in _VALUED and not word.startswith("-") and (path.suffix == ".py" or is_folder(path)):
             yield path.resolve()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.protocol import route_of
@@ -115,7 +116,7 @@ class Reporting:
         from clusterproof.reports.history.store import read_past
 
         history = self.outcomes.history
-        if history is None or not history.path.exists():
+        if history is None or not is_there(history.path):
             return None
         try:
             return read_past(history.path, self.outcomes.cluster.name, MAX_RUNS)

@@ -50,8 +50,8 @@ often used options
   --help-all                           every option, pytest's own too
 
 exit codes: 0 nothing failed · 1 a check failed · 2 interrupted · 3 internal error · 4 bad command line or inventory
-            5 nothing was checked · 6 nothing failed, but something could not be measured (see --incomplete)
-            7 --k8s-gate could not write all that it had to
+            5 nothing was checked · 10 nothing failed, but something could not be measured (see --incomplete)
+            11 --k8s-gate could not write all that it had to
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def _guarded(config: pytest.Config, write: Callable[..., Any], option: str, path
         except OSError as problem:
             note_unwritten(config, option, problem)
             if path:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    path.unlink()
             return None
 
     return guarded

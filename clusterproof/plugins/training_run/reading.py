@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from clusterproof.plugins.core.opened import Budget
+from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.read_dmon import is_dmon, read_dmon
 from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read_dump
@@ -68,7 +68,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     budget = Budget(MAX_BYTES)
     is_known = False
     for named in map(Path, paths):
-        below = named if named.is_dir() else None
+        below = named if is_folder(named) else None
         for path in _files(named, links) if below else (named,):
             file = RunFile(path, below, budget)
             form = _form_of(file)

@@ -11,6 +11,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
+from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.changes import is_green, known, standing
@@ -63,7 +64,7 @@ def write_run(
 
 def read_before(path: Path, cluster: str) -> tuple[Run | None, dict[Pair, Verdict]]:
     """The last run over a cluster, and what stands of all runs where that is not fine. Raises HistoryError."""
-    if not path.exists():
+    if not is_there(path):
         return None, {}
     with reading(path) as database:
         runs = _runs(database, _text(cluster), 1)

@@ -17,13 +17,12 @@ from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.health import healths
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, write
+from clusterproof.plugins.suite.exit_code import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import occasion_of
 from clusterproof.reports.cut import Cut, cut_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.suite.option_types import Options
-
-EXIT_UNWRITTEN = 7  # what the gate was to write could not be, or not all of it
 
 
 def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:

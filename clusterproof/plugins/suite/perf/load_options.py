@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.evidence.fact import LOADING
 from clusterproof.plugins.suite.needs import collectors_of
 from clusterproof.plugins.suite.state import is_named
@@ -81,7 +82,7 @@ def collectors_to_load(items: Iterable[pytest.Item], option: Options) -> frozens
 def paths_named(config: pytest.Config) -> list[Path]:
     """The folders and files whose tests the command line asks for; of a package's name (`--pyargs`), any."""
     named = [(config.invocation_params.dir / word.partition("::")[0]).resolve() for word in config.args]
-    return [path if path.exists() else ANYWHERE for path in named]
+    return [path if is_there(path) else ANYWHERE for path in named]
 
 
 def collectors_named(option: Options, paths: Collection[Path], others: Iterable[Test] = ()) -> frozenset[str]:

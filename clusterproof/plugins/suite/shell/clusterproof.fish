@@ -99,7 +99,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l probe-timeout -
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l host-root -xka "(__fish_complete_directories)" -d 'read the host under this folder of the node, e.g. in a container'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l sudo -d 'run the probe under sudo -n, for what only root may read'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l policy -xka "(__fish_complete_path (commandline -ct))" -d 'the site'"'"'s own numbers, expectations and exceptions (default: clusterproof.toml here, if there is one)'
-complete -c clusterproof -n '_shtab_clusterproof_using check' -l incomplete -xka "gate ignore fail" -d 'what incomplete checks do to the exit code: gate (6, the default), ignore (0) or fail (1)'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l incomplete -xka "gate ignore fail" -d 'what incomplete checks do to the exit code: gate (10, the default), ignore (0) or fail (1)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l concerns -xka "ignore fail" -d 'what concerns do to the exit code: ignore (the default) or fail (1)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l since -x -d 'what of the kernel log counts: the last 90m, 24h or 2d, all from a time on (2026-03-01T08:00Z, by the node'"'"'s own clock), or all of this boot (boot, the default)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l log-cursor -x -d 'of the kernel log only what came after this counts (BOOT_ID:SEQUENCE:SECONDS, as the evidence has it); where the node has booted since, all of this boot does'

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.suite import command_lines
 
 BAD_COMMAND_LINE = 4
@@ -18,12 +19,12 @@ def init(arguments: list[str]) -> tuple[int, str]:
 
 def begin_in(folder: Path) -> tuple[int, str]:
     """Write the files that the folder lacks all of, and the folder itself; none where one is there."""
-    there = [name for name in TEMPLATES if (folder / name).exists()]
+    there = [name for name in TEMPLATES if is_there(folder / name)]
     if there:
         what = f"{folder / there[0]} is there already: nothing was written; another folder: clusterproof init DIR"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     try:
-        if not folder.exists():
+        if not is_there(folder):
             folder.mkdir()
         for name in TEMPLATES:
             with (folder / name).open("x", encoding="utf-8") as file:

@@ -22,6 +22,7 @@ from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import command_lines
+from clusterproof.plugins.suite.exit_code import EXIT_INCOMPLETE
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
 from clusterproof.plugins.suite.watching.evaluator import Evaluator
 from clusterproof.plugins.suite.watching.job import (
@@ -48,7 +49,7 @@ from clusterproof.plugins.watch.pace import Pace, WrongPace
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.textfile import NoTextfile
 
-BAD_COMMAND_LINE, FAILED, INCOMPLETE = 4, 1, 6
+BAD_COMMAND_LINE, FAILED, INCOMPLETE = 4, 1, EXIT_INCOMPLETE
 MIN_EVERY_S, MAX_EVERY_S = 1.0, 3600.0
 _SPAN = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd]?)")
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
