@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.result import UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import MAX_MESSAGE, health_of, healths, reason_of
+from clusterproof.plugins.kubernetes.gate.health import MAX_MESSAGE, health_of, healths, reason_of, unvisited
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.writer import Writer
 from clusterproof.plugins.suite.all_checks import all_checks
@@ -95,6 +95,24 @@ def test_where_a_test_broke_no_node_is_proven_but_what_failed_has_failed() -> No
     results = [Result("gpu.a", "gpu001", PASS), Result("gpu.a", "gpu002", FAIL, message="seen; expected none")]
     found = healths(results, is_whole=False)
     assert {name: health.status for name, health in found.items()} == {"gpu001": "Unknown", "gpu002": "False"}
+
+
+@pytest.mark.parametrize("reason", ["api", "throttled"])
+@pytest.mark.parametrize("check", ["node.reachable", "gpu.no_xid"])
+def test_a_node_that_the_api_server_let_nobody_visit_keeps_what_was_written_of_it(reason: str, check: str) -> None:
+    results = [
+        Result("gpu.a", "gpu001", PASS),
+        Result(check, "gpu002", INCOMPLETE, message="503: later; expected an answer", cause=f"{UNREACHABLE}{reason}"),
+    ]
+    assert healths(results).keys() == {"gpu001"}
+    assert unvisited(results) == {"gpu002": "503: later; expected an answer"}
+
+
+@pytest.mark.parametrize("reason", ["not started", "no log", "not ready", "no python", "timed out"])
+def test_a_node_that_was_visited_and_gave_no_answer_is_unknown(reason: str) -> None:
+    results = [Result("node.reachable", "gpu001", INCOMPLETE, message="seen", cause=f"{UNREACHABLE}{reason}")]
+    assert healths(results)["gpu001"].reason == "NotReached"
+    assert unvisited(results) == {}
 
 
 def test_what_is_of_the_cluster_or_of_a_pair_or_said_by_kubernetes_is_not_written_to_a_node() -> None:

@@ -11,6 +11,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
+from clusterproof.plugins.suite.exit_code import EXIT_INCOMPLETE, EXIT_UNWRITTEN
 from clusterproof.plugins.suite.forms import k8s_gate
 from clusterproof.plugins.suite.forms.k8s_gate import K8sGateForm, orders_of
 from tests.builders.runs import Runs
@@ -101,6 +102,29 @@ def test_a_run_that_did_not_evaluate_all_changes_no_node(
     form.pytest_sessionfinish(session)
     assert [set(found) for found in written] == ([{"gpu001", "gpu002"}] if is_written else [])
     assert bool(form.written.problems) is not is_written
+
+
+def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
+    monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or Written((), ()))
+    words = "429: Too many requests; expected a smaller --fanout"
+    missed = [
+        Result("node.reachable", f"gpu00{number}", Verdict.INCOMPLETE, message=words, cause="unreachable: throttled")
+        for number in range(1, 9)
+    ]
+    config: Any = SimpleNamespace(
+        pluginmanager=SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
+    )
+    session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=EXIT_INCOMPLETE)
+    form = K8sGateForm.__new__(K8sGateForm)
+    form.orders, form.cluster, form.results, form.began = orders(), Cluster("k8s:bed", "kubernetes", ()), missed, 0.0
+    form.pytest_sessionfinish(session)
+    assert written == [{}]
+    assert form.written.problems == (
+        f"gpu[001-008]: no pod was sent there, and their conditions stay as they are: {words}",
+    )
+    assert session.exitstatus == EXIT_UNWRITTEN
 
 
 def test_words_of_the_gate_need_the_gate(runs: Runs) -> None:

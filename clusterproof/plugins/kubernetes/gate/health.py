@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import ACTIONS, UNREACHABLE, Result
@@ -13,6 +14,7 @@ from clusterproof.plugins.core.verdict import PROVEN, Verdict
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"
 BROKE = "RunBroke"
+OF_API = frozenset(f"{UNREACHABLE}{reason.value}" for reason in (Unreached.API, Unreached.THROTTLED))
 OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and already knows
 MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
 MAX_REASON = 128
@@ -27,8 +29,8 @@ class Health:
     message: str
 
 
-def healths(results: Iterable[Result], is_whole: bool = True) -> Mapping[str, Health]:
-    """The health of each node that these results are about.
+def healths(results: Sequence[Result], is_whole: bool = True) -> Mapping[str, Health]:
+    """The health of each node that these results are about, but for those that `unvisited` has.
 
     Where the run is not whole, as some check of it broke, nothing that it says proves a node.
     """
@@ -36,8 +38,18 @@ def healths(results: Iterable[Result], is_whole: bool = True) -> Mapping[str, He
     for result in results:
         if result.is_of_node and result.subject != OF_KUBERNETES:
             by_node[result.node].append(result)
-    found = {node: health_of(data) for node, data in by_node.items()}
+    left_out = unvisited(results)
+    found = {node: health_of(data) for node, data in by_node.items() if node not in left_out}
     return found if is_whole else {node: _unproven(health) for node, health in found.items()}
+
+
+def unvisited(results: Iterable[Result]) -> Mapping[str, str]:
+    """The nodes that no pod was sent to because the API server refused, throttled or did not answer, and its words.
+
+    That says nothing of them: what was written of such a node by the run before stays, and grows old.
+    """
+    found = sorted((one for one in results if one.cause in OF_API), key=lambda one: one.says_unreachable)
+    return {one.node: bounded(one.message or one.cause.removeprefix(UNREACHABLE)) for one in found}
 
 
 def health_of(results: Sequence[Result]) -> Health:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +15,10 @@ from clusterproof.plugins.core.place import place_of
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import healths
+from clusterproof.plugins.kubernetes.gate.health import healths, unvisited
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, write
+from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 from clusterproof.plugins.suite.exit_code import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import occasion_of
 from clusterproof.reports.cut import Cut, cut_of
@@ -96,11 +98,21 @@ class K8sGateForm:
     def _write(self, is_whole: bool) -> Written:
         try:
             api = open_api(self.cluster.settings)
-            return write(api, self.orders, healths(self.results, is_whole), self.began, time.time())
+            written = write(api, self.orders, healths(self.results, is_whole), self.began, time.time())
         except (AwsError, KubernetesError) as problem:
             return Written((), (str(problem),))
         except Exception as broken:  # the run's reports are written all the same
             return Written((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
+
+        return Written(written.lines, (*written.problems, *self._unvisited()))
+
+    def _unvisited(self) -> Iterator[str]:
+        """A line for each reason of the API server's for which no pod was sent to nodes."""
+        by_words: dict[str, list[str]] = defaultdict(list)
+        for node, words in unvisited(self.results).items():
+            by_words[words].append(node)
+        for words, names in by_words.items():
+            yield of_nodes(names, f"no pod was sent there, and their conditions stay as they are: {words}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was written, and what was not."""
