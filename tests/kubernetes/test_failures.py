@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -117,6 +118,22 @@ def test_a_node_full_of_pods_is_busy_in_the_kubelets_words(kubernetes: Bed) -> N
     assert not speaks_against_node(answer)
 
 
+def test_a_node_whose_processors_and_memory_jobs_have_requested_is_reached(kubernetes: Bed) -> None:
+    (node,) = (one for one in kubernetes.plane.items("/api/v1/nodes") if one["metadata"]["name"] == NODE)
+    all_of_it = {name: node["status"]["allocatable"][name] for name in ("cpu", "memory")}
+    container = {"name": "one", "image": KUBE_PROXY, "imagePullPolicy": "Never", "command": ["/pause"]}
+    container["resources"] = {"requests": all_of_it}
+    spec = {"nodeName": NODE, "hostNetwork": True, "containers": [container], "terminationGracePeriodSeconds": 0}
+    kubernetes.plane.call("POST", PODS, {"metadata": {"name": "whole"}, "spec": spec})
+    try:
+        wait_until(lambda: all(one["status"]["phase"] == "Running" for one in kubernetes.plane.items(PODS)), "packed")
+        answer = answer_of("echo reached")
+    finally:
+        kubernetes.plane.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
+        wait_until(lambda: not kubernetes.left(), "empty")
+    assert (answer.unreached, answer.output) == (None, b"reached\n")
+
+
 def test_a_log_that_the_control_plane_cannot_read_is_reported(kubernetes: Bed) -> None:
     kubernetes.machine.set_address("127.0.0.2")  # where no kubelet listens
     try:
@@ -203,6 +220,97 @@ def test_a_quota_that_is_used_up_is_reported(kubernetes: Bed) -> None:
         kubernetes.plane.call("POST", path, quota)
         wait_until(lambda: "hard" in kubernetes.plane.items(path)[0].get("status", {}), "counted")
         assert "exceeded quota: none" in refused(k8s_namespace="other")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "says", "expected"),
+    [
+        (
+            "resourcequotas",
+            {"hard": {"limits.cpu": "8"}},
+            "must specify limits.cpu",
+            "expected no quota of limits in the namespace other",
+        ),
+        (
+            "limitranges",
+            {"limits": [{"type": "Container", "min": {"cpu": "100m"}}]},
+            "minimum cpu usage per Container is 100m",
+            "expected a LimitRange of the namespace other that admits a container without requests",
+        ),
+    ],
+)
+def test_what_a_namespace_asks_of_every_pod_is_reported_and_no_label_is_advised(
+    kubernetes: Bed, kind: str, spec: dict[str, Any], says: str, expected: str
+) -> None:
+    with namespace(kubernetes, {}):
+        path = f"/api/v1/namespaces/other/{kind}"
+        kubernetes.plane.call("POST", path, {"metadata": {"name": "some"}, "spec": spec})
+        wait_until(lambda: kind == "limitranges" or "hard" in kubernetes.plane.items(path)[0]["status"], "counted")
+        words = refused(k8s_namespace="other")
+    assert says in words
+    assert expected in words
+    assert "label" not in words
+
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+OF_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+POLICY = {
+    "validatingadmissionpolicies": {
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [OF_PODS]},
+            "validations": [{"expression": "false", "message": "no pod of anybody's"}],
+        }
+    },
+    "validatingadmissionpolicybindings": {"spec": {"policyName": "nobody", "validationActions": ["Deny"]}},
+}
+DEAD_WEBHOOK = {
+    "validatingwebhookconfigurations": {
+        "webhooks": [
+            {
+                "name": "nobody.example.com",
+                "clientConfig": {"url": "https://127.0.0.1:1/validate"},
+                "rules": [OF_PODS],
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "failurePolicy": "Fail",
+            }
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("objects", "says"),
+    [
+        (POLICY, "no pod of anybody's; expected that policy to admit a privileged pod"),
+        (DEAD_WEBHOOK, "connection refused; expected that webhook to answer, or one that leaves the namespace"),
+    ],
+    ids=["a policy", "a dead webhook"],
+)
+def test_admission_that_denies_the_pod_is_one_line_and_no_other_pod_is_tried(
+    kubernetes: Bed, objects: Mapping[str, Any], says: str
+) -> None:
+    for kind, body in objects.items():
+        kubernetes.plane.call("POST", f"{ADMISSION}/{kind}", {"metadata": {"name": "nobody"}, **body})
+    try:
+        wait_until(lambda: bool(refusal()), "in force")
+        words = refusal()
+    finally:
+        for kind in objects:
+            kubernetes.plane.call("DELETE", f"{ADMISSION}/{kind}/nobody")
+        wait_until(lambda: not refusal(), "no longer in force")
+    assert says in words
+    assert "\n" not in words
+
+
+def refusal() -> str:
+    """Why no node is visited; empty where one answers."""
+    try:
+        run(shell("true"))
+    except Unusable as why:
+        return str(why)
+    return ""
 
 
 def test_a_namespace_that_there_is_not_is_reported(kubernetes: Bed) -> None:

@@ -83,7 +83,7 @@ def test_a_pod_takes_no_gpu_pulls_nothing_and_evicts_nobody() -> None:
     assert values(made, "imagePullPolicy") == ["Never"]
     assert values(made, "priorityClassName") == values(made, "runtimeClassName") == []
     (resources,) = values(made, "resources")
-    assert resources == {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": "512Mi"}}
+    assert resources == {"requests": {"cpu": "0", "memory": "0"}, "limits": {"memory": "512Mi"}}
     assert values(made, "tolerations") == [[{"operator": "Exists"}]]
 
 

@@ -50,3 +50,20 @@ def test_a_pod_that_is_forgotten_is_no_longer_kept_and_others_are() -> None:
     assert is_gone(watch, "pod-1")
     assert set(watch._pods) == {"pod-1"}
     assert not watch._forgotten
+
+
+class SilentWatch(DeletingServer):
+    """An API server whose watch says nothing, as one that a load balancer has forgotten."""
+
+    def watch(self, _path: str, _timeout_s: float, **_query: object) -> Iterator[tuple[str, dict[str, Any]]]:
+        return iter(())
+
+
+def test_a_pod_that_the_watch_has_said_nothing_of_is_asked_for_once_more() -> None:
+    api = SilentWatch()
+    watch = PodWatch(api, RUN)  # type: ignore[arg-type] # by its methods
+    watch._once()
+    api.names = ["pod-0"]
+    found, gone = watch.wait("pod-0", time.monotonic(), is_settled)
+    assert found
+    assert (found.name, found.phase, gone) == ("pod-0", "Running", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from clusterproof.plugins.kubernetes.errors import KubernetesDenied, KubernetesError, KubernetesRefused, error_of_status
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
 
@@ -70,3 +71,22 @@ def test_a_pod_has_its_containers_and_why_they_wait() -> None:
     assert pod.scheduled == "0/4 nodes are available"
     (container,) = pod.containers
     assert (container.limits, container.waiting, container.exit_code) == (limits, "ImagePullBackOff", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (400, 'admission webhook "x.example.com" denied the request: no', KubernetesRefused),
+        (403, 'pods "a" is forbidden: violates PodSecurity "baseline:latest"', KubernetesRefused),
+        (422, "ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no", KubernetesRefused),
+        (500, 'failed calling webhook "x.example.com": connection refused', KubernetesRefused),
+        (403, 'pods is forbidden: User "u" cannot create resource "pods" in API group ""', KubernetesDenied),
+        (422, 'Pod "a" is invalid: spec.nodeName: Invalid value', KubernetesError),
+        (500, "etcdserver: request timed out", KubernetesError),
+        (400, "the server could not understand the request", KubernetesError),
+    ],
+)
+def test_what_admission_refuses_is_known_by_its_words_whatever_its_status(
+    status: int, words: str, kind: type[KubernetesError]
+) -> None:
+    assert type(error_of_status(status, {"message": words}, "/api/v1/pods")) is kind

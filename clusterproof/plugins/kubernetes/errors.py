@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from clusterproof.plugins.core.printable import printable
 
 TOO_MANY = 429
 MAX_WORDS = 600  # of what the server says
+# Of a webhook, which may give any status (400 where it gives none); of a policy (422); of a webhook that is dead (500).
+OF_ADMISSION = re.compile(r"\bdenied (?:the )?request\b|\bfailed calling webhook\b")
 FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"  # whose priority level had no room
 
 
@@ -28,7 +31,7 @@ class KubernetesDenied(KubernetesError):  # noqa: N818 - what it is
 
 
 class KubernetesRefused(KubernetesError):  # noqa: N818 - what it is
-    """Admission refused an object (403 by PodSecurity, a webhook, a quota)."""
+    """Admission refused an object: PodSecurity, a webhook, a policy, a quota, or a webhook that does not answer."""
 
 
 def decoded(data: bytes) -> Mapping[str, Any]:
@@ -67,6 +70,8 @@ def error_of_status(status: int, data: Mapping[str, Any], path: str) -> Kubernet
     if status == 403:
         is_of_rbac = " cannot " in words and " resource " in words
         return (KubernetesDenied if is_of_rbac else KubernetesRefused)(message, 403, reason)
+    if OF_ADMISSION.search(words):
+        return KubernetesRefused(message, status, reason)
     return KubernetesError(message, status, reason)
 
 

@@ -12,7 +12,21 @@ from clusterproof.plugins.transport.kubernetes_pod import Run
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
 CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's reasons for a command that is not there
 LONGEST = 300
-QUOTA = "exceeded quota"
+ELSEWHERE = "or another namespace (--k8s-namespace)"
+# What admission refuses, by its own words (or those of its part), and what is expected of the namespace instead.
+EXPECTED = {
+    "violates PodSecurity": "a namespace that admits privileged pods: kubectl label namespace {} "
+    "pod-security.kubernetes.io/enforce=privileged",
+    "exceeded quota": f"room in that quota of the namespace {{}}, fewer nodes at once (--fanout), {ELSEWHERE}",
+    "failed quota": f"no quota of limits in the namespace {{}}: the probe has none for its CPU; {ELSEWHERE}",
+    " per Container is ": f"a LimitRange of the namespace {{}} that admits a container without requests, {ELSEWHERE}",
+    " per Pod is ": f"a LimitRange of the namespace {{}} that admits a pod without requests, {ELSEWHERE}",
+    "is being terminated": f"the namespace {{}} to stay, {ELSEWHERE}",
+    "failed calling webhook": "that webhook to answer, or one that leaves the namespace {} out",
+    "admission webhook": f"that webhook to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
+    "ValidatingAdmissionPolicy": f"that policy to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
+}
+ADMITTED = f"the namespace {{}} to admit a privileged pod, {ELSEWHERE}"
 RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
 
 
@@ -103,14 +117,9 @@ def refused(problem: KubernetesError, run: Run) -> str:
     """One line for a request that was refused: the server's message, and what to do."""
     if isinstance(problem, KubernetesDenied):
         return f"{problem}; {RBAC}"
-    if isinstance(problem, KubernetesRefused) and QUOTA in str(problem):
-        room = f"expected room in that quota of the namespace {run.namespace}"
-        return f"{problem}; {room}, fewer nodes at once (--fanout), or another namespace (--k8s-namespace)"
     if isinstance(problem, KubernetesRefused):
-        return (
-            f"{problem}; expected a namespace that admits privileged pods: kubectl label namespace {run.namespace} "
-            "pod-security.kubernetes.io/enforce=privileged"
-        )
+        expected = next((words for sign, words in EXPECTED.items() if sign in str(problem)), ADMITTED)
+        return f"{problem}; expected {expected.format(run.namespace)}"
     if problem.status == 404:
         return f"{problem}; expected the namespace {run.namespace}: {RBAC}"
     return str(problem)

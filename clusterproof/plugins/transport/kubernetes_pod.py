@@ -89,7 +89,7 @@ def config_map(run: Run, program: str) -> Mapping[str, Any]:
 def pod(
     run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int, script: str = SCRIPT
 ) -> Mapping[str, Any]:
-    """The pod for one node: pinned to it, whatever its taints; it requests nothing that a job could need."""
+    """The pod for one node: pinned to it, whatever its taints; it requests nothing, as jobs may have requested all."""
     return {
         "metadata": {
             **run.metadata(name),
@@ -117,7 +117,7 @@ def pod(
                         {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},  # a broken driver would stop the pod
                     ],
                     "securityContext": {"privileged": True, "runAsUser": 0},
-                    "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": MEMORY_LIMIT}},
+                    "resources": {"requests": {"cpu": "0", "memory": "0"}, "limits": {"memory": MEMORY_LIMIT}},
                     "volumeMounts": [{"name": "host", "mountPath": HOST}],
                     "terminationMessagePolicy": "FallbackToLogsOnError",
                 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
 from clusterproof.plugins.transport.kubernetes_pod import Run
 
-WATCH_S = 600.0  # of one watch
+WATCH_S = 60.0  # of one watch: one that has gone silent, as behind a load balancer that forgot it, costs no more
 AGAIN_S = 1.0  # after one that broke
 
 
@@ -43,8 +44,21 @@ class PodWatch:
     def wait(self, name: str, until: float, settled: Callable[[Pod], bool]) -> tuple[Pod | None, bool]:
         """The pod once it is settled, or as it is `until` then (time.monotonic()); and whether it is gone.
 
-        Raises KubernetesDenied where pods may not be watched.
+        Where the watch has not said so, the pod is asked for once more. Raises KubernetesDenied where pods may not be
+        watched.
         """
+        pod, is_gone = self._waited(name, until, settled)
+        if is_gone or self._is_over or (pod and settled(pod)):
+            return pod, is_gone
+        with suppress(KubernetesError):
+            page = self._api.get(
+                self._run.pods, labelSelector=self._run.selector, fieldSelector=f"metadata.name={name}"
+            )
+            pod = next(map(pod_of, page.get("items") or ()), pod)
+        return pod, False
+
+    def _waited(self, name: str, until: float, settled: Callable[[Pod], bool]) -> tuple[Pod | None, bool]:
+        """The same, as far as the watch has said."""
         with self._lock:
             changed = self._changed.setdefault(name, threading.Condition(self._lock))
             self._awaited[name] = settled
