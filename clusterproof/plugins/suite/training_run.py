@@ -40,8 +40,8 @@ class RunHeader:
 
     def _lines(self) -> Iterator[str]:
         data = self.run.data
-        steps = {step for cells in (*data.steps.values(), *data.compute.values()) for step in cells}
-        counts = ((len(data.files), "file"), (len({*data.places, *data.dumps}), "rank"), (len(steps), "step"))
+        ranks = len({*data.places, *data.dumps})
+        counts = ((len(data.files), "file"), (ranks, "rank"), (self.run.step_count, "step"))
         yield f"run: {self.run.name}: {', '.join(counted(number, noun) for number, noun in counts)}"
         yield from (f"run: {note}" for note in data.notes)
 

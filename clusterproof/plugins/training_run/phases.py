@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.pace import steady
+from clusterproof.plugins.training_run.pace import LEAST_STEPS, WARM_UP
 from clusterproof.plugins.training_run.part_kinds import (
     BUSY,
     CHECKPOINT,
@@ -60,7 +60,8 @@ class Share:
     seconds: float
     of: float
     steps: int
-    times: int  # steps in which it took any time
+    times: int  # steps in which it took any time; of checkpoints and starts how many
+    longest: float = 0.0  # the seconds of the longest of them
 
     @property
     def share(self) -> float:
@@ -77,9 +78,34 @@ def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
     found = []
     for rank, names in parts.items():
         lasted = data.steps[rank]
-        chosen = steady(lasted) if is_steady else list(lasted)
-        of_step = {step: sum(data.parts[rank, name].get(step, (0.0, 0))[0] for name in names) for step in chosen}
-        total = sum(max(lasted[step][0], of_step[step]) for step in chosen)
-        times = sum(seconds > 0 for seconds in of_step.values())
-        found.append(Share(rank, sum(of_step.values()), total, len(chosen), times))
+        chosen = steady_lines(lasted) if is_steady else list(lasted)
+        of_line = {step: sum(_seconds(data.parts[rank, name], step) for name in names) for step in chosen}
+        total = sum(_whole(kind, lasted, step, of_line[step]) for step in chosen)
+        times, longest = sum(seconds > 0 for seconds in of_line.values()), max(of_line.values(), default=0.0)
+        if kind == CHECKPOINT:
+            times = max(times, data.saves.get(rank, 0))
+        elif kind == INIT:
+            times, longest = data.starts.get(rank, (times, longest))
+        steps = sum(lasted[step][1] for step in chosen)
+        found.append(Share(rank, sum(of_line.values()), total, steps, times, longest))
     return sorted(found, key=lambda share: -share.share)
+
+
+def steady_lines(cells: Seconds) -> list[int]:
+    """The lines of which no step is of the warm-up, in order: as far as enough steps are left."""
+    ordered = sorted(cells)
+    begin = ordered[0] - cells[ordered[0]][1] if ordered else 0
+    behind = [step for step in ordered if step - cells[step][1] >= begin + WARM_UP]
+    return behind if sum(cells[step][1] for step in behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
+
+
+def _whole(kind: str, lasted: Seconds, step: int, part: float) -> float:
+    """The seconds of a line with this part, which is no part of the steps where it takes longer: then the start of the
+    job is that of its first step."""
+    whole = _seconds(lasted, step)
+    return whole + max(0.0, part - lasted[step][0]) if kind == INIT else max(whole, part)
+
+
+def _seconds(cells: Seconds, step: int) -> float:
+    mean, count = cells.get(step, (0.0, 0))
+    return mean * count

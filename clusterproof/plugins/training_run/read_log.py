@@ -1,4 +1,8 @@
-"""What Megatron-LM and torchtitan print as they train: how long iterations take, checkpoints, the start."""
+"""What Megatron-LM and torchtitan print as they train: how long iterations take, checkpoints, the start.
+
+A line stands for all iterations since the one before it (`--log-interval`). Times and most timers are means of one;
+what is timed once, as a checkpoint, is shared out among them.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,10 @@ _ITERATION = re.compile(
 )
 _TIMER = re.compile(rf"([A-Za-z][\w/-]{{2,80}}) \.{{3,}}:\s*(?:\({_NUMBER},\s*{_NUMBER}\)|{_NUMBER})")
 _START = re.compile(rf"time to initialize megatron \(seconds\):\s*{_NUMBER}")
+_LOADED = re.compile(
+    r"\bload(?:ing|ed) (?:[a-z]{1,20} )?checkpoint from (?:(?! checkpoint from ).)*?"
+    r" at iteration\s{1,20}([0-9]{1,18})\b"
+)
 _TITAN = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})[,.]([0-9]{1,6}) .*"
     r"\bstep:\s*([0-9]{1,18})\b.*\bloss:"
@@ -33,10 +41,12 @@ _TIMERS = {  # of Megatron's timers those that are no part of another, and what 
     "save-checkpoint": "checkpoint",
     "save-checkpoint-non-persistent": "checkpoint",
     "load-checkpoint": "init",
-    "model-and-optimizer-setup": "init",
+    "model-and-optimizer-setup": "init",  # with the load of a checkpoint
     "train/valid/test-data-iterators-setup": "init",
 }
 CHECKPOINT, INIT = "checkpoint", "init"
+ONCE = (CHECKPOINT, INIT)  # timed besides the iterations, and not once for each
+LOAD, SETUP = "load-checkpoint", "model-and-optimizer-setup"
 
 
 def is_log(head: bytes) -> bool:
@@ -77,47 +87,90 @@ def read_log(path: RunFile) -> Iterator[Step]:
 class _Log:
     """What the lines have said so far."""
 
-    step: Step | None = None  # of Megatron: its timers come behind it
-    parts: dict[str, float] = field(default_factory=dict)
+    step: Step | None = None  # of Megatron: its timers come behind it; `times` is 0 where it is not known yet
+    parts: dict[int, dict[str, float]] = field(default_factory=dict)  # by rank
+    saves: dict[int, int] = field(default_factory=dict)  # by rank
+    last: int | None = None  # the iteration of Megatron's that was done before
+    interval: int = 0  # between its lines
+    load: float = 0.0  # s of a setup that goes on
+    is_again: bool = False  # whether the last line of Megatron's repeats the one before it
     before: dict[int, tuple[int, float]] = field(default_factory=dict)  # of torchtitan, by rank: the step and its time
 
     def take(self, line: str, where: str) -> Iterator[Step]:
         """The step that is complete by this line, if one is. Raises RunError, ValueError."""
         if found := _ITERATION.search(line):
-            yield from self.rest()
             number, lasted = whole(found[1], "iteration", where), seconds(found[2], "elapsed time", where) * MS
-            self.step = Step(Place(0), number, lasted)
+            self.is_again = bool(self.step and number == self.step.step)  # printed twice, with its timers
+            if self.is_again:
+                return
+            times = self._stands_for(number)
+            yield from self.rest(times if self.step and number > self.step.step else 0)
+            self.step, self.last = Step(Place(0), number, lasted, times=times), number
         elif found := _START.search(line):
+            yield from self.rest()
+            self.is_again, self.last = False, 0  # unless it says that it goes on from a checkpoint
             self._add(INIT, seconds(found[1], "time to initialize megatron", where))
-        elif (found := _TIMER.search(line)) and found[1] in _TIMERS:
-            self._add(_TIMERS[found[1]], seconds(found[3] or found[4], found[1], where) * MS)
+        elif found := _LOADED.search(line):
+            yield from self.rest()
+            self.last = whole(found[1], "iteration", where)
+        elif not self.is_again and (found := _TIMER.search(line)) and found[1] in _TIMERS:
+            self._timer(found[1], seconds(found[3] or found[4], found[1], where) * MS)
         elif found := _SAVED.search(line):
-            self._add(CHECKPOINT, seconds(found[1], "the checkpoint", where))
+            self._add(CHECKPOINT, seconds(found[1], "the checkpoint", where), _rank(line))
         elif found := _TITAN.search(line):
             yield from self._of_titan(found, line, where)
 
-    def rest(self) -> Iterator[Step]:
-        """The last step of Megatron's. A checkpoint is saved behind it, and counts to the time that it takes."""
+    def _stands_for(self, number: int) -> int:
+        """How many iterations a line of Megatron's stands for; 0 where the line before it is not known."""
+        if self.last is None or number <= self.last:
+            return 0
         if self.step:
-            yield Step(self.step.place, self.step.step, self.step.seconds + self.parts.get(CHECKPOINT, 0.0), self.parts)
-            self.step, self.parts = None, {}
+            self.interval = number - self.last
+        return number - self.last
 
-    def _add(self, part: str, lasted: float) -> None:
-        self.parts[part] = self.parts.get(part, 0.0) + lasted
+    def rest(self, following: int = 0) -> Iterator[Step]:
+        """The last step of Megatron's. A checkpoint is saved behind it, and counts to the time that it takes.
+
+        Of its first line, before which nothing is known, it is taken that it stands for as many as the `following` one.
+        """
+        if not self.step:
+            return
+        step, parts, saves = self.step, self.parts.pop(0, {}), self.saves.pop(0, 0)
+        self.step = None
+        times = step.times or max(1, min(following or self.interval, step.step))
+        parts = {part: lasted / times if part in ONCE else lasted for part, lasted in parts.items()}
+        yield Step(step.place, step.step, step.seconds + parts.get(CHECKPOINT, 0.0), parts, times, saves)
+
+    def _timer(self, name: str, lasted: float) -> None:
+        if name == LOAD:
+            self.load = lasted
+        elif name == SETUP:
+            lasted, self.load = max(0.0, lasted - self.load), 0.0
+        self._add(_TIMERS[name], lasted)
+
+    def _add(self, part: str, lasted: float, rank: int = 0) -> None:
+        parts = self.parts.setdefault(rank, {})
+        parts[part] = parts.get(part, 0.0) + lasted
+        if part == CHECKPOINT:
+            self.saves[rank] = self.saves.get(rank, 0) + 1
 
     def _of_titan(self, found: re.Match[str], line: str, where: str) -> Iterator[Step]:
         """A step is as long as the time since the line before, by as many steps as that is."""
         year, month, day, hour, minute, second = (int(found[at]) for at in range(1, 7))
         time_s = timegm((year, month, day, hour, minute, second)) + float(f"0.{found[7]}")
         step = whole(found[8], "step", where)
-        named = _RANK.search(line)
-        rank = int(named[1]) if named else 0
+        rank = _rank(line)
         last_step, last_time = self.before.get(rank, (step, time_s))
         if step == last_step and rank in self.before:  # another rank's, where lines do not say whose they are
             return
         self.before[rank] = (step, time_s)
         count = step - last_step
         if count > 0 and time_s >= last_time:
-            parts = {part: lasted / count for part, lasted in self.parts.items()}
-            self.parts = {}
-            yield Step(Place(rank), step, (time_s - last_time) / count, parts)
+            parts = {part: lasted / count for part, lasted in self.parts.pop(rank, {}).items()}
+            saves = self.saves.pop(rank, 0)
+            yield Step(Place(rank), step, (time_s - last_time) / count, parts, count, saves)
+
+
+def _rank(line: str) -> int:
+    named = _RANK.search(line)
+    return int(named[1]) if named else 0

@@ -33,12 +33,18 @@ class Operation:
 
 @record
 class Step:
-    """One step of a rank, and the seconds of its parts as far as they were timed: `forward`, `data`, `checkpoint`."""
+    """One step of a rank, and the seconds of its parts as far as they were timed: `forward`, `data`, `checkpoint`.
+
+    A line of a log stands for all `times` steps since the one before it: then `step` is the last of them, and all
+    seconds are means of one step.
+    """
 
     place: Place
     step: int
     seconds: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    times: int = 1
+    saves: int = 0  # checkpoints that were saved in them, as far as that was counted
 
 
 KERNEL, OPERATOR = "kernel", "operator"

@@ -40,6 +40,7 @@ NO_DUMPS = (
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
 )
 STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
+EACH_STEP = "log each step (Megatron-LM: --log-interval 1)"
 NO_STEPS = f"no file records how long steps take; {STEPS}"
 NO_PARTS = {
     EXPOSED: "no file records how long collectives run alone; give traces of PyTorch's profiler",
@@ -111,13 +112,17 @@ class TrainingRun:
         """The seconds that each pipeline stage computes, as the middle of its ranks does. Raises Incomplete."""
         return seconds_of_stages(self.computed)
 
-    def timed(self, least: int) -> Sequence[Timed]:
+    def timed(self, least: int, least_lines: int) -> Sequence[Timed]:
         """Its steps behind the warm-up, each as long as it is in most ranks, without checkpoints. Raises Incomplete."""
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         series = steady(self.every_step)
-        if len(series) < least:
-            few = f"{len(series)} steps behind the warm-up; expected at least {least}: log more of them"
+        count = sum(one.times for one in series)
+        if count < least:
+            few = f"{count} steps behind the warm-up; expected at least {least}: log more of them"
+            raise Incomplete(few, cause=few)
+        if len(series) < least_lines:
+            few = f"{len(series)} lines that stand for {count} steps; expected at least {least_lines}: {EACH_STEP}"
             raise Incomplete(few, cause=few)
         return series
 
@@ -127,13 +132,25 @@ class TrainingRun:
         saved: dict[tuple[int, int], float] = {}
         for (rank, name), cells in self.data.parts.items():
             if kind_of(name) == CHECKPOINT:
-                for step, (seconds, _) in cells.items():
-                    saved[rank, step] = saved.get((rank, step), 0.0) + seconds
-        ranks: dict[int, list[float]] = {}
+                for step, (seconds, count) in cells.items():
+                    saved[rank, step] = saved.get((rank, step), 0.0) + seconds * count
+        ranks: dict[int, list[tuple[float, int]]] = {}
         for rank, cells in self.data.steps.items():
-            for step, (seconds, _) in cells.items():
-                ranks.setdefault(step, []).append(max(0.0, seconds - saved.get((rank, step), 0.0)))
-        return [Timed(step, median(seconds)) for step, seconds in sorted(ranks.items())]
+            for step, (seconds, count) in cells.items():
+                own = max(0.0, seconds - saved.get((rank, step), 0.0) / count)
+                ranks.setdefault(step, []).append((own, count))
+        series: list[Timed] = []
+        for step, found in sorted(ranks.items()):
+            stands_for = min(count for _, count in found)  # what was done twice is one step
+            apart = step - series[-1].step if series else stands_for
+            series.append(Timed(step, median(seconds for seconds, _ in found), max(1, min(stands_for, apart))))
+        return series
+
+    @property
+    def step_count(self) -> int:
+        """How many different steps its files record."""
+        computed = {step for cells in self.data.compute.values() for step in cells}
+        return max(sum(one.times for one in self.every_step), len(computed.union(*self.data.steps.values())))
 
     def share(self, kind: str, *, is_steady: bool = False) -> Share:
         """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clusterproof.plugins.training_run.arrivals import Arrivals, Call
-from clusterproof.plugins.training_run.part_kinds import COMPUTE, OTHER, UNKNOWN, kind_of
+from clusterproof.plugins.training_run.part_kinds import COMPUTE, INIT, OTHER, UNKNOWN, kind_of
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
 from clusterproof.plugins.training_run.read_pods import OnNode
 from clusterproof.plugins.training_run.records import REST, Cut, Operation, Place, RunError, Spent, Step
@@ -20,7 +20,7 @@ MAX_NAMES = 20_000  # of kernels and operators
 
 Fact = Operation | Step | Spent | Call | Seat | Slots | OnNode | Dump | Sample | Cut
 
-Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many
+Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
 
 
 @dataclass
@@ -35,6 +35,8 @@ class RunData:
     compute: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and operation
     parts: dict[tuple[int, str], Seconds] = field(default_factory=dict)  # by rank and part of a step
     steps: dict[int, Seconds] = field(default_factory=dict)  # by rank
+    starts: dict[int, tuple[int, float]] = field(default_factory=dict)  # by rank: how many, the seconds of the longest
+    saves: dict[int, int] = field(default_factory=dict)  # by rank: checkpoints, where a line may stand for several
     dumps: dict[int, Dump] = field(default_factory=dict)  # by rank
     samples: Samples = field(default_factory=Samples)
     kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part
@@ -110,30 +112,36 @@ class RunData:
         key = rank, kind_of(name)
         self.kinds[key] = self.kinds.get(key, 0.0) + seconds
 
-    def _compute(self, rank: int, name: str, step: int, seconds: float, where: str) -> None:
+    def _compute(self, rank: int, name: str, step: int, seconds: float, where: str, times: int = 1) -> None:
         if kind_of(name) in (COMPUTE, UNKNOWN):
-            self._keep(self.compute.setdefault((rank, name), {}), step, seconds, where)
+            self._keep(self.compute.setdefault((rank, name), {}), step, seconds, where, times)
 
     def _step(self, one: Step, where: str) -> None:
         self._place(one.place, where)
         rank = one.place.rank
-        self._keep(self.steps.setdefault(rank, {}), one.step, one.seconds, where)
+        self._keep(self.steps.setdefault(rank, {}), one.step, one.seconds, where, one.times)
+        if one.saves:
+            self.saves[rank] = self.saves.get(rank, 0) + one.saves
+        start = one.times * sum(seconds for name, seconds in one.parts.items() if kind_of(name) == INIT)
+        if start:
+            starts, longest = self.starts.get(rank, (0, 0.0))
+            self.starts[rank] = starts + 1, max(longest, start)
         for name, seconds in one.parts.items():
-            self._count(rank, name, seconds)
-            self._compute(rank, name, one.step, seconds, where)
+            self._count(rank, name, seconds * one.times)
+            self._compute(rank, name, one.step, seconds, where, one.times)
             if kind_of(name) not in (COMPUTE, UNKNOWN, OTHER):
                 cells = self.parts.setdefault((rank, name), {})
                 if seconds or not cells or one.step in cells:  # a part that a step has not takes no room
-                    self._keep(cells, one.step, seconds, where)
+                    self._keep(cells, one.step, seconds, where, one.times)
 
-    def _keep(self, cells: Seconds, step: int, seconds: float, where: str) -> None:
+    def _keep(self, cells: Seconds, step: int, seconds: float, where: str, times: int = 1) -> None:
         before = cells.get(step)
         if before is None:
-            cells[step] = (seconds, 1)
+            cells[step] = (seconds, times)
             self.cells += 1
             if self.cells > MAX_CELLS:
                 many = f"more than {MAX_CELLS:,} ranks × steps × operations"
                 raise RunError(f"{where}: {many}; expected fewer: give a part of the run")
         else:
             mean, count = before
-            cells[step] = (mean + (seconds - mean) / (count + 1), count + 1)
+            cells[step] = (mean + (seconds - mean) * times / (count + times), count + times)

@@ -8,23 +8,35 @@ from math import sqrt
 from statistics import median
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.robust import spread
+from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.training_run.pace import WARM_UP
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
 
 OUTLIER_SIGMAS, OUTLIER_TIMES = 5.0, 1.2  # of ten slow steps in a hundred mean + 3 sigma finds none, this all
 OUTLIER_STEPS, DRIFT_STEPS = 100, 200  # at least
-SEGMENT = 20  # steps on each side of a change, at least
+SEGMENT = 20  # lines on each side of a change, at least
+OUTLIER_LINES, DRIFT_LINES = 20, 2 * SEGMENT  # at least, of logs whose lines stand for several steps
 CERTAIN = 5.0  # standard errors of a change
 CLIP = 3.0  # sigmas: one long step is no change
 
 
 @record
 class Timed:
-    """A step and its seconds, without its checkpoint."""
+    """A step and its seconds, without its checkpoint; or the last of so many steps, and their mean."""
 
     step: int
     seconds: float
+    times: int = 1
+
+    @property
+    def first(self) -> int:
+        """The first of the steps."""
+        return self.step - self.times + 1
+
+    @property
+    def words(self) -> str:
+        """`250`, `1,241-1,250`."""
+        return f"{self.step:,}" if self.times == 1 else f"{self.first:,}-{self.step:,}"
 
 
 @record
@@ -36,6 +48,11 @@ class Outliers:
     usual: float
     lost: float  # s
     share: float  # of all time
+
+    @property
+    def count(self) -> int:
+        """How many steps they are."""
+        return sum(one.times for one in self.steps)
 
 
 @record
@@ -54,39 +71,55 @@ class Drift:
 
 def steady(series: Sequence[Timed]) -> Sequence[Timed]:
     """Without the warm-up."""
-    return [one for one in series if one.step >= series[0].step + WARM_UP] if series else []
+    return [one for one in series if one.first >= series[0].first + WARM_UP] if series else []
 
 
-def outliers(series: Sequence[Timed]) -> Outliers:
-    """The steps above the median + 5 sigmas, as the middle of all suggests those, that take 1.2 times as long as it."""
-    seconds = [one.seconds for one in series]
-    usual = median(seconds)
-    limit = max(usual + OUTLIER_SIGMAS * spread(seconds), OUTLIER_TIMES * usual)
-    found = sorted((one for one in series if one.seconds > limit), key=lambda one: -one.seconds)
-    lost = sum(one.seconds - usual for one in found)
-    return Outliers(tuple(found), len(series), usual, lost, lost / sum(seconds) if any(seconds) else 0.0)
+def outliers(series: Sequence[Timed], *, within: bool = False) -> Outliers:
+    """The steps above the median + 5 sigmas, as the middle of all suggests those, that take 1.2 times as long as it.
+
+    The mean of several steps must be above it as much; `within` finds those of which one step alone may be.
+    """
+    seconds, weights = [one.seconds for one in series], [one.times for one in series]
+    usual, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
+    found = [
+        one
+        for one in series
+        if one.seconds - usual > max(OUTLIER_SIGMAS * sigma, (OUTLIER_TIMES - 1) * usual / (one.times if within else 1))
+    ]
+    lost = sum((one.seconds - usual) * one.times for one in found)
+    whole = sum(one.seconds * one.times for one in series)
+    longest = tuple(sorted(found, key=lambda one: -one.seconds))
+    return Outliers(longest, sum(weights), usual, lost, lost / whole if whole else 0.0)
 
 
 def drift(series: Sequence[Timed]) -> Drift | None:
     """The change to longer steps that explains most and is still there at the end; None where none is certain."""
-    seconds = [one.seconds for one in series]
-    at = _change(seconds)
-    before, after = seconds[:at], seconds[at:]
-    change = Drift(series[at].step, median(before), median(after))
-    error = sqrt(spread(before) ** 2 / len(before) + spread(after) ** 2 / len(after))
-    stays = median(seconds[-SEGMENT:]) - change.before >= (change.after - change.before) / 2
+    at = _change(series)
+    before, after = series[:at], series[at:]
+    change = Drift(series[at].first, _middle_of(before), _middle_of(after))
+    error = sqrt(sum(_spread_of(part) ** 2 / len(part) for part in (before, after)))
+    stays = _middle_of(series[-SEGMENT:]) - change.before >= (change.after - change.before) / 2
     is_certain = change.after - change.before > CERTAIN * error
     return change if is_certain and stays and change.before > 0 else None
 
 
-def _change(seconds: Sequence[float]) -> int:
+def _middle_of(series: Sequence[Timed]) -> float:
+    return weighed_median([one.seconds for one in series], [one.times for one in series])
+
+
+def _spread_of(series: Sequence[Timed]) -> float:
+    return weighed_spread([one.seconds for one in series], [one.times for one in series])
+
+
+def _change(series: Sequence[Timed]) -> int:
     """Where the sum of what is above the mean turns: the first of the later part."""
-    middle, room = median(seconds), CLIP * spread(seconds)
+    seconds, weights = [one.seconds for one in series], [one.times for one in series]
+    middle, room = _middle_of(series), CLIP * _spread_of(series)
     clipped = [min(max(one, middle - room), middle + room) for one in seconds] if room else seconds
-    mean = sum(clipped) / len(clipped)
+    mean = sum(one * weight for one, weight in zip(clipped, weights, strict=True)) / sum(weights)
     total, best, at = 0.0, -1.0, SEGMENT
-    for number, one in enumerate(clipped[:-SEGMENT], 1):
-        total += one - mean
+    for number, (one, weight) in enumerate(zip(clipped[:-SEGMENT], weights, strict=False), 1):
+        total += (one - mean) * weight
         if number >= SEGMENT and abs(total) > best:
             best, at = abs(total), number
     return at

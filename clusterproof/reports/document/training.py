@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.core.robust import spread
+from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.pace import LEAST_PEERS
 from clusterproof.plugins.training_run.part_kinds import OTHER
@@ -16,7 +16,7 @@ from clusterproof.plugins.training_run.phases import Phase, phases
 from clusterproof.plugins.training_run.records import KERNEL, OPERATOR
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.steps import Part, Timed, causes, drift, outliers
+from clusterproof.plugins.training_run.steps import DRIFT_LINES, Part, Timed, causes, drift, outliers
 from clusterproof.reports.document.over_time import band_section, memory_section
 from clusterproof.reports.document.rank_strip import RankCell, strip_of_ranks
 from clusterproof.reports.document.section import Section, table
@@ -83,7 +83,8 @@ def _steps(run: TrainingRun) -> str:
         return ""
     found = outliers(series)
     top = max(one.seconds for one in series) or 1.0
-    scale = min(top, max(3 * found.usual, 1.2 * found.usual + 8 * spread([one.seconds for one in series])))
+    sigma = weighed_spread([one.seconds for one in series], [one.times for one in series])
+    scale = min(top, max(3 * found.usual, 1.2 * found.usual + 8 * sigma))
     scale = scale or top
     first, last = series[0].step, series[-1].step
 
@@ -102,7 +103,7 @@ def _steps(run: TrainingRun) -> str:
     marks = "".join(f"M{x(one.step):.1f} {y(one.seconds):.1f}V{HEIGHT}" for one in found.steps[:MAX_MARKS])
     cut = f", cut at {_seconds(scale)}" if scale < top else ""
     usual = _seconds(found.usual)
-    words = f"{len(series):,} steps, usually {usual}, at most {_seconds(top)}, {len(found.steps)} far longer"
+    words = f"{found.of:,} steps, usually {usual}, at most {_seconds(top)}, {found.count} far longer"
     return (
         f'<h3>Steps</h3><figure class="steps"><figcaption>{words}{cut}{_drifts(series)}</figcaption>'
         f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="Seconds of each '
@@ -121,7 +122,7 @@ def _few(series: Sequence[Timed]) -> Iterator[Timed]:
 
 
 def _drifts(series: Sequence[Timed]) -> str:
-    change = drift(series) if len(series) > 2 * 20 else None
+    change = drift(series) if len(series) > DRIFT_LINES else None
     return f"; from step {change.step:,} on {change.times:.2f} times as long as before" if change else ""
 
 
@@ -129,7 +130,7 @@ def _longest(data: RunData, steps: Sequence[Timed], usual: float) -> str:
     if not steps:
         return ""
     rows = [
-        (f"{one.step:,}", _seconds(one.seconds), f"{one.seconds / usual:.1f}" if usual else "", _causes(parts))
+        (one.words, _seconds(one.seconds), f"{one.seconds / usual:.1f}" if usual else "", _causes(parts))
         for one, parts in zip(steps, causes(data, steps, usual), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
@@ -156,7 +157,11 @@ def _ranks(run: TrainingRun) -> str:
 
 def _ranks_by_steps(run: TrainingRun) -> str:
     """Without the compute of each rank: how long its steps take, which in a synchronous job says little."""
-    middle = {rank: median(mean for mean, _ in cells.values()) for rank, cells in run.data.steps.items() if cells}
+    middle = {
+        rank: weighed_median([mean for mean, _ in cells.values()], [count for _, count in cells.values()])
+        for rank, cells in run.data.steps.items()
+        if cells
+    }
     if len(middle) < LEAST_PEERS or not (usual := median(middle.values())):
         return ""
     cells = [
