@@ -15,7 +15,7 @@ GROUPS = {"0": ("default_pg", (0, 1, 2, 3)), "1": ("TENSOR", (0, 1)), "2": ("TEN
 Reached = Mapping[str, tuple[int, int]]  # by group: the last collective enqueued, the last one ended
 
 
-def dump(rank: int, reached: Reached, *, keeps_ended: bool = False) -> dict[str, Any]:
+def dump(rank: int, reached: Reached, *, keeps_ended: bool = False, kind: str = "all_reduce") -> dict[str, Any]:
     """What a rank wrote that has come so far in its groups; a ring may keep what has ended, or only what waits."""
     own = [name for name, (_, ranks) in GROUPS.items() if rank in ranks]
     local = {name: str(number) for number, name in enumerate(own)}
@@ -24,7 +24,7 @@ def dump(rank: int, reached: Reached, *, keeps_ended: bool = False) -> dict[str,
             "process_group": (name, GROUPS[name][0]),
             "pg_id": int(local[name]),
             "collective_seq_id": number,
-            "profiling_name": "nccl:all_reduce",
+            "profiling_name": f"nccl:{kind}",
             "state": "completed" if number <= ended else "scheduled",
             "is_p2p": False,
         }
@@ -50,9 +50,11 @@ def dumped(reached: Mapping[int, Reached]) -> TrainingRun:
         return hanging(Path(folder), reached)
 
 
-def hanging(folder: Path, reached: Mapping[int, Reached], *, keeps_ended: bool = False) -> TrainingRun:
+def hanging(
+    folder: Path, reached: Mapping[int, Reached], *, keeps_ended: bool = False, kind: str = "all_reduce"
+) -> TrainingRun:
     """The run whose ranks have come so far; who is not there has left no dump."""
     for rank, one in reached.items():
-        data = pickle.dumps(dump(rank, one, keeps_ended=keeps_ended))
+        data = pickle.dumps(dump(rank, one, keeps_ended=keeps_ended, kind=kind))
         (folder / f"nccl_trace_rank_{rank}").write_bytes(data)
     return read_run([str(folder)])

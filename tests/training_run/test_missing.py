@@ -56,6 +56,38 @@ def test_who_waits_for_nobody_is_named_and_who_waits_is_not(
     assert result.message.startswith("rank 1 missing in all_reduce ")
 
 
+@pytest.mark.parametrize(
+    ("kind", "verdict"),
+    [
+        ("all_reduce", "fail"),
+        ("_all_gather_base", "fail"),
+        ("_reduce_scatter_base", "fail"),
+        ("all_to_all", "fail"),
+        ("all_reduce_barrier", "fail"),
+        ("broadcast", "incomplete"),
+        ("_broadcast_oop", "incomplete"),
+        ("reduce", "incomplete"),
+        ("_reduce_oop", "incomplete"),
+        ("gather", "incomplete"),
+        ("scatter", "incomplete"),
+    ],
+)
+def test_who_is_still_in_what_another_has_ended_has_stopped_only_where_all_end_together(
+    tmp_path: Path, kind: str, verdict: str
+) -> None:
+    """Rank 0 has ended 90, in which rank 1 still is: the root of a broadcast ends it while the others wait for it."""
+    reached = {0: {"1": (91, 90)}, 1: {"1": (95, 89)}, 2: {"2": (92, 92)}, 3: {"2": (92, 92)}}
+    result = said("run.first_missing", hanging(tmp_path, reached, kind=kind))
+    assert result.verdict.value == verdict
+    assert ("rank 1 missing" in result.message) is (verdict == "fail")
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "broadcast", "reduce", "gather", "scatter"])
+def test_who_has_not_come_at_all_is_named_whatever_others_wait_for(tmp_path: Path, kind: str) -> None:
+    result = said("run.first_missing", hanging(tmp_path, HOST_HANGS, kind=kind))
+    assert result.message.startswith(f"rank 1 missing in {kind} 51 of default_pg")
+
+
 def test_ranks_that_have_all_come_pass(tmp_path: Path) -> None:
     reached = {rank: {"0": (50, 50), "1" if rank < 2 else "2": (90, 90)} for rank in range(4)}
     assert said("run.first_missing", hanging(tmp_path, reached)).verdict is Verdict.PASS

@@ -105,8 +105,9 @@ def test_stages_uneven(run: TrainingRun) -> None:
 def test_last_to_come(run: TrainingRun) -> None:
     """Arrival at collectives.
 
-    A collective ends on all ranks at once, so it is shortest on the rank that came last. A rank is named if it comes
-    last, by a tenth of the time of the one before it, to more than half of the collectives of a communicator.
+    An AllReduce, AllGather, ReduceScatter or AllToAll ends on all ranks at once, so it is shortest on the rank that
+    came last. A rank is named if it comes last, by a tenth of the time of the one before it, to more than half of those
+    of a communicator. Broadcasts and other collectives with a root, sends and receives say nothing of it.
 
     Remedy (investigate): Look at what this rank does before: run.slow_rank shows it, given its compute step by step.
     Its node or its loader may be slow, or it has more work than the others.

@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.collective_kinds import ends_together
 
 MAX_KEPT = 200_000  # collectives; of more every second is kept, then every fourth, the same ones of each rank
 LEAST_RANKS = 3  # of a communicator: of two either one comes last
 LATE = 0.1  # of the time of the one before it, by which the last one's must be shorter
+BY_GPU = "kernel_gpu"  # what a CPU has timed began when it was enqueued, or when a thread looked
+MAX_OTHERS = 20  # names of what says nothing of who came last
 
 
 @record
 class Call:
-    """A collective as one rank of a communicator saw it."""
+    """A collective as one rank of a communicator saw it. Each kind is numbered by itself."""
 
     communicator: str
     ranks: int
@@ -22,6 +25,8 @@ class Call:
     host: str
     number: int
     seconds: float
+    kind: str = "AllReduce"
+    source: str = BY_GPU  # what it was timed by
 
 
 @record
@@ -57,16 +62,22 @@ class _Seen:
 class Arrivals:
     """All collectives of a run."""
 
-    seen: dict[tuple[str, int], _Seen] = field(default_factory=dict)
+    seen: dict[tuple[str, str, int], _Seen] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)  # by kind: what does not say who came last
     hosts: dict[tuple[str, int], str] = field(default_factory=dict)
     stride: int = 1
 
     def add(self, call: Call) -> None:
         """Take in what a rank saw."""
+        if not ends_together(call.kind) or call.source != BY_GPU:
+            kind = f"{call.kind} that a CPU timed" if ends_together(call.kind) else call.kind
+            if kind in self.others or len(self.others) < MAX_OTHERS:
+                self.others[kind] = self.others.get(kind, 0) + 1
+            return
         if call.ranks < LEAST_RANKS or call.number % self.stride:
             return
         self.hosts.setdefault((call.communicator, call.rank), call.host)
-        seen = self.seen.setdefault((call.communicator, call.number), _Seen(call.ranks))
+        seen = self.seen.setdefault((call.communicator, call.kind, call.number), _Seen(call.ranks))
         seen.count += 1
         if call.seconds < seen.first:
             seen.rank, seen.first, seen.second = call.rank, call.seconds, seen.first
@@ -74,7 +85,7 @@ class Arrivals:
             seen.second = min(seen.second, call.seconds)
         while len(self.seen) > MAX_KEPT:
             self.stride *= 2
-            self.seen = {key: one for key, one in self.seen.items() if key[1] % self.stride == 0}
+            self.seen = {key: one for key, one in self.seen.items() if key[2] % self.stride == 0}
 
     @property
     def complete(self) -> int:
@@ -84,7 +95,7 @@ class Arrivals:
     def last(self) -> Iterator[Last]:
         """Of each communicator the rank that comes last most often; none where nobody ever comes late."""
         calls: dict[str, list[_Seen]] = {}
-        for (communicator, _), one in self.seen.items():
+        for (communicator, _, _), one in self.seen.items():
             if one.count == one.ranks:
                 calls.setdefault(communicator, []).append(one)
         for communicator, every in sorted(calls.items()):

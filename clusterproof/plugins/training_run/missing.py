@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.collective_kinds import ends_apart
 from clusterproof.plugins.training_run.read_flight_recorder import Dump, Pending, Status
 
 
@@ -104,7 +105,10 @@ def _reached(dump: Dump | None, group: str) -> Status | None:
     if data is None and group not in dump.enqueued:
         return None if dump.pending else NOWHERE  # who waits nowhere is waited for
     enqueued = max(dump.enqueued.get(group, -1), data.enqueued if data else -1)
-    return Status(enqueued, dump.pending[group].number - 1 if group in dump.pending else enqueued)
+    waits = dump.pending.get(group)
+    if waits is None or ends_apart(waits.name):  # the others may have ended what it waits for rightly
+        return Status(enqueued, enqueued)
+    return Status(enqueued, waits.number - 1)
 
 
 def _has_come(at: Status, number: int) -> bool:

@@ -50,4 +50,6 @@ def _call(data: Mapping[str, Any], where: str) -> Call:
         name(metadata.get("hostname") if isinstance(metadata, dict) else None, "hostname", where),
         whole(call.get("coll_sn"), "coll_sn", where),
         seconds(call.get("coll_exec_time_us"), "coll_exec_time_us", where) * US,
+        name(call.get("coll"), "coll", where),
+        name(call.get("coll_timing_source"), "coll_timing_source", where),
     )

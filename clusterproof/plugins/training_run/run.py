@@ -13,6 +13,7 @@ from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.arrivals import Last
+from clusterproof.plugins.training_run.collective_kinds import TOGETHER
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import (
     LEAST_PEERS,
@@ -52,6 +53,7 @@ NO_CALLS = (
     "no file records how long collectives of three ranks or more take; run with NCCL's Inspector "
     "(NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
 )
+NO_LATENESS = "no collective says who comes last"
 LEAST_CALLS = 100
 MAX_REPLICAS = 5  # that are named
 
@@ -176,7 +178,9 @@ class TrainingRun:
     def last_to_come(self) -> Last | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
         if not self.data.arrivals.seen:
-            raise Incomplete(NO_CALLS, cause=NO_CALLS)
+            others = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(self.data.arrivals.others.items()))
+            said = f"{NO_LATENESS}: {others}; expected {TOGETHER} of three ranks or more, timed by the GPU"
+            raise Incomplete(said if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
         calls = self.data.arrivals.complete
         if calls < LEAST_CALLS:
             few = (
