@@ -115,8 +115,8 @@ def test_last_to_come(run: TrainingRun) -> None:
     found, most = run.last_to_come, run.threshold("run.last_to_come_percent")
     if found and found.percent > most:
         shown, limit = apart(found.percent, most)
-        concern(
-            f"rank {found.rank} of communicator {found.communicator} ({found.host}) comes last to {shown} % of "
-            f"{found.calls} collectives of {found.ranks} ranks, which wait {found.seconds:.3g} s for it; "
-            f"expected at most {limit} %"
-        )
+        seen = f"comes last to {shown} % of {found.calls} collectives of {found.ranks} ranks"
+        waits = f"which wait {found.seconds:.3g} s for it; expected at most {limit} %"
+        if found.host:
+            concern(f"rank {found.rank} of communicator {found.communicator} ({found.host}) {seen}, {waits}")
+        concern(f"rank {found.rank} {seen} ({found.communicator}), {waits}{run.seat(found.rank)}")

@@ -7,6 +7,7 @@ from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.suite.routing import evidence
 from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT
+from clusterproof.plugins.training_run.phases import waited_for
 from clusterproof.plugins.training_run.run import EACH_STEP, TrainingRun
 from clusterproof.plugins.training_run.steps import (
     DRIFT_LINES,
@@ -93,17 +94,28 @@ def test_comm_exposed(run: TrainingRun) -> None:
     """Exposed communication.
 
     The part of each step in which a kernel of NCCL runs and no other kernel does: communication that is not overlapped,
-    and waiting for a rank that comes late.
+    and waiting for a rank that comes late. That one waits least itself: where one rank waits for far less of its time
+    than the others, it is named, and not the one that waits longest.
 
-    Remedy (investigate): Overlap communication with compute: larger buckets, prefetch in FSDP, more micro-batches. If
-    one rank waits far less than the others, it is the late one: run.slow_rank.
+    Remedy (investigate): Overlap communication with compute: larger buckets, prefetch in FSDP, more micro-batches. A
+    rank that others wait for has more work, or a slow GPU or loader: see run.slow_rank and run.last_to_come.
     """
-    found = run.share(EXPOSED)
-    if not found.times:
+    every = run.shares(EXPOSED)
+    found, least = every[0], int(run.threshold("run.comm_exposed_steps"))
+    if not any(one.times for one in every):
         not_applicable("no kernel of a collective in the trace")
     share, most = 100 * found.share, run.threshold("run.comm_exposed_percent")
+    shown, limit = apart(share, most, 1)
+    if found.steps < least:
+        seen = f"in {shown} % of {found.steps} steps of rank {found.rank} only collectives run"
+        incomplete(f"{seen}; expected at least {least} steps: trace more of them")
     if share > most:
-        shown, limit = apart(share, most, 1)
+        late = waited_for(every, run.threshold("run.comm_waited_for_share"))
+        if late:
+            concern(
+                f"others wait for rank {late.rank}: only collectives run in {100 * late.share:.1f} % of its steps, "
+                f"and in {shown} % of those of rank {found.rank}; expected at most {limit} %{run.seat(late.rank)}"
+            )
         concern(f"rank {found.rank}: in {shown} % of its steps only collectives run; expected at most {limit} %")
 
 

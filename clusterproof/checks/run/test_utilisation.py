@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
-from clusterproof.plugins.core.verdict import concern, not_applicable
+from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.phases import Share
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT, apart_from_most
 
@@ -21,17 +24,34 @@ def test_gpu_busy(run: TrainingRun) -> None:
     """GPU utilization.
 
     The mean over time of the utilisation that the driver reports, from a minute after the first GPU was used. It says
-    only that some kernel ran: the true use is lower still.
+    only that some kernel ran: the true use is lower still. Where no GPU was sampled, traces of PyTorch's profiler say
+    the same: for how much of their steps any kernel runs, also one that only waits for other ranks.
 
     Remedy (investigate): Look at what they wait for: run.cpu_bound, run.io_bound, run.data_wait, run.comm_exposed.
     Raise the batch size.
     """
-    found, least = run.sampled.gpus, run.threshold("run.gpu_busy_percent")
+    least = run.threshold("run.gpu_busy_percent")
+    if traced := run.traced_gpus:
+        kernels_busy(traced, least, int(run.threshold("run.traced_steps")))
+        return
+    found = run.sampled.gpus
     busy = sum(gpu.percent for gpu in found) / len(found)
     if busy < least:
         idlest = min(found, key=lambda gpu: gpu.percent)
         shown, limit = apart(busy, least)
         concern(f"{shown} % of the time, {idlest.name} {idlest.percent:.0f} %; expected at least {limit} %")
+
+
+def kernels_busy(found: Sequence[Share], least: float, steps: int) -> None:
+    """Say whether kernels ran for too little of the steps that were traced; `found` has the idlest rank first."""
+    busy, idlest = 100 * sum(one.share for one in found) / len(found), found[0]
+    shown, limit = apart(busy, least)
+    seen = (
+        f"kernels run in {shown} % of the steps that were traced, in {100 * idlest.share:.0f} % of rank {idlest.rank}'s"
+    )
+    if max(one.steps for one in found) < steps:
+        incomplete(f"{seen}, of {idlest.steps} steps; expected at least {steps}: trace more of them")
+    concern_if(busy < least, f"{seen}; expected at least {limit} %")
 
 
 @mark.hyperpod_performance_debugger("G")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.collective_kinds import ends_together
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.training_run.collective_kinds import TOGETHER, ends_together
 
 MAX_KEPT = 200_000  # collectives; of more every second is kept, then every fourth, the same ones of each rank
 LEAST_RANKS = 3  # of a communicator: of two either one comes last
 LATE = 0.1  # of the time of the one before it, by which the last one's must be shorter
 BY_GPU = "kernel_gpu"  # what a CPU has timed began when it was enqueued, or when a thread looked
+LEAST_CALLS = 100  # of NCCL's Inspector
+LEAST_TRACED = 20  # of traces, which are of at least five steps
+NO_LATENESS = "no collective says who comes last"
+NO_CALLS = (
+    "no file records how long collectives of three ranks or more take; give traces of PyTorch's profiler of all ranks, "
+    "or run with NCCL's Inspector (NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
+)
 MAX_OTHERS = 20  # names of what says nothing of who came last
 
 
@@ -27,6 +35,7 @@ class Call:
     seconds: float
     kind: str = "AllReduce"
     source: str = BY_GPU  # what it was timed by
+    unfit: str = ""  # why it says nothing of who came last, though its kind does
 
 
 @record
@@ -64,19 +73,21 @@ class Arrivals:
 
     seen: dict[tuple[str, str, int], _Seen] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)  # by kind: what does not say who came last
-    hosts: dict[tuple[str, int], str] = field(default_factory=dict)
+    hosts: dict[str, dict[int, str]] = field(default_factory=dict)  # by communicator and rank
     stride: int = 1
 
     def add(self, call: Call) -> None:
         """Take in what a rank saw."""
-        if not ends_together(call.kind) or call.source != BY_GPU:
-            kind = f"{call.kind} that a CPU timed" if ends_together(call.kind) else call.kind
+        is_fit = ends_together(call.kind)
+        unfit = call.unfit or ("" if call.source == BY_GPU else " that a CPU timed")
+        if not is_fit or unfit:
+            kind = f"{call.kind}{unfit if is_fit else ''}"
             if kind in self.others or len(self.others) < MAX_OTHERS:
                 self.others[kind] = self.others.get(kind, 0) + 1
             return
         if call.ranks < LEAST_RANKS or call.number % self.stride:
             return
-        self.hosts.setdefault((call.communicator, call.rank), call.host)
+        self.hosts.setdefault(call.communicator, {}).setdefault(call.rank, call.host)
         seen = self.seen.setdefault((call.communicator, call.kind, call.number), _Seen(call.ranks))
         seen.count += 1
         if call.seconds < seen.first:
@@ -90,13 +101,17 @@ class Arrivals:
     @property
     def complete(self) -> int:
         """The collectives that every rank recorded."""
-        return sum(one.count == one.ranks for one in self.seen.values())
+        return sum(self._is_complete(communicator, one) for (communicator, _, _), one in self.seen.items())
+
+    def _is_complete(self, communicator: str, one: _Seen) -> bool:
+        """Whether every rank recorded it, and none twice."""
+        return one.count == one.ranks == len(self.hosts[communicator])
 
     def last(self) -> Iterator[Last]:
         """Of each communicator the rank that comes last most often; none where nobody ever comes late."""
         calls: dict[str, list[_Seen]] = {}
         for (communicator, _, _), one in self.seen.items():
-            if one.count == one.ranks:
+            if self._is_complete(communicator, one):
                 calls.setdefault(communicator, []).append(one)
         for communicator, every in sorted(calls.items()):
             late: dict[int, list[float]] = {}
@@ -105,6 +120,25 @@ class Arrivals:
                     late.setdefault(one.rank, []).append(one.second - one.first)
             if late:
                 rank = max(late, key=lambda rank: len(late[rank]))
-                host = self.hosts[communicator, rank]
+                host = self.hosts[communicator][rank]
                 waits = late[rank]
                 yield Last(communicator, every[0].ranks, rank, host, len(every), len(waits), sum(waits))
+
+
+def last_to_come(recorded: Sequence[tuple[Arrivals, int]]) -> Last | None:
+    """Who comes last to the largest share of a communicator's collectives, of records of which each needs so many.
+
+    None if nobody does. Raises Incomplete.
+    """
+    seen = [(arrivals, least) for arrivals, least in recorded if arrivals.seen]
+    if not seen:
+        others = [f"{n:,} of {kind}" for arrivals, _ in recorded for kind, n in sorted(arrivals.others.items())]
+        said = f"{NO_LATENESS}: {', '.join(others)}; expected {TOGETHER} of three ranks or more, timed by the GPU"
+        raise Incomplete(said if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
+    enough = [(arrivals, least) for arrivals, least in seen if arrivals.complete >= least]
+    if not enough:
+        calls, least = max((arrivals.complete, least) for arrivals, least in seen)
+        few = f"{calls} collectives that every rank recorded; expected at least {least}: give the files of all ranks"
+        raise Incomplete(few, cause=few)
+    found = [one for arrivals, least in enough for one in arrivals.last() if one.calls >= least]
+    return max(found, key=lambda one: (one.percent, one.calls), default=None)

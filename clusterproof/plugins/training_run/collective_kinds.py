@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+ALL_TO_ALL = "AllToAll"
 TOGETHER = "AllReduce, AllGather, ReduceScatter or AllToAll"
 _TOGETHER = re.compile("allreduce|allgather|reducescatter|alltoall|barrier")
 _APART = re.compile("broadcast|reduce(?!scatter)|gather|scatter|send|recv")

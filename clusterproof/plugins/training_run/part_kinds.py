@@ -9,6 +9,7 @@ COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exp
 CHECKPOINT, INIT, OTHER = "checkpoint", "init", "other"
 BUSY = "busy"  # compute that is compared with no other rank's
 UNKNOWN = "unknown"  # a word of somebody's own: taken for compute where nothing else is
+EXPOSED_ALONE, KERNELS = "exposed communication", "kernels"  # parts that traces have; the latter of unknown stages
 
 _WORDS = (  # the first kind that has one of the name's words: `forward-recv` waits for others
     (EXPOSED, "exposed"),

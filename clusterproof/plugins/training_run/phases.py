@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.pace import LEAST_STEPS, WARM_UP
+from clusterproof.plugins.training_run.pace import LEAST_PEERS, LEAST_STEPS, WARM_UP
 from clusterproof.plugins.training_run.part_kinds import (
     BUSY,
     CHECKPOINT,
@@ -13,7 +14,9 @@ from clusterproof.plugins.training_run.part_kinds import (
     COMPUTE,
     DATA,
     EXPOSED,
+    EXPOSED_ALONE,
     INIT,
+    KERNELS,
     OTHER,
     kind_of,
 )
@@ -89,6 +92,31 @@ def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
         steps = sum(lasted[step][1] for step in chosen)
         found.append(Share(rank, sum(of_line.values()), total, steps, times, longest))
     return sorted(found, key=lambda share: -share.share)
+
+
+def waited_for(found: Sequence[Share], far_less: float) -> Share | None:
+    """The rank that the others wait for in collectives: it waits itself for far less of its time than they do.
+
+    `found` has the largest share first. None where it takes less than three ranks, or where all wait alike.
+    """
+    if len(found) < LEAST_PEERS:
+        return None
+    *others, least = found
+    return least if least.share < far_less * median(one.share for one in others) else None
+
+
+def kernels_run(data: RunData) -> list[Share]:
+    """Of each rank whose kernels were traced the part of its steps in which any runs, the smallest share first."""
+    found = []
+    for (rank, name), exposed in data.parts.items():
+        computing = data.compute.get((rank, COMPUTE)) or data.parts.get((rank, KERNELS))
+        if name != EXPOSED_ALONE or not computing:
+            continue
+        lasted = data.steps[rank]
+        busy = {step: _seconds(computing, step) + _seconds(exposed, step) for step in lasted}
+        whole = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
+        found.append(Share(rank, sum(busy.values()), whole, len(lasted), sum(one > 0 for one in busy.values())))
+    return sorted(found, key=lambda share: share.share)
 
 
 def steady_lines(cells: Seconds) -> list[int]:

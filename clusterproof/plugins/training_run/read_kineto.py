@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
 from clusterproof.plugins.training_run.events import Events
+from clusterproof.plugins.training_run.part_kinds import COMPUTE, DATA, EXPOSED_ALONE, KERNELS
 from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, REST, Cut, Place, RunError, Spent, Step
+from clusterproof.plugins.training_run.traced_collectives import STARTED_BY, Collectives, Traced
 from clusterproof.plugins.training_run.unpacked import RunFile
 from clusterproof.plugins.training_run.values import MAX_NAME, real, seconds, whole
 
@@ -19,10 +21,6 @@ Interval = tuple[float, float]  # from, to
 MAX_KERNELS = 2_000_000  # some 200 MB
 US = 1e-6  # s
 MAX_US = 1e18
-EXPOSED = "exposed communication"
-COMPUTE = "compute"
-KERNELS = "kernels"  # of a rank whose pipeline stage is unknown: stages differ, and no GPU is slow for that
-DATA = "data"
 MAX_NAMES = 10_000  # of kernels, and of operators
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,18})")
 _STEP_OF_SAGEMAKER = "Step:ModeKeys.TRAIN"
@@ -30,7 +28,6 @@ _COLLECTIVE = re.compile(  # a kernel that waits for other GPUs
     r"nccl|rccl|msccl|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem",
     re.IGNORECASE,
 )
-_OF_PAIR = re.compile(r"send_?recv", re.IGNORECASE)
 _LOADER = "enumerate(DataLoader)"
 _MARKS = (_LOADER, "ProfilerStep#")
 ANNOTATION = "annotation"
@@ -63,13 +60,15 @@ class _Seen:
     loading: list[Interval] = field(default_factory=list)
     computing: list[Interval] = field(default_factory=list)
     communicating: list[Interval] = field(default_factory=list)
-    has_pairs: bool = False  # whether it sends to single ranks, as from one pipeline stage to the next
+    collectives: Collectives = field(default_factory=Collectives)
     spent: dict[str, dict[str, list[float]]] = field(default_factory=lambda: {KERNEL: {}, OPERATOR: {}})
 
     def note(self, name: str, event: dict[str, Any]) -> None:
         """Take in an event that lasted. Raises RunError."""
         category = event.get("cat")
         kind = _CATEGORIES.get(category) if isinstance(category, str) else None
+        if name.startswith(STARTED_BY):
+            self.collectives.started(name)
         if kind == OPERATOR and not name.startswith(_MARKS):
             self._count(kind, name, self._duration(event))
         elif kind in (OPERATOR, ANNOTATION):
@@ -78,14 +77,15 @@ class _Seen:
             elif step := _STEP.fullmatch(name):
                 self.steps[int(step[1])] = self._lasted(event)
         elif kind == KERNEL:
-            self._kernel(name, self._lasted(event))
+            self._kernel(name, self._lasted(event), event.get("args"))
         elif name == _STEP_OF_SAGEMAKER and isinstance(event.get("args"), dict):
             self.steps[whole(event["args"].get("step_num"), "step_num", self.events.where)] = self._lasted(event)
 
-    def _kernel(self, name: str, lasted: Interval) -> None:
+    def _kernel(self, name: str, lasted: Interval, said: object) -> None:
         is_collective = bool(_COLLECTIVE.search(name))
         (self.communicating if is_collective else self.computing).append(lasted)
-        self.has_pairs = self.has_pairs or (is_collective and bool(_OF_PAIR.search(name)))
+        if is_collective:
+            self.collectives.note(name, lasted[0], (lasted[1] - lasted[0]) * US, said)
         self._count(KERNEL, name, lasted[1] - lasted[0])
         if len(self.computing) + len(self.communicating) > MAX_KERNELS:
             many = f"more than {MAX_KERNELS:,} kernels"
@@ -113,23 +113,29 @@ class _Seen:
         return seconds(lasted, "dur", self.events.where)
 
 
-def read_trace(path: RunFile) -> Iterator[Step | Spent | Cut]:
+def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Cut]:
     """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
     seen = _Seen(Events(path))
     for event in seen.events:
         if isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str):
             seen.note(event["name"], event)
+    marked = sorted(seen.steps)
     kernels = [*seen.computing, *seen.communicating]
     if not seen.steps and kernels:
         seen.steps[0] = (min(start for start, _ in kernels), max(end for _, end in kernels))
     computing, loading = union(seen.computing), union(seen.loading)
     exposed = without(union(seen.communicating), computing)
-    place = Place(_rank(seen.events))
+    info = _info(seen.events)
+    rank = _rank(seen.events, info)
+    place = Place(rank or 0)
+    world = info.get("world_size")
+    if rank is not None:
+        yield from seen.collectives.calls(rank, world if type(world) is int else 0, marked)
     for number, (start, end) in sorted(seen.steps.items()):
         parts = {DATA: within(loading, start, end) * US} if loading else {}
         if kernels:
-            parts[KERNELS if seen.has_pairs else COMPUTE] = within(computing, start, end) * US
-            parts[EXPOSED] = within(exposed, start, end) * US
+            parts[KERNELS if seen.collectives.has_pairs else COMPUTE] = within(computing, start, end) * US
+            parts[EXPOSED_ALONE] = within(exposed, start, end) * US
         yield Step(place, number, (end - start) * US, parts)
     for kind, spent in seen.spent.items():
         for name, (lasted, times) in spent.items():
@@ -138,19 +144,26 @@ def read_trace(path: RunFile) -> Iterator[Step | Spent | Cut]:
         yield Cut()
 
 
-def _rank(events: Events) -> int:
-    """The rank, as the trace has it before its events or behind them, else its file's name; 0 where neither says."""
+def _info(events: Events) -> dict[str, Any]:
+    """What the trace says of its rank, before its events or behind them."""
     for text in (events.head, events.tail):
         found = _INFO.search(text)
         try:
             info = json.JSONDecoder().raw_decode(text, found.end())[0] if found else {}
         except (ValueError, RecursionError):
             continue
-        rank = info.get("rank") if isinstance(info, dict) else None
-        if isinstance(rank, int) and rank >= 0:
-            return rank
+        if isinstance(info, dict) and info:
+            return info
+    return {}
+
+
+def _rank(events: Events, info: Mapping[str, Any]) -> int | None:
+    """The rank, as the trace has it, else its file's name; None where neither says."""
+    rank = info.get("rank")
+    if isinstance(rank, int) and rank >= 0:
+        return rank
     named = _RANK.search(events.path.name)
-    return int(named[1]) if named else 0
+    return int(named[1]) if named else None
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:

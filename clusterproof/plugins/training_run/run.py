@@ -12,8 +12,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.training_run.arrivals import Last
-from clusterproof.plugins.training_run.collective_kinds import TOGETHER
+from clusterproof.plugins.training_run.arrivals import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.pace import (
     LEAST_PEERS,
@@ -25,8 +24,8 @@ from clusterproof.plugins.training_run.pace import (
     seconds_of_stages,
     sizes_of_stages,
 )
-from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT, kind_of
-from clusterproof.plugins.training_run.phases import Share, shares
+from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT, KERNELS, kind_of
+from clusterproof.plugins.training_run.phases import Share, kernels_run, shares
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
@@ -35,6 +34,10 @@ from clusterproof.plugins.training_run.steps import Timed, steady
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
 NO_COMPUTE = f"no file records how long each rank computes in a step; {COLLECT}"
+NO_STAGES = (
+    "ranks send to single ones, so that they may be of several pipeline stages, which no trace has: their kernels are "
+    f"not compared; {COLLECT} (with the stage of each rank)"
+)
 ONE_RANK = "one rank: there is no other to compare it with"
 NO_DUMPS = (
     "no file records where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
@@ -49,12 +52,6 @@ NO_PARTS = {
     CHECKPOINT: f"no file records how long checkpoints take; {STEPS} (a part called checkpoint)",
     INIT: f"no file records how long the job took to begin; {STEPS} (a part of the first step called init)",
 }
-NO_CALLS = (
-    "no file records how long collectives of three ranks or more take; run with NCCL's Inspector "
-    "(NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
-)
-NO_LATENESS = "no collective says who comes last"
-LEAST_CALLS = 100
 MAX_REPLICAS = 5  # that are named
 
 
@@ -97,7 +94,8 @@ class TrainingRun:
         """The seconds that each rank computes in each step. Raises Incomplete."""
         found = computed(self.data)
         if not found:
-            raise Incomplete(NO_COMPUTE, cause=NO_COMPUTE)
+            has_kernels = any(name == KERNELS for _, name in self.data.parts)
+            raise Incomplete(NO_STAGES if has_kernels else NO_COMPUTE, cause=NO_STAGES if has_kernels else NO_COMPUTE)
         steps = max(len(seconds) for seconds in found.values())
         if steps < LEAST_STEPS:
             few = f"{steps} steps; expected at least {LEAST_STEPS}: trace more of them"
@@ -156,10 +154,19 @@ class TrainingRun:
 
     def share(self, kind: str, *, is_steady: bool = False) -> Share:
         """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
+        return self.shares(kind, is_steady=is_steady)[0]
+
+    def shares(self, kind: str, *, is_steady: bool = False) -> list[Share]:
+        """Of all ranks that timed such parts the share of their time, the largest first. Raises Incomplete."""
         found = shares(self.data, kind, is_steady=is_steady)
         if not found:
             raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
-        return found[0]
+        return found
+
+    @property
+    def traced_gpus(self) -> list[Share]:
+        """Of ranks whose kernels were traced how long any ran, the smallest share first, where no GPU was sampled."""
+        return [] if self.data.samples.series else kernels_run(self.data)
 
     @cached_property
     def sampled(self) -> SampledGpus:
@@ -177,19 +184,7 @@ class TrainingRun:
     @cached_property
     def last_to_come(self) -> Last | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
-        if not self.data.arrivals.seen:
-            others = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(self.data.arrivals.others.items()))
-            said = f"{NO_LATENESS}: {others}; expected {TOGETHER} of three ranks or more, timed by the GPU"
-            raise Incomplete(said if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
-        calls = self.data.arrivals.complete
-        if calls < LEAST_CALLS:
-            few = (
-                f"{calls} collectives that every rank recorded; expected at least {LEAST_CALLS}: "
-                "give the files of all ranks"
-            )
-            raise Incomplete(few, cause=few)
-        enough = [one for one in self.data.arrivals.last() if one.calls >= LEAST_CALLS]
-        return max(enough, key=lambda one: one.percent, default=None)
+        return last_to_come(((self.data.arrivals, LEAST_CALLS), (self.data.traced, LEAST_TRACED)))
 
     @property
     def usual_swing(self) -> float:

@@ -13,12 +13,13 @@ from clusterproof.plugins.training_run.read_pods import OnNode
 from clusterproof.plugins.training_run.records import REST, Cut, Operation, Place, RunError, Spent, Step
 from clusterproof.plugins.training_run.samples import Sample, Samples
 from clusterproof.plugins.training_run.seats import Seat, Slots
+from clusterproof.plugins.training_run.traced_collectives import Traced
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
-Fact = Operation | Step | Spent | Call | Seat | Slots | OnNode | Dump | Sample | Cut
+Fact = Operation | Step | Spent | Call | Traced | Seat | Slots | OnNode | Dump | Sample | Cut
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
 
@@ -45,6 +46,7 @@ class RunData:
     hostfile: list[Slots] = field(default_factory=list)
     pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
+    traced: Arrivals = field(default_factory=Arrivals)  # of traces
     cells: int = 0
 
     def add(self, data: Iterable[Fact], where: str) -> None:
@@ -55,6 +57,7 @@ class RunData:
             Step: self._step,
             Sample: lambda sample, _: self.samples.add(sample),
             Call: lambda call, _: self.arrivals.add(call),
+            Traced: lambda one, _: self.traced.add(one.call),
             Spent: self._spent,
             Seat: self._seat,
             Slots: lambda slots, _: self.hostfile.append(slots),
