@@ -110,6 +110,11 @@ class Gap:
         return self.checks[0] if len(self.checks) == 1 else f"{len(self.checks)} checks"
 
     @property
+    def needs_other_files(self) -> bool:
+        """Whether it is that no file of a run has what these checks evaluate."""
+        return all(result.needs_other_files for result in self.results)
+
+    @property
     def of_reaching(self) -> tuple[Result, ...]:
         """What was found in reaching the nodes, where that is the reason."""
         return tuple(result for result in self.results if result.says_unreachable)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, within
@@ -64,8 +65,18 @@ def _found(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterat
         for finding in findings(results, verdict, catalog):
             yield from _finding(finding, verdict, verbose)
             yield Line("")
-    for gap in gaps(results):
-        yield from _gap(gap, verbose)
+    found = gaps(results)
+    others = [] if verbose else [gap for gap in found if gap.needs_other_files]
+    together = others if len(others) > 1 else []
+    for gap in found:
+        if gap not in together:
+            yield from _gap(gap, verbose)
+            yield Line("")
+    if together:
+        nodes = fold({result.node for gap in together for result in gap.results})
+        rules = len({check for gap in together for check in gap.checks})
+        words = f"{rules} rules need other files; -v lists them and what writes them"
+        yield Line(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {words}", _MARKUP[Verdict.INCOMPLETE])
         yield Line("")
 
 

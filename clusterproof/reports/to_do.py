@@ -17,6 +17,7 @@ from clusterproof.reports.standing import worst_of
 COMMON_CAUSE = "find the common cause"
 CANNOT_REACH = "cannot reach"
 NOT_PROVEN = "not proven"
+OTHER_FILES = "rules that need other files"
 LOOK_AT = "look at"  # what is worth it; it keeps no node from work
 MAX_NODES = 80  # characters of a nodeset
 LEAST_TO_SHARE = 3  # failed nodes
@@ -133,6 +134,8 @@ def _asked(result: Result) -> tuple[str, str]:
         return CANNOT_REACH, result.cause.removeprefix(UNREACHABLE)
     if result.verdict is Verdict.FAIL:
         return result.action or ACTIONS[-1], name
+    if result.needs_other_files:
+        return NOT_PROVEN, OTHER_FILES
     return (NOT_PROVEN, result.cause or name) if result.verdict is Verdict.INCOMPLETE else (LOOK_AT, name)
 
 

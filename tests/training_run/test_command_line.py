@@ -54,6 +54,22 @@ def test_a_run_without_such_evidence_is_incomplete_and_never_green(runs: Runs) -
     ran.stdout.fnmatch_lines(["*3 steps; expected at least 20: trace more of them*"])
 
 
+def test_formats_that_nobody_gave_are_one_line_and_with_v_what_writes_them(runs: Runs) -> None:
+    path = trace(runs.folder / "trace.csv")
+    ran = over(runs, "--run", path)
+    lines = [line for line in ran.outlines if line.startswith("INCOMPLETE")]
+    assert lines == ["INCOMPLETE  trace: 17 rules need other files; -v lists them and what writes them"]
+    ran = over(runs, "--run", path, "-v")
+    assert sum(line.startswith("INCOMPLETE  trace: no file records") for line in ran.outlines) == 8
+    for words in ("*NCCL_INSPECTOR_ENABLE=1*", "*checks: run.batch_size, *"):
+        ran.stdout.fnmatch_lines([words])
+
+
+def test_the_one_format_that_nobody_gave_is_named(runs: Runs) -> None:
+    ran = over(runs, "--run", trace(runs.folder / "trace.csv"), "-k", "slow_rank or first_missing")
+    ran.stdout.fnmatch_lines(["INCOMPLETE  trace: no file records where ranks wait; for a run that hangs give*"])
+
+
 def test_a_healthy_trace_passes_what_it_has_evidence_of(runs: Runs) -> None:
     ran = over(runs, "--run", trace(runs.folder / "trace.csv"), "-k", "slow_rank or work_uneven")
     assert ran.ret == 0

@@ -15,6 +15,7 @@ SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPL
 
 REACHABLE = "node.reachable"  # the check that says whether a node was reached
 UNREACHABLE = "unreachable: "  # begins the cause of whatever is not known of a node that could not be reached
+NOT_RECORDED = "no file records"  # begins the cause of whatever is not known of a run as none of its files has it
 INTERRUPTED = "the run was interrupted"  # the cause of whatever was chosen and is not evaluated
 ACTIONS = (  # what a failed check asks for, the gravest first; the last where its remedy names none
     "replace",
@@ -123,6 +124,11 @@ class Result:
     def is_of_unreachable(self) -> bool:
         """Whether its node was not reached, which is why there is no more to say."""
         return self.cause.startswith(UNREACHABLE)
+
+    @property
+    def needs_other_files(self) -> bool:
+        """Whether no file of its run has what the check evaluates."""
+        return self.is_of_run and self.verdict is Verdict.INCOMPLETE and self.cause.startswith(NOT_RECORDED)
 
     @property
     def is_evaluated(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.training_run.collective_kinds import TOGETHER, ends_together
 
@@ -17,7 +18,7 @@ LEAST_CALLS = 100  # of NCCL's Inspector
 LEAST_TRACED = 20  # of traces, which are of at least five steps
 NO_LATENESS = "no collective says who comes last"
 NO_CALLS = (
-    "no file records how long collectives of three ranks or more take; give traces of PyTorch's profiler of all ranks, "
+    f"{NOT_RECORDED} how long collectives of three ranks or more take; give traces of PyTorch's profiler of all ranks, "
     "or run with NCCL's Inspector (NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
 )
 MAX_OTHERS = 20  # names of what says nothing of who came last

@@ -11,6 +11,7 @@ from statistics import median
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.arrivals import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
 from clusterproof.plugins.training_run.missing import Missing, missing
@@ -33,24 +34,24 @@ from clusterproof.plugins.training_run.seats import Seat, Slots, on_nodes, pairs
 from clusterproof.plugins.training_run.steps import Timed, steady
 
 COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
-NO_COMPUTE = f"no file records how long each rank computes in a step; {COLLECT}"
+NO_COMPUTE = f"{NOT_RECORDED} how long each rank computes in a step; {COLLECT}"
 NO_STAGES = (
     "ranks send to single ones, so that they may be of several pipeline stages, which no trace has: their kernels are "
     f"not compared; {COLLECT} (with the stage of each rank)"
 )
 ONE_RANK = "one rank: there is no other to compare it with"
 NO_DUMPS = (
-    "no file records where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
+    f"{NOT_RECORDED} where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
     "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
 )
 STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
 EACH_STEP = "log each step (Megatron-LM: --log-interval 1)"
-NO_STEPS = f"no file records how long steps take; {STEPS}"
+NO_STEPS = f"{NOT_RECORDED} how long steps take; {STEPS}"
 NO_PARTS = {
-    EXPOSED: "no file records how long collectives run alone; give traces of PyTorch's profiler",
-    DATA: f"no file records how long steps wait for data; {STEPS} (a part called data)",
-    CHECKPOINT: f"no file records how long checkpoints take; {STEPS} (a part called checkpoint)",
-    INIT: f"no file records how long the job took to begin; {STEPS} (a part of the first step called init)",
+    EXPOSED: f"{NOT_RECORDED} how long collectives run alone; give traces of PyTorch's profiler",
+    DATA: f"{NOT_RECORDED} how long steps wait for data; {STEPS} (a part called data)",
+    CHECKPOINT: f"{NOT_RECORDED} how long checkpoints take; {STEPS} (a part called checkpoint)",
+    INIT: f"{NOT_RECORDED} how long the job took to begin; {STEPS} (a part of the first step called init)",
 }
 MAX_REPLICAS = 5  # that are named
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.gpu_memory import LEAST_S as LEAST_GROWTH_S
 from clusterproof.plugins.training_run.gpu_memory import Growth, growing, observed_s, peak
@@ -26,7 +27,7 @@ from clusterproof.plugins.training_run.slow_clocks import LEAST_PEERS as LEAST_C
 from clusterproof.plugins.training_run.slow_clocks import most_peers
 
 NO_SAMPLES = (
-    "no file records how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
+    f"{NOT_RECORDED} how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
     "nvidia-smi, dcgmi, Prometheus or SageMaker's profiler recorded"
 )
 
@@ -58,7 +59,7 @@ class SampledGpus:
         _ = self.gpus
         share = share_bound(self.samples, waits, gpu_below)
         if share is None:
-            missing = f"no file records {next(iter(waits))} beside the GPUs; expected samples of both at the same time"
+            missing = f"{NOT_RECORDED} {next(iter(waits))} beside the GPUs; expected samples of both at the same time"
             raise Incomplete(missing, cause=missing)
         return share
 
@@ -119,5 +120,5 @@ class SampledGpus:
 
 
 def _not_sampled(what: str, where: str) -> Incomplete:
-    missing = f"no file records {what}; record the run with clusterproof watch --record, which samples {where}"
+    missing = f"{NOT_RECORDED} {what}; record the run with clusterproof watch --record, which samples {where}"
     return Incomplete(missing, cause=missing)

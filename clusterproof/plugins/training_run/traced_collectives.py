@@ -1,6 +1,6 @@
 """The collectives of a trace: what its kernels of NCCL do, of which group, and in which order.
 
-Kernels say it themselves since PyTorch 2.3 (`Collective name`, `Process Group Ranks`); before, the names of kernels and
+Kernels of newer versions of PyTorch say it (`Collective name`, `Process Group Ranks`); of others the names of kernels and
 of the operators that started them do, and all are taken to be of the group of all ranks.
 """
 
