@@ -13,6 +13,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import verdict_on
 from clusterproof.plugins.training_run.arrivals import Call
+from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.records import Operation, Place, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -66,6 +67,13 @@ def stepping(
         ),
         "made up",
     )
+    return TrainingRun("made-up", data)
+
+
+def losing(loss: Callable[[int], float], norm: Callable[[int], float] = lambda _: 0.3, steps: int = 100) -> TrainingRun:
+    """A run that logs such losses, and such norms of its gradients."""
+    data = RunData()
+    data.add((Loss(0, step, loss(step), norm(step)) for step in range(1, steps + 1)), "made up")
     return TrainingRun("made-up", data)
 
 

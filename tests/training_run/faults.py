@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf, nan
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import arriving, computing, slow, stepping, uneven
+from tests.training_run.builders import arriving, computing, losing, slow, stepping, uneven
 from tests.training_run.dumps import dumped
 from tests.training_run.healthy import parts
 from tests.training_run.sampled import sampled
@@ -214,6 +215,24 @@ FAULTS = (
         lambda: watched(of_gpu("gpu002", 0, clock=1_600.0, power_cap=100.0)),
         {"run.slow_clock": CONCERN},
         "held by the power cap",
+    ),
+    RunFault(
+        "a loss that is no number from the 60th step on",
+        lambda: losing(lambda step: 2.0 if step < 60 else nan),
+        {"run.loss_finite": FAIL},
+        "rank 0: the loss is nan from step 60 on, in 41 of 100 lines; expected a number",
+    ),
+    RunFault(
+        "a loss that is no number for a while",
+        lambda: losing(lambda step: 2.0 if step not in (40, 41) else inf),
+        {"run.loss_finite": CONCERN},
+        "rank 0: the loss is inf in 2 of 100 lines, first at step 40, and a number again later",
+    ),
+    RunFault(
+        "gradients that are no numbers any more",
+        lambda: losing(lambda _: 2.0, lambda step: 0.3 if step < 90 else nan),
+        {"run.loss_finite": CONCERN},
+        "rank 0: the norm of the gradients is nan from step 90 on",
     ),
     RunFault(
         "a collective that never ends",

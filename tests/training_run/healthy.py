@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import arriving, computing, stepping
+from tests.training_run.builders import arriving, computing, losing, stepping
 from tests.training_run.dumps import dumped
 from tests.training_run.sampled import sampled
 from tests.training_run.watched import watched
@@ -59,6 +59,12 @@ def recorded() -> TrainingRun:
     return watched()
 
 
+@cache
+def learning() -> TrainingRun:
+    """A run whose loss falls."""
+    return losing(lambda step: 9.0 / step)
+
+
 HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.slow_rank": even,
     "run.work_uneven": even,
@@ -76,6 +82,7 @@ HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.cpu_bound": used,
     "run.io_bound": used,
     "run.checkpoint_share": steps,
+    "run.loss_finite": learning,
     "run.gpu_memory_growth": recorded,
     "run.batch_size": recorded,
     "run.slow_clock": recorded,

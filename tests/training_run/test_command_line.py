@@ -58,9 +58,9 @@ def test_formats_that_nobody_gave_are_one_line_and_with_v_what_writes_them(runs:
     path = trace(runs.folder / "trace.csv")
     ran = over(runs, "--run", path)
     lines = [line for line in ran.outlines if line.startswith("INCOMPLETE")]
-    assert lines == ["INCOMPLETE  trace: 17 rules need other files; -v lists them and what writes them"]
+    assert lines == ["INCOMPLETE  trace: 18 rules need other files; -v lists them and what writes them"]
     ran = over(runs, "--run", path, "-v")
-    assert sum(line.startswith("INCOMPLETE  trace: no file records") for line in ran.outlines) == 8
+    assert sum(line.startswith("INCOMPLETE  trace: no file records") for line in ran.outlines) == 9
     for words in ("*NCCL_INSPECTOR_ENABLE=1*", "*checks: run.batch_size, *"):
         ran.stdout.fnmatch_lines([words])
 

@@ -126,3 +126,33 @@ def test_a_number_that_is_none_is_one_clear_error(tmp_path: Path) -> None:
 def test_a_log_whose_first_iteration_comes_late_is_known_all_the_same(tmp_path: Path) -> None:
     start = "gpu001:7:9 [0] NCCL INFO Channel 00/32 : 0 1 2 3 4 5 6 7\n" * 40_000
     assert lasting(read(tmp_path, start + megatron(7, 500))) == {7: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ("lm loss: NAN | loss scale: 1.0 | grad norm: 0.231", "fail"),
+        ("lm loss: INF | loss scale: 1.0 | grad norm: 0.231", "fail"),
+        ("lm loss: -NAN | loss scale: 1.0 | grad norm: nan", "fail"),
+        ("lm loss: 2.5E+00 | load_balancing_loss: NAN | loss scale: 1.0 | grad norm: 0.231", "pass"),
+        ("lm loss: 2.5E+00 | loss scale: 1.0 | grad norm: inf", "pass"),  # in one step, while the scale adapts
+    ],
+)
+def test_a_loss_that_is_no_number_is_read(tmp_path: Path, words: str, verdict: str) -> None:
+    bad = megatron(9, 500).replace("lm loss: 2.504220E+00 | loss scale: 1.0 | grad norm: 0.231", words)
+    run = read(tmp_path, "".join(megatron(step, 500) for step in range(1, 9)) + bad)
+    assert said("run.loss_finite", run).verdict.value == verdict
+
+
+def test_a_loss_of_torchtitan_that_is_no_number_is_read(tmp_path: Path) -> None:
+    text = "".join(titan(step, step) for step in range(1, 9)) + titan(9, 9).replace("6.0388", "nan")
+    assert said("run.loss_finite", read(tmp_path, text)).message == (
+        "rank 0: the loss is nan from step 9 on, in 1 of 9 lines; expected a number"
+    )
+
+
+def test_gradients_that_are_no_numbers_in_the_last_lines_are_a_concern(tmp_path: Path) -> None:
+    lines = [
+        megatron(step, 500).replace("norm: 0.231", "norm: nan" if step > 5 else "norm: 0.231") for step in range(9)
+    ]
+    assert said("run.loss_finite", read(tmp_path, "".join(lines))).verdict.value == "concern"

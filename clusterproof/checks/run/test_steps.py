@@ -6,9 +6,10 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.rounded import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.not_recorded import EACH_STEP
 from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT
 from clusterproof.plugins.training_run.phases import waited_for
-from clusterproof.plugins.training_run.run import EACH_STEP, TrainingRun
+from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.steps import (
     DRIFT_LINES,
     DRIFT_STEPS,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run.lines import Lines
+from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.records import Place, RunError, Step
 from clusterproof.plugins.training_run.unpacked import RunFile, Unpacked
 from clusterproof.plugins.training_run.values import seconds, whole
@@ -34,6 +35,9 @@ _TITAN = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})[,.]([0-9]{1,6}) .*"
     r"\bstep:\s*([0-9]{1,18})\b.*\bloss:"
 )
+_VALUE = r" *([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?![\w.])"
+_LOSS = re.compile(rf"\bloss:{_VALUE}", re.IGNORECASE)
+_NORM = re.compile(rf"\bgrad[_ ]norm:{_VALUE}", re.IGNORECASE)
 _SAVED = re.compile(rf"Finished saving the checkpoint(?:(?!Finished saving).)*?in {_NUMBER} seconds")
 _RANK = re.compile(r"^\s*\[rank([0-9]{1,7})\]:")
 _TIMERS = {  # of Megatron's timers those that are no part of another, and what they are called here
@@ -69,8 +73,8 @@ def comes_to_iterate(path: RunFile) -> bool:
     return False
 
 
-def read_log(path: RunFile) -> Iterator[Step]:
-    """The iterations that it records. Raises RunError."""
+def read_log(path: RunFile) -> Iterator[Step | Loss]:
+    """The iterations that it records, and their losses. Raises RunError."""
     lines, log = Lines(path, "replace"), _Log()
     for line in lines:
         try:
@@ -96,8 +100,8 @@ class _Log:
     is_again: bool = False  # whether the last line of Megatron's repeats the one before it
     before: dict[int, tuple[int, float]] = field(default_factory=dict)  # of torchtitan, by rank: the step and its time
 
-    def take(self, line: str, where: str) -> Iterator[Step]:
-        """The step that is complete by this line, if one is. Raises RunError, ValueError."""
+    def take(self, line: str, where: str) -> Iterator[Step | Loss]:
+        """The step that is complete by this line, if one is, and the loss on it. Raises RunError, ValueError."""
         if found := _ITERATION.search(line):
             number, lasted = whole(found[1], "iteration", where), seconds(found[2], "elapsed time", where) * MS
             self.is_again = bool(self.step and number == self.step.step)  # printed twice, with its timers
@@ -106,6 +110,7 @@ class _Log:
             times = self._stands_for(number)
             yield from self.rest(times if self.step and number > self.step.step else 0)
             self.step, self.last = Step(Place(0), number, lasted, times=times), number
+            yield from _loss(line, 0, number)
         elif found := _START.search(line):
             yield from self.rest()
             self.is_again, self.last = False, 0  # unless it says that it goes on from a checkpoint
@@ -154,7 +159,7 @@ class _Log:
         if part == CHECKPOINT:
             self.saves[rank] = self.saves.get(rank, 0) + 1
 
-    def _of_titan(self, found: re.Match[str], line: str, where: str) -> Iterator[Step]:
+    def _of_titan(self, found: re.Match[str], line: str, where: str) -> Iterator[Step | Loss]:
         """A step is as long as the time since the line before, by as many steps as that is."""
         year, month, day, hour, minute, second = (int(found[at]) for at in range(1, 7))
         time_s = timegm((year, month, day, hour, minute, second)) + float(f"0.{found[7]}")
@@ -164,11 +169,25 @@ class _Log:
         if step == last_step and rank in self.before:  # another rank's, where lines do not say whose they are
             return
         self.before[rank] = (step, time_s)
+        yield from _loss(line, rank, step)
         count = step - last_step
         if count > 0 and time_s >= last_time:
             parts = {part: lasted / count for part, lasted in self.parts.pop(rank, {}).items()}
             saves = self.saves.pop(rank, 0)
             yield Step(Place(rank), step, (time_s - last_time) / count, parts, count, saves)
+
+
+def _loss(line: str, rank: int, step: int) -> Iterator[Loss]:
+    loss, norm = (_value(found[1]) if (found := form.search(line)) else None for form in (_LOSS, _NORM))
+    if loss is not None or norm is not None:
+        yield Loss(rank, step, loss, norm)
+
+
+def _value(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None  # a number that was cut
 
 
 def _rank(line: str) -> int:

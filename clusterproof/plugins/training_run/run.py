@@ -11,10 +11,20 @@ from statistics import median
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.arrivals import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
+from clusterproof.plugins.training_run.losses import Losses
 from clusterproof.plugins.training_run.missing import Missing, missing
+from clusterproof.plugins.training_run.not_recorded import (
+    EACH_STEP,
+    NO_COMPUTE,
+    NO_DUMPS,
+    NO_LOSS,
+    NO_PARTS,
+    NO_STAGES,
+    NO_STEPS,
+    ONE_RANK,
+)
 from clusterproof.plugins.training_run.pace import (
     LEAST_PEERS,
     LEAST_STEPS,
@@ -25,7 +35,7 @@ from clusterproof.plugins.training_run.pace import (
     seconds_of_stages,
     sizes_of_stages,
 )
-from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT, KERNELS, kind_of
+from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, KERNELS, kind_of
 from clusterproof.plugins.training_run.phases import Share, kernels_run, shares
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
@@ -33,26 +43,6 @@ from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
 from clusterproof.plugins.training_run.seats import Seat, Slots, on_nodes, pairs_of, seats
 from clusterproof.plugins.training_run.steps import Timed, steady
 
-COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
-NO_COMPUTE = f"{NOT_RECORDED} how long each rank computes in a step; {COLLECT}"
-NO_STAGES = (
-    "ranks send to single ones, so that they may be of several pipeline stages, which no trace has: their kernels are "
-    f"not compared; {COLLECT} (with the stage of each rank)"
-)
-ONE_RANK = "one rank: there is no other to compare it with"
-NO_DUMPS = (
-    f"{NOT_RECORDED} where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
-    "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
-)
-STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
-EACH_STEP = "log each step (Megatron-LM: --log-interval 1)"
-NO_STEPS = f"{NOT_RECORDED} how long steps take; {STEPS}"
-NO_PARTS = {
-    EXPOSED: f"{NOT_RECORDED} how long collectives run alone; give traces of PyTorch's profiler",
-    DATA: f"{NOT_RECORDED} how long steps wait for data; {STEPS} (a part called data)",
-    CHECKPOINT: f"{NOT_RECORDED} how long checkpoints take; {STEPS} (a part called checkpoint)",
-    INIT: f"{NOT_RECORDED} how long the job took to begin; {STEPS} (a part of the first step called init)",
-}
 MAX_REPLICAS = 5  # that are named
 
 
@@ -181,6 +171,13 @@ class TrainingRun:
         if not dumps:
             raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
         return missing(dumps)
+
+    @property
+    def losses(self) -> Losses:
+        """Its losses and the norms of its gradients. Raises Incomplete."""
+        if not self.data.losses.losses and not self.data.losses.norms:
+            raise Incomplete(NO_LOSS, cause=NO_LOSS)
+        return self.data.losses
 
     @cached_property
     def last_to_come(self) -> Last | None:

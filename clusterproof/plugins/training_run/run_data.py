@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clusterproof.plugins.training_run.arrivals import Arrivals, Call
+from clusterproof.plugins.training_run.losses import Loss, Losses
 from clusterproof.plugins.training_run.part_kinds import COMPUTE, INIT, OTHER, UNKNOWN, kind_of
 from clusterproof.plugins.training_run.read_flight_recorder import Dump
 from clusterproof.plugins.training_run.read_pods import OnNode
@@ -19,7 +20,7 @@ MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
-Fact = Operation | Step | Spent | Call | Traced | Seat | Slots | OnNode | Dump | Sample | Cut
+Fact = Operation | Step | Spent | Call | Traced | Loss | Seat | Slots | OnNode | Dump | Sample | Cut
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
 
@@ -47,6 +48,7 @@ class RunData:
     pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
     traced: Arrivals = field(default_factory=Arrivals)  # of traces
+    losses: Losses = field(default_factory=Losses)
     cells: int = 0
 
     def add(self, data: Iterable[Fact], where: str) -> None:
@@ -58,6 +60,7 @@ class RunData:
             Sample: lambda sample, _: self.samples.add(sample),
             Call: lambda call, _: self.arrivals.add(call),
             Traced: lambda one, _: self.traced.add(one.call),
+            Loss: lambda loss, _: self.losses.add(loss),
             Spent: self._spent,
             Seat: self._seat,
             Slots: lambda slots, _: self.hostfile.append(slots),

@@ -1,7 +1,7 @@
 """The collectives of a trace: what its kernels of NCCL do, of which group, and in which order.
 
-Kernels of newer versions of PyTorch say it (`Collective name`, `Process Group Ranks`); of others the names of kernels and
-of the operators that started them do, and all are taken to be of the group of all ranks.
+Kernels of newer versions of PyTorch say it (`Collective name`, `Process Group Ranks`); of others the names of kernels
+and of the operators that started them do, and all are taken to be of the group of all ranks.
 """
 
 from __future__ import annotations

@@ -1,0 +1,76 @@
+"""Losses and norms of gradients that a log has: where they are no numbers any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isfinite
+
+from clusterproof.plugins.core.record import record
+
+NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
+
+
+@record
+class Loss:
+    """The loss of a step, and the norm of its gradients, as far as its line has them."""
+
+    rank: int
+    step: int
+    loss: float | None
+    norm: float | None
+
+
+@dataclass(slots=True)
+class Series:
+    """One of them, line by line: how many, how many were no numbers, and since when the last ones are none."""
+
+    lines: int = 0
+    wrong: int = 0
+    first_wrong: int = 0  # a step
+    since: int = 0  # a step
+    at_end: int = 0  # lines
+    word: str = ""  # nan, inf
+
+    def add(self, step: int, value: float) -> None:
+        """Take in the next line."""
+        self.lines += 1
+        if isfinite(value):
+            self.at_end = 0
+            return
+        if not self.wrong:
+            self.first_wrong = step
+        if not self.at_end:
+            self.since = step
+        self.wrong += 1
+        self.at_end += 1
+        self.word = str(value)
+
+
+@dataclass(slots=True)
+class Losses:
+    """Those of all ranks that log any, in the order of their lines."""
+
+    losses: dict[int, Series] = field(default_factory=dict)
+    norms: dict[int, Series] = field(default_factory=dict)
+
+    def add(self, one: Loss) -> None:
+        """Take in a line."""
+        for series, value in ((self.losses, one.loss), (self.norms, one.norm)):
+            if value is not None:
+                series.setdefault(one.rank, Series()).add(one.step, value)
+
+    @property
+    def never_again(self) -> Iterator[tuple[int, Series]]:
+        """The ranks whose loss is no number at the end."""
+        return ((rank, one) for rank, one in sorted(self.losses.items()) if one.at_end)
+
+    @property
+    def for_a_while(self) -> Iterator[tuple[int, Series]]:
+        """Those whose loss was none before, and is one again."""
+        return ((rank, one) for rank, one in sorted(self.losses.items()) if one.wrong and not one.at_end)
+
+    @property
+    def without_norm(self) -> Iterator[tuple[int, Series]]:
+        """Those of whose gradients the norm is none in the last lines."""
+        return ((rank, one) for rank, one in sorted(self.norms.items()) if one.at_end >= NORM_LINES)
