@@ -118,6 +118,24 @@ def test_the_first_line_stands_for_what_can_be_known(tmp_path: Path, text: str, 
     assert {one.step: one.times for one in run.every_step} == times
 
 
+@pytest.mark.parametrize("how", ["each line", "each block"])
+def test_what_is_printed_twice_takes_no_longer(tmp_path: Path, how: str) -> None:
+    blocks = []
+    for step in range(10, 101, 10):
+        data = "    batch-generator ................................: (200.00, 200.00)\n"
+        saved = "    save-checkpoint ................................: (4000.00, 4000.00)\n"
+        blocks.append([megatron(step, 1000), data, *([saved] if step % 50 == 0 else [])])
+    twice = (
+        "".join("".join(block) * 2 for block in blocks)
+        if how == "each block"
+        else "".join(line * 2 for block in blocks for line in block)
+    )
+    run = read(tmp_path, twice)
+    share = run.share("checkpoint")
+    assert (share.seconds, share.of, share.times) == (pytest.approx(8), pytest.approx(108), 2)
+    assert run.share("data").seconds == pytest.approx(20)
+
+
 def test_a_restart_within_a_log_counts_what_was_done_twice_as_time_and_once_as_steps(tmp_path: Path) -> None:
     loaded = "  successfully loaded checkpoint from /fsx/a [ t 0, p 0 ] at iteration 25\n"
     text = "".join(megatron(step, 1000) for step in (10, 20, 30)) + MEGATRON + loaded

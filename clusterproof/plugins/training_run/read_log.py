@@ -118,7 +118,7 @@ class _Log:
         elif found := _LOADED.search(line):
             yield from self.rest()
             self.last = whole(found[1], "iteration", where)
-        elif not self.is_again and (found := _TIMER.search(line)) and found[1] in _TIMERS:
+        elif (found := _TIMER.search(line)) and found[1] in _TIMERS:
             self._timer(found[1], seconds(found[3] or found[4], found[1], where) * MS)
         elif found := _SAVED.search(line):
             self._add(CHECKPOINT, seconds(found[1], "the checkpoint", where), _rank(line))
@@ -155,6 +155,9 @@ class _Log:
 
     def _add(self, part: str, lasted: float, rank: int = 0) -> None:
         parts = self.parts.setdefault(rank, {})
+        if self.is_again and part in parts:
+            parts[part] = max(parts[part], lasted)
+            return
         parts[part] = parts.get(part, 0.0) + lasted
         if part == CHECKPOINT:
             self.saves[rank] = self.saves.get(rank, 0) + 1
