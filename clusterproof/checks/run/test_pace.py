@@ -116,6 +116,8 @@ def test_last_to_come(run: TrainingRun) -> None:
     if found and found.percent > most:
         shown, limit = apart(found.percent, most)
         seen = f"comes last to {shown} % of {found.calls} collectives of {found.ranks} ranks"
+        if not found.is_certain(run.threshold("run.certain_errors")):
+            incomplete(f"rank {found.rank} {seen}: that may be chance; expected more of them: record a longer part")
         waits = f"which wait {found.seconds:.3g} s for it; expected at most {limit} %"
         if found.host:
             concern(f"rank {found.rank} of communicator {found.communicator} ({found.host}) {seen}, {waits}")

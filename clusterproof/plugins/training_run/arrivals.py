@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
@@ -55,6 +56,11 @@ class Last:
     def percent(self) -> float:
         """Of its collectives those to which it comes last."""
         return 100 * self.times / self.calls
+
+    def is_certain(self, errors: float) -> bool:
+        """Whether it is so many standard errors more often than by chance, by which each rank comes last as often."""
+        chance = 1 / self.ranks
+        return self.times - self.calls * chance > errors * sqrt(self.calls * chance * (1 - chance))
 
 
 @dataclass(slots=True)
@@ -126,10 +132,10 @@ class Arrivals:
                 yield Last(communicator, every[0].ranks, rank, host, len(every), len(waits), sum(waits))
 
 
-def last_to_come(recorded: Sequence[tuple[Arrivals, int]]) -> Last | None:
+def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Last | None:
     """Who comes last to the largest share of a communicator's collectives, of records of which each needs so many.
 
-    None if nobody does. Raises Incomplete.
+    One that is certain by so many standard errors comes first. None if nobody does. Raises Incomplete.
     """
     seen = [(arrivals, least) for arrivals, least in recorded if arrivals.seen]
     if not seen:
@@ -142,4 +148,4 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]]) -> Last | None:
         few = f"{calls} collectives that every rank recorded; expected at least {least}: give the files of all ranks"
         raise Incomplete(few, cause=few)
     found = [one for arrivals, least in enough for one in arrivals.last() if one.calls >= least]
-    return max(found, key=lambda one: (one.percent, one.calls), default=None)
+    return max(found, key=lambda one: (one.is_certain(errors), one.percent, one.calls), default=None)

@@ -182,7 +182,8 @@ class TrainingRun:
     @cached_property
     def last_to_come(self) -> Last | None:
         """Who comes last to the largest share of a communicator's collectives; None if nobody. Raises Incomplete."""
-        return last_to_come(((self.data.arrivals, LEAST_CALLS), (self.data.traced, LEAST_TRACED)))
+        recorded = ((self.data.arrivals, LEAST_CALLS), (self.data.traced, LEAST_TRACED))
+        return last_to_come(recorded, self.threshold("run.certain_errors"))
 
     @property
     def usual_swing(self) -> float:
