@@ -143,3 +143,12 @@ def test_a_wrong_line_is_one_error_with_file_and_line(tmp_path: Path, old: str, 
         read_run([str(tmp_path / "a.log")])
     assert str(wrong.value).startswith(f"{tmp_path}/a.log:2: ")
     assert words in str(wrong.value)
+
+
+def test_two_communicators_with_too_few_collectives_pass_nobody(tmp_path: Path) -> None:
+    for rank in range(4):
+        rows = [line(rank, number, 100.0 + rank) for number in range(60)]
+        rows += [row.replace("0xad56c683b0c4ef", "0xbeef") for row in rows]
+        (tmp_path / f"{rank}.log").write_text("".join(rows), encoding="utf-8")
+    result = said("run.last_to_come", read_run([str(tmp_path)]))
+    assert result.message.startswith("60 collectives that every rank recorded; expected at least 100")

@@ -54,8 +54,19 @@ def test_who_comes_last_to_collectives_is_named_by_traces(tmp_path: Path) -> Non
     result = said("run.last_to_come", recommending(tmp_path, steps=20))
     assert result.verdict.value == "concern"
     assert result.message.startswith(
-        "rank 7 comes last to 100 % of 40 collectives of 8 ranks (AllToAll of all ranks, 40 in steps 0-19), which wait "
+        "rank 7 comes last to 100 % of 60 collectives of 8 ranks (all, steps 0-19), which wait "
     )
+
+
+def test_kinds_of_which_none_is_frequent_are_taken_together(tmp_path: Path) -> None:
+    message = said("run.last_to_come", recommending(tmp_path)).message
+    assert message.startswith("rank 7 comes last to 100 % of 24 collectives of 8 ranks (all, steps 0-7)")
+
+
+def test_too_few_of_each_group_pass_nobody(tmp_path: Path) -> None:
+    result = said("run.last_to_come", recommending(tmp_path, steps=6))
+    assert result.verdict.value == "incomplete"
+    assert result.message.startswith("18 collectives that every rank recorded; expected at least 20")
 
 
 def test_an_all_to_all_that_is_called_send_recv_is_no_pipeline(tmp_path: Path) -> None:
@@ -124,7 +135,9 @@ def test_collectives_are_matched_by_group_and_number(tmp_path: Path) -> None:
             row["args"] |= {"Process Group Ranks": str(members), "Group size": 3, "Seq": 700 + number}
         traces[rank] = rows
     result = said("run.last_to_come", written(tmp_path, traces))
-    assert result.message.startswith("rank 4 comes last to 100 % of 40 collectives of 3 ranks (allreduce of 3 d")
+    assert result.message.startswith(
+        "rank 4 comes last to 100 % of 40 collectives of 3 ranks (3 data_parallel [3, 4, 5]), "
+    )
 
 
 @pytest.mark.parametrize("how", ["a rank is missing", "one has more", "other steps", "no rank", "one twice"])

@@ -37,6 +37,7 @@ class Call:
     seconds: float
     kind: str = "AllReduce"
     source: str = BY_GPU  # what it was timed by
+    of: int = 0  # how many of its kind this rank has, where they are numbered by their order
     unfit: str = ""  # why it says nothing of who came last, though its kind does
 
 
@@ -78,7 +79,7 @@ class _Seen:
 class Arrivals:
     """All collectives of a run."""
 
-    seen: dict[tuple[str, str, int], _Seen] = field(default_factory=dict)
+    seen: dict[tuple[str, str, int, int], _Seen] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)  # by kind: what does not say who came last
     hosts: dict[str, dict[int, str]] = field(default_factory=dict)  # by communicator and rank
     stride: int = 1
@@ -95,7 +96,7 @@ class Arrivals:
         if call.ranks < LEAST_RANKS or call.number % self.stride:
             return
         self.hosts.setdefault(call.communicator, {}).setdefault(call.rank, call.host)
-        seen = self.seen.setdefault((call.communicator, call.kind, call.number), _Seen(call.ranks))
+        seen = self.seen.setdefault((call.communicator, call.kind, call.of, call.number), _Seen(call.ranks))
         seen.count += 1
         if call.seconds < seen.first:
             seen.rank, seen.first, seen.second = call.rank, call.seconds, seen.first
@@ -103,24 +104,21 @@ class Arrivals:
             seen.second = min(seen.second, call.seconds)
         while len(self.seen) > MAX_KEPT:
             self.stride *= 2
-            self.seen = {key: one for key, one in self.seen.items() if key[2] % self.stride == 0}
+            self.seen = {key: one for key, one in self.seen.items() if key[-1] % self.stride == 0}
 
-    @property
-    def complete(self) -> int:
-        """The collectives that every rank recorded."""
-        return sum(self._is_complete(communicator, one) for (communicator, _, _), one in self.seen.items())
-
-    def _is_complete(self, communicator: str, one: _Seen) -> bool:
-        """Whether every rank recorded it, and none twice."""
-        return one.count == one.ranks == len(self.hosts[communicator])
-
-    def last(self) -> Iterator[Last]:
-        """Of each communicator the rank that comes last most often; none where nobody ever comes late."""
+    def complete(self) -> dict[str, list[_Seen]]:
+        """Of each communicator the collectives that every rank recorded, and none twice."""
         calls: dict[str, list[_Seen]] = {}
-        for (communicator, _, _), one in self.seen.items():
-            if self._is_complete(communicator, one):
+        for (communicator, _, _, _), one in self.seen.items():
+            if one.count == one.ranks == len(self.hosts[communicator]):
                 calls.setdefault(communicator, []).append(one)
-        for communicator, every in sorted(calls.items()):
+        return calls
+
+    def last(self, least: int) -> Iterator[Last]:
+        """Of each communicator of enough collectives who comes last most often; none where nobody ever comes late."""
+        for communicator, every in sorted(self.complete().items()):
+            if len(every) < least:
+                continue
             late: dict[int, list[float]] = {}
             for one in every:
                 if one.first < (1 - LATE) * one.second:
@@ -142,10 +140,10 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
         others = [f"{n:,} of {kind}" for arrivals, _ in recorded for kind, n in sorted(arrivals.others.items())]
         said = f"{NO_LATENESS}: {', '.join(others)}; expected {TOGETHER} of three ranks or more, timed by the GPU"
         raise Incomplete(said if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
-    enough = [(arrivals, least) for arrivals, least in seen if arrivals.complete >= least]
-    if not enough:
-        calls, least = max((arrivals.complete, least) for arrivals, least in seen)
-        few = f"{calls} collectives that every rank recorded; expected at least {least}: give the files of all ranks"
+    counts = [(max(map(len, arrivals.complete().values()), default=0), least) for arrivals, least in seen]
+    if all(calls < least for calls, least in counts):
+        calls, least = max(counts)
+        few = f"{calls} collectives that every rank recorded; expected at least {least}: give more, of all ranks"
         raise Incomplete(few, cause=few)
-    found = [one for arrivals, least in enough for one in arrivals.last() if one.calls >= least]
+    found = [one for arrivals, least in seen for one in arrivals.last(least)]
     return max(found, key=lambda one: (one.is_certain(errors), one.percent, one.calls), default=None)

@@ -103,10 +103,10 @@ class Collectives:
             place = done[key]
             done[key] += 1
             span = f"steps {min(steps)}-{max(steps)}" if steps else "no steps"
-            group = f"{one.kind} of {one.group or 'all ranks'}, {counts[key]} in {span}"
+            group, count = f"{one.group or 'all'}, {span}", counts[key]
             if one.number is not None:
-                group, place = f"{one.kind} of {one.group}", one.number
-            yield Traced(Call(group, one.ranks or world, rank, "", place, one.seconds, one.kind, unfit=few))
+                group, count, place = one.group, 0, one.number
+            yield Traced(Call(group, one.ranks or world, rank, "", place, one.seconds, one.kind, of=count, unfit=few))
 
 
 def _text(data: object) -> str:
