@@ -101,7 +101,7 @@ def test_stages_uneven(run: TrainingRun) -> None:
 
 
 @mark.hyperpod_nccl
-@evidence("NCCL_INSPECTOR_ENABLE=1: coll_exec_time_us of each rank by coll_sn")
+@evidence("coll_exec_time_us of each rank by coll_sn (NCCL_INSPECTOR_ENABLE=1), or kernels nccl* of all ranks' traces")
 def test_last_to_come(run: TrainingRun) -> None:
     """Arrival at collectives.
 
