@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import lzma
+import shutil
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.agent.packing import ALPHABET, UNPACKED, packed, text_of
+from clusterproof.plugins.agent.frame import decode
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.packing import ALPHABET, ARGUMENT, QUOTED, UNPACKED, packed, script_of, text_of
+from clusterproof.plugins.agent.payload import program, unpacked
+from clusterproof.plugins.transport import Answer, Program
+from tests.builders.probed import PATIENT, answer, padded
 
 TEXTS = st.text() | st.integers(0, 5000).map("pass\n".__mul__)
 
@@ -47,3 +54,27 @@ def test_a_text_that_is_not_whole_is_not_taken_for_one() -> None:
     program = packed("print(1)\n" * 1000)
     with pytest.raises((lzma.LZMAError, EOFError)):
         text_of(program[:-5])
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash", "ksh", "busybox"])
+@pytest.mark.parametrize("sudo", [False, True])
+def test_a_command_too_long_for_an_argument_is_a_script_that_any_posix_shell_reads(
+    shell: str, sudo: bool, tmp_path: Path
+) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    options = ProbeOptions(collector_s=30.0, sudo=sudo)
+    sent, nonce = program(["boot", "padded"], options, [padded(tmp_path, 300_000)], on_stdin=False)
+    script = script_of(sent.command)
+    assert sent.command == f"{QUOTED}{script}'"
+    assert unpacked(sent.command)[1].count("TEXT") == 2
+    assert "'" not in script
+    words = ("busybox", "sh") if shell == "busybox" else (shell,)
+    output = answer(Program("-s", script.encode()), shell=words)
+    assert decode("here", Answer(output), nonce).collectors["padded"].value == 300_000
+
+
+def test_a_command_that_fits_into_an_argument_is_one(tmp_path: Path) -> None:
+    sent, _ = program(["boot", "padded"], PATIENT, [padded(tmp_path, 100_000)], on_stdin=False)
+    assert 100_000 < len(sent.command) <= ARGUMENT
+    assert script_of(sent.command) == sent.command

@@ -23,9 +23,11 @@ from clusterproof.plugins.agent import payload, pynvml_part
 from clusterproof.plugins.agent.collectors import collector_names, files
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.options import DEADLINE_FACTORS, ProbeOptions
-from clusterproof.plugins.agent.payload import FOLDER, MAX_CHARACTERS, program
+from clusterproof.plugins.agent.parts import parts
+from clusterproof.plugins.agent.payload import FOLDER, program
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.transport import Answer, Program
+from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.builders.probed import PATH, PATIENT, answer, probe
 from tests.builders.pythons import interpreters
 from tests.testbed.needs import needs_root
@@ -34,7 +36,7 @@ DOCUMENT = (
     (Path(__file__).parents[2] / "docs/evidence.md").read_text(encoding="utf-8").partition("## Collectors that")[0]
 )
 COLLECTORS = tuple(sorted(re.findall(r"^### `(\w+)` — ", DOCUMENT, re.MULTILINE)))
-CONTROL_SIDE = {"__init__", "collectors", "frame", "options", "payload", "program", "pynvml_part"}
+CONTROL_SIDE = {"__init__", "collectors", "frame", "options", "parts", "payload", "program", "pynvml_part"}
 OF_AGENT = (file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
 NODE_SIDE = sorted([*OF_AGENT, *map(Path, files().values())])
 TRAVELS = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect(_\w+)?")
@@ -62,14 +64,14 @@ def test_every_collector_is_documented() -> None:
 
 
 @pytest.mark.parametrize("sudo", [False, True])
-@pytest.mark.parametrize("on_stdin", [True, False])
-def test_the_whole_program_is_small_enough_for_systems_manager(
-    on_stdin: bool, sudo: bool, record_property: Callable[[str, object], None]
+def test_all_collectors_take_at_most_two_commands_of_systems_manager(
+    sudo: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    sent, _ = program(collector_names(), ProbeOptions(sudo=sudo, host_root="/host"), on_stdin=on_stdin)
-    size = len(sent.command) + len(sent.stdin)
-    record_property("characters", size)
-    assert size <= MAX_CHARACTERS == 60_000
+    options = ProbeOptions(sudo=sudo, host_root="/host")
+    found = parts(collector_names(), options, on_stdin=False, longest=LONGEST_PROGRAM)
+    record_property("characters", [len(sent.command) for _, sent in found.programs])
+    assert len(found.programs) <= 2
+    assert found.left_out == {}
 
 
 @pytest.mark.parametrize("sudo", [False, True])

@@ -13,8 +13,9 @@ from threading import Thread
 
 import pytest
 
-from clusterproof.plugins.agent.payload import MAX_CHARACTERS, cursor_word, new_nonce, sampler, started_by_shell
+from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, started_by_shell
 from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from clusterproof.plugins.watch.updates import Hello, Logged, Stream, Tick, Update
 from tests.testbed.needs import needs_frozen, needs_nodes
 from tests.testbed.node import (
@@ -87,11 +88,11 @@ def sampling(image: NodeImage, every_s: float = 0.5, cursor: tuple[str, int, flo
             process.stdout.close()
 
 
-def test_it_is_one_argument_long_at_most() -> None:
+def test_it_is_no_longer_than_a_probe_for_systems_manager() -> None:
     program = started_by_shell(
         sampler(10.0, "/"), new_nonce(), sudo=True, on_stdin=True, word=cursor_word(("x" * 36, 10**9, 1e9))
     )
-    assert len(program.command) + len(program.stdin) < MAX_CHARACTERS
+    assert len(program.command) + len(program.stdin) < LONGEST_PROGRAM
 
 
 def test_it_samples_gpus_host_and_network_at_each_tick() -> None:

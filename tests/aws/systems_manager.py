@@ -131,6 +131,8 @@ class SystemsManager:
         ids, (script,) = asked["InstanceIds"], asked["Parameters"]["commands"]
         if len(ids) > 50 or self.refuses.intersection(ids):
             return Answer(400, "InvalidInstanceId", "Instances not in a valid state for account")
+        if len(script) > 65_535:
+            return Answer(400, "ValidationException", "parameters too long")
         command_id = f"00000000-0000-0000-0000-{len(self.commands):012d}"
         self.commands[command_id] = {
             one: b"" if one in self.statuses else self.run(one, ["/bin/sh", "-c", script]) for one in ids

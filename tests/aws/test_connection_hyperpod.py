@@ -11,17 +11,17 @@ from unittest.mock import patch
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Answer, Limits, Unusable
 from clusterproof.plugins.transport.gather import evidence_of
 from clusterproof.plugins.transport.hyperpod import MISSING, RESPONSE, Hyperpod
 from clusterproof.plugins.transport.rate import StartRate
 from tests.aws.service import DENIED, THROTTLED, Service
 from tests.aws.systems_manager import PLUGINS, SystemsManager, folder_of_plugin, here, install_plugin
+from tests.builders.probed import ANSWER_S, padded, reported
 
 QUICK = Limits(fanout=8, connect_s=20, answer_s=20, settings={"region": "us-west-2", "ssm_rate": "1000"})
 
@@ -40,11 +40,9 @@ def targets(count: int = 1) -> list[Target]:
     ]
 
 
-def asked(
-    count: int = 1, limits: Limits = QUICK, collectors: frozenset[str] = frozenset({"boot"})
-) -> list[NodeEvidence]:
+def asked(count: int = 1, limits: Limits = QUICK) -> list[NodeEvidence]:
     """What that many nodes report, in their order."""
-    to_run, nonce = program(collectors, ProbeOptions(), on_stdin=False)
+    to_run, nonce = program(["boot"], ProbeOptions(), on_stdin=False)
     data: dict[str, NodeEvidence] = {}
 
     def answered(target: Target, answer: Answer) -> None:
@@ -63,9 +61,15 @@ def test_a_node_answers_in_one_session_which_is_closed(manager: SystemsManager) 
     assert manager.open == {}
 
 
-def test_every_collector_fits_into_one_parameter(manager: SystemsManager) -> None:
-    (data,) = asked(collectors=frozenset(collector_names()))
-    assert set(data.collectors) == set(collector_names())
+def test_what_is_too_long_for_one_session_takes_as_many_as_it_needs(manager: SystemsManager, tmp_path: Path) -> None:
+    limits = replace(QUICK, connect_s=ANSWER_S, answer_s=ANSWER_S)
+    long = [padded(tmp_path, 20_000, f"padded_{n}") for n in range(4)]
+    (evidence,) = reported("hyperpod", targets(), long, limits).values()
+    assert {name: found.status for name, found in evidence.collectors.items()} == dict.fromkeys(
+        ["boot", *(file.stem for file in long)], Status.READ
+    )
+    assert len(manager.started) == 2
+    assert manager.open == {}
 
 
 def test_many_nodes_are_asked_side_by_side_and_no_more_than_wanted(manager: SystemsManager) -> None:

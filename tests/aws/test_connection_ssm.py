@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks
@@ -23,6 +24,7 @@ from clusterproof.plugins.transport.ssm import Ssm
 from tests.aws.clusters import client
 from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager, here
+from tests.builders.probed import ANSWER_S, padded, reported
 
 LIMITS = Limits(fanout=8, connect_s=5, answer_s=10, settings={"region": "us-west-2"})
 
@@ -56,6 +58,54 @@ def test_more_than_fifty_take_several_commands(manager: SystemsManager, service:
     manager.run = lambda _target, _words: calm
     asked(120)
     assert sorted(len(command) for command in manager.commands.values()) == [20, 50, 50]
+
+
+def long_report(folder: Path, count: int, characters: int) -> Mapping[str, NodeEvidence]:
+    """What two instances report with so many long collectors."""
+    limits = replace(LIMITS, connect_s=ANSWER_S, answer_s=ANSWER_S)
+    return reported("ssm", targets(2), [padded(folder, characters, f"padded_{n}") for n in range(count)], limits)
+
+
+def test_what_is_too_long_for_one_command_takes_as_many_as_it_needs(manager: SystemsManager, tmp_path: Path) -> None:
+    data = long_report(tmp_path, 4, 20_000)
+    assert [len(command) for command in manager.commands.values()] == [2, 2]
+    for evidence in data.values():
+        read = {name: found.value for name, found in evidence.collectors.items() if name != "boot"}
+        assert read == {f"padded_{n}": 20_000 for n in range(4)}
+        assert evidence.collectors["boot"].value["uptime_s"] > 0
+
+
+def test_one_collector_that_no_command_takes_is_said_and_costs_no_other(
+    manager: SystemsManager, tmp_path: Path
+) -> None:
+    evidence = long_report(tmp_path, 1, 80_000)["gpu000"]
+    assert evidence.collectors["boot"].status is Status.READ
+    assert evidence.collectors["padded_0"].status is Status.CUT
+    assert re.fullmatch(
+        r"its program has \d{5} characters; its connection takes at most 60000", evidence.collectors["padded_0"].detail
+    )
+
+
+def test_a_command_that_ends_without_an_answer_costs_its_own_collectors_alone(
+    manager: SystemsManager, tmp_path: Path
+) -> None:
+    manager.run = lambda target, words: b"" if len(manager.commands) == 1 else here(target, words)
+    evidence = long_report(tmp_path, 4, 20_000)["gpu000"]
+    silent = {name for name, found in evidence.collectors.items() if found.status is Status.CUT}
+    assert evidence.unreached is None
+    assert set(evidence.collectors) == {"boot", *(f"padded_{n}" for n in range(4))}
+    assert 0 < len(silent) < 5
+    assert {evidence.collectors[name].detail for name in silent} == {
+        "its program, 2 of 2, was not answered: garbled: the answer is empty"
+    }
+
+
+def test_an_instance_that_is_not_reached_is_sent_nothing_more(manager: SystemsManager, tmp_path: Path) -> None:
+    manager.refuses = {targets(2)[1].address}
+    data = long_report(tmp_path, 4, 20_000)
+    assert data["gpu001"].unreached is Unreached.NOT_CONNECTED
+    assert data["gpu000"].collectors["padded_3"].value == 20_000
+    assert [len(command) for command in manager.commands.values()] == [1, 1]
 
 
 def test_an_instance_without_its_agent_costs_no_other(manager: SystemsManager) -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.transport import Answer, Program
+from clusterproof.plugins.transport import Answer, Limits, Program
+from clusterproof.plugins.transport.choose import connection_for
+from clusterproof.plugins.transport.gather import gather
 from tests.testbed.image import NodeImage
 from tests.testbed.node import Node, entered
 
@@ -66,6 +71,27 @@ def probe_node(
     to_run, nonce = program(collectors, options, further)
     ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=ANSWER_S, user=user)
     return decode(node.name, Answer(ran.stdout + ran.stderr), nonce)
+
+
+def padded(folder: Path, characters: int, name: str = "padded") -> Path:
+    """A collector whose text is longer by so many characters, which do not compress: it returns how many came."""
+    noise = b64encode(Random(name).randbytes(characters)).decode()[:characters]
+    file = folder / f"{name}.py"
+    file.write_text(f"TEXT = '{noise}'\n\n\ndef read(node):\n    return len(TEXT)\n")
+    return file
+
+
+def reported(
+    connection: str, targets: Sequence[Target], further: Sequence[Path], limits: Limits | None = None
+) -> Mapping[str, NodeEvidence]:
+    """What nodes report over a connection of `boot` and of these collectors; each is taken note of once."""
+    noted: list[str] = []
+    cluster = Cluster("some", connection, tuple(targets))
+    limits = limits or Limits(connect_s=ANSWER_S, answer_s=ANSWER_S)
+    reach = connection_for(connection)
+    data = gather(cluster, reach, ["boot"], PATIENT, limits, lambda one: noted.append(one.node), further)
+    assert sorted(noted) == sorted(data)
+    return data
 
 
 def collect(image: NodeImage, collector: str, options: ProbeOptions = PATIENT, *, user: int = 0) -> Collected:

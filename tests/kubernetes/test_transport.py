@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from tests.builders.probed import padded, reported
 from tests.builders.runs import ROOT
 from tests.kubernetes.programs import NODE, PODS, Meanwhile, answer_of, run, shell
 from tests.testbed.kubernetes.bed import Bed
@@ -103,6 +105,16 @@ def test_the_program_is_stored_once_and_all_is_owned_by_the_job(kubernetes: Bed)
     assert kinds == ["configmaps", "jobs", "pods"]
     assert "sleep 3" not in json.dumps(pod["spec"])
     assert [owner["kind"] for owner in pod["metadata"]["ownerReferences"]] == ["Job"]
+
+
+@pytest.mark.parametrize("characters", [80_000, 300_000, 1_030_000])
+def test_a_program_longer_than_an_argument_reaches_the_node_and_leaves_nothing(
+    kubernetes: Bed, characters: int, tmp_path: Path
+) -> None:
+    evidence = reported("kubernetes", [Target(NODE)], [padded(tmp_path, characters)])[NODE]
+    assert evidence.detail == ""
+    assert evidence.collectors["padded"].value == characters
+    assert kubernetes.left() == []
 
 
 def test_an_answer_of_many_lines_comes_whole(kubernetes: Bed) -> None:

@@ -12,6 +12,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
 from clusterproof.plugins.transport.choose import connection_for
+from tests.builders.probed import padded, reported
 
 END_S = 60.0
 
@@ -22,6 +23,11 @@ def answer_of(command: str, stdin: bytes = b"", answer_s: float = 20.0) -> Answe
     connection_for("local").run([Target("here")], Program(command, stdin), limits, lambda _, one: answers.append(one))
     [answer] = answers
     return answer
+
+
+def test_a_program_of_any_length_reaches_the_node_whole(tmp_path: Path) -> None:
+    evidence = reported("local", [Target("here")], [padded(tmp_path, 3_000_000)])["here"]
+    assert evidence.collectors["padded"].value == 3_000_000
 
 
 def is_gone(pid: int) -> bool:

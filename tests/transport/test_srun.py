@@ -128,6 +128,15 @@ def test_a_partition_gives_the_verdicts_of_a_direct_probe_with_one_srun(bed: Slu
     assert "cluster: slurm:gpu: 3 nodes (gpu[001-003]) by srun" in run.words
 
 
+@pytest.mark.parametrize("characters", [80_000, 300_000, 910_000])
+def test_a_program_longer_than_an_argument_reaches_every_node_with_one_srun(bed: SlurmBed, characters: int) -> None:
+    before = next_job(bed)
+    words = [sys.executable, "-m", "tests.transport.long_program", str(characters), *bed.names]
+    done = bed.controller.run(words, timeout=300, env={"PYTHONPATH": str(ROOT)})
+    assert json.loads(done.stdout or b"{}") == dict.fromkeys(bed.names, characters), done.stderr
+    assert next_job(bed) == before + 1
+
+
 def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> None:
     every = ("-m", "preflight and not control_plane", "--instance-type", "p5.48xlarge")
     by_srun = ran(bed, "--cluster", "slurm:gpu", *every)

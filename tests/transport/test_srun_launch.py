@@ -12,13 +12,16 @@ import pytest
 
 from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.parts import parts
 from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Limits, Program, Unusable
+from clusterproof.plugins.transport import Limits, Program, Unusable, longest_program, srun
 from clusterproof.plugins.transport.choose import connection_for
-from clusterproof.plugins.transport.srun import MAX_CHARACTERS, launch_program
+from clusterproof.plugins.transport.srun import LAUNCH_CHARACTERS, launch_program
 from clusterproof.plugins.transport.srun_launch import repacked
+from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
+from tests.builders.probed import padded, reported
 from tests.transport.launch_request import REQUEST
 
 EVERYTHING = collector_names()
@@ -29,14 +32,29 @@ def everything() -> Program:
     return program(EVERYTHING, ProbeOptions(), (), False)[0]
 
 
-def test_the_program_with_every_collector_is_short_enough_for_systems_manager() -> None:
+def test_a_program_that_systems_manager_takes_reaches_its_nodes_through_a_controller_too() -> None:
     names = [f"ip-10-{n * 7 % 250}-{n * 13 % 250}-{n * 31 % 250}" for n in range(1000)]
-    assert (
-        len(launch_program({**REQUEST, "command": everything().command, "names": names}, "cp1").command)
-        < MAX_CHARACTERS
-    )
+    (_, longest), *_ = parts(EVERYTHING, ProbeOptions(), (), False, LONGEST_PROGRAM).programs
+    request = {**REQUEST, "command": longest.command, "names": names}
+    made = launch_program(request, "cp1", False, LONGEST_PROGRAM)
+    assert len(made.command) < LONGEST_PROGRAM + LAUNCH_CHARACTERS == 65_000
     with pytest.raises(ValueError, match="expected at most 65000"):
-        launch_program({**REQUEST, "command": os.urandom(60_000).hex(), "names": names}, "cp1")
+        launch_program({**request, "command": os.urandom(60_000).hex()}, "cp1", False, LONGEST_PROGRAM)
+
+
+@pytest.mark.parametrize(
+    ("settings", "longest"),
+    [
+        ({}, 900_000),
+        ({"submit_host": "ssh:login"}, 900_000),
+        ({"submit_host": "hyperpod:controller"}, LONGEST_PROGRAM),
+        ({"beside": "hyperpod"}, LONGEST_PROGRAM),
+        ({"beside": "ssh"}, 900_000),
+    ],
+    ids=str,
+)
+def test_a_program_is_no_longer_than_every_way_takes_that_it_goes(settings: dict[str, str], longest: int) -> None:
+    assert longest_program(connection_for("srun"), Limits(settings=settings)) == longest
 
 
 @pytest.mark.parametrize("command", ["true", "echo begin. ", ""], ids=["a word", "words", "every collector"])
@@ -199,6 +217,13 @@ def test_a_queue_is_left_at_the_limit_with_slurms_reason(stand: Stand) -> None:
     assert stand.answers("a", slurm_wait="3")["a"][:2] == (Unreached.BUSY, "no place within 3 s: Resources")
 
 
+def test_a_long_program_reaches_a_node_on_which_srun_starts_nothing(stand: Stand, tmp_path: Path) -> None:
+    stand.srun("exit 1")
+    limits = Limits(answer_s=60.0, settings={"slurm_wait": "60", "beside": "local"})
+    data = reported("srun", [Target("a")], [padded(tmp_path, 300_000)], limits)
+    assert data["a"].collectors["padded"].value == 300_000
+
+
 def test_an_srun_that_does_not_end_is_cancelled(stand: Stand) -> None:
     stand.srun('trap "" TERM; echo "srun: job 7 queued and waiting for resources" >&2; while :; do sleep 1; done')
     assert stand.answers("a", slurm_wait="3")["a"][0] is Unreached.BUSY
@@ -226,7 +251,17 @@ def test_a_controller_that_does_not_answer_is_one_line(stand: Stand) -> None:
         stand.answers("a")
 
 
-def test_where_there_is_no_room_for_names_all_nodes_are_asked(stand: Stand) -> None:
+@pytest.mark.parametrize(("longest", "is_named"), [(LONGEST_PROGRAM, False), (None, True)])
+def test_where_there_is_no_room_for_names_all_nodes_are_asked(longest: int | None, is_named: bool) -> None:
+    names = ["a", *(os.urandom(40).hex() for _ in range(2000))]
+    made = launch_program({**REQUEST, "names": names}, "cp1", False, longest)
+    assert (repr(names) in unpacked(made.command)[1]) is is_named
+    assert ("'names': []" in unpacked(made.command)[1]) is not is_named
+
+
+def test_all_nodes_are_asked_where_none_is_named(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(srun, "_longest_there", lambda *_: 1)
+    monkeypatch.setattr(srun, "LAUNCH_CHARACTERS", 30_000)
     stand.srun('echo "0: ${mark}a."; echo "1: ${mark}b."; echo "2: ${mark}c."; end 0; end 1; end 2')
     names = ["a", *(os.urandom(40).hex() for _ in range(2000))]
     assert stand.answers(*names)["a"][0] is None

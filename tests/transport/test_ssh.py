@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.agent import payload
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Program
+from clusterproof.plugins.transport.gather import evidence_of
 from clusterproof.plugins.transport.login import LoginFailed
 from clusterproof.plugins.transport.logins import Logins
+from tests.builders.probed import ANSWER_S, PATIENT, padded
 from tests.testbed.needs import needs_sshd
 from tests.transport.loopback import free_port, sshd
 from tests.transport.ssh_client import Client, listening
@@ -33,6 +36,12 @@ def test_a_large_program_goes_out_and_a_large_answer_comes_back(client: Client) 
     payload = os.urandom(30_000).hex().encode()
     answer = client.one(program=Program("cat; head -c 1000000 /dev/zero", payload))
     assert answer.output == payload + bytes(1_000_000)
+
+
+def test_a_program_of_any_length_reaches_the_node_whole(client: Client, tmp_path: Path) -> None:
+    program, nonce = payload.program(["padded"], PATIENT, [padded(tmp_path, 3_000_000)])
+    data = evidence_of(Target("node"), client.one(program=program, answer_s=ANSWER_S), nonce)
+    assert data.collectors["padded"].value == 3_000_000
 
 
 def test_an_answer_is_read_up_to_its_bound(client: Client) -> None:

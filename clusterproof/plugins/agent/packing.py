@@ -5,6 +5,9 @@ from __future__ import annotations
 import lzma
 import struct
 
+ARGUMENT = 130_000  # characters: Linux takes no argument or variable of more than 131,071
+QUOTED = "/bin/sh -c '"  # how a command begins that is a script in single quotes
+
 # Four bytes are five printable characters, but not those that a shell, a template or JSON takes for its own.
 LEFT_OUT = tuple(map(ord, "$&'<\\`{"))
 ALPHABET = bytes(code for code in range(ord("#"), 127) if code not in LEFT_OUT)
@@ -19,6 +22,13 @@ UNPACKED = (
     "*[(((a*85+b)*85+c)*85+d)*85+e for a,b,c,d,e in zip(*[iter(t)]*5)]);"
     "t=lzma.decompress(t)"
 )
+
+
+def script_of(command: str) -> str:
+    """What a shell is to read of a command: where that is too long for an argument, the script that it quotes."""
+    if len(command) <= ARGUMENT or not command.startswith(QUOTED):
+        return command
+    return command[len(QUOTED) : -1]
 
 
 def packed(text: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from clusterproof.plugins.agent.collectors import module_of
 from clusterproof.plugins.agent.lean import lean
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.agent.packing import UNPACKED, packed, text_of
+from clusterproof.plugins.agent.packing import ARGUMENT, QUOTED, UNPACKED, packed, text_of
 from clusterproof.plugins.agent.program import Program
 from clusterproof.plugins.agent.pynvml_part import pynvml_source, reachable, words
 
@@ -28,7 +28,6 @@ OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
 COLLECTOR = "clusterproof.collector"  # what collectors of others import of us
 IMPORTS_COLLECTOR = re.compile(rf"^ *from {re.escape(COLLECTOR)} import", re.MULTILINE)
 QUOTES = "'''"
-MAX_CHARACTERS = 60_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
 
 # For any POSIX shell; in single quotes it passes through csh and fish too: no quote, "!" or backslash in it.
 SHELL = (
@@ -38,11 +37,11 @@ SHELL = (
     "case $c,$t in /usr*,*others*);;/usr*)continue;;esac;"
     'p=$(command -v "$p" 2>/dev/null)||continue;'
     'case $u,$s,$c in 0,*|*,s*|*,,/*)o "$p"||continue;;esac;'
-    '$s "$p" -I -S -B -c "{python}" "$n" "$r" begin. {argument};'
+    '{fed}$s "$p" -I -S -B -c "{python}" "$n" "$r" begin. {argument};'
     "case $? in 1|2|97|126|127);;*)exit 0;;esac;"
     't="$t $p ($("$p" -V 2>&1))";done;echo "$n:no-python:$t"'
 )
-TEXT_IN_COMMAND = re.compile(r'(?<= begin\. ")[^"]+(?=")')  # where SHELL has its argument
+TEXT_IN_COMMAND = re.compile(r'(?:(?<= begin\. ")|(?<=printf %s "))[^"]+(?=")')  # where SHELL has it
 # Sets p to where $1 lies, links followed; refuses where that or a folder above is another user's, or others may write.
 # Only an image lacks coreutils, where users of the node have no way to put a file.
 OWN = (
@@ -63,15 +62,12 @@ def program(
 ) -> tuple[Program, str]:
     """The program that reads these collectors, and the nonce that marks its answers.
 
-    `further` are files with collectors of others. Its text comes over standard input, or as the last argument.
-    Raises ValueError for a collector that does not exist or a program that is too large.
+    `further` are files with collectors of others. Its text comes over standard input, or within the command.
+    Raises ValueError for a collector that does not exist.
     """
     nonce = new_nonce()
-    made = started_by_shell(payload(frozenset(collectors), options, tuple(further)), nonce, options.sudo, on_stdin)
-    size = len(made.command) + len(made.stdin)
-    if size > MAX_CHARACTERS:
-        raise ValueError(f"the probe has {size} characters; expected at most {MAX_CHARACTERS}")
-    return made, nonce
+    text = payload(frozenset(collectors), options, tuple(further))
+    return started_by_shell(text, nonce, options.sudo, on_stdin), nonce
 
 
 def new_nonce() -> str:
@@ -82,17 +78,27 @@ def new_nonce() -> str:
 def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool, word: str = "") -> Program:
     """The program whose packed text this is, as a shell command that finds a Python for it.
 
-    `word` is its last argument, where it has one: of base64's letters alone.
+    `word` is its last argument, where it has one: of base64's letters alone. A text within the command is Python's
+    argument, or comes to it from the shell where it is too long for one.
     """
-    source = f"sys.stdin.buffer.read({len(text)})" if on_stdin else "sys.argv[4].encode()"
-    script = SHELL.format(
+    if on_stdin:
+        script = _script(nonce, sudo, f"sys.stdin.buffer.read({len(text)})", "", word)
+        return Program(f"{QUOTED}{script}'", text.encode(), nonce)
+    script = _script(nonce, sudo, "sys.argv[4].encode()", "", f'"{text}" {word}'.rstrip())
+    if len(script) > ARGUMENT - len(QUOTED) - 1:
+        script = _script(nonce, sudo, "sys.stdin.buffer.read()", f'printf %s "{text}"|', word)
+    return Program(f"{QUOTED}{script}'", b"", nonce)
+
+
+def _script(nonce: str, sudo: bool, source: str, fed: str, argument: str) -> str:
+    return SHELL.format(
         nonce=nonce,
         sudo=SUDO if sudo else "",
         own=OWN,
+        fed=fed,
         python=PYTHON.format(text=source),
-        argument=word if on_stdin else f'"{text}" {word}'.rstrip(),
+        argument=argument,
     )
-    return Program(f"/bin/sh -c '{script}'", text.encode() if on_stdin else b"", nonce)
 
 
 @cache

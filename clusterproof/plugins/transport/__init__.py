@@ -32,6 +32,8 @@ class Connection(Protocol):
     """Runs one program on many nodes.
 
     One that cannot give a program standard input has `takes_stdin = False`, and gets all of it as one command line.
+    One that takes no program of any length has `longest_program(limits)`: how many characters it takes, None for all.
+    A command of more than `ARGUMENT` characters is run as `script_of` has it.
     One that can end all that a program has started has `leave(targets)`, which ends what it still runs on these.
     One that leaves something behind if its process ends in the middle of `run` has `abandon()`, which cleans that up.
     One that does not run programs that load a node has `under_load()`: another that runs them.
@@ -49,6 +51,22 @@ class Connection(Protocol):
 
         Never raises for what one node does: that is an Answer with `unreached`. Raises Unusable.
         """
+
+
+def takes_stdin(connection: Connection) -> bool:
+    """Whether the connection gives a program standard input."""
+    return bool(getattr(connection, "takes_stdin", True))
+
+
+def longest_program(connection: Connection, limits: Limits) -> int | None:
+    """How many characters of a program the connection takes; None: all. A command is one argument unless it says so."""
+    from clusterproof.plugins.agent.packing import ARGUMENT  # which a prolog does not need
+
+    longest = getattr(connection, "longest_program", None)
+    if longest is None:
+        return None if takes_stdin(connection) else ARGUMENT
+    found: int | None = longest(limits)
+    return found
 
 
 def under_load(connection: Connection) -> Connection:

@@ -10,12 +10,15 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, Unreached, load
 from clusterproof.plugins.core.opened import Budget, read_whole
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.transport import Answer, Connection, Limits, Program
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, longest_program, takes_stdin
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from clusterproof.plugins.agent.parts import Parts
+
+MAY_ANSWER = (None, Unreached.CUT, Unreached.GARBLED, Unreached.TIMED_OUT)  # another program, after one that ended so
 OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # what is kept of it, where that is not itself
 
 
@@ -33,11 +36,18 @@ def gather(
     `further` are files of third parties, each a collector that always runs. A node that does not answer is evidence
     too: every node of the cluster is in the result.
     """
-    on_stdin = getattr(connection, "takes_stdin", True)
-    program = getattr(connection, "program", None) or _payload
+    options = replace(options, room=room_of(connection, limits))
     asked = frozenset({*collectors, *(path.stem for path in further)})
-    to_run, _ = program(asked, replace(options, room=room_of(connection, limits)), further, on_stdin)
-    return ask(cluster, connection, to_run, limits, on_answer, asked)
+    own = getattr(connection, "program", None)
+    if own:
+        to_run, _ = own(asked, options, further, takes_stdin(connection))
+        return ask(cluster, connection, to_run, limits, on_answer, asked)
+    from clusterproof.plugins.agent.parts import parts  # a prolog needs no payload
+
+    found = parts(asked, options, further, takes_stdin(connection), longest_program(connection, limits))
+    if len(found.programs) == 1 and not found.left_out:
+        return ask(cluster, connection, found.programs[0][1], limits, on_answer, asked)
+    return _ask_for_each(cluster, connection, found, limits, on_answer)
 
 
 def room_of(connection: Connection, limits: Limits) -> int:
@@ -71,13 +81,27 @@ def ask(
     return gathered
 
 
-def _payload(
-    collectors: Iterable[str], options: ProbeOptions, further: Sequence[Path], on_stdin: bool
-) -> tuple[Program, str]:
-    """The probe packed for a machine that has none of its files."""
-    from clusterproof.plugins.agent.payload import program  # a replayed run needs no payload
+def _ask_for_each(
+    cluster: Cluster, connection: Connection, parts: Parts, limits: Limits, on_answer: OnAnswer
+) -> dict[str, NodeEvidence]:
+    """Run several programs on every node, one after another; one that is not reached is not asked again."""
+    from clusterproof.plugins.agent.parts import joined
 
-    return program(collectors, options, further, on_stdin)
+    answers: dict[str, list[NodeEvidence]] = {}
+    gathered: dict[str, NodeEvidence] = {}
+
+    def note(evidence: NodeEvidence) -> None:
+        so_far = answers.setdefault(evidence.node, [])
+        so_far.append(evidence)
+        if len(so_far) == len(parts.programs) or evidence.unreached not in MAY_ANSWER:
+            whole = joined(so_far, parts)
+            gathered[evidence.node] = on_answer(whole) or whole
+
+    for collectors, to_run in parts.programs:
+        rest = tuple(target for target in cluster.targets if target.name not in gathered)
+        if rest:
+            ask(replace(cluster, targets=rest), connection, to_run, limits, note, collectors)
+    return gathered
 
 
 def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable[str] = ()) -> NodeEvidence:

@@ -23,6 +23,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.rate import StartRate
+from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 
 PLUGIN = "session-manager-plugin"
 DOCUMENT = "AWS-StartNonInteractiveCommand"
@@ -44,6 +45,10 @@ class Hyperpod:
     """Runs the program in one SSM session for each node."""
 
     takes_stdin = False
+
+    def longest_program(self, _limits: Limits) -> int:
+        """What one StartSession takes."""
+        return LONGEST_PROGRAM
 
     def run(
         self,

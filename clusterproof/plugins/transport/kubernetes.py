@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from clusterproof.plugins.agent.packing import script_of
 from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
@@ -24,7 +24,7 @@ from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes_outcome import Missed, not_ready, refused
 from clusterproof.plugins.transport.kubernetes_perf import IMAGE_SETTING, NO_IMAGE_NAMED, PerfVisit
 from clusterproof.plugins.transport.kubernetes_perf_pod import taken, why_not_whole
-from clusterproof.plugins.transport.kubernetes_pod import NAMESPACE, TTL_S, Run, config_map, image_on, job
+from clusterproof.plugins.transport.kubernetes_pod import LONGEST, NAMESPACE, TTL_S, Run, config_map, image_on, job
 from clusterproof.plugins.transport.kubernetes_visit import PodVisit, Shared
 
 NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"
@@ -38,6 +38,10 @@ class Kubernetes:
     takes_stdin = False
     visit: type[PodVisit] = PodVisit
     image_setting = "k8s_image"
+
+    def longest_program(self, _limits: Limits) -> int:
+        """What a ConfigMap takes."""
+        return LONGEST
 
     def __init__(self) -> None:
         self._runs: dict[str, tuple[Api, Run]] = {}  # that go on, by name
@@ -209,9 +213,9 @@ def _begun(api: Api, run: Run, program: Program, limits: Limits, whole_s: float)
     """Put the Job and the program there. Raises Unusable."""
     ttl_s = int(limits.settings.get("k8s_ttl_s") or max(TTL_S, whole_s))
     try:
-        made = api.create(run.jobs, job(run, ttl_s))
-        run = replace(run, uid=str((made.get("metadata") or {}).get("uid") or ""))
-        api.create(run.config_maps, config_map(run, program.command))
+        script = script_of(program.command)
+        run = run.of(api.create(run.jobs, job(run, ttl_s)), script)
+        api.create(run.config_maps, config_map(run, script))
     except KubernetesError as problem:
         raise Unusable(refused(problem, run)) from None
     return run

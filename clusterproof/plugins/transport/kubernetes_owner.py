@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from clusterproof.plugins.aws.account import AwsError
-from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
@@ -110,9 +110,8 @@ class Owner:
     def _begin(self) -> None:
         """Create a Job, and the program. Raises KubernetesError."""
         run = self._run()
-        made = self.api.create(run.jobs, job(run, self.ttl_s))
+        run = run.of(self.api.create(run.jobs, job(run, self.ttl_s)), self._program)
         began = time.monotonic()
-        run = replace(run, uid=str((made.get("metadata") or {}).get("uid") or ""))
         try:
             self.api.create(run.config_maps, config_map(run, self._program))
         except KubernetesError:

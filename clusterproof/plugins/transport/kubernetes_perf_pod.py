@@ -14,7 +14,7 @@ from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.values import quantity
 from clusterproof.plugins.kubernetes.workloads import Pod
-from clusterproof.plugins.transport.kubernetes_pod import CONTAINER, KEY, SCRIPT, Run
+from clusterproof.plugins.transport.kubernetes_pod import CONTAINER, Run
 
 EFA = "vpc.amazonaws.com/efa"
 DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", EFA)
@@ -85,8 +85,8 @@ def perf_pod(run: Run, name: str, node: KubernetesNode, deadline_s: int) -> Mapp
                     "name": CONTAINER,
                     "image": run.image,
                     "imagePullPolicy": "IfNotPresent",
-                    "command": ["/bin/sh", "-c", SCRIPT],
-                    "env": [{"name": KEY, "valueFrom": {"configMapKeyRef": {"name": run.name, "key": KEY}}}],
+                    "command": ["/bin/sh", "-c", run.script],
+                    "env": run.variables,
                     "securityContext": {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}},
                     "resources": {"requests": {**perf_requests(), **pages}, "limits": {**devices, **pages}},
                     "volumeMounts": [{"name": "shm", "mountPath": MEMORY}],

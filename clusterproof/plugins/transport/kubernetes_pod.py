@@ -11,15 +11,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.agent.packing import ARGUMENT
+from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.kubernetes.nodes import Image, KubernetesNode
 
 NAMESPACE = "clusterproof"
 RUN_LABEL = "clusterproof-run"
 CONTAINER = "probe"
-KEY = "CLUSTERPROOF"  # of the program in its ConfigMap, and the variable that the pod is given it by
-SCRIPT = f'p=${KEY};unset {KEY};eval "$p"'  # no collector sees the program in its environment
+KEY = "CLUSTERPROOF"  # of the program in its ConfigMap, and the variable that the pod is given it by; then KEY_2, …
+LONGEST = 1_000_000  # characters: a ConfigMap is at most 1 MiB
 TTL_S = 900
 MEMORY_LIMIT = "512Mi"
 FAMILY = re.compile(r"debian|ubuntu", re.IGNORECASE)  # whose libraries lie in a folder of the architecture's name
@@ -33,12 +34,45 @@ PREFERRED = ("kube-proxy", "pause", "aws-node", "amazon-k8s-cni", "cilium", "cal
 
 @record
 class Run:
-    """The names of one run's objects. `uid` is the Job's, empty before there is one."""
+    """The names of one run's objects. `uid` is the Job's, empty before there is one.
+
+    The program is in so many `pieces`: Linux takes no variable that is longer than an argument.
+    """
 
     name: str
     namespace: str
     image: str = ""  # the user's own, with a Python in it; empty: one that lies on the node
     uid: str = ""
+    pieces: int = 1
+
+    def of(self, made: Mapping[str, Any], program: str) -> Run:
+        """It, once there is its Job, with this program."""
+        uid = str((made.get("metadata") or {}).get("uid") or "")
+        return replace(self, uid=uid, pieces=len(pieces_of(program)))
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys of the program's pieces."""
+        return [KEY, *(f"{KEY}_{number}" for number in range(2, self.pieces + 1))]
+
+    @property
+    def variables(self) -> list[Mapping[str, Any]]:
+        """The variables by which a pod is given the program."""
+        return [{"name": key, "valueFrom": {"configMapKeyRef": {"name": self.name, "key": key}}} for key in self.keys]
+
+    @property
+    def script(self) -> str:
+        """What runs the program."""
+        return f'{self._taken};eval "$p"'
+
+    def on_stdin(self, command: str) -> str:
+        """What runs a command whose text comes over its input: what is stored is that text, for all nodes one."""
+        return f'{self._taken};printf %s "$p"|{command}'
+
+    @property
+    def _taken(self) -> str:
+        """No collector sees the program in its environment."""
+        return f"p={''.join(f'${key}' for key in self.keys)};unset {' '.join(self.keys)}"
 
     @property
     def pods(self) -> str:
@@ -81,15 +115,20 @@ def job(run: Run, ttl_s: int) -> Mapping[str, Any]:
     }
 
 
+def pieces_of(program: str) -> Sequence[str]:
+    """A program as its ConfigMap has it."""
+    return [program[start : start + ARGUMENT] for start in range(0, len(program), ARGUMENT)] or [""]
+
+
 def config_map(run: Run, program: str) -> Mapping[str, Any]:
     """The program."""
-    return {"metadata": run.metadata(run.name), "immutable": True, "data": {KEY: program}}
+    data = dict(zip(run.keys, pieces_of(program), strict=True))
+    return {"metadata": run.metadata(run.name), "immutable": True, "data": data}
 
 
-def pod(
-    run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int, script: str = SCRIPT
-) -> Mapping[str, Any]:
+def pod(run: Run, name: str, node: KubernetesNode, image: str, deadline_s: int, script: str = "") -> Mapping[str, Any]:
     """The pod for one node: pinned to it, whatever its taints; it requests nothing, as jobs may have requested all."""
+    script = script or run.script
     return {
         "metadata": {
             **run.metadata(name),
@@ -113,7 +152,7 @@ def pod(
                     "imagePullPolicy": "IfNotPresent" if run.image else "Never",
                     "command": ["/bin/sh", "-c", script] if run.image else on_host(node, script),
                     "env": [
-                        {"name": KEY, "valueFrom": {"configMapKeyRef": {"name": run.name, "key": KEY}}},
+                        *run.variables,
                         {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},  # a broken driver would stop the pod
                     ],
                     "securityContext": {"privileged": True, "runAsUser": 0},
@@ -126,12 +165,7 @@ def pod(
     }
 
 
-def on_stdin(command: str) -> str:
-    """The script for a command whose text comes over its input: what is stored is that text, for all nodes one."""
-    return f'p=${KEY};unset {KEY};printf %s "$p"|{command}'
-
-
-def on_host(node: KubernetesNode, script: str = SCRIPT) -> list[str]:
+def on_host(node: KubernetesNode, script: str) -> list[str]:
     """The command that runs a shell script of the host's, with nothing but the host's files."""
     name, family_folder, folder = LOADERS.get(node.info.get("architecture", ""), LOADERS["amd64"])
     if FAMILY.search(node.info.get("osImage", "")):

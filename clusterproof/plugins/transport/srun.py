@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.agent.frame import printable
-from clusterproof.plugins.agent.packing import packed
+from clusterproof.plugins.agent.packing import packed, script_of
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Answer, Limits, Program
+from clusterproof.plugins.transport import Answer, Limits, Program, longest_program, takes_stdin
 from clusterproof.plugins.transport.direct import DIRECT
-from clusterproof.plugins.transport.submit_host import ask_submit_host, formless, submit_host
+from clusterproof.plugins.transport.submit_host import SubmitHost, ask_submit_host, formless, submit_host
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
 END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
-MAX_CHARACTERS = 65_000  # of the whole program as one argument: AWS Systems Manager takes 65,535
+LONGEST_PROGRAM = 900_000  # characters: Slurm refuses a command line of more than 1 MiB (max_submit_line_size)
+LAUNCH_CHARACTERS = 5_000  # that the program for the submit host is longer than the one for nodes, at most
 NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns about 20 kB
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
@@ -49,6 +50,13 @@ class Srun:
 
     takes_stdin = False
 
+    def longest_program(self, limits: Limits) -> int:
+        """What srun takes, and the ways to the submit host and to nodes on which Slurm starts nothing."""
+        beside = limits.settings.get("beside", "local")
+        taken = [LONGEST_PROGRAM, _longest_there(submit_host(limits.settings), limits)]
+        taken += [longest_program(DIRECT[beside](), limits)]
+        return min(longest for longest in taken if longest is not None)
+
     def run(
         self,
         targets: Sequence[Target],
@@ -66,7 +74,8 @@ class Srun:
             else:
                 answered(target, answer)
         if elsewhere:
-            DIRECT[limits.settings["beside"]]().run(elsewhere, program, limits, answered)
+            beside = DIRECT[limits.settings["beside"]]()
+            beside.run(elsewhere, _on_stdin(program) if takes_stdin(beside) else program, limits, answered)
 
 
 def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:
@@ -91,24 +100,38 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     }
     host = submit_host(settings)
     longer = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
-    data = ask_submit_host(host, launch_program(request, nonce), nonce, longer)
+    to_run = launch_program(request, nonce, takes_stdin(DIRECT[host.connection]()), _longest_there(host, limits))
+    data = ask_submit_host(host, to_run, nonce, longer)
     if not isinstance(data.get("nodes"), dict):
         raise formless(host, ValueError("it names no nodes"))
     return data["nodes"]  # type: ignore[no-any-return]
 
 
-def launch_program(request: Mapping[str, object], nonce: str) -> Program:
+def _longest_there(host: SubmitHost, limits: Limits) -> int | None:
+    return longest_program(DIRECT[host.connection](), limits)
+
+
+def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, longest: int | None) -> Program:
     """The program for the submit host; it goes to all nodes that Slurm has where there is no room for their names.
 
-    Raises ValueError where it is too large even so.
+    `longest` is of the program for a node. Raises ValueError where this one is too large even so.
     """
+    most = longest + LAUNCH_CHARACTERS if longest else None
     parts = unpacked(str(request["command"]))
     for asked in ({**request, "command": parts}, {**request, "command": parts, "names": []}):
         text = packed(joined(TRAVELS) + f"\nmain({asked!r}, *sys.argv[1:3])\n")
-        made = started_by_shell(text, nonce, sudo=False, on_stdin=False)
-        if len(made.command) <= MAX_CHARACTERS:
+        made = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
+        size = len(made.command) + len(made.stdin)
+        if most is None or size <= most:
             return made
-    raise ValueError(f"the program for srun has {len(made.command)} characters; expected at most {MAX_CHARACTERS}")
+    raise ValueError(f"the program for srun has {size} characters; expected at most {most}")
+
+
+def _on_stdin(program: Program) -> Program:
+    """The program as a script that a shell reads, where it is too long for a shell's argument."""
+    script = script_of(program.command)
+    is_short = script == program.command
+    return program if is_short else replace(program, command="/bin/sh -s", stdin=f"{script}\n".encode())
 
 
 def _answer(data: object) -> Answer:

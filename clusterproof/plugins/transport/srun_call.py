@@ -11,6 +11,7 @@ import subprocess
 import time
 from typing import Any
 
+from clusterproof.plugins.agent.packing import ARGUMENT, script_of
 from clusterproof.plugins.transport.srun_places import MIN_MEMORY_MIB, ask, clean
 
 GRANTED = ("has been allocated resources", "Nodes ready for job")
@@ -19,6 +20,7 @@ LAUNCHED = re.compile(r"srun: launching \S+ on host (\S+), 1 tasks?: (\d+)$")
 OF_NODE = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
 NOISE = "Unable to adjust maximum number of open files"
 LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)  # of a task: srun puts its number before it, whatever the task says
+JOINED = 't=;for p in "$@";do t=$t$p;done;set --;eval "$t"'  # a script that comes as several arguments
 QUIET = ("-Q", "--quiet")  # srun would refuse these beside the -v that makes it say which task is on which node
 
 
@@ -46,13 +48,15 @@ def words_of(launch: dict[str, Any], request: dict[str, Any]) -> list[str]:
         words += [f"--gres=gpu:{launch['gpus']}"] if launch["gpus"] else []
         words += [f"--mem={MIN_MEMORY_MIB}M"] if launch["memory"] else []
     words += ["-v"] if not set(QUIET).intersection(request["options"]) else []
-    return [
-        *words,
-        *request["options"],
-        "/bin/sh",
-        "-c",
-        f"echo {request['mark']}$SLURMD_NODENAME.;{request['command']}",
-    ]
+    script = f"echo {request['mark']}$SLURMD_NODENAME.;{script_of(request['command'])}"
+    return [*words, *request["options"], "/bin/sh", "-c", *arguments(script)]
+
+
+def arguments(script: str) -> list[str]:
+    """A shell's script as its arguments: one, or as many as it takes."""
+    if len(script) <= ARGUMENT:
+        return [script]
+    return [JOINED, "sh", *(script[start : start + ARGUMENT] for start in range(0, len(script), ARGUMENT))]
 
 
 class Srun:

@@ -17,6 +17,7 @@ from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
 DOCUMENT = "AWS-RunShellScript"
 AT_ONCE = 50  # instance ids that one SendCommand takes
 BATCHES = 8  # on their way at once
+LONGEST_PROGRAM = 60_000  # characters: of all of a command's parameters Systems Manager takes 65,535
 SHOWN_CHARACTERS = 24_000  # of an answer; the rest is only in S3
 BESIDE_CHARACTERS = 1_000  # that may be printed before an answer or within it
 LEAST_DELIVERY_S = 30  # SendCommand's TimeoutSeconds
@@ -39,6 +40,10 @@ class Ssm:
     """Runs the program with SendCommand."""
 
     takes_stdin = False
+
+    def longest_program(self, _limits: Limits) -> int:
+        """What one SendCommand takes."""
+        return LONGEST_PROGRAM
 
     def carries(self, limits: Limits) -> int:
         """What SSM shows of an answer, less what may be printed beside it; all where it goes to S3."""

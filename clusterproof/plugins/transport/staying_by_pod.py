@@ -19,7 +19,7 @@ from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.transport.kubernetes import unreachable
 from clusterproof.plugins.transport.kubernetes_outcome import after_the_end, has_begun, is_settled, missed, refused
 from clusterproof.plugins.transport.kubernetes_owner import GONE, Owned, Owner
-from clusterproof.plugins.transport.kubernetes_pod import CONTAINER, image_on, on_stdin, pod
+from clusterproof.plugins.transport.kubernetes_pod import CONTAINER, image_on, pod
 from clusterproof.plugins.transport.kubernetes_visit import LEAST_START_S
 from clusterproof.plugins.transport.staying import Heard, Staying
 
@@ -106,7 +106,7 @@ class PodStaying:
         """Create the pod, and wait until it runs. Raises NotThere, KubernetesError."""
         run, deadline_s = owned.run, int(POD_S * random.uniform(0.8, 1.0))  # noqa: S311 - not all end at once
         image = run.image or image_on(node)
-        self._owner.api.create(run.pods, pod(run, name, node, image, deadline_s, on_stdin(program.command)))
+        self._owner.api.create(run.pods, pod(run, name, node, image, deadline_s, run.on_stdin(program.command)))
         wait_s = LEAST_START_S + self._limits.connect_s
         found, is_gone = owned.pods.wait(name, time.monotonic() + wait_s, has_begun)
         if not found or is_gone or is_settled(found) or not has_begun(found):

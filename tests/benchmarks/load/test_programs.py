@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.frame import decode
-from clusterproof.plugins.agent.payload import MAX_CHARACTERS
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import find
 from clusterproof.plugins.benchmarks.load import efa_loopback, gpus, options, torch_python
@@ -18,6 +17,7 @@ from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS, TA
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.evidence.perf.facts import Exchange
 from clusterproof.plugins.transport import Answer
+from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.benchmarks.load.loaded import evidence_of, read
 from tests.testbed.load import OPTIONS, TORCH, loadable_p5, with_speed, without_torch
 from tests.testbed.needs import needs_fi_pingpong, needs_nodes
@@ -42,7 +42,7 @@ def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
 
 def test_all_collectors_travel_as_one_argument_of_systems_manager() -> None:
     to_run, _ = program(list(SECONDS), LoadOptions(fs_folder="/fsx"), on_stdin=False)
-    assert len(to_run.command) < MAX_CHARACTERS
+    assert len(to_run.command) < LONGEST_PROGRAM
 
 
 def test_nodes_are_loaded_all_at_once_and_take_turns_where_they_share_something() -> None:

@@ -230,7 +230,6 @@ def test_the_part_of_pynvml_that_travels_reads_what_the_whole_reads(monkeypatch:
     image = with_nvml(image, 6, handle="error RESET_REQUIRED")
     part = value(image)
     monkeypatch.setattr(payload, "pynvml_for", lambda *_: pynvml_part.pynvml_source())
-    monkeypatch.setattr(payload, "MAX_CHARACTERS", 10**6)
     payload.payload.cache_clear()
     whole = value(image)
     payload.payload.cache_clear()

@@ -1,0 +1,91 @@
+"""Which collectors travel together, where a connection takes no program that has them all; and what each brought."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from clusterproof.plugins.agent.collectors import files
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import Program
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.record import field, record, replace
+
+
+@record
+class Parts:
+    """Programs, each with its collectors, and why others travel in none."""
+
+    programs: tuple[tuple[frozenset[str], Program], ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def parts(
+    collectors: Iterable[str],
+    options: ProbeOptions,
+    further: Sequence[Path] = (),
+    on_stdin: bool = True,
+    longest: int | None = None,
+) -> Parts:
+    """The programs that read these collectors: one, or as many as it takes of at most `longest` characters.
+
+    Raises ValueError for a collector that does not exist.
+    """
+
+    def made(names: Sequence[str]) -> Program:
+        return program(names, options, [file for file in further if file.stem in names], on_stdin)[0]
+
+    rest = sorted(set(collectors), key=lambda name: (files().get(name, ""), name))  # of a kind, which share much
+    whole = made(rest)
+    if longest is None or _length(whole) <= longest:
+        return Parts(((frozenset(rest), whole),))
+    found: list[tuple[frozenset[str], Program]] = []
+    left_out: dict[str, str] = {}
+    while rest:
+        fits, over, tried = 0, len(rest) + 1, len(rest)
+        while tried > fits:
+            to_run = made(rest[:tried])
+            if _length(to_run) <= longest:
+                fits, best = tried, to_run
+            else:
+                over, size = tried, _length(to_run)
+            tried = (fits + over) // 2
+        if fits:
+            found.append((frozenset(rest[:fits]), best))
+        else:
+            left_out[rest[0]] = f"its program has {size} characters; its connection takes at most {longest}"
+        rest = rest[fits or 1 :]
+    return Parts(tuple(found) or ((frozenset(), made(())),), left_out)
+
+
+def joined(answers: Sequence[NodeEvidence], of: Parts) -> NodeEvidence:
+    """One node's answers to the first of these programs, as one: what a program did not bring is said to be cut."""
+    came = [evidence for evidence in answers if not evidence.unreached]
+    seconds = sum(evidence.seconds for evidence in answers)
+    if not came:
+        return replace(answers[0], seconds=seconds, answered=answers[-1].answered)
+    collectors = {name: Collected(Status.CUT, detail=why) for name, why in of.left_out.items()}
+    for number, (names, _) in enumerate(of.programs):
+        evidence = answers[min(number, len(answers) - 1)]
+        if evidence.unreached:
+            why = f"its program, {number + 1} of {len(of.programs)}, was not answered: {_words(evidence)}"
+            collectors |= dict.fromkeys(names, Collected(Status.CUT, detail=why))
+        else:
+            collectors |= {name: found for name, found in evidence.collectors.items() if name in names}
+    return replace(
+        came[0],
+        collectors=collectors,
+        detail=next((evidence.detail for evidence in came if evidence.detail), ""),
+        seconds=seconds,
+        asked=answers[0].asked,
+        answered=answers[-1].answered,
+    )
+
+
+def _words(evidence: NodeEvidence) -> str:
+    return f"{str(evidence.unreached and evidence.unreached.value).replace('_', ' ')}: {evidence.detail}"
+
+
+def _length(to_run: Program) -> int:
+    return len(to_run.command) + len(to_run.stdin)

@@ -1,0 +1,105 @@
+"""Collectors travel in as few programs as their connection takes, and what these bring is one node's evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.packing import ARGUMENT
+from clusterproof.plugins.agent.parts import Parts, joined, parts
+from clusterproof.plugins.agent.program import Program
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.transport import Limits, longest_program
+from tests.builders.probed import padded
+
+READ = Collected(Status.READ, 1)
+TWO = Parts(((frozenset("ab"), Program("one")), (frozenset("c"), Program("two"))))
+BOTH = [NodeEvidence("n", {"a": READ, "b": READ}, seconds=1.0), NodeEvidence("n", {"c": READ}, seconds=2.0)]
+
+
+@pytest.mark.parametrize("longest", [None, 10**6])
+def test_all_collectors_travel_together_where_there_is_room(longest: int | None) -> None:
+    found = parts(collector_names(), ProbeOptions(), longest=longest)
+    assert [names for names, _ in found.programs] == [frozenset(collector_names())]
+    assert found.left_out == {}
+
+
+@pytest.mark.parametrize("on_stdin", [True, False])
+@pytest.mark.parametrize("longest", [20_000, 25_000, 40_000])
+def test_each_collector_travels_once_in_programs_that_are_short_enough(longest: int, on_stdin: bool) -> None:
+    found = parts(collector_names(), ProbeOptions(), on_stdin=on_stdin, longest=longest)
+    travel = [name for names, _ in found.programs for name in names]
+    assert sorted([*travel, *found.left_out]) == sorted(collector_names())
+    assert {len(one.command) + len(one.stdin) <= longest for _, one in found.programs} == {True}
+    assert len({one.nonce for _, one in found.programs}) == len(found.programs) > 1
+
+
+def test_where_no_collector_is_short_enough_the_node_is_visited_all_the_same(tmp_path: Path) -> None:
+    found = parts(["padded"], ProbeOptions(), [padded(tmp_path, 80_000)], longest=60_000)
+    assert [names for names, _ in found.programs] == [frozenset()]
+    assert set(found.left_out) == {"padded"}
+
+
+class Bare:
+    """A connection of others that says nothing of programs."""
+
+
+class Commanding(Bare):
+    takes_stdin = False
+
+
+class Short(Commanding):
+    def longest_program(self, _limits: Limits) -> int:
+        return 7
+
+
+@pytest.mark.parametrize(("kind", "longest"), [(Bare, None), (Commanding, ARGUMENT), (Short, 7)])
+def test_a_connection_that_does_not_say_more_is_given_commands_that_are_one_argument(
+    kind: type, longest: int | None
+) -> None:
+    assert longest_program(kind(), Limits()) == longest
+
+
+def test_the_answers_to_all_programs_are_one() -> None:
+    assert joined(BOTH, TWO) == NodeEvidence("n", {"a": READ, "b": READ, "c": READ}, seconds=3.0)
+
+
+@pytest.mark.parametrize(("silent", "lost"), [(0, "ab"), (1, "c")])
+def test_a_program_that_is_not_answered_costs_its_own_collectors(silent: int, lost: str) -> None:
+    answers = [*BOTH]
+    answers[silent] = NodeEvidence("n", unreached=Unreached.TIMED_OUT, detail="no end")
+    data = joined(answers, TWO)
+    assert data.unreached is None
+    assert set(data.collectors) == set("abc")
+    assert {name for name, found in data.collectors.items() if found.status is Status.CUT} == set(lost)
+    words = f"its program, {silent + 1} of 2, was not answered: timed out: no end"
+    assert {data.collectors[name].detail for name in lost} == {words}
+
+
+def test_a_program_that_was_not_sent_any_more_leaves_its_collectors_incomplete() -> None:
+    three = Parts((*TWO.programs, (frozenset("d"), Program("three"))))
+    data = joined([BOTH[0], NodeEvidence("n", unreached=Unreached.LOST, detail="gone")], three)
+    assert {name: found.status for name, found in data.collectors.items()} == {
+        "a": Status.READ,
+        "b": Status.READ,
+        "c": Status.CUT,
+        "d": Status.CUT,
+    }
+
+
+def test_a_node_that_answers_no_program_is_not_reached_for_the_first_reason() -> None:
+    answers = [NodeEvidence("n", unreached=why, detail=why.value) for why in (Unreached.GARBLED, Unreached.LOST)]
+    assert (joined(answers, TWO).unreached, joined(answers, TWO).detail) == (Unreached.GARBLED, "garbled")
+
+
+def test_an_answer_says_nothing_of_the_collectors_of_another_program() -> None:
+    forged = Collected(Status.READ, 2)
+    assert joined([BOTH[0], NodeEvidence("n", {"a": forged, "c": READ})], TWO).collectors["a"] == READ
+
+
+def test_what_no_program_takes_is_said() -> None:
+    data = joined([BOTH[0]], Parts(TWO.programs[:1], {"long": "its program is long"}))
+    assert data.collectors["long"] == Collected(Status.CUT, detail="its program is long")
