@@ -133,7 +133,7 @@ def test_an_answer_longer_than_ssm_shows_is_cut_and_says_what_helps(manager: Sys
     assert "--ssm-output s3://BUCKET" in data.detail
 
 
-def by_s3(manager: SystemsManager, service: Service, stored: Callable[[str], str]) -> NodeEvidence:
+def by_s3(manager: SystemsManager, service: Service, stored: Callable[[bytes], bytes]) -> NodeEvidence:
     """What an instance is found to answer whose output in S3 is this."""
     manager.run = lambda _target, words: run_with_noise(words)
     s3 = client(service, "s3", "us-east-1")
@@ -154,20 +154,20 @@ def by_s3(manager: SystemsManager, service: Service, stored: Callable[[str], str
 
 
 def test_an_answer_longer_than_ssm_shows_is_read_from_s3(manager: SystemsManager, service: Service) -> None:
-    assert not by_s3(manager, service, str).unreached
+    assert not by_s3(manager, service, bytes).unreached
 
 
 @pytest.mark.parametrize(
     "forged",
     [
-        lambda output: re.sub(r"cp[0-9a-f]{10}", "cp0123456789", output),  # an answer to another question
-        lambda output: "x" * (MAX_ANSWER_BYTES + 10) + output,
-        lambda _: "",
+        lambda output: re.sub(rb"cp[0-9a-f]{10}", b"cp0123456789", output),  # an answer to another question
+        lambda output: b"x" * (MAX_ANSWER_BYTES + 10) + output,
+        lambda _: b"",
     ],
     ids=["of another run", "endless", "empty"],
 )
 def test_what_others_have_put_in_its_place_in_s3_is_no_answer(
-    manager: SystemsManager, service: Service, forged: Callable[[str], str]
+    manager: SystemsManager, service: Service, forged: Callable[[bytes], bytes]
 ) -> None:
     assert by_s3(manager, service, forged).unreached is not None
 
