@@ -98,7 +98,7 @@ def watch(address: str) -> dict[str, float]:
         settings = Settings(How(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
         some = replace(cluster, targets=targets[:REAL])
         running = Controller(some, state, settings, recording, lambda _: None)
-        module.sampler = lambda *_: ""  # type: ignore[attr-defined]
+        vars(module)["sampler"] = lambda *_: ""
         running._connect()
         over = threading.Event()
         threading.Thread(target=_replay, args=(running, names[REAL:], ticks, over), daemon=True).start()
@@ -133,8 +133,7 @@ def _simulate(ticks: list[bytes]) -> None:
         assert on_stdin
         return Program(f"python3 -uc '{SIMULATED}' {nonce} {EVERY_S}", text + b"\n")
 
-    lines.sampler = lambda *_: ""  # type: ignore[attr-defined]
-    lines.started_by_shell = started  # type: ignore[attr-defined]
+    vars(lines).update(sampler=lambda *_: "", started_by_shell=started)
 
 
 def _replay(running: Controller, names: list[str], ticks: list[bytes], over: threading.Event) -> None:

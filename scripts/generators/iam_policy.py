@@ -27,7 +27,10 @@ def policy() -> dict[str, Any]:
 
 
 def _condition(only_where: tuple[str, ...]) -> dict[str, Any]:
-    return {"Condition": {"StringEquals": dict([only_where])}} if only_where else {}
+    if not only_where:
+        return {}
+    key, value = only_where
+    return {"Condition": {"StringEquals": {key: value}}}
 
 
 def document() -> str:

@@ -26,7 +26,7 @@ from tests.testbed.node import (
 )
 
 NOBODY = 65534
-LIMITS = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
+LIMITS: dict[str, object] = {"memlock": None, "nofile": 1048576, "nproc": None, "stack": 8388608}
 FOR_EVER = "while :; do sleep 1; done"
 
 

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
+from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, started_by_shell
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
-from clusterproof.plugins.watch.updates import Hello, Logged, Stream, Tick, Update
+from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Stream, Tick, Update
 from tests.testbed.needs import needs_frozen, needs_nodes
 from tests.testbed.node import (
     Node,
@@ -135,7 +136,10 @@ def test_lines_of_the_kernel_log_come_as_they_are_logged_and_a_flood_is_counted(
         log(running.node, "NVRM: Xid (PCI:0000:53:00): 79, forged", level=14)  # as a program writes to /dev/kmsg
         for _ in range(50):
             log(running.node, "NVRM: Xid (PCI:0000:53:00): 95, pid='<unknown>', name=<unknown>, Uncontained")
-        lines = lambda: [line for one in list(running.updates) if isinstance(one, Logged) for line in one.lines]  # noqa: E731
+
+        def lines() -> list[LogLine]:
+            return [line for one in list(running.updates) if isinstance(one, Logged) for line in one.lines]
+
         running.until(lambda: len(lines()) >= 8, "the lines")
         running.until_ticks(len(running.ticks) + 4)
         assert {line.text[:38] for line in lines()} == {"NVRM: Xid (PCI:0000:53:00): 95, pid='<"}
@@ -218,7 +222,10 @@ def test_its_text_is_made_once_for_all_nodes(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_gpu_that_is_lost_is_reported_and_that_it_is_back() -> None:
     with sampling(with_nvml(healthy_p5(), 3)) as running:
         healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
-        lost = lambda: [tick.facts[3]["lost"] for tick in running.ticks if "lost" in tick.facts.get(3, {})]  # noqa: E731
+
+        def lost() -> list[Any]:
+            return [tick.facts[3]["lost"] for tick in running.ticks if "lost" in tick.facts.get(3, {})]
+
         running.until(lambda: lost() == [None], "facts of the GPU")
         answer_now(running.node.root, f"{healthy.rstrip()}\n[gpu 3]\nlost_after = 0\n")
         running.until(lambda: len(lost()) == 2, "that it is lost")
@@ -241,7 +248,10 @@ def test_gpm_gives_means_since_the_sample_before_of_the_gpus_that_have_it() -> N
 def test_a_metric_that_a_gpu_does_not_report_costs_itself_alone_and_a_failing_gpu_leaves_no_samples() -> None:
     with sampling(with_nvml(healthy_p5(), 3, gpm=True, **{"gpm 2": 50, "gpm 61": "error NOT_SUPPORTED"})) as running:
         healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
-        last = lambda: next((tick.gpu[3] for tick in reversed(running.ticks) if tick.gpu), (0,) * 5)  # noqa: E731
+
+        def last() -> tuple[float | None, ...]:
+            return next((tick.gpu[3] for tick in reversed(running.ticks) if tick.gpu), (0,) * 5)
+
         running.until(lambda: last()[1] == 50, "values of GPM")
         assert last()[2:5] == (None,) * 3
         for _ in range(3):

@@ -198,7 +198,7 @@ def few_interfaces(service: Service, vpc: Vpc) -> None:
 
 
 def few_of_the_type(service: Service, vpc: Vpc) -> None:
-    with_quotas(service, ["ml.p5.48xlarge"], **{"ml.p5.48xlarge": 2})
+    with_quotas(service, ["ml.p5.48xlarge"], (), **{"ml.p5.48xlarge": 2})
 
 
 def few_nodes(service: Service, vpc: Vpc) -> None:

@@ -82,7 +82,7 @@ def _said(words: list[str], clients: dict[str, Any]) -> str:
         return ""
     method = operation.replace("-", "_")
     model = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
-    asked = {}
+    asked: dict[str, Any] = {}
     count = options.pop("count", None)
     if count:  # the command's own word, which the API does not have
         asked |= {"MinCount": int(count[0]), "MaxCount": int(count[0])}

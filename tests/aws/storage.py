@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.suite import asking
 from tests.aws.clusters import client, with_cluster
-from tests.aws.service import Service
+from tests.aws.service import Change, Service
 from tests.builders.recordings import boot, node, unreached
 
 SUBNET = "subnet-0123456789abcdef0"
@@ -43,7 +43,7 @@ def _made(service: Service, kind: str, capacity_gib: int, **more: Any) -> str:
         FileSystemType=kind, StorageCapacity=capacity_gib, SubnetIds=[SUBNET]
     )
     name = str(made["FileSystem"]["FileSystemId"])
-    before = service.changes.get("DescribeFileSystems", lambda _: None)
+    before: Change = service.changes.get("DescribeFileSystems", lambda _: None)
 
     def change(data: dict[str, Any]) -> None:
         before(data)

@@ -41,9 +41,9 @@ pytest_plugins = ["pytester"]
 GPUS = range(8)
 
 
-def evaluated(image: NodeImage, **target: str) -> dict[str, Result]:
+def evaluated(image: NodeImage, instance_type: str = "") -> dict[str, Result]:
     """The result of every check on a fake node."""
-    return results(probed(image), **target)
+    return results(probed(image), instance_type=instance_type)
 
 
 def on_all_gpus(image: NodeImage, **values: object) -> NodeImage:

@@ -129,7 +129,7 @@ def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
 def test_a_node_that_could_not_be_checked_notifies_too(
     aws: dict[str, str], published: list[dict[str, Any]], further: dict[str, str], words: str
 ) -> None:
-    for _ in first_boot(healthy_p5(), aws, **further):
+    for _ in first_boot(healthy_p5(), aws, FIRST_BOOT, **further):
         pass
     assert [message["Subject"] for message in published] == [f"clusterproof: node001 {words}"[:100]]
 

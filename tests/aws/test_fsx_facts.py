@@ -253,7 +253,7 @@ def test_no_nonsense_from_aws_breaks_a_check_or_passes(systems: object, metrics:
 
 @given(st.sampled_from(sorted(LUSTRE)), nonsense, st.sampled_from([*sorted(SERIES), "values", "begin"]), nonsense)
 def test_one_spoilt_value_never_breaks_a_check(key: str, put: object, of_series: str, instead: object) -> None:
-    series = [
+    series: list[dict[str, object]] = [
         {**SERIES, "metric": metric, "statistic": statistic, "values": [1e12] * 15}
         for metric, row in fsx_metrics().items()
         for statistic in row.statistics

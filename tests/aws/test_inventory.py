@@ -68,7 +68,7 @@ def test_nodes_of_one_name_are_distinguished_by_their_ids(service: Service) -> N
     listed = service.served["ListClusterNodes"]
 
     def nameless(asked: dict[str, Any]) -> dict[str, Any]:
-        data = listed(asked)
+        data: Any = listed(asked)
         nodes = [{**node, "PrivateDnsHostname": "ip-10-0-0-1.internal"} for node in data["ClusterNodeSummaries"]]
         return {"ClusterNodeSummaries": nodes}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -21,7 +22,7 @@ points = st.lists(st.one_of(st.none(), st.integers(0, 120).map(float)), max_size
 raw = st.lists(st.integers(0, 120).map(float), min_size=SPAN, max_size=60)
 
 
-def by_hand(values: list[float | None], limit: float) -> bool:
+def by_hand(values: Sequence[float | None], limit: float) -> bool:
     """The rule itself, span by span."""
     spans = [values[first : first + SPAN] for first in range(len(values) - SPAN + 1)]
     return any(sum(value is not None and value >= limit for value in span) >= HOT for span in spans)

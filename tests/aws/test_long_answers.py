@@ -18,7 +18,7 @@ from clusterproof.plugins.transport.ssm import Ssm
 from tests.aws.systems_manager import SystemsManager, in_nodes, with_agent
 from tests.builders.evaluated import probed, results
 from tests.builders.probed import PATIENT
-from tests.testbed.image import NodeImage
+from tests.testbed.image import NodeImage, text_of
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_p5, with_file, with_kernel_line
 
@@ -50,8 +50,7 @@ def in_a_storm(image: NodeImage, *, each: int = 40) -> NodeImage:
             (turn, ost, text) for turn in range(each) for ost in range(128) for text in (FAILED, SLOW, LOST)
         )
     ]
-    log = image.files["/dev/kmsg"]
-    return with_file(image, "/dev/kmsg", f"{log.content}{''.join(lines)}")  # type: ignore[union-attr]
+    return with_file(image, "/dev/kmsg", text_of(image.files["/dev/kmsg"]) + "".join(lines))
 
 
 @pytest.fixture

@@ -45,6 +45,6 @@ def of_file(file: Path) -> Understood:
     return understood(layout(file).nodes[0], file.parent, collector_names())
 
 
-def evaluated(file: Path, **target: str) -> Mapping[str, Result]:
+def evaluated(file: Path, instance_type: str = "") -> Mapping[str, Result]:
     """The result of every check on a capture of one file."""
-    return results(of_file(file).evidence, **target)
+    return results(of_file(file).evidence, instance_type=instance_type)

@@ -24,7 +24,7 @@ def output_of(root: Path, **files: str | bytes) -> list[dict[str, Any]]:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
     value = edac.read(Node(str(root)))
     assert isinstance(value, dict)
-    return value["controllers"]  # type: ignore[no-any-return]
+    return value["controllers"]
 
 
 def test_a_machine_without_memory_controllers_has_none(tmp_path: Path) -> None:

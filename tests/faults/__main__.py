@@ -134,8 +134,8 @@ def main(words: Sequence[str]) -> int:
     of_healthy = healthy_findings(chosen)
     caught = Counter(name for proof in proofs for name, verdict in proof.changed.items() if verdict in FINDINGS)
     silent = sorted(node_checks().keys() - caught.keys())
-    names = f": {', '.join(silent)}" if chosen == list(ALL_FAULTS) else ""
-    _say(f"{len(node_checks())} checks × {len(chosen)} faults; {len(silent)} checks found none{names}")
+    named = f": {', '.join(silent)}" if chosen == list(ALL_FAULTS) else ""
+    _say(f"{len(node_checks())} checks × {len(chosen)} faults; {len(silent)} checks found none{named}")
     for proof in proofs:
         if not proof.is_detected or proof.false:
             _say(proof.in_words())

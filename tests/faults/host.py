@@ -24,7 +24,6 @@ ZOMBIES = """exec python3 -c 'import os, time
 for _ in range(1001): os.fork() or os._exit(0)
 print(flush=True); time.sleep(60)'"""
 
-RESTARTING = {"active": "activating", "sub": "auto-restart"}
 
 FAULTS = (
     Fault(
@@ -109,7 +108,9 @@ FAULTS = (
     ),
     Fault(
         "units that failed and that no job needs",
-        lambda image: with_service(with_service(image, "fwupd-refresh", active="failed"), "exporter", **RESTARTING),
+        lambda image: with_service(
+            with_service(image, "fwupd-refresh", active="failed"), "exporter", active="activating", sub="auto-restart"
+        ),
         {"host.services": CONCERN},
         "fwupd-refresh.service failed, exporter.service failed; expected no failed unit",
     ),

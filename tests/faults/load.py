@@ -7,7 +7,7 @@ from functools import partial
 
 from clusterproof.plugins.core.verdict import Verdict
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
-from tests.testbed.efa import EFA_BUSES
+from tests.testbed.buses import EFA_BUSES
 from tests.testbed.image import NodeImage
 from tests.testbed.load import (
     DCGM,

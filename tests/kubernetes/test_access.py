@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from clusterproof.plugins.kubernetes import access
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, as its last entry."""
     now = [100.0]
-    monkeypatch.setattr(access.time, "monotonic", lambda: now[-1])
+    monkeypatch.setattr(time, "monotonic", lambda: now[-1])
     return now
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_a_right_that_is_lacked_costs_its_collector_and_the_words_say_which(
 
 def test_flavors_of_kueue_are_compared_with_nodes_by_the_api_server(kubernetes: Bed) -> None:
     levels = {"levels": [{"nodeLabel": f"{LAYER}3"}, {"nodeLabel": "kubernetes.io/hostname"}]}
-    flavors = [
+    flavors: list[tuple[str, dict[str, Any]]] = [
         ("h100", {"nodeLabels": {"eks.amazonaws.com/nodegroup": "train"}, "topologyName": "rack"}),
         ("gone", {"nodeLabels": {"pool": "gone"}}),
     ]

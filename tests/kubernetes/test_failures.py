@@ -165,7 +165,7 @@ def test_of_a_log_that_was_rotated_no_answer_is_made(kubernetes: Bed) -> None:
     assert b"begin" not in answer.output
 
 
-def refused(**settings: str) -> str:
+def refused(**settings: Any) -> str:
     with pytest.raises(Unusable) as why:
         run(shell("true"), **settings)
     assert "\n" not in str(why.value)
@@ -331,7 +331,10 @@ class namespace:  # noqa: N801 - used as a block
 
     def __exit__(self, *_: Any) -> None:
         self.bed.plane.call("DELETE", "/api/v1/namespaces/other")
-        names = lambda: [one["metadata"]["name"] for one in self.bed.plane.items("/api/v1/namespaces")]  # noqa: E731
+
+        def names() -> list[str]:
+            return [one["metadata"]["name"] for one in self.bed.plane.items("/api/v1/namespaces")]
+
         wait_until(lambda: "other" not in names(), "gone")
 
 

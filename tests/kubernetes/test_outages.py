@@ -90,7 +90,8 @@ def test_a_watch_from_what_the_server_has_forgotten_is_begun_anew(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubernetes.plane.restart_apiserver()  # it knows no more of what was before
-    watch, refused = Api.watch, []
+    watch = Api.watch
+    refused: list[KubernetesError] = []
 
     def of_long_ago(api: Api, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Any]]:
         try:

@@ -64,9 +64,15 @@ def test_the_scheduler_places_it_and_it_has_no_privilege_and_nothing_of_the_host
     [
         ([], ""),
         ([holder("done", "Succeeded", **{"nvidia.com_gpu": 8}), holder("cpu", cpu=4)], ""),
-        ([holder("train-0", **{"nvidia.com_gpu": 1})], "taken: 1 of 8 nvidia.com/gpu by ml/train-0; expected all free"),
         (
-            [holder("a", **{"nvidia.com_gpu": 2, "vpc.amazonaws.com_efa": 4}), holder("b", **{"nvidia.com_gpu": 4})],
+            [holder("train-0", "Running", **{"nvidia.com_gpu": 1})],
+            "taken: 1 of 8 nvidia.com/gpu by ml/train-0; expected all free",
+        ),
+        (
+            [
+                holder("a", "Running", **{"nvidia.com_gpu": 2, "vpc.amazonaws.com_efa": 4}),
+                holder("b", "Running", **{"nvidia.com_gpu": 4}),
+            ],
             "taken: 6 of 8 nvidia.com/gpu by ml/a, ml/b; 4 of 32 vpc.amazonaws.com/efa by ml/a; expected all free",
         ),
     ],
@@ -82,10 +88,10 @@ def test_who_holds_devices_is_named(pods: list[Pod], words: str) -> None:
         (node(P5, {**P5, GPU: "7"}), "7 of 8 nvidia.com/gpu can be allocated; expected all"),
         (node(P5, {}), "0 of 8 nvidia.com/gpu, 0 of 32 vpc.amazonaws.com/efa can be allocated; expected all"),
         (
-            node(P5, **{"nvidia.com/gpu.sharing-strategy": "mps"}),
+            node(P5, None, **{"nvidia.com/gpu.sharing-strategy": "mps"}),
             "its GPUs are shared (nvidia.com/gpu.sharing-strategy=mps); expected whole ones, which a pod has to itself",
         ),
-        (node(P5, **{"nvidia.com/gpu.sharing-strategy": "none"}), ""),
+        (node(P5, None, **{"nvidia.com/gpu.sharing-strategy": "none"}), ""),
     ],
 )
 def test_a_node_whose_devices_no_pod_could_have_is_reported(found: KubernetesNode, words: str) -> None:

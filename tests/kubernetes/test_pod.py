@@ -67,7 +67,7 @@ def test_the_hosts_loader_is_where_its_distribution_has_it(
     ],
 )
 def test_the_image_is_one_that_every_node_runs_else_the_smallest(images: dict[str, int], expected: str) -> None:
-    assert image_on(node(**images)) == expected
+    assert image_on(node("Amazon Linux 2023", "amd64", **images)) == expected
 
 
 def values(data: Any, key: str) -> list[Any]:

@@ -169,7 +169,8 @@ def test_other_nodes_answer_while_one_does_not(kubernetes: Bed, monkeypatch: pyt
 
 
 def test_after_a_410_the_watch_is_begun_anew(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, raised = Api.watch, []
+    watch = Api.watch
+    raised: list[int] = []
 
     def expired_once(api: Api, path: str, timeout_s: float, **query: object) -> Iterator[tuple[str, Any]]:
         if not raised:

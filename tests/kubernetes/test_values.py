@@ -8,7 +8,7 @@ from clusterproof.plugins.kubernetes.errors import KubernetesDenied, KubernetesE
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
 from clusterproof.plugins.kubernetes.workloads import pod_of
 
-WRONG = [
+WRONG: list[object] = [
     None,
     7,
     "text",

@@ -18,7 +18,7 @@ from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.transport import Limits
 from tests.builders.runs import ROOT
 from tests.testbed.kubernetes.machine import Machine, cgroup_of
-from tests.watch.watched_bed import Running, watching
+from tests.watch.watched_bed import RunningHere, watching
 
 OOM = "Out of memory: Killed process 4242 (python3) total-vm:9437184kB, anon-rss:8388608kB"
 MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
@@ -39,7 +39,7 @@ def watched(
     record: Path | None = None,
     joined: Callable[[], AbstractContextManager[None]] = nullcontext,
     **of_cluster: str,
-) -> Iterator[Running]:
+) -> Iterator[RunningHere]:
     """Watch these nodes for as long as the block runs, and read their hosts under `root`."""
     with watching(*settings(names, str(root), **of_cluster), record, joined) as running:
         yield running

@@ -18,8 +18,9 @@ from tests.laws.taken import taken
 
 def is_plain(fault: Fault | CapturedFault) -> bool:
     """Whether it is a fault of the usual node, evaluated as usual."""
-    usual = isinstance(fault, Fault) and fault.base is p5 and fault.occasion == "preflight"
-    return usual and fault.policy is NO_POLICY and not fault.loads
+    if not isinstance(fault, Fault):
+        return False
+    return fault.base is p5 and fault.occasion == "preflight" and fault.policy is NO_POLICY and not fault.loads
 
 
 def tried(case: Case, others: Sequence[Case], checks: Collection[str]) -> Tried:

@@ -39,9 +39,11 @@ def with_fabric_manager(image: NodeImage, version: str) -> NodeImage:
     return with_tool(image, "nv-fabricmanager", f"#!/bin/sh\necho Fabric Manager version is : {version}\n")
 
 
-def with_unit(name: str, **states: str) -> Put:
+def with_unit(
+    name: str, *, load: str = "loaded", active: str = "active", sub: str = "running", enabled: str = "enabled"
+) -> Put:
     """systemctl says this of that service."""
-    return lambda image: with_service(image, name, **states)
+    return lambda image: with_service(image, name, load=load, active=active, sub=sub, enabled=enabled)
 
 
 def written_before(path: str) -> Put:

@@ -23,7 +23,8 @@ def evaluated(table: str, rule: dict[str, str], *efa: dict[str, Any], made_on: s
     """What is said of a node without GPUs, with these EFA devices, beside a manifest with this row."""
     data = {"boot": boot(), "platform": {"vendor": "", "product": "", "serial": ""}, "pci": {"devices": []}}
     data |= {"rdma": {"devices": list(efa), "modules": ["loop"]}, "image": {"modules": ["efa"]}, **collectors}
-    policy = Policy(**{table: rule}, made_on=made_on)
+    rules: dict[str, Any] = {table: rule}
+    policy = Policy(**rules, made_on=made_on)
     check = "drivers" if table == "versions" else table
     return said(f"software.{check}_expected", node("n", **data), policy=policy, expect={"gpus": 0, "efa": len(efa)})
 

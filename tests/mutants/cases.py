@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair
+from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
@@ -138,7 +138,7 @@ def _nodes(owner: Any) -> Iterable[Node]:
 def _campaigns(owner: Any) -> Iterable[Campaign]:
     if isinstance(owner, MeasuredPair):
         return (owner.campaign,)
-    return owner.between.campaigns if isinstance(owner, Node) and owner.between else ()
+    return owner.between.campaigns if isinstance(owner, Node) and isinstance(owner.between, PairwiseRun) else ()
 
 
 def forget_catalogue(with_files: bool = False) -> None:

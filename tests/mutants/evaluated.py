@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.core.finding import Finding
 from clusterproof.plugins.suite import evaluate as evaluating
 from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.evaluate import Owner
+from clusterproof.plugins.suite.subjects import Owner
 from tests.mutants.cases import Case
 
 TESTS = (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -107,7 +108,7 @@ def test_no_secret_survives_in_any_place_of_the_evidence() -> None:
     assert survivors(written, IN_PLACES) == []
 
 
-def planted(value: object, secrets: Iterator[str]) -> object:
+def planted(value: Any, secrets: Iterator[str]) -> Any:
     """The same value with a secret behind each of its texts, and a further key and entry that are one."""
     if isinstance(value, str):
         return f"{value} {next(secrets)}"

@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_written_costs_one_line_and_no_verdict(runs: Run
 
 
 def test_a_form_that_breaks_costs_one_line_and_none_of_the_others(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(folder.FORMS, "summary.md", lambda run: str(run.cluster.targets[99]))  # type: ignore[arg-type]
+    monkeypatch.setitem(folder.FORMS, "summary.md", lambda run: str(run.cluster.targets[99]))
     ran = over(runs, "--report", "out")
     ran.stdout.fnmatch_lines(["no report, or not all of it: IndexError: *"])
     assert {path.name for path in (runs.folder / "out").iterdir()} == FILES - {"summary.md"}

@@ -56,8 +56,11 @@ def test_the_command_of_a_report_runs_just_that(runs: Runs) -> None:
     runs.checks(test_it=LIGHT, test_more=passing)
     cluster = runs.cluster(all_verdicts())
     history = f"--history={runs.folder / 'away' / 'h.sqlite'}"
-    further = ("--expect", "gpus=8", "--fanout", "3", "--meter", "iperf3", "--fs-bandwidth", "/fsx", history)
-    further += ("--srun-options=--mpi=pmix",)
+    further: tuple[str, ...] = ("--expect", "gpus=8", "--fanout", "3", "--meter", "iperf3", "--fs-bandwidth", "/fsx")
+    further += (
+        history,
+        "--srun-options=--mpi=pmix",
+    )
     runs.plain("--cluster", cluster, *further, "-m", "host", "--report", "out")
     text = (runs.folder / "out/summary.txt").read_text()
     command = next(line for line in text.splitlines() if "-k" in line and "gpu002" in line).strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -171,7 +172,7 @@ def test_what_several_devices_say_alike_is_one_line_worst_first(runs: Runs) -> N
 
 def test_a_node_without_such_devices_is_not_applicable(runs: Runs) -> None:
     runs.checks(test_it=DEVICES)
-    nothing = {"init": None, "driver": "580.126.09", "count": 0, "gpus": []}
+    nothing: dict[str, Any] = {"init": None, "driver": "580.126.09", "count": 0, "gpus": []}
     empty = node("gpu001", nvml=nothing, pci={"devices": []})
     assert runs.over([empty]).ret == 5
     assert runs.verdicts == {"gpu001": Verdict.NOT_APPLICABLE}

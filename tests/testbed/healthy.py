@@ -8,7 +8,7 @@ from tests.testbed import efa, host, imds, interfaces, ioctls, lustre, nvme, sof
 from tests.testbed.buses import EFA_BUSES, GPU_BUSES, NVSWITCH_BUSES
 from tests.testbed.image import NOT_FOUND, Content, Device, File, NodeImage, Service
 from tests.testbed.kernel_log import ec2_lines, kmsg, p5_lines
-from tests.testbed.nvml.values import gpu_lines
+from tests.testbed.nvml.values import Values, gpu_lines
 
 DRIVER = "580.126.09"
 BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"
@@ -107,7 +107,7 @@ def nvml_values(node: str, gpus: int = 8) -> str:
     """What the fake NVML library answers with on a healthy node."""
     text = f"driver = {DRIVER}\nnvml = 13.{DRIVER}\ncuda = 13000\n"
     for index in range(gpus):
-        warmth = {"temperature_c": 33 + index % 4, "temperature_margin_c": 54 - index % 4}
+        warmth: Values = {"temperature_c": 33 + index % 4, "temperature_margin_c": 54 - index % 4}
         text += gpu_lines(node, index, f"0000:{GPU_BUSES[index]:02x}:00.0", warmth)
     return text
 

@@ -44,6 +44,13 @@ Entry = File | Link | Device | Folder
 Content = str | bytes | Entry | Callable[[], str | bytes]  # a callable is asked when the node is entered
 
 
+def text_of(content: Content) -> str:
+    """The content of a file that is text as it stands, with or without a mode of its own."""
+    text = content.content if isinstance(content, File) else content
+    assert isinstance(text, str), text
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """A systemd unit in the words of `systemctl show`; `since_s` after boot it was last started."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.testbed.image import Content, NodeImage
+from tests.testbed.image import Content, NodeImage, text_of
 from tests.testbed.sysfs import Tree
 
 FILE_SYSTEM, INSTANCE = "oyuutbev", "ffff8e2d4b1c7000"
@@ -64,7 +64,7 @@ def mounted_files() -> Tree:
 
 def with_lustre(image: NodeImage) -> NodeImage:
     """FSx for Lustre is mounted on /fsx."""
-    files = image.files | {"/etc/fstab": f"{image.files['/etc/fstab']}{FSTAB}"}
+    files = image.files | {"/etc/fstab": text_of(image.files["/etc/fstab"]) + FSTAB}
     return replace(image, sys=image.sys | mounted_files(), mounted=(*image.mounted, MOUNT), files=files)
 
 

@@ -155,7 +155,7 @@ def test_a_server_that_trickles_does_not_hold_up_the_others(client: Client) -> N
 
 
 def test_a_server_that_drops_connections_is_tried_twice(client: Client) -> None:
-    dropped = []
+    dropped: list[socket.socket] = []
     with listening(dropped.append) as port:
         answer = client.one(Target("node1", port=port))
     assert answer.unreached is Unreached.LOST

@@ -40,7 +40,7 @@ def test_a_new_host_key_is_accepted_where_that_is_asked_for_and_never_written(
     client: Client, accepting: dict[str, str]
 ) -> None:
     client.known_hosts.write_text("")
-    assert client.one(**accepting).output == b"hello\n"
+    assert client.one(None, **accepting).output == b"hello\n"
     assert client.known_hosts.read_text() == ""
 
 
@@ -51,7 +51,7 @@ def test_a_changed_host_key_is_refused_whatever_new_keys_are_accepted(
     new_key(tmp_path / "other")
     other = (tmp_path / "other.pub").read_text()
     client.known_hosts.write_text(f"# replaced\n[127.0.0.1]:{client.server.port} {other}")
-    answer = client.one(**accepting)
+    answer = client.one(None, **accepting)
     assert answer.unreached is Unreached.HOST_KEY
     assert f"expected the one of {client.known_hosts}:2" in answer.detail
     assert f"ssh-keygen -R '[127.0.0.1]:{client.server.port}' -f {client.known_hosts}" in answer.detail

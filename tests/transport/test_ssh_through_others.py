@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 import sys
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_a_proxy_command_that_dies_is_reported_with_its_last_words_and_costs_not
 
 
 def test_a_connection_dropped_behind_a_proxy_command_is_tried_twice(client: Client) -> None:
-    dropped = []
+    dropped: list[socket.socket] = []
     with listening(dropped.append) as port:
         answer = client.one(Target("node1", port=port), config=f"ProxyCommand {sys.executable} {RELAY} %h %p")
     assert answer.unreached is Unreached.LOST

@@ -160,7 +160,7 @@ def _of_its_own(function: ast.AST) -> Iterator[ast.AST]:
             yield from _of_its_own(node)
 
 
-def _told(expression: ast.AST, function: ast.AST, module: ModuleType) -> str | bytes | None:
+def _told(expression: ast.expr, function: ast.AST, module: ModuleType) -> str | bytes | None:
     """What an expression is, with a word for each value that only the call knows; None where that is all of it."""
     names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)} - vars(module).keys()
     local = {name: _assigned(name, function, module) for name in names - vars(builtins).keys()}

@@ -91,7 +91,8 @@ def _place(data: dict[str, Any], chance: random.Random) -> Place:
     collectors = [name for name, collector in data["collectors"].items() if "value" in collector]
     if not collectors:
         return data["probe"], "python"
-    holder, key = data["collectors"][chance.choice(collectors)], "value"
+    holder: Any = data["collectors"][chance.choice(collectors)]
+    key: Any = "value"
     while isinstance(holder[key], (dict, list)) and holder[key] and chance.random() < 0.85:
         holder = holder[key]
         key = chance.choice(list(holder)) if isinstance(holder, dict) else chance.randrange(len(holder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 from clusterproof.plugins.agent.reading import MAX_FILE_BYTES, Broke, Node
@@ -37,7 +38,7 @@ def test_of_many_processes_on_a_gpu_each_control_group_has_some(monkeypatch: pyt
     of_job = [{"pid": pid, "cgroup": "/job_7"} for pid in range(1000)]
     monkeypatch.setattr(collect_nvml_gpu, "_processes", lambda *_: [*of_job, {"pid": 1000, "cgroup": "/stray"}])
     monkeypatch.setattr(collect_nvml_gpu, "ASKED", {})
-    monkeypatch.setattr(collect_nvml_gpu.pynvml, "nvmlDeviceGetHandleByIndex", int)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", int)
     data = collect_nvml_gpu.gpu(Node(), 0)
     shown: Any = data["processes"]
     assert {"pid": 1000, "cgroup": "/stray"} in shown

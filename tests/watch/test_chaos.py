@@ -11,6 +11,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.suite.watching import controller
+from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import settable
 from tests.testbed.cluster import testbed
@@ -61,7 +62,6 @@ def test_what_is_logged_while_a_boot_is_visited_and_the_sampler_is_gone_is_said(
 ) -> None:
     make_quick(monkeypatch)
     has_asked, is_free = threading.Event(), threading.Event()
-    gather = controller.gather
 
     def held(*asked: Any) -> dict[str, NodeEvidence]:
         data = gather(*asked)

@@ -46,7 +46,7 @@ def test_each_fault_of_gpus_and_of_the_log_is_said_once_and_once_that_it_is_over
         answer(nodes[name], healthy[name])
     for name, fault in EVERY:
         is_over = lambda name=name, fault=fault: said_of(watch, name, fault)[-1].kind is Kind.CLOSED  # noqa: E731
-        watch.until(is_over, f"the end: {fault.name}")  # type: ignore[arg-type]
+        watch.until(is_over, f"the end: {fault.name}")
     watch.until_sampled(*BY_NODE, more=5)
     for name, fault in EVERY:
         kinds = [change.kind for change in said_of(watch, name, fault) if change.kind is not Kind.WORSE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_a_sample_is_exported_in_base_units(read: Mapping[str, float], series: s
 def test_counters_grow_by_the_time_between_samples_and_never_shrink_when_the_connection_breaks(watched: OfDay) -> None:
     name = 'gpu_throttled_seconds_total{gpu="0",reason="power_cap"}'
     grown = []
-    unknown = dict.fromkeys(("capped", "slowed", "nvlink", "pcie"), None)
+    unknown: dict[str, Any] = dict.fromkeys(("capped", "slowed", "nvlink", "pcie"), None)
     for update in (
         tick(100.0),
         tick(110.0),

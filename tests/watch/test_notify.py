@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -163,7 +164,7 @@ def test_a_disk_that_is_full_costs_notifications_and_not_those_that_come_later(
 ) -> None:
     made = Program(tmp_path, monkeypatch)
     with monkeypatch.context() as full:
-        full.setattr(notifier.tempfile, "TemporaryFile", _no_room)
+        full.setattr(tempfile, "TemporaryFile", _no_room)
         made.notifier.said([change("a")])
         made.until("failed")
     made.notifier.said([change("b")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -50,7 +51,7 @@ def served(port: int) -> Iterator[list[socket.socket]]:
 
 def found(port: int, *addresses: str) -> str:
     """The address at which the server is found."""
-    other, address = find_server([*addresses, "127.0.0.1"], port, WORD, door.time.monotonic() + LATEST_S)
+    other, address = find_server([*addresses, "127.0.0.1"], port, WORD, time.monotonic() + LATEST_S)
     other.close()
     return address
 

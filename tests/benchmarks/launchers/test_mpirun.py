@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def bed() -> Iterator[Testbed]:
         yield running
 
 
-def cluster():  # type: ignore[no-untyped-def]
+def cluster() -> AbstractContextManager[Testbed]:
     return testbed(dict.fromkeys(NAMES, with_all_reduce(healthy_cpu())))
 
 

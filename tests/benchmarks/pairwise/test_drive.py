@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -230,7 +230,7 @@ class Interrupted(Made):
             return super().measure(pairs, measured)
         measured(pairs[0], self.cluster.read(pairs[0], len(pairs), self.places))
         measured(pairs[1], Reading(problem="signal 9 ended it"))
-        self.late = lambda: measured(pairs[2], Reading(problem="signal 9 ended it"))
+        self.late: Callable[[], None] = lambda: measured(pairs[2], Reading(problem="signal 9 ended it"))
         raise KeyboardInterrupt
 
 

@@ -97,4 +97,4 @@ def unbound(words: Words, claim: Json, **of_pod: object) -> None:
     """A claim, and a pod that waits for it and for GPUs: for half an hour, unless given otherwise."""
     words.storage["claims"].append(claim)
     waits = {"created": HALF_AN_HOUR_AGO, "phase": "Pending", "accelerators": 8, "gates": 0, **of_pod}
-    words.pods.append(pod("worker-9", volume_claims=[claim["name"]], **waits))
+    words.pods.append(pod("worker-9", "", volume_claims=[claim["name"]], **waits))

@@ -97,7 +97,7 @@ def test_every_service_of_the_catalogue_is_found_dead_under_its_own_name(name: s
 def test_of_other_units_that_fail_only_those_of_the_system_are_worth_a_look(
     data: str, unit: str, verdict: Verdict
 ) -> None:
-    assert verdict_of(**{data: [unit]}).verdict is verdict
+    assert verdict_of("preflight", **{data: [unit]}).verdict is verdict
     assert verdict_of("prolog", **{data: [unit]}).verdict is (FAIL if verdict is FAIL else PASS)
 
 

@@ -68,7 +68,7 @@ def test_whoever_asks_notes_when_the_question_left_and_the_answer_came(monkeypat
     times = iter([NOW, NOW + 10, NOW + 11])
     monkeypatch.setattr("clusterproof.plugins.transport.gather.time.time", lambda: next(times))
     cluster = Cluster("two", "local", (Target("a"), Target("b")))
-    found = ask(cluster, Connection(), Program("", nonce="x"), Limits(), lambda one: one)  # type: ignore[arg-type]
+    found = ask(cluster, Connection(), Program("", nonce="x"), Limits(), lambda one: one)
     assert {name: (one.asked - NOW, one.answered - NOW) for name, one in found.items()} == {"a": (3, 10), "b": (0, 11)}
 
 

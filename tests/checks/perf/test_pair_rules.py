@@ -60,7 +60,8 @@ def reading(busbw: float, **data: Any) -> Reading:
     """A measurement that succeeded, else one that failed for `cable`."""
     if not busbw:
         return Reading(problem="cable")
-    return Reading(busbw_gb_per_s=busbw, **{"is_correct": True, "network": EFA} | data)
+    data = {"is_correct": True, "network": EFA, **data}
+    return Reading(busbw_gb_per_s=busbw, **data)
 
 
 def of_pair(made: Campaign) -> Result:

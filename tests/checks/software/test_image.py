@@ -148,7 +148,7 @@ def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str
     ],
 )
 def test_a_node_without_a_device_says_so_of_its_type_or_itself(check: str, instance_type: str, words: str) -> None:
-    none = {"names": [], "physical": []}
+    none: dict[str, list[str]] = {"names": [], "physical": []}
     expect(evaluated(check, instance_type, expect={"gpus": 0, "efa": 0}, interfaces=none), NA, words)
 
 

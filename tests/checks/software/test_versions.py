@@ -71,7 +71,7 @@ def evaluated(data: NodeEvidence, check: str, *peers: NodeEvidence, policy: Poli
     ],
 )
 def test_versions_fit_together_as_the_catalogue_says(versions: dict[str, object], verdict: Verdict) -> None:
-    assert evaluated(evidence(**versions), "version_compat").verdict is verdict
+    assert evaluated(evidence("gpu001", "", **versions), "version_compat").verdict is verdict
 
 
 def test_a_clash_outranks_a_version_that_could_not_be_read() -> None:
@@ -174,7 +174,14 @@ def test_nonsense_breaks_no_check_and_lets_none_of_software_pass(
 
 
 UNREAD = {"error": "EACCES", "text": "/root: Permission denied"}
-CLEAN = {"cloud_init": {"errors": []}, "left": [], "keys": {}, "under_way": [], "first_boot": None, "identity": []}
+CLEAN: dict[str, Any] = {
+    "cloud_init": {"errors": []},
+    "left": [],
+    "keys": {},
+    "under_way": [],
+    "first_boot": None,
+    "identity": [],
+}
 OLD = {"path": "/etc/machine-id", "written": 1_000}
 
 

@@ -215,11 +215,11 @@ FEW = {"max_rpcs_in_flight": 8}
     ("clients", "machine", "verdict", "words"),
     [
         ([client("osc"), client("mdc")], {}, PASS, ""),
-        ([client("osc", **OLD), client("mdc")], {}, CONCERN, "lru_max_age 3900000 ms; expected at most 600000"),
-        ([client("osc", **OLD), client("mdc")], {"memory_kib": 2**25}, PASS, ""),
-        ([client("osc", **FEW), client("mdc")], {}, CONCERN, "osc_max_rpcs_in_flight 8; expected 32"),
-        ([client("osc"), client("mdc", **FEW)], {}, CONCERN, "mdc_max_rpcs_in_flight 8; expected 64"),
-        ([client("osc", **FEW), client("mdc")], {"cpus": 8}, PASS, ""),
+        ([client("osc", "FULL", **OLD), client("mdc")], {}, CONCERN, "lru_max_age 3900000 ms; expected at most 600000"),
+        ([client("osc", "FULL", **OLD), client("mdc")], {"memory_kib": 2**25}, PASS, ""),
+        ([client("osc", "FULL", **FEW), client("mdc")], {}, CONCERN, "osc_max_rpcs_in_flight 8; expected 32"),
+        ([client("osc"), client("mdc", "FULL", **FEW)], {}, CONCERN, "mdc_max_rpcs_in_flight 8; expected 64"),
+        ([client("osc", "FULL", **FEW), client("mdc")], {"cpus": 8}, PASS, ""),
     ],
 )
 def test_a_large_client_is_tuned_as_fsx_advises(clients: Any, machine: Any, verdict: Verdict, words: str) -> None:
@@ -228,7 +228,9 @@ def test_a_large_client_is_tuned_as_fsx_advises(clients: Any, machine: Any, verd
 
 def test_fsx_s_advice_is_not_for_other_machines() -> None:
     outside = {"vendor": "NVIDIA", "product": "DGXH100", "serial": ""}
-    result = evaluated("lustre_tuning", LUSTRE, lustre=lustre(client("osc", **FEW), client("mdc")), platform=outside)
+    result = evaluated(
+        "lustre_tuning", LUSTRE, lustre=lustre(client("osc", "FULL", **FEW), client("mdc")), platform=outside
+    )
     expect(result, NA, "the advice is FSx's, and /fsx is mounted outside EC2")
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from clusterproof.plugins.inventory import resolve
 from tests.counterparts import installed
-from tests.kubernetes.programs import END, NAMESPACE, run, shell
+from tests.kubernetes.programs import END, run, shell
+from tests.testbed.kubernetes.bed import NAMESPACE
 from tests.testbed.kubernetes.control_plane import ControlPlane
 from tests.testbed.kubernetes.kwok import NAME, kwok_cluster, log
 from tests.testbed.kubernetes.processes import wait_until

@@ -69,7 +69,7 @@ def inject(profile: str, scratch: Path, *faults: str) -> None:
     """Let these faults be, also for programs that have the library loaded."""
     for fault in faults:
         command, *rest = fault.split()
-        files = ["--file", scratch / OVERRIDES, "--config", config(profile)]
+        files: list[str | Path] = ["--file", scratch / OVERRIDES, "--config", config(profile)]
         subprocess.run([folder() / "nvml-mock-ctl", command, *files, *rest], check=True, capture_output=True)
 
 

@@ -59,7 +59,7 @@ def test_each_fault_is_said_once_and_once_that_it_is_over(watch: Watched) -> Non
             put(node, fault, fault.healed)
         for fault in faults:
             is_over = lambda fault=fault: said_of(watch, NODE, fault)[-1].kind is Kind.CLOSED  # noqa: E731
-            watch.until(is_over, f"the end: {fault.name}")  # type: ignore[arg-type]
+            watch.until(is_over, f"the end: {fault.name}")
         watch.until_sampled(NODE, more=5)
         for fault in faults:
             kinds = [change.kind for change in said_of(watch, NODE, fault) if change.kind is not Kind.WORSE]

@@ -60,8 +60,8 @@ def exporter(folder: Path) -> Iterator[str]:
     """node_exporter with its textfile collector alone."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    words = [installed.folder("prometheus") / "node_exporter", "--collector.disable-defaults", "--collector.textfile"]
-    more = [f"--collector.textfile.directory={folder}", f"--web.listen-address={address}"]
+    words: list[str | Path] = [installed.folder("prometheus") / "node_exporter", "--collector.disable-defaults"]
+    more = ["--collector.textfile", f"--collector.textfile.directory={folder}", f"--web.listen-address={address}"]
     process = subprocess.Popen([*words, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout
     try:

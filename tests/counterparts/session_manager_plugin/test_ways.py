@@ -68,6 +68,6 @@ def test_it_prints_its_version(plugin: Plugin) -> None:
 
 
 def test_it_takes_what_is_no_session_for_the_name_of_nothing(plugin: Plugin) -> None:
-    words = [plugin.program, "no session", "us-west-2", "StartSession", "", '{"Target": ""}', ""]
+    words: list[str | Path] = [plugin.program, "no session", "us-west-2", "StartSession", "", '{"Target": ""}', ""]
     data = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert data.stdout.startswith("Cannot perform start session: invalid character ")

@@ -13,7 +13,7 @@ from clusterproof.plugins.agent import payload, pynvml_part
 from tests.builders.evaluated import probed, results
 from tests.evidence.gpu.nvml import changed, healthy, value
 from tests.testbed.gpus import DRIVER_515, healthy_gpu_node
-from tests.testbed.image import NodeImage
+from tests.testbed.image import Content, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_p5, with_file, with_nvml
 from tests.testbed.nvml.library import SOURCES, VALUES_PATH, fake_nvml
@@ -30,7 +30,7 @@ NVLINK_5 = re.compile(r"^NVML_FI_DEV_NVLINK_COUNT_.*\n", re.MULTILINE)
 
 def with_library(image: NodeImage, *without: str) -> NodeImage:
     """The node's NVML library is one that was built without these functions."""
-    library = {"/usr/lib64/libnvidia-ml.so.1": fake_nvml(without), VALUES_PATH: image.nvml or ""}
+    library: dict[str, Content] = {"/usr/lib64/libnvidia-ml.so.1": fake_nvml(without), VALUES_PATH: image.nvml or ""}
     return replace(image, nvml=None, files=image.files | library)
 
 

@@ -105,7 +105,7 @@ def test_only_nccls_segments_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_was_removed_is_not_installed(tmp_path: Path) -> None:
-    files = {
+    files: dict[str, str | bytes] = {
         "lib/modules/6.8.0-1021-aws/modules.order": "",
         "lib/modules/6.8.0-1019-aws/modules.dep": "",
         "boot/vmlinuz-6.8.0-1021-aws": "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,7 +184,8 @@ def test_records_that_are_overwritten_while_they_are_read_are_lost(
 ) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "kmsg").touch()
-    records = iter([b"6,0,0,-;Linux version 6.8\n", BrokenPipeError(), b"6,9,7000000,-;NVRM: x\n", BlockingIOError()])
+    begin, rest = b"6,0,0,-;Linux version 6.8\n", b"6,9,7000000,-;NVRM: x\n"
+    records: Iterator[bytes | OSError] = iter([begin, BrokenPipeError(), rest, BlockingIOError()])
 
     def read(_log: int, _size: int) -> bytes:
         record = next(records)

@@ -139,7 +139,7 @@ def test_every_captured_line_of_144_to_149_names_its_part() -> None:
 
 
 def test_lines_that_the_probe_left_out_are_counted() -> None:
-    data = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
+    data: list[kernel_log.Line] = [(1.0, line_of(79)), (2.0, line_of(79)), (9.0, line_of(79), 100)]
     assert only(evaluate(kernel_log.parse(data))).count == 103
 
 

@@ -82,7 +82,7 @@ def test_nvlink_codes_are_evaluated_by_the_lines_own_word(code: int, word: str, 
 
 @pytest.mark.parametrize(("left_out", "severity"), [(0, "concern"), (100, "none")])
 def test_a_storm_of_which_the_middle_is_left_out_is_one_burst(left_out: int, severity: str) -> None:
-    data = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
+    data: list[kernel_log.Line] = [(1.0, line_of(13)), (2.0, line_of(13)), (602.0, line_of(13), left_out)]
     assert only(evaluate(kernel_log.parse(data))).severity == severity
 
 

@@ -109,7 +109,7 @@ def test_an_address_that_another_host_was_found_to_have_is_reported(tmp_path: Pa
 
 def said(addresses: list[str], duplicates: list[str], others: list[list[str]], driver: str = "ena") -> Result:
     """What is said of the first of some nodes, by the IPv4 addresses that each has."""
-    group = Group()
+    group: Group[NodeOfCluster] = Group()
     for number, of_node in enumerate([addresses, *others]):
         entries = [{"name": f"eth{n}", "driver": driver, "mac": "", "ipv4": ipv4} for n, ipv4 in enumerate(of_node)]
         data = {"addresses": entries, "duplicates": duplicates, "hosts": [], "nameservers": [], "hostname": "x"}

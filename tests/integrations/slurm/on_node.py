@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.integrations.slurm.scripts import ROOM, SCRIPTS, SETTINGS, STATE, room
-from tests.testbed.image import Link, NodeImage
+from tests.testbed.image import Content, Link, NodeImage
 from tests.testbed.node import Node, entered, with_file, with_whole_machine
 
 DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
@@ -18,7 +18,8 @@ DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 @contextmanager
 def node(image: NodeImage, toml: str = DRAIN, python: str = sys.prefix) -> Iterator[Node]:
     """A node with the settings, and with clusterproof where the scripts look for it."""
-    for path, content in {SETTINGS: toml, "/opt/clusterproof": Link(python), ROOM: image.files.get(ROOM, room)}.items():
+    added: dict[str, Content] = {SETTINGS: toml, "/opt/clusterproof": Link(python), ROOM: image.files.get(ROOM, room)}
+    for path, content in added.items():
         image = with_file(image, path, content)
     with entered(with_whole_machine(image), "gpu001") as running:
         yield running

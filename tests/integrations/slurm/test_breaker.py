@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -63,12 +63,11 @@ class Controller:
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """All waits are as much shorter as the controller's clock is faster."""
     monkeypatch.setattr(breaker, "SECOND_S", breaker.SECOND_S / FAST)
     monkeypatch.setattr(breaker, "MAX_DRAWN_S", breaker.MAX_DRAWN_S / FAST)
     monkeypatch.setattr(breaker, "DRAW_S", breaker.DRAW_S / FAST)
-    return
 
 
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])

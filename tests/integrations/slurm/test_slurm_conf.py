@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -152,14 +153,17 @@ def test_what_scontrol_prints_is_read() -> None:
 HEALTHY, UNKNOWN = "gpu001", "cpu001"
 
 
+def _evaluated(cursor: Path) -> str:
+    return "evaluated" if cursor.exists() else ""
+
+
 @pytest.fixture(scope="module", params=VERSIONS)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     images = {HEALTHY: healthy_p5(HEALTHY), UNKNOWN: healthy_cpu()}
     more = ("HealthCheckInterval=3600", "PrologFlags=Alloc", "SchedulerParameters=nohold_on_prolog_fail")
     with scripted(images, lines(*NAMES.values()), DRAIN, *more, version=request.param) as running:
         for name in images:  # Slurm runs the health check when a node registers, too
-            evaluated = running.state_file(name, "cursor.json")
-            eventually(lambda evaluated=evaluated: "evaluated" if evaluated.exists() else "", 300.0)
+            eventually(partial(_evaluated, running.state_file(name, "cursor.json")), 300.0)
         yield running
 
 

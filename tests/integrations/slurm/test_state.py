@@ -54,7 +54,7 @@ def test_who_reads_while_another_writes_sees_a_whole_record(state: State) -> Non
     state.prepare()
     state.write("verdict", {"number": 0})
     ended = threading.Event()
-    seen = []
+    seen: list[Any] = []
 
     def read() -> None:
         while not ended.is_set():
@@ -245,7 +245,7 @@ def test_a_line_waits_for_room_in_syslogs_queue(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "log"))
         log = Log("prolog job 42", str(tmp_path / "log"))
-        received = []
+        received: list[str] = []
         reader = threading.Thread(target=lambda: received.extend(listener.recv(8192).decode() for _ in range(100)))
         reader.start()
         for number in range(100):

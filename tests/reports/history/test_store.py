@@ -91,7 +91,7 @@ def test_a_full_disk_costs_the_new_run_and_none_that_was_there(file: Path, monke
     def small(*data: object, **more: object) -> sqlite3.Connection:
         database = connect(*data, **more)  # type: ignore[call-overload]
         database.execute("PRAGMA max_page_count = 16")  # what a disk without room does to SQLite
-        return database  # type: ignore[no-any-return]
+        return database
 
     monkeypatch.setattr(sqlite3, "connect", small)
     with pytest.raises(HistoryError, match="full; make room"):
@@ -137,7 +137,7 @@ def test_a_file_that_another_run_begins_while_one_looks_whose_it_is_is_ours(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = sqlite3.connect
-    statements = []
+    statements: list[str] = []
 
     def begun_meanwhile(statement: str) -> None:
         if "sqlite_master" in statement and not statements:

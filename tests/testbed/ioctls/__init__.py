@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.testbed.compiled import LIBRARIES, shared_library
-from tests.testbed.image import Content, Device
+from tests.testbed.image import Content, Device, text_of
 
 SONAME = "libtestbed-ioctls.so"
 PRELOAD = "/etc/ld.so.preload"
@@ -47,4 +47,4 @@ def ioctl_files(files: Mapping[str, Content]) -> dict[str, Content]:
     if not any(path.startswith((f"{COUNTERS}/", f"{PAGES}/")) for path in files):
         return {}
     library = shared_library(Path(__file__).with_name("fake_ioctls.c"), SONAME)
-    return {f"{LIBRARIES}/{SONAME}": library, PRELOAD: f"{files[PRELOAD]}{LIBRARIES}/{SONAME}\n"}
+    return {f"{LIBRARIES}/{SONAME}": library, PRELOAD: f"{text_of(files[PRELOAD])}{LIBRARIES}/{SONAME}\n"}

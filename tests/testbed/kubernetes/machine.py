@@ -140,8 +140,9 @@ def machine(
     (folder / "spec.json").write_text(json.dumps(_spec(devices)))
     (folder / "images.tar").write_bytes(archive({"/pause": program("pause")}, [SANDBOX, KUBE_PROXY]))
     (folder / "kubelet.json").write_text(json.dumps(_kubelet(folder, cgroup, port, address)))
-    words = [*host, program("kubelet"), f"--config={folder}/kubelet.json", f"--kubeconfig={plane.kubeconfig()}"]
-    words += [f"--root-dir={folder}/kubelet", f"--hostname-override={name}", "--cloud-provider=external"]
+    words: list[str | Path] = [*host, program("kubelet"), f"--config={folder}/kubelet.json"]
+    words += [f"--kubeconfig={plane.kubeconfig()}", f"--root-dir={folder}/kubelet"]
+    words += [f"--hostname-override={name}", "--cloud-provider=external"]
     node = Machine(name, folder, plane, words, port)
     with contextlib.ExitStack() as stack:
         stack.callback(_unmount, folder)

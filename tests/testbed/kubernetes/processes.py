@@ -54,7 +54,7 @@ def started_again(one: Running, words: Sequence[str | Path]) -> Running:
     return Running(process, one.log)
 
 
-def wait_until(is_so: Callable[[], bool], what: str, of: Running | None = None) -> None:
+def wait_until(is_so: Callable[[], object], what: str, of: Running | None = None) -> None:
     """Raises TimeoutError with the program's last words, at once where it has ended."""
     until = time.monotonic() + START_S
     while not is_so():

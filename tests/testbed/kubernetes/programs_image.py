@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 PYTHON = Path("/usr/bin/python3")
@@ -20,7 +20,7 @@ PLUGINS = Path("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3")
 TEXTS = Path("/usr/share/openmpi")
 
 
-def python_files() -> Mapping[str, Path]:
+def python_files() -> dict[str, Path]:
     """A Python of Debian's with its library, and a shell; nothing else."""
     ask = "import os, sys; print(os.path.realpath(sys.executable)); print(os.path.dirname(os.__file__))"
     program, library = subprocess.check_output([PYTHON, "-I", "-c", ask], text=True).split()
@@ -30,23 +30,23 @@ def python_files() -> Mapping[str, Path]:
     return programs | with_libraries([*programs.values(), *kept])
 
 
-def shell_files() -> Mapping[str, Path]:
+def shell_files() -> dict[str, Path]:
     """What shell commands of meters use besides."""
     return _programs(OF_SHELL) | {"/etc/passwd": Path("/etc/passwd"), "/etc/nsswitch.conf": Path("/etc/nsswitch.conf")}
 
 
-def open_mpi_files() -> Mapping[str, Path]:
+def open_mpi_files() -> dict[str, Path]:
     """Debian's Open MPI: what starts ranks, and what these load."""
     texts = [file for file in TEXTS.rglob("*") if file.is_file()]
     return _programs(OPEN_MPI) | with_libraries([*PLUGINS.glob("*.so"), *texts])
 
 
-def program_files(*names: str) -> Mapping[str, Path]:
+def program_files(*names: str) -> dict[str, Path]:
     """Other programs of this machine."""
     return _programs(names)
 
 
-def with_libraries(files: Iterable[Path]) -> Mapping[str, Path]:
+def with_libraries(files: Iterable[Path]) -> dict[str, Path]:
     """These files, and what they are linked with, each where it is on this machine."""
     found = {str(file): file for file in files}
     linked = [file for file in found.values() if file.suffix not in (".py", ".txt", ".conf", ".ini", ".h")]
@@ -55,7 +55,7 @@ def with_libraries(files: Iterable[Path]) -> Mapping[str, Path]:
     return found
 
 
-def _programs(names: Iterable[str]) -> Mapping[str, Path]:
+def _programs(names: Iterable[str]) -> dict[str, Path]:
     files = {name: Path(str(shutil.which(name))) for name in names}
     return {f"/usr/bin/{name}": file.resolve() for name, file in files.items()} | {
         path: file for path, file in with_libraries(files.values()).items() if path not in map(str, files.values())

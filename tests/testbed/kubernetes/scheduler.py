@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.testbed.kubernetes.control_plane import ControlPlane, program
 from tests.testbed.kubernetes.processes import Running, running
@@ -13,7 +14,7 @@ from tests.transport.loopback import free_port
 @contextlib.contextmanager
 def scheduler(plane: ControlPlane) -> Iterator[Running]:
     """Start one, until the end of the block."""
-    words = [program("kube-scheduler"), f"--kubeconfig={plane.kubeconfig()}", "--bind-address=127.0.0.1"]
-    words += [f"--secure-port={free_port()}", "--leader-elect=false"]
+    words: list[str | Path] = [program("kube-scheduler"), f"--kubeconfig={plane.kubeconfig()}"]
+    words += ["--bind-address=127.0.0.1", f"--secure-port={free_port()}", "--leader-elect=false"]
     with running(plane.folder / "scheduler.log", words) as started:
         yield started

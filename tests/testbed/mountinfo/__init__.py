@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.testbed.compiled import LIBRARIES, shared_library
-from tests.testbed.image import Content, Folder
+from tests.testbed.image import Content, Folder, text_of
 
 SONAME = "libtestbed-mountinfo.so"
 PRELOAD = "/etc/ld.so.preload"
@@ -21,8 +21,9 @@ def mountinfo_files(lines: tuple[str, ...], files: Mapping[str, Content]) -> dic
         return {}
     library = shared_library(Path(__file__).with_name("fake_mountinfo.c"), SONAME)
     folders: dict[str, Content] = {path: Folder() for line in lines if (path := line.split(" ")[4]) not in files}
-    return folders | {
+    programs: dict[str, Content] = {
         f"{LIBRARIES}/{SONAME}": library,
-        PRELOAD: f"{files[PRELOAD]}{LIBRARIES}/{SONAME}\n",
+        PRELOAD: f"{text_of(files[PRELOAD])}{LIBRARIES}/{SONAME}\n",
         "/run/fake-mountinfo.txt": "".join(f"{line}\n" for line in lines),
     }
+    return folders | programs

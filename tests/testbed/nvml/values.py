@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 
-Values = Mapping[str, object]
+Values = dict[str, object]
 
 NONE = "error NOT_SUPPORTED"
 ECC = [
