@@ -121,8 +121,13 @@ def test_a_node_full_of_pods_is_busy_in_the_kubelets_words(kubernetes: Bed) -> N
 def test_a_node_whose_processors_and_memory_jobs_have_requested_is_reached(kubernetes: Bed) -> None:
     (node,) = (one for one in kubernetes.plane.items("/api/v1/nodes") if one["metadata"]["name"] == NODE)
     all_of_it = {name: node["status"]["allocatable"][name] for name in ("cpu", "memory")}
-    container = {"name": "one", "image": KUBE_PROXY, "imagePullPolicy": "Never", "command": ["/pause"]}
-    container["resources"] = {"requests": all_of_it}
+    container = {
+        "name": "one",
+        "image": KUBE_PROXY,
+        "imagePullPolicy": "Never",
+        "command": ["/pause"],
+        "resources": {"requests": all_of_it},
+    }
     spec = {"nodeName": NODE, "hostNetwork": True, "containers": [container], "terminationGracePeriodSeconds": 0}
     kubernetes.plane.call("POST", PODS, {"metadata": {"name": "whole"}, "spec": spec})
     try:

@@ -90,7 +90,11 @@ def named(rank: int, kind: str, kernel: str, *, steps: int = 8, late: int = 2, *
     for step in range(steps):
         rows.append(event(f"ProfilerStep#{step}", 1000.0 * step, 1000, "user_annotation"))
         for place in range(5):
-            args = {"Collective name": kind, "Process Group Name": "3", "Process Group Description": "data_parallel"}
+            args: dict[str, Any] = {
+                "Collective name": kind,
+                "Process Group Name": "3",
+                "Process Group Description": "data_parallel",
+            }
             args |= {"Group size": 4, "Process Group Ranks": "[0, 1, 2, 3]", **more}
             lasts = 20.0 if rank == late else 150.0
             rows.append(event(kernel, 1000.0 * step + 200 * place + 180 - lasts, lasts, "kernel") | {"args": args})
