@@ -11,11 +11,11 @@ KIB = 256
 
 
 @contextmanager
-def small_disk(under: Path) -> Iterator[tuple[Path, Callable[[], object], Callable[[], object]]]:
+def small_disk(under: Path, kib: int = KIB) -> Iterator[tuple[Path, Callable[[], object], Callable[[], object]]]:
     """A folder on it, what fills it to the last byte, and what frees that."""
     mount = under / "disk"
     mount.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={KIB}k", "testbed", str(mount)]
+    words = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "testbed", str(mount)]
     subprocess.run(words, check=True)
     filler = mount / "filler"
 

@@ -88,6 +88,7 @@ def watch() -> argparse.ArgumentParser:
         description="Samples the nodes of a cluster while it works, follows their kernel logs, evaluates the same "
         "checks, and says what changes. Ends by SIGINT or SIGTERM, or after --for.",
         allow_abbrev=False,
+        fromfile_prefix_chars="@",  # for URLs that hold passwords
     )
     words = "what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml"
     parser.add_argument("x", nargs="?", metavar="X", help=words)
@@ -102,7 +103,11 @@ def watch() -> argparse.ArgumentParser:
     parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
     parser.add_argument("--listen", metavar="[HOST]:PORT", help="answer Prometheus there (:9188: this machine alone)")
     parser.add_argument("--textfile", metavar="FILE.prom", help="the same in a file that node_exporter reads")
-    parser.add_argument("--notify", metavar="COMMAND", help="run this for what changes, which stands on its input")
+    words = (
+        "tell of what changes: a URL of Apprise's, or a program, which has it on its input; may be given several times"
+    )
+    parser.add_argument("--notify", action="append", default=[], metavar="URL|COMMAND", help=words)
+    parser.add_argument("--remind", metavar="TIME", help="notify again of what stays open so long (4h; default: never)")
     parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
     parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else reports it")
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")

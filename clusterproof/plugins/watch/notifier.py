@@ -1,223 +1,167 @@
-"""`--notify COMMAND`: runs a program for what has changed, one at a time; its failure costs a line, never the watch."""
+"""`--notify`: sends what has changed, one notification at a time, again and again until it is taken."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import shlex
-import shutil
-import signal
-import subprocess
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.alert import Alert, Notification
+from clusterproof.plugins.watch.attempts import Attempts
 from clusterproof.plugins.watch.outage import Outage
-from clusterproof.plugins.watch.states import Change, Kind
+from clusterproof.plugins.watch.outbox_file import OutboxFile
+from clusterproof.plugins.watch.receiver import Outcome, Receiver
+from clusterproof.plugins.watch.states import Change, Key, Seen
 
 GATHER_S = 2.0  # from the first change on: a switch that fails takes its nodes within that
-TIMEOUT_S = 30.0  # for the program
 END_S = 10.0  # for all that is left to be sent, when the watch ends
-MAX_WORDS = 200  # characters of what it says of its failure
-VERSION = 1
-MAX_WAITING = 256  # notifications; of more the oldest are dropped
-MAX_DEVICES = 64  # that one names
-MAX_MESSAGE = 1_000  # characters
-
-
-@dataclass(eq=False)
-class Notification:
-    """Changes of one kind, by one check, with one verdict."""
-
-    kind: Kind
-    rule: str
-    verdict: Verdict
-    message: str  # of the first
-    began_s: float  # since 1970
-    nodes: set[str] = field(default_factory=set)
-    devices: dict[str, None] = field(default_factory=dict)  # `gpu003 GPU 1`, as they came
-    changes: int = 0
-
-    def takes(self, change: Change) -> bool:
-        """Whether a change is of the same."""
-        return (self.kind, self.rule, self.verdict) == (change.kind, change.key.rule, change.verdict)
-
-    def add(self, change: Change) -> None:
-        """Include this one too."""
-        self.changes += 1
-        self.nodes.add(change.key.node)
-        if change.key.device and len(self.devices) < MAX_DEVICES:
-            self.devices[f"{change.key.node} {change.key.device}"] = None
-
-    def to_json(self, cluster: str) -> str:
-        """One object, on a line."""
-        data = {
-            "version": VERSION,
-            "cluster": cluster,
-            "time": round(self.began_s, 3),
-            "kind": self.kind.value,
-            "check": self.rule,
-            "verdict": self.verdict.value,
-            "nodes": fold(self.nodes),
-            "node_count": len(self.nodes),
-            "devices": list(self.devices),
-            "change_count": self.changes,
-            "message": self.message,
-        }
-        return json.dumps(data) + "\n"
-
-
-class Waiting:
-    """Notifications that are still to be sent, in the order in which they began."""
-
-    def __init__(self) -> None:
-        self._all: list[Notification] = []
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def add(self, changes: Iterable[Change], wall_s: float) -> None:
-        """Add these too: to what waits already, unless something else of the same check came in between."""
-        for change in changes:
-            of_rule = [one for one in self._all if one.rule == change.key.rule]
-            last = next((one for one in reversed(of_rule) if one.takes(change)), None)
-            if last is None or any(change.key.node in one.nodes for one in of_rule[of_rule.index(last) + 1 :]):
-                message = printable(change.message, MAX_MESSAGE)
-                last = Notification(change.kind, change.key.rule, change.verdict, message, wall_s)
-                self._all.append(last)
-            last.add(change)
-        self.dropped += max(0, len(self._all) - MAX_WAITING)
-        del self._all[:-MAX_WAITING]
-
-    def take(self) -> Notification | None:
-        """The first."""
-        return self._all.pop(0) if self._all else None
-
-    def clear(self) -> int:
-        """Drop all of them; how many there were."""
-        count = len(self._all)
-        self._all.clear()
-        return count
-
-
-class NoProgram(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
-    """What cannot be run; the message says why."""
-
-
-def words_of(command: str) -> list[str]:
-    """The program and its arguments; no shell sees them. Raises NoProgram."""
-    try:
-        words = shlex.split(command)
-    except ValueError as wrong:
-        raise NoProgram(f"--notify is {command[:80]!r}: {wrong}; expected a program and its arguments") from None
-    if not words:
-        raise NoProgram("--notify is empty; expected a program and its arguments")
-    if not shutil.which(words[0]):
-        raise NoProgram(f"--notify: no program {words[0]!r:.80} that may be run; expected its path, or a name on PATH")
-    return words
+LOOK_S = 5.0  # at what is to be reminded of, and at a disk that was full
+OUTCOMES = ("delivered", "failed", "dropped")  # each try counts
 
 
 class Notifier:
-    """A thread that runs the program, from when it is made until it is closed."""
+    """A thread that sends what waits in an outbox to one receiver, from when it is made until it is closed."""
 
-    def __init__(self, words: Sequence[str], cluster: str, say: Callable[[str], object]) -> None:
-        self._words, self._cluster, self._say = words, cluster, say
-        self._waiting, self._is_over = Waiting(), False
+    def __init__(
+        self, receiver: Receiver, file: OutboxFile, say: Callable[[str], object], remind_s: float | None = None
+    ) -> None:
+        self._receiver, self._file, self._say, self._remind_s = receiver, file, say, remind_s
+        self._outbox, self._attempts = file.outbox, Attempts()
         self._change = threading.Condition()
-        self._since = 0.0  # when the first of those that wait came
-        self._running: subprocess.Popen[bytes] | None = None
-        self.counts: Counter[str] = Counter({"delivered": 0, "failed": 0, "dropped": 0})
+        self._is_over = self._is_cancelled = False
+        self._came: dict[int, float] = {}  # when alerts came, by number
+        self._last_try: set[str] = set()  # what was sent since the watch ended
+        self.counts: Counter[str] = Counter()
         self.outage = Outage(
-            say, "a notification was not delivered: {why}; watching goes on", "notifications are delivered again"
+            say,
+            "a notification was not delivered: {why}; it is sent again until it is, and watching goes on",
+            "notifications are delivered again",
         )
+        if self._outbox.count:
+            say(f"waiting since before, to be sent by {receiver.name}: {_changes(self._outbox.count)}")
         self._thread = threading.Thread(target=self._keep, name="watch-notify", daemon=True)
         self._thread.start()
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether something is not delivered, or not on disk, now."""
+        return self.outage.is_so or self._file.outage.is_so
+
     def said(self, changes: Sequence[Change]) -> None:
-        """Notify of these, soon."""
+        """Notify of these, soon; when this returns they are on disk."""
         if changes:
             with self._change:
-                self._since = self._since if len(self._waiting) else time.monotonic()
-                self._waiting.add(changes, time.time())
+                self._file.write(self._outbox.taking(changes, time.time()))
                 self._change.notify()
 
+    def catch_up(self, nodes: Collection[str], now: Mapping[Key, Seen]) -> None:
+        """Notify of what is open of these nodes now and was not told, and of what was told and is over."""
+        with self._change:
+            self._file.write(self._outbox.catching_up(nodes, now, time.time()))
+            self._change.notify()
+
     def close(self) -> None:
-        """Send what is left, as far as there is time."""
+        """Send what is left once more, as far as there is time."""
         with self._change:
             self._is_over = True
             self._change.notify()
         self._thread.join(END_S)
         with self._change:
-            left, running = self._waiting.clear(), self._running
-        if running:
-            _kill(running)
+            self._is_cancelled = True
+            self._change.notify()
+        self._receiver.cancel()
         self._thread.join(END_S)
+        with self._change:
+            self._file.close()
+            left = self._outbox.count
         if left:
-            self._say(f"notifications that were not delivered, for the watch has ended: {left}")
+            self._say(
+                f"not delivered when the watch ended: {_changes(left)} by {self._receiver.name}; {self._file.words}"
+            )
 
     def _keep(self) -> None:
         while True:
             with self._change:
-                self._change.wait_for(lambda: self._is_over or len(self._waiting))
-                self._change.wait_for(lambda: self._is_over, max(0.0, self._since + GATHER_S - time.monotonic()))
-                one = self._waiting.take()
-                self._count_dropped()
-            if one is None:
-                return
-            self._send(one)
+                one = self._next()
+                while one is None:
+                    if self._is_over:
+                        return
+                    self._file.settle()
+                    self._remind()
+                    self._change.wait(max(0.0, min(self._due_s() - time.monotonic(), LOOK_S)))
+                    one = self._next()
+            outcome = self._sent(one)
+            with self._change:
+                self._count(one, outcome)
 
-    def _count_dropped(self) -> None:
-        if self._waiting.dropped > self.counts["dropped"]:
-            self.counts["dropped"] = self._waiting.dropped
-            self.outage.failed("more came than the program takes, and the oldest were dropped")
+    def _remind(self) -> None:
+        if self._remind_s is not None:
+            self._file.write(self._outbox.reminding(self._remind_s, time.time()))
 
-    def _send(self, one: Notification) -> None:
+    def _next(self) -> Notification | None:
+        """What is to be sent now; when it is returned it is on disk under its id."""
+        if self._is_cancelled:
+            return None
+        if self._is_over:
+            return self._next_of_the_end()
+        if time.monotonic() < self._due_s():
+            return None
+        name, group = self._attempts.next(self._outbox.frozen), self._oldest()
+        if group and (name is None or self._gathered_s(group) <= self._attempts.due_s(name)):
+            return self._frozen(group)
+        return self._outbox.notification(name) if name else None
+
+    def _next_of_the_end(self) -> Notification | None:
+        name = next((one for one in self._outbox.frozen if one not in self._last_try), None)
+        group = None if name else self._oldest()
+        one = self._frozen(group) if group else self._outbox.notification(name) if name else None
+        if one:
+            self._last_try.add(one.id)
+        return one
+
+    def _oldest(self) -> Sequence[Alert] | None:
+        return next(self._outbox.groups(), None)
+
+    def _frozen(self, group: Sequence[Alert]) -> Notification:
+        entry = self._outbox.freezing(group)
+        self._file.write([entry])
+        for alert in group:
+            self._came.pop(alert.number, None)
+        return self._outbox.notification(entry["freeze"])
+
+    def _gathered_s(self, group: Sequence[Alert]) -> float:
+        """When alerts have been waited with for others of their cause."""
+        return self._came.setdefault(group[0].number, time.monotonic()) + GATHER_S
+
+    def _due_s(self) -> float:
+        """When there is something to send."""
+        name, group = self._attempts.next(self._outbox.frozen), self._oldest()
+        due = [self._attempts.due_s(name)] if name else []
+        due += [self._gathered_s(group)] if group else []
+        return self._attempts.not_before(min(due, default=float("inf")))
+
+    def _sent(self, one: Notification) -> Outcome:
         try:
-            why = self._run(one.to_json(self._cluster).encode())
+            return self._receiver.send(one)
         except OSError as problem:  # such as no room for what the program says
-            why = f"{self._words[0].rpartition('/')[2]}: {problem.strerror or problem}"
-        self.counts["failed" if why else "delivered"] += 1
-        if why:
-            self.outage.failed(f"{why} (of {one.rule}, {fold(one.nodes):.100})")
+            return Outcome(f"{self._receiver.name}: {problem.strerror or problem}")
+
+    def _count(self, one: Notification, outcome: Outcome) -> None:
+        self.counts["failed" if outcome.why else "delivered"] += 1
+        if outcome.why:
+            self._attempts.failed(one.id, time.monotonic(), outcome.after_s)
+            self.outage.failed(f"{outcome.why} (of {one.alerts[0].key.rule}, {one.nodes:.100})")
         else:
+            self._attempts.taken(one.id)
+            self._file.write([{"sent": one.id}])
             self.outage.worked()
-
-    def _run(self, data: bytes) -> str:
-        """Why it failed, in words; empty where it did not. What it has started ends with its time. Raises OSError."""
-        name = self._words[0].rpartition("/")[2]
-        with tempfile.TemporaryFile() as errors:
-            process = self._running = subprocess.Popen(
-                self._words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,
+        if self._outbox.dropped > self.counts["dropped"]:
+            self.counts["dropped"] = self._outbox.dropped
+            self._say(
+                f"too many changes wait for {self._receiver.name}; the oldest are dropped: {self._outbox.dropped}"
             )
-            try:
-                process.communicate(data, TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                _kill(process)
-                process.communicate()
-                return f"{name} did not end within {TIMEOUT_S:.0f} s"
-            finally:
-                self._running = None
-            if process.returncode == 0:
-                return ""
-            how = f"exit code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
-            errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_WORDS))
-            lines = printable(errors.read().decode("utf-8", "replace")).strip().splitlines()
-            return f"{name} ended with {how}{f': {lines[-1].strip()}' if lines else ''}"
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _changes(count: int) -> str:
+    return f"{count} change{'s' if count > 1 else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 import warnings
@@ -32,17 +33,19 @@ MAX_BODY = 1_800  # characters: what chats take in one message
 TIMEOUT_S = 30.0  # for all services together
 QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
 ABSENT = "--notify needs Apprise, which is not installed: pip install apprise"
+INCIDENT_KEYS = ("dedup", "alias")  # of PagerDuty and Opsgenie, as Apprise calls them
 _TALKATIVE = ("apprise", "urllib3", "requests", "requests_oauthlib")  # their log lines hold tokens
 _SCHEME = re.compile(r"([a-z][a-z0-9]{1,20})://")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent; `kind` is Apprise's word for it."""
+    """What is sent; `kind` is Apprise's word for it, `incident` the key of services that have one for each."""
 
     title: str
     body: str
     kind: str
+    incident: str = ""
 
 
 def message_of(
@@ -54,7 +57,7 @@ def message_of(
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
     title = f"{cluster}: {(to_do_line(results, catalog) or headline(results)) if results else broke_off}"
     lines = [*_lines(results, changes, catalog), f"exit code {exit_code}"]
-    return Message(_one_line(title, MAX_TITLE), _bounded(lines), "success" if exit_code == 0 else "failure")
+    return Message(one_line(title, MAX_TITLE), bounded(lines), "success" if exit_code == 0 else "failure")
 
 
 def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Iterator[str]:
@@ -73,11 +76,11 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
         yield f"INCOMPLETE {gap.nodes}: {gap.cause} ({gap.what})"
 
 
-def _bounded(lines: Sequence[str]) -> str:
+def bounded(lines: Sequence[str]) -> str:
     """The lines as one text, whole lines as far as there is room, and how many are missing."""
     kept: list[str] = []
     room = MAX_BODY - 40
-    for line in (_one_line(line, 400) for line in lines):
+    for line in (one_line(line, 400) for line in lines):
         room -= len(line) + 1
         if room < 0:
             break
@@ -87,7 +90,8 @@ def _bounded(lines: Sequence[str]) -> str:
     return "\n".join(kept)
 
 
-def _one_line(text: str, most: int) -> str:
+def one_line(text: str, most: int) -> str:
+    """A text of so many characters at most, without what could steer a terminal."""
     text = printable(" ".join(text.split()), most * 2)
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -113,7 +117,7 @@ class NotifyForm:
         catalog = catalog_of(session.config)
         message = message_of(self.cluster, self.results, int(session.exitstatus), changes, catalog)
         if message:
-            with _quiet():
+            with quiet():
                 problems = within(TIMEOUT_S, [partial(send, message) for _, send in self._services])
             self.warnings = [
                 f"notification {number} ({scheme}) was not delivered: {problem}"
@@ -127,7 +131,7 @@ class NotifyForm:
             terminalreporter.write_line(f"warning: {warning}", yellow=True)
 
 
-def services(urls: Sequence[str]) -> list[tuple[str, Callable[[Message], str]]]:
+def services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Callable[[Message], str]]]:
     """What sends to each URL, beside its scheme, which is all that may be shown of it. Raises pytest.UsageError."""
     try:
         with warnings.catch_warnings():
@@ -140,8 +144,8 @@ def services(urls: Sequence[str]) -> list[tuple[str, Callable[[Message], str]]]:
         app_id="clusterproof", app_desc="clusterproof", app_url="", image_url_mask="", http_redirects=False
     )
     found: list[tuple[str, Callable[[Message], str]]] = []
-    for number, url in enumerate(urls, start=1):
-        with _quiet():
+    for number, url in enumerate(urls, start=first):
+        with quiet():
             try:
                 service = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
             except Exception:  # its words may hold the URL
@@ -158,6 +162,10 @@ def services(urls: Sequence[str]) -> list[tuple[str, Callable[[Message], str]]]:
 
 def _send(service: Any, message: Message) -> str:
     """What went wrong, in words that hold nothing of the URL."""
+    for name in INCIDENT_KEYS if message.incident else ():
+        if getattr(service, name, "") is None:  # it has one, and the URL names none
+            service = copy.copy(service)
+            setattr(service, name, message.incident)
     is_sent = service.notify(
         body=message.body,
         title=message.title,
@@ -169,7 +177,7 @@ def _send(service: Any, message: Message) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Nothing that these libraries log reaches a terminal or a file."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     levels = [logger.level for logger in loggers]

@@ -36,6 +36,7 @@ from clusterproof.plugins.suite.watching.job import (
 )
 from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.suite.watching.outlets import Outlets
+from clusterproof.plugins.suite.watching.receivers import receiver_of
 from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, summary
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.read_pods import write_pods
@@ -44,12 +45,13 @@ from clusterproof.plugins.transport.staying_by_srun import JOB, STREAMING
 from clusterproof.plugins.transport.submit_host import submit_host
 from clusterproof.plugins.watch.changes import CHANGES_FILE
 from clusterproof.plugins.watch.listening import Address, NoAddress
-from clusterproof.plugins.watch.notifier import NoProgram, words_of
 from clusterproof.plugins.watch.pace import Pace, WrongPace
+from clusterproof.plugins.watch.receiver import NoReceiver
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.textfile import NoTextfile
 
 BAD_COMMAND_LINE, FAILED, INCOMPLETE = 4, 1, EXIT_INCOMPLETE
+MIN_REMIND_S = 60.0
 MIN_EVERY_S, MAX_EVERY_S = 1.0, 3600.0
 _SPAN = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd]?)")
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -71,6 +73,8 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
             option.record = option.record or folder_of(option.job)
         if not option.cluster:
             raise Refused("nothing to watch; expected clusterproof watch X, or --job ID")
+        if option.remind and not option.notify:
+            raise Refused("--remind repeats notifications; expected --notify with it")
         if option.steps and not option.job:
             raise Refused("--steps is for a job; expected --job ID with it")
         policy = find_policy(option.policy, Path.cwd())
@@ -83,7 +87,7 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
             return _watched(cluster, policy, settings, option), ""
         finally:
             end()
-    except (Refused, KubernetesError, NoJob, InventoryError, Unusable, NoAddress, NoTextfile, NoProgram) as wrong:
+    except (Refused, KubernetesError, NoJob, InventoryError, Unusable, NoAddress, NoTextfile, NoReceiver) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
@@ -178,15 +182,29 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
 
 
 def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namespace) -> None:
-    """Open the outlets that the command line names. Raises NoAddress, NoTextfile, NoProgram."""
+    """Open the outlets that the command line names. Raises NoAddress, NoTextfile, NoReceiver."""
     if recording:
         outlets.add_part("recording", lambda: recording.is_failing)
     if option.listen is not None:
         outlets.listen(Address.of(option.listen))
     if option.textfile is not None:
         outlets.write(Path(option.textfile))
-    if option.notify is not None:
-        outlets.notify(words_of(option.notify))
+    receivers = [receiver_of(text, number) for number, text in enumerate(option.notify, start=1)]
+    if receivers:
+        try:
+            outlets.notify(receivers, recording.folder if recording else None, _remind_s(option))
+        except OSError as problem:
+            raise Refused(f"--record {option.record}: {problem}; expected an outbox of this user's there") from None
+
+
+def _remind_s(option: argparse.Namespace) -> float | None:
+    """After how long what stays open is told again. Raises Refused."""
+    if option.remind is None:
+        return None
+    seconds = _span(option.remind, "--remind")
+    if seconds < MIN_REMIND_S:
+        raise Refused(f"--remind is {option.remind:.20}; expected a minute or more, such as 4h")
+    return seconds
 
 
 def _end_of(job: str, cluster: Cluster, controller: Controller, view: Screen | Lines) -> JobEnd:

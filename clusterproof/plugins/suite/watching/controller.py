@@ -28,7 +28,7 @@ from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.stays import stays_for
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.states import Change
+from clusterproof.plugins.watch.states import Change, Kind
 from clusterproof.plugins.watch.updates import Hello, Update
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
@@ -226,9 +226,12 @@ class Controller:
         give_back_memory()
 
     def _say(self, changes: Sequence[Change]) -> None:
+        """Killed at any moment, a watch that goes on tells what is open or over otherwise than was told."""
+        once = [one for one in changes if one.kind is Kind.HAPPENED]  # and cannot be seen again
+        self.outlets.said(once)
         if changes and self.recording:
             self.recording.changes(changes, time.time(), time.monotonic())
-        self.outlets.said(changes)
+        self.outlets.said([one for one in changes if one.kind is not Kind.HAPPENED])
         self.show(changes)
 
     def _end(self) -> None:

@@ -16,7 +16,10 @@ from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.watch.latest import Latest
 from clusterproof.plugins.watch.listening import Address, Listener
 from clusterproof.plugins.watch.metrics import Metrics, Snapshot
-from clusterproof.plugins.watch.notifier import Notifier
+from clusterproof.plugins.watch.notifier import OUTCOMES, Notifier
+from clusterproof.plugins.watch.outbox import Outbox
+from clusterproof.plugins.watch.outbox_file import OutboxFile
+from clusterproof.plugins.watch.receiver import Receiver
 from clusterproof.plugins.watch.states import Change, Key, Seen
 from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.updates import Update
@@ -38,8 +41,7 @@ class Outlets:
         self._open_of: dict[str, Mapping[Key, Seen]] = {}  # each is replaced, and never changed
         self._said: Counter[tuple[str, Verdict]] = Counter()
         self._parts: dict[str, Callable[[], bool]] = {}
-        self._notified: Mapping[str, int] = {}
-        self._senders: list[Callable[[Sequence[Change]], object]] = []
+        self._notifiers: list[Notifier] = []
         self._ended: list[Callable[[], object]] = []
         self._open = ExitStack()
 
@@ -67,13 +69,16 @@ class Outlets:
         self._open.callback(file.close)
         self.add_part("textfile", lambda: file.outage.is_so)
 
-    def notify(self, words: Sequence[str]) -> None:
-        """Run a program for what has changed."""
-        notifier = Notifier(words, self._cluster, self._say)
-        self._open.callback(notifier.close)
-        self._senders.append(notifier.said)
-        self._notified = notifier.counts
-        self.add_part("notify", lambda: notifier.outage.is_so)
+    def notify(self, receivers: Sequence[Receiver], folder: Path | None, remind_s: float | None = None) -> None:
+        """Tell these what changes; what waits is kept in the folder. Raises OSError."""
+        for number, receiver in enumerate(receivers, start=1):
+            path = folder / f"outbox-{number}.jsonl" if folder else None
+            file = OutboxFile(path, Outbox(self._cluster), self._say)
+            notifier = Notifier(receiver, file, self._say, remind_s)
+            notifier.catch_up(frozenset(self._nodes), self._watch.states.open)
+            self._open.callback(notifier.close)
+            self._notifiers.append(notifier)
+        self.add_part("notify", lambda: any(one.is_failing for one in self._notifiers))
 
     def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
         """A node has reported something."""
@@ -91,8 +96,8 @@ class Outlets:
     def said(self, changes: Sequence[Change]) -> None:
         """These changes were said."""
         self._said.update((change.kind.value, change.verdict) for change in changes)
-        for send in self._senders:
-            send(changes)
+        for notifier in self._notifiers:
+            notifier.said(changes)
 
     def look(self, nodes: Iterable[str]) -> None:
         """Something may have opened or closed of these nodes."""
@@ -113,6 +118,9 @@ class Outlets:
             evaluated=frozenset(filter(self._watch.evaluator.knows, list(self._nodes))),
             incomplete=self._watch.incomplete.copy(),
             said=dict(self._said),
-            notified=dict(self._notified),
+            notified=self._notified(),
             failing={part: is_so() for part, is_so in self._parts.copy().items()},
         )
+
+    def _notified(self) -> Mapping[str, int]:
+        return {name: sum(one.counts[name] for one in self._notifiers) for name in OUTCOMES if self._notifiers}

@@ -1,0 +1,94 @@
+"""Who is told of what changes, for tests: a web server and a program that can be down, and keep what they take."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.states import Change, Key, Kind
+
+# Posts its input, as a program of a site's would, and says on what the server asks it to wait for.
+POSTS = """
+import sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen(urllib.request.Request(sys.argv[1], sys.stdin.buffer.read()), timeout=20)
+except urllib.error.HTTPError as refused:
+    after = refused.headers.get("Retry-After")
+    print(f"Retry-After: {after}" if after else "", file=sys.stderr)
+    sys.exit(f"HTTP {refused.code}")
+except OSError as problem:
+    sys.exit(str(problem))
+"""
+
+
+def change(node: str, kind: Kind = Kind.OPENED, rule: str = "watch.silent", device: str = "") -> Change:
+    return Change(kind, Key(node, device, rule), Verdict.FAIL, f"of {node}; expected none", 1.0)
+
+
+@dataclass
+class WebServer:
+    """It answers each POST with `status`, after having read it."""
+
+    status: int = 200
+    after: str = ""  # Retry-After
+    slow_s: float = 0.0
+    port: int = 0
+    taken: list[Any] = field(default_factory=list)
+    refused: list[Any] = field(default_factory=list)
+
+    @property
+    def program(self) -> list[str]:
+        """The words of a program that posts there."""
+        return [sys.executable, "-c", POSTS, f"http://127.0.0.1:{self.port}/"]
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        """Kind and nodes of each notification taken; repetitions, which have the same id, are left out."""
+        return list({one["id"]: (one["kind"], one["nodes"]) for one in self.taken}.values())
+
+
+@contextmanager
+def web_server() -> Iterator[WebServer]:
+    """A real one, on a port of its own."""
+    server = WebServer()
+    is_over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            data = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, after = server.status, server.after
+            is_over.wait(server.slow_s)
+            (server.taken if status == 200 else server.refused).append(data)
+            self.send_response(status)
+            if after:
+                self.send_header("Retry-After", after)
+            self.end_headers()
+
+        def log_message(self, *data: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        listening.daemon_threads = True
+        listening.handle_error = lambda *_: None  # type: ignore[method-assign] # who was killed reads no answer
+        server.port = listening.server_port
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            is_over.set()
+            listening.shutdown()
+            thread.join()
+
+
+def lines(path: Path) -> list[Any]:
+    """What a program has kept, a notification a line."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
