@@ -15,6 +15,7 @@ SCRIPTS = sorted(path.name for path in (ROOT / "scripts").iterdir() if path.is_f
 WRONG = (
     ("bench slrum", "'slrum' chooses none of 17 (did you mean slurm?); expected one of runs.start_up, "),
     ("bench runs.start_up slrum", "'slrum' chooses none of"),
+    ("chaos --seconds 0", "'0'; expected a whole number from 1 on"),
     ("counterparts kwokk", "no counterpart is called kwokk; expected one of: "),
     ("counterparts kwok kwokk", "no counterpart is called kwokk; expected one of: "),
     ("demo nosuch.py", "not found: nosuch.py"),

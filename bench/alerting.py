@@ -1,0 +1,61 @@
+"""The part of a watch that tells, as a process that is killed: it looks at a file that says what is broken now.
+
+States, recording, outbox and notifier are those of the command; only the nodes are not there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.watching.controller import Controller, Settings
+from clusterproof.plugins.suite.watching.evaluator import Evaluator
+from clusterproof.plugins.suite.watching.line import How
+from clusterproof.plugins.suite.watching.outlets import Outlets
+from clusterproof.plugins.suite.watching.receivers import receiver_of
+from clusterproof.plugins.suite.watching.watch import Watch
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.watch import attempts, notifier, outbox_file, recording
+from clusterproof.plugins.watch.pace import PACE
+from clusterproof.plugins.watch.states import Seen
+
+LOOK_S = 0.02
+QUICK_S = 0.1  # in the place of pauses of seconds and minutes
+RULE = "gpu.no_xid"
+NEVER = 1_000_000  # so often a state opens before it flaps
+
+
+def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
+    """Until it is killed."""
+    notifier.GATHER_S = attempts.FIRST_S = outbox_file.RETRY_S = recording.RETRY_S = QUICK_S
+    notifier.LOOK_S, attempts.MOST_S = QUICK_S, 5 * QUICK_S
+    cluster = Cluster("chaos", "ssh", tuple(map(Target, names)))
+    state = Watch(Evaluator(cluster, NO_POLICY), 1.0, names, time.monotonic(), replace(PACE, flaps_times=NEVER))
+    kept = recording.Recording(record, 1.0, _say)
+    state.resume(kept.said_before(), time.time() - time.monotonic())
+    settings = Settings(How(1.0), Limits(), ProbeOptions())
+    with Outlets(cluster.name, state, _say) as outlets:
+        outlets.notify([receiver_of(command, 1)], record)
+        controller = Controller(cluster, state, settings, kept, lambda _: None, outlets, _say)
+        while True:
+            now = json.loads(broken.read_text(encoding="utf-8"))
+            for name in names:
+                found = {("GPU 0", RULE): Seen(Verdict.FAIL, "Xid 79; expected none")} if name in now else {}
+                controller._say(state.states.events(name, frozenset({RULE}), found, time.monotonic()))
+            kept.guard(lambda: None, time.monotonic())
+            time.sleep(LOOK_S)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    watch(sys.argv[1].split(","), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])

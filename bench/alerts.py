@@ -1,0 +1,186 @@
+"""Nodes break and are mended while all goes wrong between a watch and who is told of it.
+
+The receiver is down, slow, or asks for a pause (429, Retry-After); the disk of --record is full, where this is root and
+may mount a small one; the watch is killed at any moment, and another goes on. The last line is one JSON object:
+`alerts` that were due (each break and each mending), and three counts that are to be 0. `lost`: one never came.
+`reordered`: those of a node came in another order. `doubled_without_id`: one came twice, and not with the same id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from clusterproof.plugins.watch.changes import CHANGES_FILE, read_changes
+from scripts.arguments import Arguments, count
+from tests.watch.receiving import WebServer, web_server
+from tests.watch.small_disk import small_disk
+
+NAMES = tuple(f"gpu{number:03d}" for number in range(1, 41))
+TIMEOUT_S = 120.0  # for all to be told, once nothing goes wrong any more
+LOOK_S = 0.05
+REPO = Path(__file__).parent.parent
+
+
+class World:
+    """What is broken now, and what was to be told of each node."""
+
+    def __init__(self, folder: Path, random: Random) -> None:
+        self.file, self._beside, self._random = folder / "broken.json", folder / "broken.new", random
+        self.due: dict[str, list[str]] = {name: [] for name in NAMES}
+        self.turn(())
+
+    @property
+    def alerts(self) -> int:
+        """How many were due."""
+        return sum(map(len, self.due.values()))
+
+    def turn(self, names: Sequence[str]) -> None:
+        """Break these where they are whole, and mend them where they are broken."""
+        for name in names:
+            self.due[name].append("closed" if self.due[name][-1:] == ["opened"] else "opened")
+        broken = [name for name, kinds in self.due.items() if kinds[-1:] == ["opened"]]
+        self._beside.write_text(json.dumps(broken), encoding="utf-8")
+        self._beside.replace(self.file)
+
+    def turn_some(self, record: Path) -> None:
+        """Some of those of which the watch has recorded all that happened before: it looks now and then."""
+        ready = self._recorded(record)
+        self.turn(self._random.sample(ready, min(len(ready), self._random.choice((1, 1, 2, 20)))))
+
+    def is_recorded(self, record: Path) -> bool:
+        """Whether the watch has recorded all that happened."""
+        return len(self._recorded(record)) == len(NAMES)
+
+    def _recorded(self, record: Path) -> list[str]:
+        path = record / CHANGES_FILE
+        seen = Counter(change.key.node for change in read_changes(path)) if path.exists() else Counter()
+        return [name for name, kinds in self.due.items() if seen[name] == len(kinds)]
+
+
+class WatchProcess:
+    """It, killed and begun anew."""
+
+    def __init__(self, world: World, record: Path, out: Path, command: str) -> None:
+        self._words = [sys.executable, "-m", "bench.alerting", ",".join(NAMES), str(world.file), str(record), command]
+        self._out = out
+        self.kills = -1
+        self.again()
+
+    def again(self) -> None:
+        """Kill it wherever it is, and begin anew."""
+        self.end()
+        self.kills += 1
+        with self._out.open("ab") as out:
+            self._process = subprocess.Popen(self._words, stdout=out, stderr=out, cwd=REPO)
+
+    def end(self) -> None:
+        """Kill it."""
+        if hasattr(self, "_process"):
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+
+
+def outages(server: WebServer, random: Random) -> Iterator[str]:
+    """What the receiver does next, without end."""
+    while True:
+        name = random.choice(("up", "down", "slow", "429"))
+        server.status = {"down": 500, "429": 429}.get(name, 200)
+        server.after = "1" if name == "429" else ""
+        server.slow_s = random.uniform(0.2, 1.0) if name == "slow" else 0.0
+        yield name
+
+
+def judged(due: dict[str, list[str]], taken: Sequence[dict[str, object]]) -> dict[str, int]:
+    """What is to be 0, of what a receiver has taken that leaves out ids that it has seen."""
+    came: dict[str, list[str]] = {name: [] for name in due}
+    firsts: dict[str, dict[str, object]] = {}
+    for one in taken:
+        firsts.setdefault(str(one["id"]), one)
+    for one in firsts.values():
+        for finding in one["findings"]:  # type: ignore[attr-defined]
+            came[finding["node"]].append(str(one["kind"]))
+    verdict = {"lost": 0, "reordered": 0, "doubled_without_id": 0}
+    for name, kinds in due.items():
+        wanted, found = Counter(kinds), Counter(came[name])
+        verdict["lost"] += (wanted - found).total()
+        verdict["doubled_without_id"] += (found - wanted).total()
+        verdict["reordered"] += wanted == found and kinds != came[name]
+    return verdict
+
+
+@contextmanager
+def disk(under: Path) -> Iterator[tuple[Path, Callable[[], object], Callable[[], object]]]:
+    """Where the watch records, what fills it and what frees it; these do nothing where none can be mounted."""
+    if os.geteuid() == 0:
+        with small_disk(under, kib=2048) as small:
+            yield small
+    else:
+        print("full disk: skipped; it needs root, to mount a small one")
+        yield under / "kept", lambda: None, lambda: None
+
+
+def chaos(seconds: float, seed: int) -> dict[str, int]:
+    """For so long; what became of the alerts."""
+    random = Random(seed)
+    seen: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as name, web_server() as server, disk(Path(name)) as (record, fill, free):
+        world = World(Path(name), random)
+        watch = WatchProcess(world, record, Path(name, "out"), shlex.join(server.program))
+        try:
+            of_server, until = outages(server, random), time.monotonic() + seconds
+            while time.monotonic() < until:
+                seen[next(of_server)] += 1
+                is_full = os.geteuid() == 0 and random.random() < 0.3
+                if is_full:
+                    fill()
+                    seen["full disk"] += 1
+                for _ in range(random.randint(1, 5)):
+                    world.turn_some(record)
+                    time.sleep(random.uniform(0.0, 1.0))
+                if is_full:
+                    free()
+                    _until(lambda: world.is_recorded(record))
+                if random.random() < 0.7:
+                    watch.again()
+            server.status, server.slow_s = 200, 0.0
+            _until(lambda: not judged(world.due, server.taken)["lost"])
+        finally:
+            watch.end()
+        print("\n".join(Path(name, "out").read_text(encoding="utf-8").splitlines()[-3:]))
+        repeated = len(server.taken) - len({one["id"] for one in server.taken})
+        print(f"{dict(seen)}, {watch.kills} kills")
+        print(f"notifications: {len(server.taken)}, {repeated} of them with an id that came before")
+        return {"alerts": world.alerts, **judged(world.due, server.taken)}
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    ended = time.monotonic() + TIMEOUT_S
+    while not is_so() and time.monotonic() < ended:
+        time.sleep(LOOK_S)
+
+
+def main() -> int:
+    """The command."""
+    parser = Arguments("scripts/chaos", __doc__)
+    parser.add_argument("--seconds", type=count, default=60, help="how long (default 60)")
+    parser.add_argument("--seed", type=count, default=1, help="of the same chaos again (default 1)")
+    option = parser.parse_args()
+    found = chaos(option.seconds, option.seed)
+    print(json.dumps(found))
+    return int(any(number for name, number in found.items() if name != "alerts"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
