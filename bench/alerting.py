@@ -1,4 +1,4 @@
-"""The part of a watch that tells, as a process that is killed: it looks at a file that says what is broken now.
+"""The part of a watch that notifies, as a process that is killed: it looks at a file that says what is broken now.
 
 States, recording, outbox and notifier are those of the command; only the nodes are not there.
 """

@@ -1,4 +1,4 @@
-"""Nodes break and are mended while all goes wrong between a watch and who is told of it.
+"""Nodes break and are mended while all goes wrong between a watch and its receiver.
 
 The receiver is down, slow, or asks for a pause (429, Retry-After); the disk of --record is full, where this is root and
 may mount a small one; the watch is killed at any moment, and another goes on. The last line is one JSON object:
@@ -17,10 +17,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from clusterproof.plugins.watch.changes import CHANGES_FILE, read_changes
 from scripts.arguments import Arguments, count
@@ -28,13 +29,13 @@ from tests.watch.receiving import WebServer, web_server
 from tests.watch.small_disk import small_disk
 
 NAMES = tuple(f"gpu{number:03d}" for number in range(1, 41))
-TIMEOUT_S = 120.0  # for all to be told, once nothing goes wrong any more
+TIMEOUT_S = 120.0  # for all to be delivered, once nothing goes wrong any more
 LOOK_S = 0.05
 REPO = Path(__file__).parent.parent
 
 
 class World:
-    """What is broken now, and what was to be told of each node."""
+    """What is broken now, and what was to be delivered of each node."""
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.file, self._beside, self._random = folder / "broken.json", folder / "broken.new", random
@@ -102,14 +103,14 @@ def outages(server: WebServer, random: Random) -> Iterator[str]:
         yield name
 
 
-def judged(due: dict[str, list[str]], taken: Sequence[dict[str, object]]) -> dict[str, int]:
+def judged(due: dict[str, list[str]], taken: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """What is to be 0, of what a receiver has taken that leaves out ids that it has seen."""
     came: dict[str, list[str]] = {name: [] for name in due}
-    firsts: dict[str, dict[str, object]] = {}
+    firsts: dict[str, Mapping[str, Any]] = {}
     for one in taken:
         firsts.setdefault(str(one["id"]), one)
     for one in firsts.values():
-        for finding in one["findings"]:  # type: ignore[attr-defined]
+        for finding in one["findings"]:
             came[finding["node"]].append(str(one["kind"]))
     verdict = {"lost": 0, "reordered": 0, "doubled_without_id": 0}
     for name, kinds in due.items():

@@ -1,4 +1,4 @@
-"""Who is told of what changes, for tests: a web server and a program that can be down, and keep what they take."""
+"""Receivers of what changes, for tests: a web server and a program that can be down, and keep what they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of alerts while all goes wrong between a watch and who is told."""
+"""What becomes of alerts while all goes wrong between a watch and its receiver."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "MOST_S", 0.1)
 
 
-class Told:
+class Notified:
     """A notifier with a receiver of ours, and what was said of it."""
 
     def __init__(self, words: Sequence[str], folder: Path | None = None, remind_s: float | None = None) -> None:
@@ -177,14 +177,14 @@ class Told:
         self.file = OutboxFile(path, Outbox("prod"), self.own.append)
         self.notifier = Notifier(Program(words), self.file, self.own.append, remind_s)
 
-    def until(self, is_so: Callable[[], object]) -> Told:
+    def until(self, is_so: Callable[[], object]) -> Notified:
         deadline = time.monotonic() + TIMEOUT_S
         while not is_so():
             assert time.monotonic() < deadline, (self.notifier.counts, self.own)
             time.sleep(0.01)
         return self
 
-    def counted(self, outcome: str, count: int = 1) -> Told:
+    def counted(self, outcome: str, count: int = 1) -> Notified:
         return self.until(lambda: self.notifier.counts[outcome] >= count)
 
 
@@ -195,39 +195,39 @@ def keeping(file: Path, more: str = "") -> list[str]:
 
 def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_and_once(server: WebServer) -> None:
     server.status = 500
-    told = Told(server.program)
-    told.notifier.said([change("a", rule="gpu.no_xid")])
-    told.counted("failed", 2)
-    told.notifier.said([change(node) for node in ("b", "c", "d")])
-    told.until(lambda: any(one["check"] == "watch.silent" for one in server.refused))
-    told.notifier.said([change(node, Kind.CLOSED) for node in ("b", "c", "d")])
+    notified = Notified(server.program)
+    notified.notifier.said([change("a", rule="gpu.no_xid")])
+    notified.counted("failed", 2)
+    notified.notifier.said([change(node) for node in ("b", "c", "d")])
+    notified.until(lambda: any(one["check"] == "watch.silent" for one in server.refused))
+    notified.notifier.said([change(node, Kind.CLOSED) for node in ("b", "c", "d")])
     server.status = 200
-    told.counted("delivered", 3).notifier.close()
+    notified.counted("delivered", 3).notifier.close()
     of_silence = [kind for kind, nodes in server.said if nodes == "b,c,d"]
     assert of_silence == ["opened", "closed"]
     assert ("opened", "a") in server.said
     assert len(server.taken) == 3
     assert {one["id"] for one in server.refused} <= {one["id"] for one in server.taken}
-    assert len(told.own) == 2
-    assert "exit code 1: HTTP 500" in told.own[0]
-    assert told.own[1] == "notifications are delivered again"
+    assert len(notified.own) == 2
+    assert "exit code 1: HTTP 500" in notified.own[0]
+    assert notified.own[1] == "notifications are delivered again"
 
 
 def test_a_receiver_that_asks_for_a_pause_gets_it(server: WebServer) -> None:
     server.status, server.after = 429, "3600"
-    told = Told(server.program)
-    told.notifier.said([change("a")])
-    told.counted("failed")
-    told.notifier.said([change("b", rule="gpu.no_xid")])
-    assert told.notifier._due_s() > time.monotonic() + 3000
+    notified = Notified(server.program)
+    notified.notifier.said([change("a")])
+    notified.counted("failed")
+    notified.notifier.said([change("b", rule="gpu.no_xid")])
+    assert notified.notifier._due_s() > time.monotonic() + 3000
     server.status = 200
-    told.notifier.close()
+    notified.notifier.close()
     assert server.said == [("opened", "a"), ("opened", "b")]
 
 
 def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server: WebServer, tmp_path: Path) -> None:
     server.status = 500
-    killed = Told(server.program, tmp_path)
+    killed = Notified(server.program, tmp_path)
     killed.notifier.said([change("a")])
     killed.counted("failed").notifier.said([change("a", Kind.CLOSED), change("b", rule="gpu.no_xid")])
     killed.until(lambda: len({one["id"] for one in server.refused}) == 2)
@@ -235,7 +235,7 @@ def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server
     killed.notifier.close()
     (tmp_path / "outbox-1.jsonl").write_bytes(data + b'{"sent": "to')  # as it was, and torn
     server.status = 200
-    after = Told(server.program, tmp_path)
+    after = Notified(server.program, tmp_path)
     after.counted("delivered", 3).notifier.close()
     assert after.own == [f"waiting since before, to be sent by {Path(sys.executable).name}: 3 changes"]
     assert sorted(server.said) == [("closed", "a"), ("opened", "a"), ("opened", "b")]
@@ -249,24 +249,24 @@ def outbox_of(folder: Path) -> Outbox:
 
 
 def test_what_was_taken_is_on_disk_when_it_counts_as_said(tmp_path: Path) -> None:
-    told = Told(["false"], tmp_path)
-    told.notifier.said([change("a")])
+    notified = Notified(["false"], tmp_path)
+    notified.notifier.said([change("a")])
     (header, added) = lines(tmp_path / "outbox-1.jsonl")[:2]
     assert (header["outbox"], added["add"]["node"]) == (1, "a")
-    told.notifier.close()
-    assert told.own[-1] == (
+    notified.notifier.close()
+    assert notified.own[-1] == (
         f"not delivered when the watch ended: 1 change by false; "
         f"they wait in {tmp_path / 'outbox-1.jsonl'}, for the watch that goes on there"
     )
 
 
 def test_who_is_told_learns_what_a_watch_that_goes_on_finds_otherwise(server: WebServer, tmp_path: Path) -> None:
-    before = Told(server.program, tmp_path)
+    before = Notified(server.program, tmp_path)
     before.notifier.said([change("a"), change("b"), change("elsewhere")])
     before.counted("delivered").notifier.close()
     day = OfDay().day
     day.silence(60)
-    after = Told(server.program, tmp_path)
+    after = Notified(server.program, tmp_path)
     after.notifier.catch_up(frozenset({"a", "b", "gpu001"}), day.watch.states.open)
     after.counted("delivered", 2).notifier.close()
     assert sorted(server.said[1:]) == [("closed", "a,b"), ("opened", "gpu001")]
@@ -295,7 +295,7 @@ def test_an_outbox_in_which_much_is_over_is_written_anew_and_stays_the_same(
 def test_what_stays_open_is_told_again_once_for_all_of_its_cause_and_what_is_over_is_not() -> None:
     outbox = Outbox("prod")
 
-    def told() -> list[tuple[str, str]]:
+    def notified() -> list[tuple[str, str]]:
         found = []
         while group := next(outbox.groups(), None):
             entry = outbox.freezing(group)
@@ -308,12 +308,12 @@ def test_what_stays_open_is_told_again_once_for_all_of_its_cause_and_what_is_ove
     def remind(wall_s: float) -> list[tuple[str, str]]:
         for entry in list(outbox.reminding(100.0, wall_s)):
             outbox.apply(entry)
-        return told()
+        return notified()
 
     for at, one in enumerate((change("a"), change("b"), change("c"), change("c", Kind.CLOSED))):
         for entry in outbox.taking([one], 10.0 * at):
             outbox.apply(entry)
-    assert told() == [("opened", "a,b,c"), ("closed", "c")]
+    assert notified() == [("opened", "a,b,c"), ("closed", "c")]
     assert remind(99.0) == []
     assert remind(100.0) == [("reminder", "a,b")]
     assert remind(150.0) == []
@@ -322,43 +322,43 @@ def test_what_stays_open_is_told_again_once_for_all_of_its_cause_and_what_is_ove
 
 def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
-    told = Told(keeping(tmp_path / "received"))
-    told.notifier.said([change("a"), change("b"), change("a", rule="gpu.no_xid")])
-    told.counted("delivered", 2).notifier.close()
+    notified = Notified(keeping(tmp_path / "received"))
+    notified.notifier.said([change("a"), change("b"), change("a", rule="gpu.no_xid")])
+    notified.counted("delivered", 2).notifier.close()
     received = lines(tmp_path / "received")
     assert [(one["check"], one["nodes"]) for one in received] == [("watch.silent", "a,b"), ("gpu.no_xid", "a")]
-    assert told.own == []
+    assert notified.own == []
 
 
 def test_a_program_that_always_fails_costs_a_line_and_is_given_the_others_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick(monkeypatch)
-    told = Told(keeping(tmp_path / "received", "sys.exit('no such channel')"))
+    notified = Notified(keeping(tmp_path / "received", "sys.exit('no such channel')"))
     for count, node in enumerate(("a", "b", "c"), start=1):
-        told.notifier.said([change(node)])
-        told.counted("failed", count)
-        told.until(lambda node=node: any(one["nodes"] == node for one in lines(tmp_path / "received")))  # type: ignore[misc]
-    told.notifier.close()
+        notified.notifier.said([change(node)])
+        notified.counted("failed", count)
+        notified.until(lambda node=node: any(one["nodes"] == node for one in lines(tmp_path / "received")))  # type: ignore[misc]
+    notified.notifier.close()
     words = "a notification was not delivered: {} ended with exit code 1: no such channel (of watch.silent, a); {}"
     again = "it is sent again until it is, and watching goes on"
-    assert told.own[0] == words.format(Path(sys.executable).name, again)
+    assert notified.own[0] == words.format(Path(sys.executable).name, again)
     lost = "they are lost; expected --record DIR, where they wait for the next watch"
-    assert told.own[1:] == [f"not delivered when the watch ended: 3 changes by {Path(sys.executable).name}; {lost}"]
-    assert told.notifier.is_failing
+    assert notified.own[1:] == [f"not delivered when the watch ended: 3 changes by {Path(sys.executable).name}; {lost}"]
+    assert notified.notifier.is_failing
 
 
 def test_a_disk_that_is_full_delays_what_a_program_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
-    told = Told(keeping(tmp_path / "received"))
+    notified = Notified(keeping(tmp_path / "received"))
     with monkeypatch.context() as full:
         full.setattr(tempfile, "TemporaryFile", _no_room)
-        told.notifier.said([change("a")])
-        told.counted("failed")
-    told.counted("delivered").notifier.close()
+        notified.notifier.said([change("a")])
+        notified.counted("failed")
+    notified.counted("delivered").notifier.close()
     assert [one["nodes"] for one in lines(tmp_path / "received")] == ["a"]
-    assert "No space left on device" in told.own[0]
-    assert told.own[1] == "notifications are delivered again"
+    assert "No space left on device" in notified.own[0]
+    assert notified.own[1] == "notifications are delivered again"
 
 
 def _no_room(*_: object) -> None:
@@ -373,18 +373,18 @@ def test_a_full_disk_under_the_outbox_is_said_and_nothing_is_forgotten(
     monkeypatch.setattr(notifier, "LOOK_S", 0.05)
     with small_disk(tmp_path) as (folder, fill, free):
         folder.mkdir()
-        told = Told(server.program, folder)
+        notified = Notified(server.program, folder)
         fill()
         server.status = 500
-        told.notifier.said([change(f"gpu{at:03d}", device="x" * 100) for at in range(200)])
-        told.counted("failed", 2)
-        assert "No space left on device" in told.own[0]
+        notified.notifier.said([change(f"gpu{at:03d}", device="x" * 100) for at in range(200)])
+        notified.counted("failed", 2)
+        assert "No space left on device" in notified.own[0]
         assert not outbox_of(folder).count
         free()
-        told.until(lambda: not told.file.outage.is_so)
+        notified.until(lambda: not notified.file.outage.is_so)
         assert outbox_of(folder).count == 200
         server.status = 200
-        told.counted("delivered").notifier.close()
+        notified.counted("delivered").notifier.close()
         assert server.taken[-1]["node_count"] == 200
 
 
@@ -416,10 +416,10 @@ def test_a_program_that_hangs_is_killed_with_what_it_has_started(
     more = (
         f"import subprocess as s; c = s.Popen(['sleep', '600']); open({str(child)!r}, 'w').write(str(c.pid)); c.wait()"
     )
-    told = Told(keeping(tmp_path / "received", more))
-    told.notifier.said([change("a")])
-    told.counted("failed").notifier.close()
-    assert "did not end within 2 s" in told.own[0]
+    notified = Notified(keeping(tmp_path / "received", more))
+    notified.notifier.said([change("a")])
+    notified.counted("failed").notifier.close()
+    assert "did not end within 2 s" in notified.own[0]
     deadline = time.monotonic() + TIMEOUT_S
     while child.exists() and Path(f"/proc/{child.read_text()}").exists():
         assert time.monotonic() < deadline
@@ -430,12 +430,12 @@ def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick(monkeypatch)
-    told = Told(keeping(tmp_path / "received"))
-    told.notifier.said([change("a"), change("a", Kind.CLOSED)])
-    told.notifier.close()
+    notified = Notified(keeping(tmp_path / "received"))
+    notified.notifier.said([change("a"), change("a", Kind.CLOSED)])
+    notified.notifier.close()
     assert [one["kind"] for one in lines(tmp_path / "received")] == ["opened", "closed"]
     monkeypatch.setattr(notifier, "END_S", 0.5)
-    hangs = Told(["sleep", "600"])
+    hangs = Notified(["sleep", "600"])
     hangs.notifier.said([change("a"), change("a", rule="gpu.no_xid")])
     hangs.notifier.close()
     assert not hangs.notifier._thread.is_alive()

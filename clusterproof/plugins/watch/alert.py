@@ -1,4 +1,4 @@
-"""What is to be told of findings: an alert for each change; a notification tells alerts of one cause together."""
+"""Alerts, one for each change of a finding; a notification has those of one cause."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = frozenset({*(kind.value for kind in Kind), REMINDER})
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A change to be told; its number is given once in an outbox."""
+    """A change to be sent; its number is given once in an outbox."""
 
     number: int
     kind: str
@@ -39,7 +39,7 @@ class Alert:
 
     @property
     def cause(self) -> tuple[str, str, Verdict]:
-        """Alerts that have the same are told together."""
+        """Alerts that have the same are sent together."""
         return self.kind, self.key.rule, self.verdict
 
     def to_data(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Notifier:
                 self._change.notify()
 
     def catch_up(self, nodes: Collection[str], now: Mapping[Key, Seen]) -> None:
-        """Notify of what is open of these nodes now and was not told, and of what was told and is over."""
+        """Notify of what is open of these nodes now and was not delivered, and of what was delivered and is over."""
         with self._change:
             self._file.write(self._outbox.catching_up(nodes, now, time.time()))
             self._change.notify()

@@ -1,4 +1,4 @@
-"""What is still to be told, and what was: alerts wait here until whoever is told has taken them.
+"""What is still to be delivered, and what was: alerts wait here until the receiver has taken them.
 
 Every step is an entry, a line of JSON. The same entries make the same outbox again, in another watch too.
 """
@@ -27,13 +27,13 @@ class Outbox:
         self._next = 1
         self._waiting: dict[int, Alert] = {}  # by number, and in that order
         self._frozen: dict[str, tuple[Alert, ...]] = {}  # notifications that were tried, by id
-        self._told: dict[Key, Alert] = {}  # what is open, as it was last taken
+        self._delivered: dict[Key, Alert] = {}  # what is open, as it was last taken
         self.dropped = 0
 
     @property
     def open(self) -> Collection[Key]:
-        """The findings that are open for whoever is told."""
-        return self._told.keys()
+        """The findings that are open for the receiver."""
+        return self._delivered.keys()
 
     @property
     def count(self) -> int:
@@ -42,42 +42,46 @@ class Outbox:
 
     def taking(self, changes: Iterable[Change], wall_s: float) -> Iterator[Entry]:
         """The entries that add changes, but for those that repeat what was taken already."""
-        told, number = self._told.copy(), self._next
+        delivered, number = self._delivered.copy(), self._next
         for change in changes:
-            last = told.get(change.key)
+            last = delivered.get(change.key)
             is_known = last is not None and last.kind in _STAYS_OPEN and last.message == Alert.of(0, change, 0).message
             if (change.kind is Kind.CLOSED and not last) or (change.kind is Kind.OPENED and is_known):
                 continue
             alert = Alert.of(number, change, wall_s)
-            _keep(told, alert)
+            _keep(delivered, alert)
             yield {"add": alert.to_data()}
             number += 1
 
     def catching_up(self, nodes: Collection[str], now: Mapping[Key, Seen], wall_s: float) -> Iterator[Entry]:
-        """The entries by which whoever is told learns what is open of nodes now, where a watch goes on."""
-        told = {key: one for key, one in self._told.items() if key.node in nodes}
-        over = [Change(Kind.CLOSED, key, one.verdict, one.message, 0.0) for key, one in told.items() if key not in now]
+        """The entries by which the receiver learns what is open of nodes now, where a watch goes on."""
+        delivered = {key: one for key, one in self._delivered.items() if key.node in nodes}
+        over = [
+            Change(Kind.CLOSED, key, one.verdict, one.message, 0.0) for key, one in delivered.items() if key not in now
+        ]
         new = [
-            Change(Kind.OPENED, key, seen.verdict, seen.message, 0.0) for key, seen in now.items() if key not in told
+            Change(Kind.OPENED, key, seen.verdict, seen.message, 0.0)
+            for key, seen in now.items()
+            if key not in delivered
         ]
         worse = [
             Change(Kind.WORSE, key, seen.verdict, seen.message, 0.0)
             for key, seen in now.items()
-            if key in told and told[key].verdict is not seen.verdict
+            if key in delivered and delivered[key].verdict is not seen.verdict
         ]
         yield from self.taking([*over, *worse, *new], wall_s)
 
     def reminding(self, after_s: float, wall_s: float) -> Iterator[Entry]:
         """The entries that remind of what has stayed open so long; with one finding all of its cause."""
         busy = {alert.key for alert in self._all()}
-        still = [one for one in self._told.values() if one.kind in _STAYS_OPEN and one.key not in busy]
+        still = [one for one in self._delivered.values() if one.kind in _STAYS_OPEN and one.key not in busy]
         due = {(one.key.rule, one.verdict) for one in still if wall_s - one.time_s >= after_s}
         again = (one for one in still if (one.key.rule, one.verdict) in due)
         for number, one in enumerate(again, start=self._next):
             yield {"add": {**one.to_data(), "number": number, "kind": REMINDER, "time": round(wall_s, 3)}}
 
     def groups(self) -> Iterator[Sequence[Alert]]:
-        """What may be told next and was not tried yet: alerts of one cause, each the oldest of its finding."""
+        """What may be sent next and was not tried yet: alerts of one cause, each the oldest of its finding."""
         taken = {alert.key for alerts in self._frozen.values() for alert in alerts}
         of_cause: dict[tuple[object, ...], list[Alert]] = {}
         for alert in only_first(list(self._waiting.values()), taken):
@@ -103,9 +107,9 @@ class Outbox:
             self._name, self._next = str(entry["name"])[:40], max(self._next, int(entry["next"]))
         elif "add" in entry:
             self._add(Alert.from_data(entry["add"]))
-        elif "told" in entry:
-            alert = Alert.from_data(entry["told"])
-            self._told[alert.key] = alert
+        elif "delivered" in entry:
+            alert = Alert.from_data(entry["delivered"])
+            self._delivered[alert.key] = alert
         elif "freeze" in entry:
             self._frozen[str(entry["freeze"])] = tuple(self._waiting.pop(number) for number in entry["of"])
         else:
@@ -118,8 +122,8 @@ class Outbox:
             yield {"add": alert.to_data()}
         for name, alerts in self._frozen.items():
             yield {"freeze": name, "of": [one.number for one in alerts]}
-        for alert in self._told.values():
-            yield {"told": alert.to_data()}
+        for alert in self._delivered.values():
+            yield {"delivered": alert.to_data()}
 
     def _all(self) -> Iterator[Alert]:
         yield from self._waiting.values()
@@ -129,15 +133,15 @@ class Outbox:
     def _add(self, alert: Alert) -> None:
         self._next = max(self._next, alert.number + 1)
         self._waiting[alert.number] = alert
-        _keep(self._told, alert)
+        _keep(self._delivered, alert)
         for number in list(self._waiting)[: max(0, len(self._waiting) - MAX_WAITING)]:
             del self._waiting[number]
             self.dropped += 1
 
 
-def _keep(told: dict[Key, Alert], alert: Alert) -> None:
+def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
     """What is open once an alert was taken."""
     if alert.kind == Kind.CLOSED.value:
-        told.pop(alert.key, None)
+        delivered.pop(alert.key, None)
     elif alert.kind != Kind.HAPPENED.value:
-        told[alert.key] = alert
+        delivered[alert.key] = alert

@@ -1,4 +1,4 @@
-"""Who is told of what changes: a program that is run, with the notification on its input."""
+"""Who receives what changes: a program that is run, with the notification on its input."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def after_s(words: str, now: float) -> float:
 
 
 class Program:
-    """A program and its arguments. It is told to try later by a line `Retry-After: SECONDS` of its own."""
+    """A program and its arguments. A line `Retry-After: SECONDS` of its own asks for a pause."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

@@ -198,7 +198,7 @@ def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namesp
 
 
 def _remind_s(option: argparse.Namespace) -> float | None:
-    """After how long what stays open is told again. Raises Refused."""
+    """After how long what stays open is sent again. Raises Refused."""
     if option.remind is None:
         return None
     seconds = _span(option.remind, "--remind")

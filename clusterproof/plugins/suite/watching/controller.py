@@ -226,7 +226,7 @@ class Controller:
         give_back_memory()
 
     def _say(self, changes: Sequence[Change]) -> None:
-        """Killed at any moment, a watch that goes on tells what is open or over otherwise than was told."""
+        """Killed at any moment, a watch that goes on sends what is open or over otherwise than was delivered."""
         once = [one for one in changes if one.kind is Kind.HAPPENED]  # and cannot be seen again
         self.outlets.said(once)
         if changes and self.recording:

@@ -84,7 +84,7 @@ def _listening(asked: list[float], send: Callable[[], str]) -> str:
 
 @cache
 def _hear_answers() -> None:
-    """Let requests, by which Apprise sends, tell of each Retry-After; it has no hook for all that it sends."""
+    """Read each Retry-After of requests, by which Apprise sends; it has no hook for all that it sends."""
     from requests import Session
 
     send = Session.send
