@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,13 @@ from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.packing import ARGUMENT
 from clusterproof.plugins.agent.parts import Parts, joined, parts
 from clusterproof.plugins.agent.program import Program
+from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
-from clusterproof.plugins.transport import Limits, longest_program
+from clusterproof.plugins.transport import Answer, Limits, Unusable, longest_program
+from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded
 
+ASKED = sorted(collector_names())[:2]
 READ = Collected(Status.READ, 1)
 TWO = Parts(((frozenset("ab"), Program("one")), (frozenset("c"), Program("two"))))
 BOTH = [NodeEvidence("n", {"a": READ, "b": READ}, seconds=1.0), NodeEvidence("n", {"c": READ}, seconds=2.0)]
@@ -103,3 +108,34 @@ def test_an_answer_says_nothing_of_the_collectors_of_another_program() -> None:
 def test_what_no_program_takes_is_said() -> None:
     data = joined([BOTH[0]], Parts(TWO.programs[:1], {"long": "its program is long"}))
     assert data.collectors["long"] == Collected(Status.CUT, detail="its program is long")
+
+
+class Closing(Commanding):
+    """A connection that takes one collector a program, and is refused to all after so many."""
+
+    def __init__(self, answered: int) -> None:
+        self.left = answered
+
+    def longest_program(self, _limits: Limits) -> int:
+        whole = parts(ASKED, ProbeOptions(), on_stdin=False).programs[0][1]
+        return len(whole.command) - 1
+
+    def run(self, targets: Sequence[Target], program: Program, _limits: Limits, answered: Callable[..., None]) -> None:
+        if not self.left:
+            raise Unusable("the token has expired; expected another")
+        self.left -= 1
+        output = subprocess.run(program.command, shell=True, capture_output=True, check=True).stdout
+        for target in targets:
+            answered(target, Answer(output))
+
+
+def test_what_came_before_a_connection_was_refused_stays() -> None:
+    cluster = Cluster("small", "closing", (Target("gpu001"), Target("gpu002")))
+    kept: list[NodeEvidence] = []
+    found = gather(cluster, Closing(1), ASKED, ProbeOptions(), Limits(), kept.append)
+    assert {name: evidence.unreached for name, evidence in found.items()} == {"gpu001": None, "gpu002": None}
+    lost = [one.detail for one in found["gpu001"].collectors.values() if one.status is Status.CUT]
+    assert lost == ["its program, 2 of 2, was not answered: lost: the token has expired; expected another"]
+    assert [evidence.node for evidence in kept] == ["gpu001", "gpu002"]
+    with pytest.raises(Unusable):
+        gather(cluster, Closing(0), ASKED, ProbeOptions(), Limits(), kept.append)

@@ -10,7 +10,15 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, Unreached, load
 from clusterproof.plugins.core.opened import Budget, read_whole
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.transport import Answer, Connection, Limits, Program, longest_program, takes_stdin
+from clusterproof.plugins.transport import (
+    Answer,
+    Connection,
+    Limits,
+    Program,
+    Unusable,
+    longest_program,
+    takes_stdin,
+)
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
@@ -84,7 +92,10 @@ def ask(
 def _ask_for_each(
     cluster: Cluster, connection: Connection, parts: Parts, limits: Limits, on_answer: OnAnswer
 ) -> dict[str, NodeEvidence]:
-    """Run several programs on every node, one after another; one that is not reached is not asked again."""
+    """Run several programs on every node, one after another; one that is not reached is not asked again.
+
+    Where the cluster lets nobody in any more, what came before stays. Raises Unusable where nothing came.
+    """
     from clusterproof.plugins.agent.parts import joined
 
     answers: dict[str, list[NodeEvidence]] = {}
@@ -99,8 +110,17 @@ def _ask_for_each(
 
     for collectors, to_run in parts.programs:
         rest = tuple(target for target in cluster.targets if target.name not in gathered)
-        if rest:
+        if not rest:
+            break
+        try:
             ask(replace(cluster, targets=rest), connection, to_run, limits, note, collectors)
+        except Unusable as problem:
+            if not answers:
+                raise
+            for target in rest:
+                if target.name not in gathered:
+                    note(NodeEvidence(target.name, unreached=Unreached.LOST, detail=str(problem)))
+            break
     return gathered
 
 
