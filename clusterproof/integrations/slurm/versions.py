@@ -50,6 +50,7 @@ def install(folder: Path) -> str:
     if HOME.exists() and not HOME.is_symlink():
         raise Refused(f"{HOME} is a folder; expected a link of this command's, or nothing (install.md, by hand)")
     wheel = _wheel_in(folder)
+    _refuse_others_wheels(folder)
     wanted = VERSIONS / f"{wheel.name.split('-')[1]}-{_digest(folder)}"
     if wanted == _led_to(HOME):
         return f"{wanted.name} is installed already"
@@ -107,6 +108,30 @@ def _wheel_in(folder: Path) -> Path:
         if data.st_uid not in (0, os.geteuid()) or data.st_mode & OTHERS_WRITE:
             raise Refused(f"{path} may be written by others than root; expected wheels that only root writes")
     return found[0]
+
+
+def _refuse_others_wheels(folder: Path) -> None:
+    """Raises Refused where a package's wheels are all of another Python than this, or of another kind of machine."""
+    by_package: dict[str, list[str]] = {}
+    for wheel in sorted(folder.glob("*-*-*-*-*.whl")):
+        by_package.setdefault(wheel.name.split("-")[0], []).append(wheel.name)
+    for names in by_package.values():
+        if not any(map(_fits, names)):
+            here = f"Python 3.{sys.version_info[1]} on {os.uname().machine}"
+            raise Refused(
+                f"{folder} has {', '.join(names)}, and this is {here}; expected this command run by the Python "
+                "that the wheels are of, or wheels that this Python made (install.md)"
+            )
+
+
+def _fits(wheel: str) -> bool:
+    """Whether a wheel is for this Python and machine, by its name's last three parts."""
+    pythons, abi, systems = wheel[: -len(".whl")].split("-")[-3:]
+    minor = sys.version_info[1]
+    is_of_python = "py3" in pythons.split(".") or f"cp3{minor}" in pythons.split(".")
+    if abi == "abi3":
+        is_of_python = any(tag[3:].isdigit() and int(tag[3:]) <= minor for tag in pythons.split("."))
+    return is_of_python and (systems == "any" or systems.endswith(os.uname().machine))
 
 
 def _digest(folder: Path) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.integrations.slurm import versions
-from clusterproof.integrations.slurm.versions import HOME, VERSIONS
+from clusterproof.integrations.slurm.versions import HOME, VERSIONS, _fits
 from tests.integrations.slurm.scripts import POLICY, SETTINGS, Scripted, eventually, settings
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import Node, healthy_p5, with_file
@@ -107,6 +109,41 @@ def test_a_version_that_cannot_be_installed_changes_nothing(bed: Scripted) -> No
     assert ran.returncode == 1
     assert b"clusterproof-9.9-py3-none-any.whl" in ran.stderr
     assert (led_to(node), sorted((node.root / VERSIONS.relative_to("/")).iterdir())) == before
+
+
+def test_wheels_of_another_python_are_refused_in_one_line_and_change_nothing(bed: Scripted, wheel: Path) -> None:
+    node = bed.node(NAME)
+    before = led_to(node)
+    folder = offered(node.root, wheel, 4)
+    other = node.root / folder.lstrip("/") / "PyYAML-6.0.3-cp38-cp38-manylinux2014_x86_64.whl"
+    other.write_text("")
+    ran = install(node, folder)
+    words = ran.stderr.decode()
+    assert (ran.returncode, words.count("\n")) == (1, 1)
+    assert f"{folder} has {other.name}, and this is Python 3." in words
+    assert "expected this command run by the Python that the wheels are of, or wheels that this Python made" in words
+    assert led_to(node) == before
+
+
+MINOR, MACHINE = sys.version_info.minor, os.uname().machine
+
+
+@pytest.mark.parametrize(
+    ("wheel", "fits"),
+    [
+        ("apprise-1.9.5-py3-none-any.whl", True),
+        ("six-1.17.0-py2.py3-none-any.whl", True),
+        (f"PyYAML-6.0.3-cp3{MINOR}-cp3{MINOR}-manylinux2014_{MACHINE}.manylinux_2_17_{MACHINE}.whl", True),
+        (f"PyYAML-6.0.3-cp3{MINOR + 1}-cp3{MINOR + 1}-manylinux2014_{MACHINE}.whl", False),
+        (f"cryptography-46.0.3-cp38-abi3-manylinux_2_28_{MACHINE}.whl", True),
+        (f"cryptography-46.0.3-cp3{MINOR + 1}-abi3-manylinux_2_28_{MACHINE}.whl", False),
+        (f"PyYAML-6.0.3-cp3{MINOR}-cp3{MINOR}-manylinux2014_riscv64.whl", False),
+        (f"ClusterShell-1.9.3-1-cp3{MINOR}-cp3{MINOR}-linux_{MACHINE}.whl", True),
+        ("long-1.0-cp27-cp27m-win32.whl", False),
+    ],
+)
+def test_which_wheels_are_for_this_python_and_machine(wheel: str, fits: bool) -> None:
+    assert _fits(wheel) is fits
 
 
 def test_it_is_removed_once_slurm_names_no_script_of_it_and_no_job_is_harmed_by_that(bed: Scripted) -> None:
