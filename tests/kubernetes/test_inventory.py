@@ -62,6 +62,30 @@ def test_another_node_is_not_and_the_message_says_how_to_choose_it(kubernetes: B
     assert "\n" not in str(wrong.value)
 
 
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"eks.amazonaws.com/compute-type": "fargate"}, "virtual"),
+        ({"type": "virtual-kubelet"}, "virtual"),
+        ({"kubernetes.io/os": "windows"}, "of Windows"),
+    ],
+)
+def test_a_node_without_a_linux_host_is_left_out_and_that_is_said(
+    kubernetes: Bed, labels: dict[str, str], said: str
+) -> None:
+    gpus = {"nvidia.com/gpu": "8"}
+    with (
+        kubernetes.node("gpu007", labels={"pool": "a"}, capacity=gpus),
+        kubernetes.node("gpu008", labels={"pool": "a", **labels}, capacity=gpus),
+        kubernetes.node("gpu009", labels={"pool": "b", **labels}, capacity=gpus),
+    ):
+        for cluster, count in ((resolve("k8s:bed"), 2), (resolve("k8s:bed/pool=a"), 1)):
+            assert [target.name for target in cluster.targets] == ["gpu007"]
+            assert f"not validated: {count} {said}, with no Linux host" in cluster.notes
+        with pytest.raises(InventoryError, match=f"each node with the labels 'pool=b' is {said}; no Linux host"):
+            resolve("k8s:bed/pool=b")
+
+
 def test_a_selector_takes_exactly_the_nodes_with_these_labels(kubernetes: Bed) -> None:
     with kubernetes.node("cpu007", labels={"pool": "a"}), kubernetes.node("cpu008", labels={"pool": "b"}):
         assert names("k8s:bed/pool=a") == ["cpu007"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from clusterproof.plugins.aws.account import Account, AwsError
@@ -71,7 +72,7 @@ def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str) 
     if OF_JOB in selector:
         return _cluster_of_job(shown, name, settings, selector)
     found = nodes(open_api(settings), selector)
-    kept = [node for node in found if node.info.get("operatingSystem", "linux") in ("linux", "")]
+    kept = [node for node in found if not node.without_host]
     kept = kept if selector else [node for node in kept if has_accelerators(node)]
     if not kept:
         raise InventoryError(f"{shown}: {_none(found, selector)}; expected {FORMS}")
@@ -86,7 +87,10 @@ def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector
     api = open_api(settings)
     names = {pod.node for pod in job_named(api, job)[1]}
     found = [node for node in nodes(api) if node.name in names]
-    return _made(f"{name}/{selector}", settings, found, [node for node in found if has_accelerators(node)] or found)
+    kept = [node for node in found if not node.without_host]
+    if not kept:
+        raise InventoryError(f"{shown}: {_none(found, selector)}; expected {FORMS}")
+    return _made(f"{name}/{selector}", settings, found, [node for node in kept if has_accelerators(node)] or kept)
 
 
 def _made(
@@ -122,15 +126,21 @@ def target_of(node: KubernetesNode) -> Target:
 
 
 def _none(found: Sequence[KubernetesNode], selector: str) -> str:
+    without_host = Counter(filter(None, (node.without_host for node in found)))
+    if found and without_host.total() == len(found):
+        what = "of the job" if OF_JOB in selector else f"with the labels {selector!r:.80}" if selector else "there"
+        return f"each node {what} is {' or '.join(sorted(without_host))}; no Linux host is beneath it"
     if selector:
         return f"no node for Linux has the labels {selector!r:.80}"
     return f"none of its {len(found)} nodes has accelerators (choose some by label: /kubernetes.io/os=linux are all)"
 
 
 def _notes(found: Sequence[KubernetesNode], kept: Sequence[KubernetesNode]) -> tuple[str, ...]:
-    left = len(found) - len(kept)
+    without_host = Counter(filter(None, (node.without_host for node in found)))
+    left = len(found) - len(kept) - without_host.total()
     cordoned = sum(node.is_cordoned for node in kept)
     return (
         *([f"not validated: {left} without accelerators"] if left else []),
+        *(f"not validated: {count} {why}, with no Linux host" for why, count in sorted(without_host.items())),
         *([f"validated though cordoned: {cordoned}"] if cordoned else []),
     )

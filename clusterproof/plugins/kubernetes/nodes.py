@@ -17,6 +17,9 @@ GROUP_LABELS = (
     "cloud.google.com/gke-nodepool",
 )
 OF_INSTANCE_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+# What labels a node that is no machine: a pod runs elsewhere, and none of ours starts there.
+OF_VIRTUAL = {"eks.amazonaws.com/compute-type": "fargate", "type": "virtual-kubelet"}
+OF_SYSTEM = ("kubernetes.io/os", "beta.kubernetes.io/os")
 OF_ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 OF_REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 
@@ -80,6 +83,14 @@ class KubernetesNode:
     def instance_type(self) -> str:
         """EC2's name of it, or another cloud's; empty where no label has it."""
         return _first(self.labels, OF_INSTANCE_TYPE).removeprefix("ml.")
+
+    @property
+    def without_host(self) -> str:
+        """Why there is no Linux host to look at: `virtual` or `of Windows`; empty where there is one."""
+        if any(self.labels.get(label) == value for label, value in OF_VIRTUAL.items()):
+            return "virtual"
+        system = self.info.get("operatingSystem") or _first(self.labels, OF_SYSTEM) or "linux"
+        return "" if system == "linux" else f"of {system.capitalize()}"
 
     @property
     def group(self) -> str:
