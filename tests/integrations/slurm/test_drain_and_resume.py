@@ -110,10 +110,12 @@ def test_a_node_that_a_prolog_and_an_epilog_drain_together_is_resumed_once_it_is
 
 def test_what_a_job_left_whose_epilog_came_to_no_verdict_drains_at_the_next_health_check(bed: Scripted) -> None:
     job = running_job(bed, LITTERED)
-    others = bed.node(LITTERED).start(["flock", f"{BESIDE}/lock", "sleep", "600"])
+    node, lock = bed.node(LITTERED), f"{BESIDE}/lock"
+    others = node.start(["flock", lock, "sleep", "600"])
+    assert eventually(lambda: "held" if node.run(["flock", "--nonblock", lock, "true"]).returncode else "")
     bed.bed.run("scancel", job)
     assert eventually(lambda: no_verdict if (no_verdict := "epilog: no verdict: ") in bed.logged(LITTERED) else "")
-    bed.node(LITTERED).kill(others)
+    node.kill(others)
     assert bed.bed.wait_for(LITTERED, "IDLE") == "IDLE"
     bed.once_more(LITTERED)
     assert is_explained(bed, LITTERED, "host.job_leftovers: ")
