@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import attempts, notifier
+from clusterproof.plugins.watch.notifier import Notifier
+from clusterproof.plugins.watch.outbox import Outbox
+from clusterproof.plugins.watch.outbox_file import OutboxFile
+from clusterproof.plugins.watch.receiver import Program
 from clusterproof.plugins.watch.states import Change, Key, Kind
+
+TIMEOUT_S = 60.0
 
 # Posts its input, as a program of a site's would, and says on what the server asks it to wait for.
 POSTS = """
@@ -92,3 +102,35 @@ def web_server() -> Iterator[WebServer]:
 def lines(path: Path) -> list[Any]:
     """What a program has kept, a notification a line."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses of tests."""
+    monkeypatch.setattr(notifier, "GATHER_S", 0.05)
+    monkeypatch.setattr(attempts, "FIRST_S", 0.02)
+    monkeypatch.setattr(attempts, "MOST_S", 0.1)
+
+
+class Notified:
+    """A notifier with a receiver of ours, and what was said of it."""
+
+    def __init__(self, words: Sequence[str], folder: Path | None = None, remind_s: float | None = None) -> None:
+        self.own: list[str] = []
+        path = folder / "outbox-1.jsonl" if folder else None
+        self.file = OutboxFile(path, Outbox("prod"), self.own.append)
+        self.notifier = Notifier(Program(words), self.file, self.own.append, remind_s)
+
+    def until(self, is_so: Callable[[], object]) -> Notified:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_so():
+            assert time.monotonic() < deadline, (self.notifier.counts, self.own)
+            time.sleep(0.01)
+        return self
+
+    def counted(self, outcome: str, count: int = 1) -> Notified:
+        return self.until(lambda: self.notifier.counts[outcome] >= count)
+
+
+def keeping(file: Path, more: str = "") -> list[str]:
+    """The words of a program that keeps what it reads, and does more."""
+    return [sys.executable, "-c", f"import sys; open({str(file)!r}, 'a').write(sys.stdin.read()); {more}"]

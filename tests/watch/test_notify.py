@@ -6,26 +6,19 @@ import errno
 import json
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.watch import alert, attempts, notifier, receiver
-from clusterproof.plugins.watch.notifier import Notifier
 from clusterproof.plugins.watch.outbox import Outbox
-from clusterproof.plugins.watch.outbox_file import OutboxFile
-from clusterproof.plugins.watch.receiver import NoReceiver, Program, words_of
+from clusterproof.plugins.watch.receiver import Program
 from clusterproof.plugins.watch.states import Change, Kind
 from tests.watch.outlets_of_day import OfDay
-from tests.watch.receiving import WebServer, change, lines, web_server
-from tests.watch.small_disk import small_disk
-
-TIMEOUT_S = 60.0
+from tests.watch.receiving import TIMEOUT_S, Notified, WebServer, change, keeping, lines, quick, web_server
 
 
 def notifications(changes: Iterable[Change]) -> list[Any]:
@@ -129,68 +122,11 @@ def test_one_notification_that_is_never_taken_holds_up_no_other() -> None:
     assert due.not_before(due.due_s("poison")) == 12.0
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("", "--notify is empty; expected a program and its arguments"),
-        ("notify 'us", '--notify is "notify \'us": No closing quotation; expected a program and its arguments'),
-        (
-            "/nowhere/notify us",
-            "--notify: no program '/nowhere/notify' that may be run; expected its path, or a name on PATH",
-        ),
-        ("/etc/passwd", "--notify: no program '/etc/passwd' that may be run"),
-    ],
-)
-def test_what_cannot_be_run_is_one_line(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", "--cluster", "local", "--for", "1s", "--notify", command]) == 4
-    error = capsys.readouterr().err
-    assert error.startswith(f"clusterproof watch: {said}")
-    assert error.count("\n") == 1
-
-
-def test_no_shell_reads_the_command() -> None:
-    assert words_of("true '$HOME; ls' *") == ["true", "$HOME; ls", "*"]
-    with pytest.raises(NoReceiver):
-        words_of("'true; true'")
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
     quick(monkeypatch)
     with web_server() as made:
         yield made
-
-
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses of tests."""
-    monkeypatch.setattr(notifier, "GATHER_S", 0.05)
-    monkeypatch.setattr(attempts, "FIRST_S", 0.02)
-    monkeypatch.setattr(attempts, "MOST_S", 0.1)
-
-
-class Notified:
-    """A notifier with a receiver of ours, and what was said of it."""
-
-    def __init__(self, words: Sequence[str], folder: Path | None = None, remind_s: float | None = None) -> None:
-        self.own: list[str] = []
-        path = folder / "outbox-1.jsonl" if folder else None
-        self.file = OutboxFile(path, Outbox("prod"), self.own.append)
-        self.notifier = Notifier(Program(words), self.file, self.own.append, remind_s)
-
-    def until(self, is_so: Callable[[], object]) -> Notified:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not is_so():
-            assert time.monotonic() < deadline, (self.notifier.counts, self.own)
-            time.sleep(0.01)
-        return self
-
-    def counted(self, outcome: str, count: int = 1) -> Notified:
-        return self.until(lambda: self.notifier.counts[outcome] >= count)
-
-
-def keeping(file: Path, more: str = "") -> list[str]:
-    """The words of a program that keeps what it reads, and does more."""
-    return [sys.executable, "-c", f"import sys; open({str(file)!r}, 'a').write(sys.stdin.read()); {more}"]
 
 
 def test_what_came_while_the_receiver_was_down_is_sent_when_it_is_back_in_order_and_once(server: WebServer) -> None:
@@ -223,73 +159,6 @@ def test_a_receiver_that_asks_for_a_pause_gets_it(server: WebServer) -> None:
     server.status = 200
     notified.notifier.close()
     assert server.said == [("opened", "a"), ("opened", "b")]
-
-
-def test_a_watch_that_goes_on_sends_what_another_left_with_the_ids_it_had(server: WebServer, tmp_path: Path) -> None:
-    server.status = 500
-    killed = Notified(server.program, tmp_path)
-    killed.notifier.said([change("a")])
-    killed.counted("failed").notifier.said([change("a", Kind.CLOSED), change("b", rule="gpu.no_xid")])
-    killed.until(lambda: len({one["id"] for one in server.refused}) == 2)
-    data = (tmp_path / "outbox-1.jsonl").read_bytes()
-    killed.notifier.close()
-    (tmp_path / "outbox-1.jsonl").write_bytes(data + b'{"sent": "to')  # as it was, and torn
-    server.status = 200
-    after = Notified(server.program, tmp_path)
-    after.counted("delivered", 3).notifier.close()
-    assert after.own == [f"waiting since before, to be sent by {Path(sys.executable).name}: 3 changes"]
-    assert sorted(server.said) == [("closed", "a"), ("opened", "a"), ("opened", "b")]
-    assert server.said.index(("opened", "a")) < server.said.index(("closed", "a"))
-    assert {one["id"] for one in server.refused} <= {one["id"] for one in server.taken}
-    assert not outbox_of(tmp_path).count
-
-
-def outbox_of(folder: Path) -> Outbox:
-    return OutboxFile(folder / "outbox-1.jsonl", Outbox("prod"), print).outbox
-
-
-def test_what_was_taken_is_on_disk_when_it_counts_as_said(tmp_path: Path) -> None:
-    notified = Notified(["false"], tmp_path)
-    notified.notifier.said([change("a")])
-    (header, added) = lines(tmp_path / "outbox-1.jsonl")[:2]
-    assert (header["outbox"], added["add"]["node"]) == (1, "a")
-    notified.notifier.close()
-    assert notified.own[-1] == (
-        f"not delivered when the watch ended: 1 change by false; "
-        f"they wait in {tmp_path / 'outbox-1.jsonl'}, for the watch that goes on there"
-    )
-
-
-def test_who_is_told_learns_what_a_watch_that_goes_on_finds_otherwise(server: WebServer, tmp_path: Path) -> None:
-    before = Notified(server.program, tmp_path)
-    before.notifier.said([change("a"), change("b"), change("elsewhere")])
-    before.counted("delivered").notifier.close()
-    day = OfDay().day
-    day.silence(60)
-    after = Notified(server.program, tmp_path)
-    after.notifier.catch_up(frozenset({"a", "b", "gpu001"}), day.watch.states.open)
-    after.counted("delivered", 2).notifier.close()
-    assert sorted(server.said[1:]) == [("closed", "a,b"), ("opened", "gpu001")]
-
-
-def test_an_outbox_in_which_much_is_over_is_written_anew_and_stays_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("clusterproof.plugins.watch.outbox_file.SPARE_BYTES", 2_000)
-    path = tmp_path / "outbox-1.jsonl"
-    file = OutboxFile(path, Outbox("prod"), print)
-    for at in range(200):
-        file.write(file.outbox.taking([change(f"gpu{at}")], 1.7e9))
-        entry = file.outbox.freezing(next(file.outbox.groups()))
-        file.write([entry])
-        file.write([{"sent": entry["freeze"]}])
-        file.write(file.outbox.taking([change(f"gpu{at}", Kind.CLOSED)], 1.7e9))
-        entry = file.outbox.freezing(next(file.outbox.groups()))
-        file.write([entry])
-        if at < 198:
-            file.write([{"sent": entry["freeze"]}])
-    assert path.stat().st_size < 8_000
-    assert list(OutboxFile(path, Outbox("prod"), print).outbox.entries()) == list(file.outbox.entries())
 
 
 def test_what_stays_open_is_told_again_once_for_all_of_its_cause_and_what_is_over_is_not() -> None:
@@ -363,47 +232,6 @@ def test_a_disk_that_is_full_delays_what_a_program_is_told(tmp_path: Path, monke
 
 def _no_room(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="a file system is mounted")
-def test_a_full_disk_under_the_outbox_is_said_and_nothing_is_forgotten(
-    tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("clusterproof.plugins.watch.outbox_file.RETRY_S", 0.05)
-    monkeypatch.setattr(notifier, "LOOK_S", 0.05)
-    with small_disk(tmp_path) as (folder, fill, free):
-        folder.mkdir()
-        notified = Notified(server.program, folder)
-        fill()
-        server.status = 500
-        notified.notifier.said([change(f"gpu{at:03d}", device="x" * 100) for at in range(200)])
-        notified.counted("failed", 2)
-        assert "No space left on device" in notified.own[0]
-        assert not outbox_of(folder).count
-        free()
-        notified.until(lambda: not notified.file.outage.is_so)
-        assert outbox_of(folder).count == 200
-        server.status = 200
-        notified.counted("delivered").notifier.close()
-        assert server.taken[-1]["node_count"] == 200
-
-
-def test_an_outbox_that_is_a_link_or_a_pipe_is_refused(tmp_path: Path) -> None:
-    for make in (lambda path: path.symlink_to("/etc/passwd"), os.mkfifo):
-        path = tmp_path / "outbox-1.jsonl"
-        make(path)
-        with pytest.raises(OSError, match=r"link|regular"):
-            OutboxFile(path, Outbox("prod"), print)
-        path.unlink()
-
-
-def test_lines_of_another_version_or_of_nobody_cost_no_alert(tmp_path: Path) -> None:
-    path = tmp_path / "outbox-1.jsonl"
-    file = OutboxFile(path, Outbox("prod"), print)
-    file.write(file.outbox.taking([change("a")], 1.7e9))
-    noise = [b"\xff", b"[" * 100_000, b"7", b"null", b'{"sent": []}', b'{"freeze": "x", "of": [9]}', b'{"add": {}}']
-    path.write_bytes(b"\n".join([*noise, path.read_bytes(), *noise]))
-    assert list(outbox_of(tmp_path).entries()) == list(file.outbox.entries())
 
 
 def test_a_program_that_hangs_is_killed_with_what_it_has_started(

@@ -13,7 +13,7 @@ from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.forms.notify import MAX_BODY, MAX_TITLE
 from clusterproof.plugins.suite.watching.receivers import message_of, receiver_of
 from clusterproof.plugins.watch.alert import Alert, Notification
-from clusterproof.plugins.watch.receiver import Outcome, Program
+from clusterproof.plugins.watch.receiver import NoReceiver, Outcome, Program, words_of
 from clusterproof.plugins.watch.states import Change, Kind
 from tests.watch.outlets_of_day import OfDay
 from tests.watch.receiving import change, lines, web_server
@@ -127,3 +127,28 @@ def test_nothing_of_a_url_is_in_the_outbox_or_in_what_is_said(tmp_path: Path) ->
     assert SECRET not in str(watched.own) + "".join(path.read_text() for path in tmp_path.iterdir())
     assert any("not delivered when the watch ended: 1 change by json; they wait in" in line for line in watched.own)
     assert json.loads((tmp_path / "outbox-1.jsonl").read_text().splitlines()[0])["outbox"] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("", "--notify is empty; expected a program and its arguments"),
+        ("notify 'us", '--notify is "notify \'us": No closing quotation; expected a program and its arguments'),
+        (
+            "/nowhere/notify us",
+            "--notify: no program '/nowhere/notify' that may be run; expected its path, or a name on PATH",
+        ),
+        ("/etc/passwd", "--notify: no program '/etc/passwd' that may be run"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--cluster", "local", "--for", "1s", "--notify", command]) == 4
+    error = capsys.readouterr().err
+    assert error.startswith(f"clusterproof watch: {said}")
+    assert error.count("\n") == 1
+
+
+def test_no_shell_reads_the_command() -> None:
+    assert words_of("true '$HOME; ls' *") == ["true", "$HOME; ls", "*"]
+    with pytest.raises(NoReceiver):
+        words_of("'true; true'")

@@ -48,6 +48,11 @@ class Notifier:
         """Whether something is not delivered, or not on disk, now."""
         return self.outage.is_so or self._file.outage.is_so
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether all that waits is on disk, where it is to be."""
+        return not self._file.outage.is_so
+
     def said(self, changes: Sequence[Change]) -> None:
         """Notify of these, soon; when this returns they are on disk."""
         if changes:

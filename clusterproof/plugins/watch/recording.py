@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -116,11 +117,19 @@ class Recording:
         path = self.folder / CHANGES_FILE
         return read_changes(path) if path.exists() else iter(())
 
-    def changes(self, changes: Iterable[Change], wall_s: float, now: float) -> None:
-        """What is said, a line each; what does not fit on the disk now is written when it does."""
+    def changes(
+        self, changes: Iterable[Change], wall_s: float, now: float, is_free: Callable[[], bool] = lambda: True
+    ) -> None:
+        """What is said, a line each; what does not fit on the disk now, or is not free, is written when it is."""
         kept = tuple(changes)
+
+        def write() -> None:
+            if not is_free():
+                raise OSError(errno.ENOSPC, "notifications of before are not on disk yet")
+            append_changes(self.folder / CHANGES_FILE, kept, wall_s)
+
         if kept:
-            self.guard(lambda: append_changes(self.folder / CHANGES_FILE, kept, wall_s), now, is_owed=True)
+            self.guard(write, now, is_owed=True)
 
     def guard(self, write: Callable[[], object], now: float, *, is_owed: bool = False) -> None:
         """Write; a disk that is full costs a line. What is owed is written when it can be."""

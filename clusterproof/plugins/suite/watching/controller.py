@@ -230,7 +230,7 @@ class Controller:
         once = [one for one in changes if one.kind is Kind.HAPPENED]  # and cannot be seen again
         self.outlets.said(once)
         if changes and self.recording:
-            self.recording.changes(changes, time.time(), time.monotonic())
+            self.recording.changes(changes, time.time(), time.monotonic(), self.outlets.are_kept)
         self.outlets.said([one for one in changes if one.kind is not Kind.HAPPENED])
         self.show(changes)
 
