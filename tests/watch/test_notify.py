@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -81,7 +81,7 @@ class Outlets:
         self.add_part("notify", lambda: any(one.is_failing for one in self._notifiers))
 
     def are_kept(self) -> bool:
-        """Whether what waits to be told would outlive this watch: only then may more be recorded as said."""
+        """Whether what waits to be sent would outlive this watch: only then may more be recorded as said."""
         return all(one.is_kept for one in self._notifiers)
 
     def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
