@@ -9,6 +9,7 @@ from functools import cached_property
 from statistics import median
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -110,7 +111,7 @@ class TrainingRun:
         series = steady(self.every_step)
         count = sum(one.times for one in series)
         if count < least:
-            few = f"{count} steps behind the warm-up; expected at least {least}: log more of them"
+            few = f"{number_of(count, 'step')} behind the warm-up; expected at least {least}: log more of them"
             raise Incomplete(few, cause=few)
         if len(series) < least_lines:
             few = f"{len(series)} lines that stand for {count} steps; expected at least {least_lines}: {EACH_STEP}"
