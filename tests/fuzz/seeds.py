@@ -95,7 +95,12 @@ def of_runs() -> Seeds:
                 {
                     "header": {**header, "rank": r},
                     "metadata": {"hostname": f"gpu{r}"},
-                    "coll_perf": {"coll_sn": s, "coll_exec_time_us": 30 + r},
+                    "coll_perf": {
+                        "coll": "AllReduce",
+                        "coll_sn": s,
+                        "coll_exec_time_us": 30 + r,
+                        "coll_timing_source": "kernel_gpu",
+                    },
                 }
                 for r, s in RANKS
             )

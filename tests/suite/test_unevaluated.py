@@ -22,7 +22,7 @@ UNHEARD_SECOND = [saying("gpu001", "pass"), saying("gpu002", "incomplete"), sayi
     ("nodes", "options", "code"),
     [
         (BAD_SECOND, (), 1),
-        (UNHEARD_SECOND, (), 6),
+        (UNHEARD_SECOND, (), 10),
         (UNHEARD_SECOND, ("--incomplete=fail",), 1),
         (UNHEARD_SECOND, ("--incomplete=ignore",), 1),
     ],

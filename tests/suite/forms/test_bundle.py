@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -138,11 +139,17 @@ def test_what_breaks_off_leaves_the_bundle_that_was_there(tmp_path: Path) -> Non
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_bundle_that_cannot_be_written_costs_a_line_and_no_verdict(runs: Runs) -> None:
+def test_a_bundle_that_cannot_be_written_costs_a_line_and_no_verdict(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "b.tar.zst")
+
+    monkeypatch.setattr("clusterproof.plugins.suite.forms.bundle.write_bundle", refused)
     runs.checks(test_it=LIGHT)
-    data = runs.over(all_verdicts(), f"--bundle={'b' * 300}.tar.zst")
+    data = runs.over(all_verdicts(), "--bundle=b.tar.zst")
     assert (data.ret, runs.verdicts) == (1, VERDICTS)
-    data.stdout.fnmatch_lines(["warning: no bundle: *"])
+    data.stdout.fnmatch_lines(["warning: no bundle: *Permission denied*"])
 
 
 def test_a_bundle_of_another_form_is_refused(runs: Runs) -> None:
