@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.suite.training_run import RunHeader
 from clusterproof.plugins.training_run.run import TrainingRun
 from tests.training_run.builders import said
-from tests.training_run.test_logs import MEGATRON, megatron, read, titan
+from tests.training_run.logs import MEGATRON, megatron, read, titan
 
 STEPS, SAVE_EACH = 1000, 100
 

@@ -130,7 +130,7 @@ def _fits(wheel: str) -> bool:
     minor = sys.version_info[1]
     is_of_python = "py3" in pythons.split(".") or f"cp3{minor}" in pythons.split(".")
     if abi == "abi3":
-        is_of_python = any(tag[3:].isdigit() and int(tag[3:]) <= minor for tag in pythons.split("."))
+        is_of_python = any(tag[3:].isdecimal() and int(tag[3:]) <= minor for tag in pythons.split("."))
     return is_of_python and (systems == "any" or systems.endswith(os.uname().machine))
 
 

@@ -23,7 +23,7 @@ from clusterproof.plugins.watch.alert import Notification
 TIMEOUT_S = 30.0  # for one notification
 MAX_WORDS = 200  # characters of what it says of its failure
 MAX_AFTER_S = 3600.0  # that a receiver may ask for
-_AFTER = re.compile(r"^\s*retry-after:\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+_AFTER = re.compile(r"^retry-after:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

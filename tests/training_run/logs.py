@@ -1,0 +1,47 @@
+"""Logs of Megatron-LM and torchtitan, line by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.run import TrainingRun
+
+# Lines as epfLLM/Megatron-LLM#11 and awsome-distributed-training quote them.
+MEGATRON = (
+    "time to initialize megatron (seconds): 71.935\n"
+    "[after megatron is initialized] datetime: 2024-07-15 15:24:49\n"
+    "(min, max) time across ranks (ms):\n"
+    "    model-and-optimizer-setup ......................: (2713.31, 2713.34)\n"
+)
+SAVED = (
+    "0: saving checkpoint at iteration       1 to /fsx/checkpoints\n"
+    "1: (min, max) time across ranks (ms):\n"
+    "1:     save-checkpoint ................................: (8161.24, 8161.82)\n"
+)
+# pytorch/torchtitan#1287 and #3393
+
+
+def megatron(step: int, ms: float, prefix: str = "1: ") -> str:
+    return (
+        f"{prefix}iteration {step:8d}/  508626 | consumed samples:          288 | "
+        f"elapsed time per iteration (ms): {ms:.1f} | learning rate: 0.000E+00 | global batch size:   288 | "
+        "lm loss: 2.504220E+00 | loss scale: 1.0 | grad norm: 0.231 | number of skipped iterations:   0 |\n"
+    )
+
+
+def titan(step: int, second: float, *, prefix: str = "[rank0]:", colour: str = "") -> str:
+    time = f"2025-06-16 22:{int(second) // 60:02}:{int(second) % 60:02},{round(second % 1 * 1000):03}"
+    return (
+        f"{prefix}[titan] {time} - root - INFO - {colour}step: {step:3d}  loss:  6.0388  memory: 49.66GiB(52.28%)"
+        "  tps: 5,593  tflops: 323.92  mfu: 32.75%\n"
+    )
+
+
+def read(folder: Path, text: str | bytes) -> TrainingRun:
+    (folder / "train.log").write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_run([str(folder / "train.log")])
+
+
+def lasting(run: TrainingRun, rank: int = 0) -> dict[int, float]:
+    return {step: round(seconds, 3) for step, (seconds, _) in run.data.steps[rank].items()}
