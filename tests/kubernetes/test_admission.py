@@ -66,7 +66,7 @@ def test_admission_that_denies_the_pod_is_one_line_and_no_other_pod_is_tried(
     assert "\n" not in words
 
 
-def refusal(**settings: str) -> str:
+def refusal(**settings: Any) -> str:
     """Why no node is visited; empty where one answers."""
     try:
         run(shell("true"), **settings)

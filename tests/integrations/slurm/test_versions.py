@@ -83,7 +83,8 @@ def test_of_jobs_that_begin_and_end_while_versions_are_switched_none_is_harmed(b
     (node.root / "run/enough").touch()
     switching.wait()
     assert {bed.field(job, "JobState") + bed.field(job, "Restarts") for job in jobs} == {"COMPLETED0"}
-    assert (bed.bed.state(NAME), bed.bed.reason(NAME)) == ("IDLE", "")
+    assert bed.bed.wait_for(NAME, "IDLE")  # a moment after jobs it may be planned for one that has ended
+    assert bed.bed.reason(NAME) == ""
     assert not (node.root / "run/failed").exists()
     assert "no verdict" not in bed.bed.whole_log(NAME)
 
