@@ -192,7 +192,7 @@ def test_it_drains_nothing_and_remembers_nothing(bed: Scripted) -> None:
     ran = asked(bed.node(HEALTHY), HEALTHY)
     bed.nvml(HEALTHY, healthy)
     assert [line for line in marked(ran, "!") if "GPU 3: the driver says GPU_IS_LOST" in line]
-    assert bed.bed.state(HEALTHY) == "IDLE"
+    assert bed.bed.wait_for(HEALTHY, "IDLE")
     assert bed.bed.reason(HEALTHY) == ""
     assert remembered(bed) == before
 
