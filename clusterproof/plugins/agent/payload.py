@@ -43,9 +43,10 @@ SHELL = (
 )
 TEXT_IN_COMMAND = re.compile(r'(?:(?<= begin\. ")|(?<=printf %s "))[^"]+(?=")')  # where SHELL has it
 # Sets p to where $1 lies, links followed; refuses where that or a folder above is another user's, or others may write.
-# Only an image lacks coreutils, where users of the node have no way to put a file.
+# Only an image lacks coreutils, where users of the node have no way to put a file; that is seen without starting
+# a program, which a user who fills the process table could make fail.
 OWN = (
-    "o(){ { readlink -f /&&stat /;}>/dev/null 2>&1||return 0;"
+    "o(){ command -v stat>/dev/null&&command -v readlink>/dev/null||return 0;"
     'p=$(readlink -f "$1");q=$p;while [ "$q" ];do case $(stat -c %u.%A.%G "$q") in 0.?????-??-*|$u.?????-??-*|'
     '0.d????????t*|0.????????-?.staff|$u.????????-?.$(id -un));;*)t="$t $q (of others)";return 1;;esac;'
     "q=${q%/*};done;};"

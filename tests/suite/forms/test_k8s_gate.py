@@ -122,7 +122,7 @@ def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch
     form.pytest_sessionfinish(session)
     assert written == [{}]
     assert form.written.problems == (
-        f"gpu[001-008]: no pod was sent there, and their conditions stay as they are: {words}",
+        f"gpu[001-008]: not evaluated, and their conditions stay as they are: {words}",
     )
     assert session.exitstatus == EXIT_UNWRITTEN
 

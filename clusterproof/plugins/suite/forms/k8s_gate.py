@@ -112,7 +112,7 @@ class K8sGateForm:
         for node, words in unvisited(self.results).items():
             by_words[words].append(node)
         for words, names in by_words.items():
-            yield of_nodes(names, f"no pod was sent there, and their conditions stay as they are: {words}")
+            yield of_nodes(names, f"not evaluated, and their conditions stay as they are: {words}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was written, and what was not."""
