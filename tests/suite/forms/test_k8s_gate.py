@@ -121,9 +121,7 @@ def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch
     form.orders, form.cluster, form.results, form.began = orders(), Cluster("k8s:bed", "kubernetes", ()), missed, 0.0
     form.pytest_sessionfinish(session)
     assert written == [{}]
-    assert form.written.problems == (
-        f"gpu[001-008]: not evaluated, and their conditions stay as they are: {words}",
-    )
+    assert form.written.problems == (f"gpu[001-008]: not evaluated, and their conditions stay as they are: {words}",)
     assert session.exitstatus == EXIT_UNWRITTEN
 
 
