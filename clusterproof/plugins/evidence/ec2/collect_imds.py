@@ -19,7 +19,6 @@ ENDPOINT = "http://169.254.169.254"
 VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # of AWS's own SDKs: another address of the service
 TIMEOUT_S = 1.0
 MAX_TEXT = 200
-MAX_EVENTS = 32
 IDENTITY = {
     "instance_id": "instanceId",
     "instance_type": "instanceType",
@@ -52,7 +51,7 @@ def read(node: Node) -> object:
         "token": token[0],
         "without_token": bare if isinstance(bare, dict) else bare[0],
         "identity": _chosen(identity, IDENTITY) if isinstance(identity, dict) else identity,
-        "events": [_chosen(event, EVENT) for event in events[:MAX_EVENTS]] if isinstance(events, list) else events,
+        "events": [_chosen(event, EVENT) for event in events] if isinstance(events, list) else events,
     }
 
 
