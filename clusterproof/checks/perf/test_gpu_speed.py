@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 
-from clusterproof.plugins.catalog.floors import floor
-from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.catalog.thresholds import floor
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.nccl.facts import NcclLog, Row

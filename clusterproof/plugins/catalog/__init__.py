@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.catalog.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.instance_types import instance_types
-from clusterproof.plugins.catalog.nvml_words import (
+from clusterproof.plugins.catalog.nvidia import (
     ClocksEventReason,
     RecoveryAction,
     clocks_event_reasons,
@@ -20,7 +20,7 @@ from clusterproof.plugins.catalog.owners import Owner, owner, owners
 from clusterproof.plugins.catalog.rows import CatalogError
 from clusterproof.plugins.catalog.thresholds import Threshold, thresholds
 from clusterproof.plugins.catalog.xids import SXids, Xid, sxids, xid, xids
-from clusterproof.plugins.core.instance_type import InstanceType
+from clusterproof.plugins.core.cluster import InstanceType
 
 __all__ = [
     "PACKAGED",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from clusterproof.plugins.catalog.instance_types import instance_types, machine_row
 from clusterproof.plugins.catalog.thresholds import SITE, threshold_row
-from clusterproof.plugins.core.instance_type import InstanceType
+from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Incomplete
 

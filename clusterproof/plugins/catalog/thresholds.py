@@ -1,4 +1,4 @@
-"""The numbers that checks compare with."""
+"""The numbers that checks compare with, and what one node of a type should reach at least."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from clusterproof.plugins.core.record import record
 
 FILE = "thresholds.toml"
 SITE = "site."  # begins the names of numbers that only a site's own checks compare with, and only its policy sets
+FLOORS = "floors.toml"
 
 
 @record
@@ -42,3 +43,15 @@ def threshold_row(name: str) -> Threshold:
 @cache
 def _of(section: str) -> Mapping[str, Threshold]:
     return table(Threshold, FILE, section)
+
+
+@cache
+def floors() -> Mapping[str, Mapping[str, Threshold]]:
+    """Every row of floors.toml by instance type and measurement. Raises CatalogError."""
+    return {name: table(Threshold, FLOORS, name) for name in document(FLOORS) if name != "sources"}
+
+
+def floor(instance_type: str, measurement: str) -> float | None:
+    """The least of `all_reduce`, `host_to_gpu`, … on one node of a type; None where nobody has published one."""
+    row = floors().get(instance_type, {}).get(measurement)
+    return row.value if row else None

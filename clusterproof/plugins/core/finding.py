@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Verdict
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.catalog.kubernetes import perf_huge_pages, perf_requests
-from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.values import quantity
 from clusterproof.plugins.kubernetes.workloads import Pod

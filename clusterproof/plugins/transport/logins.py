@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fabric import Config, Connection
 
-from clusterproof.plugins.core.addresses import is_address, is_user
 from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.nodeset import is_address, is_user
 from clusterproof.plugins.transport.host_keys import HostIdentity
 from clusterproof.plugins.transport.identities import Identities
 from clusterproof.plugins.transport.known_hosts import KnownHosts

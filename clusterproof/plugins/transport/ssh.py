@@ -11,7 +11,7 @@ from paramiko import Channel, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.transport import Answer, Limits, Program
 from clusterproof.plugins.transport.connection_failure import ConnectionFailure
 from clusterproof.plugins.transport.fan_out import Visit, fan_out

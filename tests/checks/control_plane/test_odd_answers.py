@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.catalog.quotas import interfaces
+from clusterproof.plugins.catalog.aws import interfaces
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result

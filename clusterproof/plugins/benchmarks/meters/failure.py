@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairwise.reading import is_believable
 
 LONGEST = 300

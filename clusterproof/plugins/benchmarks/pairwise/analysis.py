@@ -16,8 +16,8 @@ from clusterproof.plugins.benchmarks.pairwise.noise import left_open, too_noisy
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
+from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location, location_error, spread
-from clusterproof.plugins.core.rounded import speed
 from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind, estimated
 from clusterproof.plugins.evidence.pairwise.model import Measurement
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from clusterproof.plugins.catalog.quotas import INTERFACES, NODES, PER_TYPE, SAGEMAKER, VOLUME, interfaces, quotas
+from clusterproof.plugins.catalog.aws import INTERFACES, NODES, PER_TYPE, SAGEMAKER, VOLUME, interfaces, quotas
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.catalog.vpc_endpoints import ALWAYS, vpc_endpoint_rows
+from clusterproof.plugins.catalog.aws import ALWAYS, vpc_endpoint_rows
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.ec2.facts import Endpoint, RouteTable, SecurityGroup, Subnet

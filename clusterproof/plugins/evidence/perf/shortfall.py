@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.core.listed import listed
-from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.message import apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if
 
 if TYPE_CHECKING:

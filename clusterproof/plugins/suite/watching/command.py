@@ -15,8 +15,8 @@ from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.policy import Policy
-from clusterproof.plugins.core.private_files import keep_private
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.written import keep_private
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.kubernetes.api import KubernetesError

@@ -1,4 +1,4 @@
-"""What NVML's numbers mean: clocks event reasons, recovery actions, fabric states."""
+"""What NVIDIA's numbers mean: NVML's reasons for slow clocks, recovery actions and fabric states, DCGM's severities."""
 
 from __future__ import annotations
 
@@ -134,3 +134,27 @@ def fabric_faults(health_mask: int) -> tuple[str, ...]:
         for field in _health().values()
         if (health_mask >> field.shift) & ((1 << field.width) - 1) in field.faults
     )
+
+
+@record
+class Severity:
+    """How bad DCGM calls an error of its diagnostic."""
+
+    value: int
+    words: str
+    remedy: str
+    source: str
+
+
+@cache
+def severities() -> Mapping[int, Severity]:
+    """Every row of dcgm_severities.toml by DCGM's number. Raises CatalogError."""
+    return {row.value: row for row in table(Severity, "dcgm_severities.toml", "severity").values()}
+
+
+def severity_in_words(value: int | None) -> str:
+    """`isolate: take the GPU out of use, and replace the node`; empty where none was reported."""
+    if value is None:
+        return ""
+    known = severities().get(value)
+    return f"{known.words}: {known.remedy}" if known else f"severity {value}"

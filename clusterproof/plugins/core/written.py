@@ -1,6 +1,7 @@
-"""Files that are written in folders of others too, and bytes that are in one whole or not at all.
+"""Files that are written in folders of others too, kept from others' eyes, and in one whole or not at all.
 
 Whoever may write a folder leaves there what he likes: a link or a further name of another's file, a pipe without end.
+What a run writes holds users, processes, mounts and environments of nodes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 _FLAGS = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MODE = 0o666  # without the umask's
+FOR_OTHERS = 0o077
 
 
 def created(path: Path) -> FileIO:
@@ -56,3 +59,17 @@ def append(file: FileIO, size: int, data: bytes) -> None:
     except OSError:
         file.truncate(size)
         raise
+
+
+def keep_private() -> Callable[[], None]:
+    """Let all files and folders that this process makes from now on be its user's own; what is returned ends that.
+
+    A file that others must read is given its mode by name, as the metrics for node_exporter.
+    """
+    before = os.umask(FOR_OTHERS)
+    os.umask(before | FOR_OTHERS)
+
+    def end() -> None:
+        os.umask(before)
+
+    return end

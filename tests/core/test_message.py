@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.core.rounded import SIGNIFICANT, WHOLE, apart, speed
+from clusterproof.plugins.core.message import SIGNIFICANT, WHOLE, apart, speed
 
 NUMBERS = st.floats(0, 1e9, allow_subnormal=False)
 
