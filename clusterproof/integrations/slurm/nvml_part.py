@@ -19,7 +19,7 @@ from clusterproof.plugins.agent import collectors
 
 RECORD = "pynvml"
 MODULE = "pynvml"
-MADE_BY = ("payload.py", "lean.py", "pynvml_part.py")  # of the agent's files, beside the collector's own
+MADE_BY = ("payload.py", "lean.py")  # of the agent's files, beside the collector's own
 
 
 class Part:

@@ -9,8 +9,7 @@ from pathlib import Path
 from clusterproof.plugins.captures.folder import NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.merge import merged
-from clusterproof.plugins.captures.pieces import pieces
-from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, plain, unpacked
+from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, unpacked
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached

@@ -29,8 +29,7 @@ from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable
 from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
-from clusterproof.plugins.transport.slurm_asked import ask_slurm
-from clusterproof.plugins.transport.submit_host import submit_host
+from clusterproof.plugins.transport.submit_host import ask_slurm, submit_host
 
 if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood

@@ -11,9 +11,8 @@ from fabric import Config, Connection
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.nodeset import is_address, is_user
-from clusterproof.plugins.transport.host_keys import HostIdentity
+from clusterproof.plugins.transport.host_keys import HostIdentity, KnownHosts
 from clusterproof.plugins.transport.identities import Identities
-from clusterproof.plugins.transport.known_hosts import KnownHosts
 from clusterproof.plugins.transport.login import JumpHost, JumpLogin, Login
 from clusterproof.plugins.transport.ssh_config import SshConfig, host_key_checking, jumps, known_hosts_files
 from clusterproof.plugins.transport.ways import Jumped, NoWay, Proxied, Straight, Way

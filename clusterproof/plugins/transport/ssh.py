@@ -13,9 +13,8 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.transport import Answer, Limits, Program
-from clusterproof.plugins.transport.connection_failure import ConnectionFailure
 from clusterproof.plugins.transport.fan_out import Visit, fan_out
-from clusterproof.plugins.transport.login import Login, LoginFailed
+from clusterproof.plugins.transport.login import ConnectionFailure, Login, LoginFailed
 from clusterproof.plugins.transport.logins import Logins
 from clusterproof.plugins.transport.ways import NoWay
 

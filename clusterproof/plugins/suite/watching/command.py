@@ -41,7 +41,7 @@ from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, s
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.read_pods import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
-from clusterproof.plugins.transport.staying_by_srun import JOB, STREAMING
+from clusterproof.plugins.transport.stays import JOB, STREAMING
 from clusterproof.plugins.transport.submit_host import submit_host
 from clusterproof.plugins.watch.changes import CHANGES_FILE
 from clusterproof.plugins.watch.listening import Address, NoAddress

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from clusterproof.plugins.agent.http_call import MAX_BYTES, address, ask
+from clusterproof.plugins.evidence.ec2.collect_imds import MAX_BYTES, address, request
 
 PATIENT_S = 30.0
 
@@ -50,7 +50,7 @@ def answering(answer: bytes, *, closes: bool) -> Iterator[tuple[str, list[bytes]
 )
 def test_an_answer_is_whole_however_it_ends(answer: bytes, closes: bool, expected: tuple[int, bytes]) -> None:
     with answering(answer, closes=closes) as (endpoint, _):
-        assert ask(endpoint, "GET", "/it", {}, PATIENT_S) == expected
+        assert request(endpoint, "GET", "/it", {}, PATIENT_S) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_an_answer_is_whole_however_it_ends(answer: bytes, closes: bool, expecte
 )
 def test_what_is_no_answer_of_http_is_called_so(answer: bytes) -> None:
     with answering(answer, closes=True) as (endpoint, _), pytest.raises((ValueError, ConnectionError)):
-        ask(endpoint, "GET", "/", {}, PATIENT_S)
+        request(endpoint, "GET", "/", {}, PATIENT_S)
 
 
 def test_a_server_that_says_nothing_is_not_waited_for_any_longer() -> None:
     with answering(b"", closes=False) as (endpoint, _), pytest.raises(TimeoutError):
-        ask(endpoint, "GET", "/", {}, 0.05)
+        request(endpoint, "GET", "/", {}, 0.05)
 
 
 def test_a_real_server_understands_what_is_asked() -> None:
@@ -88,7 +88,7 @@ def test_a_real_server_understands_what_is_asked() -> None:
 
     with HTTPServer(("127.0.0.1", 0), Echo) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        data = ask(f"http://127.0.0.1:{server.server_port}/", "PUT", "/latest", {"X-Seconds": "60"}, PATIENT_S)
+        data = request(f"http://127.0.0.1:{server.server_port}/", "PUT", "/latest", {"X-Seconds": "60"}, PATIENT_S)
         server.shutdown()
     assert data == (200, b"PUT /latest 127.0.0.1 60")
 
@@ -96,7 +96,7 @@ def test_a_real_server_understands_what_is_asked() -> None:
 @pytest.mark.parametrize("header", ["one\r\nHost: another", "caf\u00e9", "\0"])
 def test_a_header_that_would_be_more_than_one_is_not_sent(header: str) -> None:
     with pytest.raises(ValueError, match="header"):
-        ask("http://127.0.0.1:1", "GET", "/", {"X-Token": header}, PATIENT_S)
+        request("http://127.0.0.1:1", "GET", "/", {"X-Token": header}, PATIENT_S)
 
 
 @pytest.mark.parametrize(
