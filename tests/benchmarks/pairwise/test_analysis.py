@@ -8,8 +8,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement, pair
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,

@@ -13,15 +13,12 @@ from bench.noises import NOISES, Noise
 from bench.noisy import concluded, disturbed
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
+from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, normal_part, own_noise, surely
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.rounds import difference, in_common
+from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, tails
 from clusterproof.plugins.benchmarks.pairwise.schedule import circle
-from clusterproof.plugins.benchmarks.pairwise.tails import OUTLIERS, tails
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading
 
 SIGMA = 0.02
 USUAL = Normal(0.0, 0.0, SIGMA)

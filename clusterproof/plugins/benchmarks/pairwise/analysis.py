@@ -7,19 +7,16 @@ from dataclasses import dataclass, field
 from math import exp, hypot
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.failures import each_once, failing_or_suspect
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
-from clusterproof.plugins.benchmarks.pairwise.intermittent import slow_now_and_then
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
-from clusterproof.plugins.benchmarks.pairwise.links import link_findings
-from clusterproof.plugins.benchmarks.pairwise.noise import left_open, too_noisy
+from clusterproof.plugins.benchmarks.pairwise.links import each_once, failing_or_suspect, link_findings
+from clusterproof.plugins.benchmarks.pairwise.noise import left_open, slow_now_and_then, too_noisy
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location, location_error, spread
-from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind, estimated
-from clusterproof.plugins.evidence.pairwise.model import Measurement
+from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind, Measurement, estimated
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
 RETESTS = 3  # without which no node is named

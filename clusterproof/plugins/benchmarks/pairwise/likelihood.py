@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import exp, fsum, inf, log, pi, sqrt
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.tails import OUTLIERS, VALUES_BEFORE, Tails, even
+from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, VALUES_BEFORE, Normal, Tails, even
 from clusterproof.plugins.core.robust import MAX_VALUES, location, spread, spread_above
 
 SURE = 0.995  # from which on a node or link is named

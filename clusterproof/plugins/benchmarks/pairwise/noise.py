@@ -1,9 +1,9 @@
-"""What noise leaves open: nodes whose own noise might hide slowness, and whether any node could be named at all."""
+"""What noise leaves open: nodes that may be slow, are so now and then, or could not be named at all."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import exp, log
+from math import comb, exp, log
 from statistics import NormalDist
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import RETEST_ROUNDS
@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.pairwise.normal import Normal
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened
 from clusterproof.plugins.benchmarks.pairwise.view import Settings
 from clusterproof.plugins.core.robust import location_error
-from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind
+from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind
 
 TO_BE_NAMED = 0.10  # slower: whoever is, and is a little unlucky, is to be named
 SURE_ENOUGH = 0.95  # that it is not so slow: from there on nothing is said of a node
@@ -20,6 +20,7 @@ FEWEST = 2  # values, to know a node's own noise
 FEWEST_NODES = 8  # to know that of all
 UNLUCKY = 2.0  # by so many standard errors, whoever is slow enough is to be named
 _NORMAL = NormalDist()
+CERTAIN = 0.99  # from which on it is reported; it faults no node
 
 
 def left_open(
@@ -63,3 +64,28 @@ def too_noisy(screened: Screened, settings: Settings) -> tuple[Finding, ...]:
         "measure with a larger size, or all pairs with --pairs full"
     )
     return (Finding(Kind.INCONCLUSIVE, nodes, attempts=len(screened.values), words=words),)
+
+
+def slow_now_and_then(
+    screened: Screened, nodes: Collection[str], estimates: Mapping[str, Estimate], settings: Settings
+) -> list[Finding]:
+    """Those of these nodes, none of which is named for anything else."""
+    first = [value.x for value in screened.values if not value.is_retest]
+    usual_share = (sum(x <= -settings.min_effect for x in first) + 1) / (len(first) + 2)
+    found = []
+    for node in sorted(nodes):
+        own = screened.of_node.get(node, ())
+        low = [value for value in own if value.x <= -settings.min_effect]
+        if len({value.pair for value in low}) < 2:
+            continue
+        if len(screened.of_node) * tail(len(low), len(own), usual_share) > 1 - CERTAIN:
+            continue
+        worst = 1 - exp(min(value.x for value in low))
+        words = f"{len(low)} of {len(own)} measurements are slow, by up to {worst:.0%}, the others are well"
+        found.append(Finding(Kind.INTERMITTENT, (node,), estimate=estimates.get(node), words=words))
+    return found
+
+
+def tail(least: int, of: int, chance: float) -> float:
+    """The chance of at least so many of `of`, each having this chance."""
+    return sum(comb(of, count) * chance**count * (1 - chance) ** (of - count) for count in range(least, of + 1))

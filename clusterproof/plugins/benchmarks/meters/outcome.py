@@ -1,13 +1,13 @@
-"""Why a run failed, in one line, and the node that its text names."""
+"""What a run says of itself: which network carried it, why it failed, and the node that its text names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.evidence.pairwise.reading import is_believable
+from clusterproof.plugins.evidence.pairwise.model import is_believable
 
 LONGEST = 300
 LONGEST_LINE = 1000
@@ -39,6 +39,7 @@ _NAMES_ONE = (  # the strongest first; each names one node
     re.compile(rf"\bsrun: error: {_HOST}: tasks? [\d,-]{{1,200}}: ", re.ASCII),
 )
 _WARNS = re.compile(rf"{_HOST}:\d{{1,10}}:\d{{1,10}} \[\d{{1,4}}\] .{{0,300}}?NCCL WARN (.*)", re.ASCII)
+EFA = "efa"
 
 
 def one_line(text: str) -> str:
@@ -94,3 +95,27 @@ def _said(text: str, data: Iterable[str]) -> str:
 
 def _lines(text: str) -> list[str]:
     return [line[:LONGEST_LINE].strip() for line in text.split("\n", MAX_LINES)[:MAX_LINES]]
+
+
+def efa_devices(count: int | str) -> str:
+    """`efa, 32 devices`."""
+    return f"{EFA}, {count} device{'' if str(count) == '1' else 's'}"
+
+
+def proven_network(sent_bytes: Mapping[str, int], carried_bytes: int) -> str:
+    """The network whose devices sent at least what the run carried; empty where the counters do not account for it.
+
+    The device that sent most decides which: one Ethernet device by its name, EFA's by their number.
+    """
+    if carried_bytes <= 0 or not sent_bytes:
+        return ""
+    most = max(sent_bytes, key=lambda name: sent_bytes[name])
+    kind, _, device = most.partition(":")
+    alike = {name: sent for name, sent in sent_bytes.items() if name.partition(":")[0] == kind and sent > 0}
+    if kind != EFA and sent_bytes[most] >= carried_bytes:
+        return device or most
+    if sum(alike.values()) < carried_bytes:
+        return ""
+    share = sent_bytes[most] // 10  # a device that sent far less than the busiest carried something else
+    carrying = sorted(name.partition(":")[2] for name, sent in alike.items() if sent >= share)
+    return efa_devices(len(carrying)) if kind == EFA else ", ".join(carrying)
