@@ -11,13 +11,24 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.settings import HealthCheck
+from clusterproof.integrations.slurm.verdict import PREFIX
 
+CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
 DRAW_S = 0.025  # for each node of a partition; what two commands of Slurm's take
 MAX_DRAWN_S = 5.0
 SECOND_S = 1.05  # a second of slurmctld's, and what two clocks may differ in measuring it
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """A node that is drained for a reason of ours; `at` is the second in which slurmctld was given it."""
+
+    at: int
+    node: str
 
 
 def stand_in_line(partitions: Iterable[str], limits: HealthCheck) -> str:
@@ -25,7 +36,7 @@ def stand_in_line(partitions: Iterable[str], limits: HealthCheck) -> str:
 
     Raises SlurmError.
     """
-    sizes = [control.claims(partition)[1] for partition in partitions]
+    sizes = [claims(partition)[1] for partition in partitions]
     draw_apart(max(sizes, default=0))
     return who_is_full(partitions, limits)[0]
 
@@ -52,9 +63,35 @@ def who_is_full(partitions: Iterable[str], limits: HealthCheck, name: str = "", 
     """
     most = 0
     for partition in partitions:
-        found, total = control.claims(partition)
+        found, total = claims(partition)
         counted = [claim for claim in found if claim.node != but]
-        count, most = control.ahead(counted, name), max(most, total)
-        if count >= control.allowed(total, limits.max_drained_percent, limits.max_drained_nodes):
+        count, most = ahead(counted, name), max(most, total)
+        if count >= allowed(total, limits.max_drained_percent, limits.max_drained_nodes):
             return f"{count} of {total} nodes of partition {partition} are already drained by clusterproof", most
     return "", most
+
+
+def claims(partition: str) -> tuple[tuple[Claim, ...], int]:
+    """The nodes of a partition that we have drained, and how many nodes it has. Raises SlurmError."""
+    return parse_claims(control.output_of("sinfo", "-h", "-N", "-p", partition, "-o", CLAIMS))
+
+
+def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
+    """The nodes in `sinfo -N` that are drained for a reason of ours, and how many are listed.
+
+    A reason alone is no drain: since 24.11 it stays when a node is resumed, until its next job.
+    """
+    rows = {line.split("|", 1)[0]: line.split("|", 3) for line in listing.splitlines() if line.count("|") >= 3}
+    ours = (row for row in rows.values() if "drain" in row[1].lower() and row[3].startswith(PREFIX))
+    return tuple(sorted(Claim(int(since) if since.isdecimal() else 0, name) for name, _, since, _ in ours)), len(rows)
+
+
+def ahead(found: Iterable[Claim], name: str) -> int:
+    """How many drains of ours come before this node's: all, where it is not among them."""
+    ordered = sorted(found)
+    return next((place for place, claim in enumerate(ordered) if claim.node == name), len(ordered))
+
+
+def allowed(total: int, percent: int, nodes: int) -> int:
+    """How many nodes of a partition we may drain: the share or the number, the less of both; one in any case."""
+    return max(1, min(nodes, total * percent // 100))

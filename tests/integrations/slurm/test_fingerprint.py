@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.integrations.slurm import basis
-from clusterproof.integrations.slurm.basis import basis_of
-from clusterproof.integrations.slurm.settings import HealthCheck, Settings
+from clusterproof.integrations.slurm import settings as settings_file
+from clusterproof.integrations.slurm.settings import HealthCheck, Settings, fingerprint_of
 from clusterproof.plugins.core.policy import OWN_FILE, PYPROJECT
 from clusterproof.plugins.suite import index
 
@@ -34,12 +33,12 @@ def test_it_changes_with_the_policy_and_with_what_is_installed(
 ) -> None:
     for made in ("policy.toml", "checks.json"):
         (tmp_path / made).write_text("x = 1\n")
-    monkeypatch.setattr(basis, "INDEX", str(tmp_path / "checks.json"))
+    monkeypatch.setattr(settings_file, "INDEX", str(tmp_path / "checks.json"))
     settings = Settings(policy=str(tmp_path / "policy.toml"))
-    before = basis_of(settings)
-    assert basis_of(settings) == before
+    before = fingerprint_of(settings)
+    assert fingerprint_of(settings) == before
     change(tmp_path / name)
-    assert basis_of(settings) != before
+    assert fingerprint_of(settings) != before
 
 
 @pytest.mark.parametrize(
@@ -55,16 +54,16 @@ def test_it_changes_with_the_policy_and_with_what_is_installed(
     ],
 )
 def test_it_changes_with_the_settings_that_checks_are_evaluated_by(settings: Settings, is_another: bool) -> None:
-    assert (basis_of(settings) != basis_of(Settings())) == is_another
+    assert (fingerprint_of(settings) != fingerprint_of(Settings())) == is_another
 
 
 def test_a_policy_that_nobody_names_is_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    before = basis_of(Settings())
+    before = fingerprint_of(Settings())
     (tmp_path / OWN_FILE).write_text("")
-    assert basis_of(Settings()) != before
+    assert fingerprint_of(Settings()) != before
 
 
 def test_the_files_that_it_names_are_those_that_are_read() -> None:
-    assert basis.UNNAMED == (OWN_FILE, PYPROJECT)
-    assert Path(basis.INDEX).samefile(index.FILE)
+    assert settings_file.UNNAMED == (OWN_FILE, PYPROJECT)
+    assert Path(settings_file.INDEX).samefile(index.FILE)
