@@ -20,11 +20,10 @@ import pynvml
 import pytest
 
 from clusterproof.plugins.agent import lean, payload
-from clusterproof.plugins.agent.collectors import collector_names, files
 from clusterproof.plugins.agent.frame import decode
-from clusterproof.plugins.agent.options import DEADLINE_FACTORS, ProbeOptions
 from clusterproof.plugins.agent.parts import parts
 from clusterproof.plugins.agent.payload import FOLDER, program
+from clusterproof.plugins.agent.program import DEADLINE_FACTORS, ProbeOptions, collector_names, files
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Answer, Limits, Unusable

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from clusterproof.plugins.catalog.nvidia import severity_in_words
-from clusterproof.plugins.catalog.xids import xid
+from clusterproof.plugins.catalog.nvidia import severity_in_words, xid
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part

@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.host import of_node as host
 from clusterproof.plugins.evidence.kernel_log import of_node as kernel_log
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
-from clusterproof.plugins.evidence.kubernetes.facts_kubelet import Kubelet
+from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
 from clusterproof.plugins.evidence.nccl.facts import NcclTests
 from clusterproof.plugins.evidence.network import of_node as network
 from clusterproof.plugins.evidence.neuron import of_node as of_neuron

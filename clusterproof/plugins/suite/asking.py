@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.aws import collector as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm

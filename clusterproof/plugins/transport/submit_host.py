@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, Status, Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, Unusable

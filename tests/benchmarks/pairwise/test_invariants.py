@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
-from clusterproof.plugins.benchmarks.pairwise.view import Settings
+from clusterproof.plugins.benchmarks.pairwise.normal import Settings
 from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,

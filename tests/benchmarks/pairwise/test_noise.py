@@ -15,9 +15,8 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, normal_part, own_noise, surely
-from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, tails
+from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, Settings, tails
 from clusterproof.plugins.benchmarks.pairwise.schedule import circle
-from clusterproof.plugins.benchmarks.pairwise.view import Settings
 from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading
 
 SIGMA = 0.02

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent import lean, payload
-from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.evidence import Status
 from tests.builders.probed import PATIENT, probe_node
 from tests.evidence.gpu.nvml import changed, collected, healthy, value

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.software import collect_image as image

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.integrations.slurm import control, limits
-from clusterproof.integrations.slurm.limits import Claim, ahead
+from clusterproof.integrations.slurm import control, our_drains
+from clusterproof.integrations.slurm.our_drains import Claim, ahead
 from clusterproof.integrations.slurm.settings import HealthCheck
 from tests.integrations.slurm.at_once import NODES, drain_at_once
 
@@ -65,9 +65,9 @@ class Controller:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """All waits are as much shorter as the controller's clock is faster."""
-    monkeypatch.setattr(limits, "SECOND_S", limits.SECOND_S / FAST)
-    monkeypatch.setattr(limits, "MAX_DRAWN_S", limits.MAX_DRAWN_S / FAST)
-    monkeypatch.setattr(limits, "DRAW_S", limits.DRAW_S / FAST)
+    monkeypatch.setattr(our_drains, "SECOND_S", our_drains.SECOND_S / FAST)
+    monkeypatch.setattr(our_drains, "MAX_DRAWN_S", our_drains.MAX_DRAWN_S / FAST)
+    monkeypatch.setattr(our_drains, "DRAW_S", our_drains.DRAW_S / FAST)
 
 
 @pytest.mark.parametrize("keeps_reason", [False, True], ids=["22.05", "24.11"])
@@ -78,7 +78,7 @@ def test_of_two_hundred_at_once_no_more_than_the_limit_stay_drained(
     controller = Controller([f"gpu{number:03}" for number in range(NODES)], keeps_reason=keeps_reason)
     monkeypatch.setattr(control, "output_of", controller)
     if not is_drawn:
-        monkeypatch.setattr(limits, "MAX_DRAWN_S", 0.0)
+        monkeypatch.setattr(our_drains, "MAX_DRAWN_S", 0.0)
     settled = drain_at_once(controller.names, tmp_path, HealthCheck(max_drained_percent=10, max_drained_nodes=10))
     assert len(controller.drained) == 10
     assert settled.count(True) == 10

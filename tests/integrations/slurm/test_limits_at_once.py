@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.integrations.slurm import control, limits
+from clusterproof.integrations.slurm import control, our_drains
 from clusterproof.integrations.slurm.control import SlurmError
 from clusterproof.integrations.slurm.settings import HealthCheck
 from tests.integrations.slurm.at_once import NODES, drain_at_once
@@ -55,7 +55,7 @@ def drained(bed: SlurmBed) -> list[str]:
 def test_of_two_hundred_in_one_moment_no_more_than_the_limit_stay_drained(
     bed: SlurmBed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_DRAWN_S", 0.0)
+    monkeypatch.setattr(our_drains, "MAX_DRAWN_S", 0.0)
     settled = drain_at_once(NAMES, tmp_path, TEN)
     assert len(drained(bed)) == 10
     assert settled.count(True) == 10

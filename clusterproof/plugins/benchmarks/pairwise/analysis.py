@@ -11,9 +11,8 @@ from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
 from clusterproof.plugins.benchmarks.pairwise.links import each_once, failing_or_suspect, link_findings
 from clusterproof.plugins.benchmarks.pairwise.noise import left_open, slow_now_and_then, too_noisy
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location, location_error, spread
 from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind, Measurement, estimated

@@ -9,9 +9,8 @@ from math import hypot, sqrt
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal, tails
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, is_relaxed, log_of, succeeded, tails
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, is_relaxed, log_of, succeeded
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
 from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 

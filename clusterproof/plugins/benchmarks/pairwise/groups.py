@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value
 from clusterproof.plugins.core.robust import location_error
 
 FEWEST_NODES = 3

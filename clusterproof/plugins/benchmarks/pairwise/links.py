@@ -8,9 +8,8 @@ from math import hypot
 from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.likelihood import ONE_SIDED, SURE, noise_of_both, own_noise, surely
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value, by_pair, slow_together
 from clusterproof.plugins.core.robust import location, location_error
 from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, estimated
 

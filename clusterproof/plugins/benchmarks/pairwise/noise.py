@@ -8,9 +8,8 @@ from statistics import NormalDist
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import RETEST_ROUNDS
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, surely
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened
-from clusterproof.plugins.benchmarks.pairwise.view import Settings
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind
 

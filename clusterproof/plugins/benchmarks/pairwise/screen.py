@@ -9,8 +9,7 @@ from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.centres import normal
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace, residuals, slow_places
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value, by_node, values
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_node, values
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
