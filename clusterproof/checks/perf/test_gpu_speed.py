@@ -12,8 +12,8 @@ from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, p
 from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.nccl.facts import NcclLog, Row
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median, say_slower
 from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
-from clusterproof.plugins.evidence.perf.shortfall import Shortfall, below_best, below_median, say_slower
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.perf]

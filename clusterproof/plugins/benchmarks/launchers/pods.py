@@ -21,7 +21,7 @@ from clusterproof.plugins.evidence.pairwise.model import Reading
 from clusterproof.plugins.transport import Unusable
 
 SOURCE = "CLUSTERPROOF_PEER_SOURCE"
-TRAVELS = tuple(FOLDER / name for name in ("pipes.py", "door.py", "rendezvous.py", "peer.py"))
+TRAVELS = tuple(FOLDER / name for name in ("pipes.py", "rendezvous.py", "peer.py"))
 SERVE = f'exec "${PYTHON}" -I -c "${SOURCE}" {{port}}\n'
 # Open MPI 4 reads the first of the agent's names, 5 the second. That a rank's program is missing, the meter says.
 START = f"""m=$(command -v mpirun)||{{{{ echo "no mpirun on PATH; expected Open MPI in the image";exit 127; }}}}

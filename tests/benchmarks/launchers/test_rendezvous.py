@@ -10,17 +10,19 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers import door, rendezvous
-from clusterproof.plugins.benchmarks.launchers.door import (
+from clusterproof.plugins.benchmarks.launchers import rendezvous
+from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     COMES,
     PROOF_BYTES,
     QUESTION_BYTES,
+    READY,
     SERVES,
-    Door,
-    knock,
+    Acceptor,
+    authenticate,
+    find_server,
+    listen,
     proof,
 )
-from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, find_server, listen
 from tests.transport.loopback import free_port
 
 WORD, LATEST_S = b"the word of this run", 60.0
@@ -33,12 +35,12 @@ def port() -> int:
 
 @contextmanager
 def served(port: int) -> Iterator[list[socket.socket]]:
-    """A door at which the other end is waited for, and told that the server serves; whoever has come."""
+    """Somebody waits for the other end, and tells it that the server serves; the connections that were accepted."""
     came: list[socket.socket] = []
-    own = Door(listen(port), WORD)
+    own = Acceptor(listen(port), WORD)
 
     def serve() -> None:
-        if other := own.came(LATEST_S):
+        if other := own.accept(LATEST_S):
             came.append(other)
             other.sendall(READY)
 
@@ -57,7 +59,7 @@ def found(port: int, *addresses: str) -> str:
 
 
 def says(word: bytes) -> Callable[[socket.socket], None]:
-    return lambda visitor: visitor.sendall(word)
+    return lambda candidate: candidate.sendall(word)
 
 
 OUTSIDERS: dict[str, Callable[[socket.socket], object]] = {
@@ -66,28 +68,28 @@ OUTSIDERS: dict[str, Callable[[socket.socket], object]] = {
     "answers at random": says(b"x" * (QUESTION_BYTES + PROOF_BYTES)),
     "begins to answer": says(b"x" * QUESTION_BYTES),
     "closes": socket.socket.close,
-    "returns what it is asked": lambda visitor: visitor.sendall(visitor.recv(QUESTION_BYTES) * 2),
+    "returns what it is asked": lambda candidate: candidate.sendall(candidate.recv(QUESTION_BYTES) * 2),
 }
 
 
 @pytest.mark.parametrize("outsider", OUTSIDERS)
 def test_whoever_knows_the_secret_is_met_though_many_came_before_who_do_not(port: int, outsider: str) -> None:
-    with served(port) as came, ExitStack() as visitors:
-        for _ in range(2 * door.VISITORS):
-            visitor = visitors.enter_context(socket.create_connection(("127.0.0.1", port), LATEST_S))
+    with served(port) as came, ExitStack() as candidates:
+        for _ in range(2 * rendezvous.MAX_CANDIDATES):
+            candidate = candidates.enter_context(socket.create_connection(("127.0.0.1", port), LATEST_S))
             with suppress(OSError):
-                OUTSIDERS[outsider](visitor)
+                OUTSIDERS[outsider](candidate)
         assert found(port) == "127.0.0.1"
     assert len(came) == 1
 
 
 def test_no_visitor_without_the_secret_is_let_in(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PROVES_S", 0.2)
-    own = Door(listen(port), WORD)
-    with socket.create_connection(("127.0.0.1", port)) as visitor:
-        visitor.sendall(b"x" * (QUESTION_BYTES + PROOF_BYTES))
+    monkeypatch.setattr(rendezvous, "PROVES_S", 0.2)
+    own = Acceptor(listen(port), WORD)
+    with socket.create_connection(("127.0.0.1", port)) as candidate:
+        candidate.sendall(b"x" * (QUESTION_BYTES + PROOF_BYTES))
         with socket.create_connection(("127.0.0.1", port)) as mute:
-            assert own.came(1.0) is None
+            assert own.accept(1.0) is None
             assert mute.recv(QUESTION_BYTES + 1)[QUESTION_BYTES:] == b""
             assert mute.recv(1) == b""
     own.close()
@@ -102,9 +104,9 @@ def impostor(port: int, says: bytes) -> Iterator[bytearray]:
     def listening() -> None:
         with suppress(OSError):
             while True:
-                visitor, _ = listener.accept()
-                visitor.sendall(says)
-                told.extend(visitor.recv(4096))
+                candidate, _ = listener.accept()
+                candidate.sendall(says)
+                told.extend(candidate.recv(4096))
 
     threading.Thread(target=listening, daemon=True).start()
     yield told
@@ -119,8 +121,8 @@ def test_whoever_listens_in_its_place_is_passed_over_and_learns_nothing(
     monkeypatch.setattr(rendezvous, "listen", listen)
     own = socket.create_server(("127.0.0.1", port))
     monkeypatch.setattr(rendezvous, "REFUSED", "")  # nobody begins again with an address that refused
-    came = Door(own, WORD)
-    thread = threading.Thread(target=lambda: (came.came(LATEST_S) or own).sendall(READY), daemon=True)
+    came = Acceptor(own, WORD)
+    thread = threading.Thread(target=lambda: (came.accept(LATEST_S) or own).sendall(READY), daemon=True)
     thread.start()
     with impostor(port, words) as told:
         assert found(port, "127.0.0.2") == "127.0.0.1"
@@ -135,18 +137,18 @@ def test_what_one_end_proves_proves_nothing_of_the_other() -> None:
     assert len(proofs) == 4
 
 
-def test_an_answer_that_was_heard_opens_no_door_again(port: int) -> None:
-    own = Door(listen(port), WORD)
+def test_an_answer_that_was_heard_proves_nothing_again(port: int) -> None:
+    own = Acceptor(listen(port), WORD)
     heard = bytearray()
     first = socket.create_connection(("127.0.0.1", port), LATEST_S)
     monitored = Heard(first, heard)
-    thread = threading.Thread(target=lambda: knock(monitored, WORD), daemon=True)  # type: ignore[arg-type]
+    thread = threading.Thread(target=lambda: authenticate(monitored, WORD), daemon=True)  # type: ignore[arg-type]
     thread.start()
-    assert own.came(LATEST_S)
+    assert own.accept(LATEST_S)
     thread.join(LATEST_S)
     with socket.create_connection(("127.0.0.1", port)) as again:
         again.sendall(heard)
-        assert own.came(0.5) is None
+        assert own.accept(0.5) is None
     own.close()
     first.close()
 

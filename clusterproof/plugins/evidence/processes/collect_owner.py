@@ -1,4 +1,4 @@
-"""Whose a process is, and which program it runs: what it calls itself is anybody's to choose."""
+"""Who owns a process, and which program it runs: what it calls itself is anybody's to choose."""
 
 from __future__ import annotations
 
