@@ -19,7 +19,7 @@ from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport.host_keys import HostIdentity, HostKeyPolicy, HostKeyRejected, prefer_kinds
 from clusterproof.plugins.transport.identities import Offer
-from clusterproof.plugins.transport.ways import NoWay, Way
+from clusterproof.plugins.transport.routes import NoRoute, Route
 
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
 _DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
@@ -41,7 +41,7 @@ def connection_failure_of(problem: Exception, host: str, port: int, is_late: boo
     where = f"{host}:{port}"
     if isinstance(problem, HostKeyRejected):
         return ConnectionFailure(Unreached.HOST_KEY, str(problem))
-    if isinstance(problem, NoWay):
+    if isinstance(problem, NoRoute):
         return ConnectionFailure(Unreached.NO_ROUTE, str(problem), problem.may_pass)
     if isinstance(problem, AuthenticationException):
         return ConnectionFailure(Unreached.AUTH, str(problem))
@@ -95,19 +95,19 @@ class LoginFailed(ClusterproofError):  # noqa: N818
 
 
 class Login:
-    """A way, a host key to check and keys to offer. Made on the main thread, as Fabric requires; opened on any."""
+    """A route, a host key to check and keys to offer. Made on the main thread, as Fabric requires; opened on any."""
 
     def __init__(
         self,
         connection: Connection,
-        way: Way,
+        route: Route,
         host: HostIdentity,
         offer: Offer,
         connect_s: float,
         abandoned: threading.Event,  # shared by a node's log-in and those to its jump hosts
     ) -> None:
         self._connection = connection
-        self._way = way
+        self._route = route
         self._host = host
         self._offer = offer
         self._connect_s = connect_s
@@ -121,7 +121,7 @@ class Login:
             raise LoginFailed(ConnectionFailure(Unreached.LOST, "abandoned", may_pass=True))
         started = time.monotonic()
         try:
-            sock = self._way.dial(self._connect_s)
+            sock = self._route.dial(self._connect_s)
             started = time.monotonic()
             self._connection.connect_kwargs = {
                 "sock": sock,
@@ -131,28 +131,28 @@ class Login:
                 "auth_timeout": self._connect_s,
             }
             self._connection.open()
-        except (SSHException, OSError, EOFError, NoWay) as problem:
+        except (SSHException, OSError, EOFError, NoRoute) as problem:
             is_late = time.monotonic() - started >= self._connect_s
             failure = connection_failure_of(problem, self._connection.host, self._connection.port, is_late)
-            complaint = self._way.complaint() if failure.may_pass else ""
+            explanation = self._route.explanation() if failure.may_pass else ""
             self.close()
-            if complaint:  # of a ProxyCommand that ended: it would end again
-                failure = ConnectionFailure(failure.unreached, complaint)
+            if explanation:  # of a ProxyCommand that ended: it would end again
+                failure = ConnectionFailure(failure.unreached, explanation)
             raise LoginFailed(failure) from None
         transport: Transport = self._connection.transport
         return transport
 
     def close(self) -> None:
         """Close everything, also half-way, where Fabric and paramiko would leave a thread and a socket."""
-        self._way.interrupt()
+        self._route.interrupt()
         with contextlib.suppress(OSError, EOFError, SSHException):
             self._connection.client.close()
-        self._way.close()
+        self._route.close()
         self._connection.transport = None
 
     def interrupt(self) -> None:
         """Wake whoever waits for this log-in; from any thread. It may be opened again."""
-        self._way.interrupt()
+        self._route.interrupt()
 
     def abandon(self) -> None:
         """Wake whoever waits for this log-in, and let it not be opened again; from any thread."""
@@ -175,17 +175,17 @@ class JumpHost:
         self._failure = ""
 
     def open(self, login: Login) -> Transport:
-        """Log in. Where the first log-in failed for good, no further one is tried. Raises NoWay."""
+        """Log in. Where the first log-in failed for good, no further one is tried. Raises NoRoute."""
         with self._slots:
             if self._failure:
-                raise NoWay(self._failure)
+                raise NoRoute(self._failure)
             try:
                 transport = login.open()
             except LoginFailed as failed:
                 data = f"jump host {self.name}: {failed}"
                 if not failed.failure.may_pass and not self._has_let_in:
                     self._failure = data
-                raise NoWay(data, failed.failure.may_pass) from None
+                raise NoRoute(data, failed.failure.may_pass) from None
             self._has_let_in = True
             return transport
 
@@ -198,7 +198,7 @@ class JumpLogin:
     login: Login
 
     def open(self) -> Transport:
-        """Log in, in turn. Raises NoWay."""
+        """Log in, in turn. Raises NoRoute."""
         return self.host.open(self.login)
 
     def close(self) -> None:

@@ -219,7 +219,7 @@ def _by_round(data: Iterable[tuple[Measurement, float]]) -> dict[int, list[float
 
 
 def _sigma(
-    rest: Sequence[float], data: Sequence[Measurement], suspects: Collection[str], usual: Normal, settings: Settings
+    rest: Sequence[float], data: Sequence[Measurement], suspects: Collection[str], reference: Normal, settings: Settings
 ) -> float:
     """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
     if len(rest) > MAX_VALUES:
@@ -228,7 +228,7 @@ def _sigma(
     for one in data:
         mine = [node for node in one.pair.nodes if node in suspects]
         if len(mine) == 1:
-            of_suspects[mine[0]].append(_beyond(one, usual, settings))
+            of_suspects[mine[0]].append(_beyond(one, reference, settings))
     about = [x - location(xs) for xs in of_suspects.values() if len(xs) >= ENOUGH for x in xs]
     both = [*rest, *about]
     return normal_part(both)[1] if len(both) >= FEWEST_FOR_SIGMA else LEAST_SIGMA * 2

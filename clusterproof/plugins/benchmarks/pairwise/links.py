@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import hypot
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.likelihood import ONE_SIDED, SURE, noise_of_both, own_noise, surely
+from clusterproof.plugins.benchmarks.pairwise.likelihood import ONE_SIDED, SURE, confidence, noise_of_both, own_noise
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
@@ -27,7 +27,7 @@ def link_findings(
     nodes: int,
 ) -> list[Finding]:
     """Pairs that stay slow, or fail, though both nodes are well with others."""
-    assert screened.usual is not None
+    assert screened.reference is not None
     of_pair = by_pair(screened.values)
     found = []
     for one in screened.links:
@@ -41,7 +41,7 @@ def link_findings(
         is_known = all(_is_well_with_others(node, one, screened, settings) for node in one.nodes)
         noise = noise_of_both(*(_noise_with_others(node, one, screened) for node in one.nodes))
         pairs = max(len({value.pair for value in screened.of_node[node]}) for node in one.nodes)
-        slow = _slow_link(one, of_pair, is_known, noise, pairs, screened.usual, settings)
+        slow = _slow_link(one, of_pair, is_known, noise, pairs, screened.reference, settings)
         if slow:
             found.append(slow)
     return found
@@ -56,9 +56,9 @@ def _is_well_with_others(node: str, one: Pair, screened: Screened, settings: Set
 
 def _noise_with_others(node: str, one: Pair, screened: Screened) -> dict[float, float]:
     """How noisy a node of this pair is with other good partners, also in pairs that are suspect themselves."""
-    assert screened.usual is not None
+    assert screened.reference is not None
     xs = [value.x for value in screened.with_good_partners(node) if value.pair != one]
-    return own_noise(xs, screened.usual)
+    return own_noise(xs, screened.reference)
 
 
 def _slow_link(
@@ -67,7 +67,7 @@ def _slow_link(
     is_known: bool,
     noise: Mapping[float, float],
     pairs: int,
-    usual: Normal,
+    reference: Normal,
     settings: Settings,
 ) -> Finding | None:
     """The pair, where it is slow each time; surely, among so many pairs, and at other times beside other pairs.
@@ -77,11 +77,11 @@ def _slow_link(
     data = sorted(of_pair[one], key=lambda value: value.round)
     xs = [value.x for value in data]
     again = xs[1:]
-    error = hypot(location_error(len(xs), usual.sigma), usual.error)
+    error = hypot(location_error(len(xs), reference.sigma), reference.error)
     is_slow = location(xs) <= -settings.min_effect + ONE_SIDED * error
     if not again or max(again) > -settings.min_effect / 2 or not is_slow:
         return None
-    chance = surely(xs, replace(usual, sample=()), len(of_pair), noise, pairs)
+    chance = confidence(xs, replace(reference, sample=()), len(of_pair), noise, pairs)
     estimate = estimated(location(xs), error, len(xs), 1, chance)
     rounds = {value.round for value in data[1:]}
     words = _more_of_a_link(rounds, is_known, slow_together(one, of_pair, settings))

@@ -103,7 +103,7 @@ def is_relaxed(one: Measurement, most_at_once: int) -> bool:
     return 2 * one.at_once <= most_at_once
 
 
-def values(measurements: Sequence[Measurement], usual: Normal, settings: Settings) -> list[Value]:
+def values(measurements: Sequence[Measurement], reference: Normal, settings: Settings) -> list[Value]:
     """Every successful measurement beside its normal."""
     most = max((one.at_once for one in measurements), default=1)
     found = []
@@ -111,8 +111,8 @@ def values(measurements: Sequence[Measurement], usual: Normal, settings: Setting
         inside = is_inside(one.pair, settings.places)
         relaxed = is_relaxed(one, most)
         is_retest = one.round >= settings.first_rounds
-        shared = usual.rounds.get(one.round, 0.0)
-        x = log_of(one) - usual.of(inside) - (usual.relief(inside) if relaxed else 0.0) - shared
+        shared = reference.rounds.get(one.round, 0.0)
+        x = log_of(one) - reference.of(inside) - (reference.relief(inside) if relaxed else 0.0) - shared
         found.append(Value(one.pair, x, one.round, inside, relaxed, is_retest))
     return found
 

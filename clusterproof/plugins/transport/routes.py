@@ -14,11 +14,11 @@ from paramiko import Channel, ChannelException, SSHException, Transport
 
 from clusterproof.plugins.core.errors import ClusterproofError
 
-_COMPLAINT_BYTES = 400
+_EXPLANATION_BYTES = 400
 _GRACE_S = 0.5  # for a ProxyCommand to end by itself once its connection is closed
 
 
-class NoWay(ClusterproofError):  # noqa: N818 - what it is
+class NoRoute(ClusterproofError):  # noqa: N818 - what it is
     """Something between here and the host does not let it through; the message says what."""
 
     def __init__(self, message: str, may_pass: bool = False) -> None:
@@ -26,23 +26,23 @@ class NoWay(ClusterproofError):  # noqa: N818 - what it is
         self.may_pass = may_pass
 
 
-class Way(Protocol):
-    """One way to one host. `interrupt` may be called from any thread, and returns at once."""
+class Route(Protocol):
+    """One route to one host. `interrupt` may be called from any thread, and returns at once."""
 
     def dial(self, timeout_s: float) -> socket.socket | Tunnel:
-        """Open the way. Raises OSError or NoWay."""
+        """Connect. Raises OSError or NoRoute."""
 
     def close(self) -> None:
         """Give everything back."""
 
     def interrupt(self) -> None:
-        """Make whoever waits on this way stop waiting."""
+        """Make whoever waits for it stop waiting."""
 
-    def complaint(self) -> str:
-        """What the way itself says about a connection that broke; usually nothing."""
+    def explanation(self) -> str:
+        """What the route itself says about a connection that broke; usually nothing."""
 
 
-class Straight:
+class Direct:
     """A TCP connection."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -65,7 +65,7 @@ class Straight:
             _shut_down(self._socket)  # wakes paramiko's thread, which looks only every 0.1 s
             self._socket.close()
 
-    def complaint(self) -> str:
+    def explanation(self) -> str:
         """Nothing."""
         return ""
 
@@ -117,14 +117,14 @@ class Proxied:
         if self._errors:
             self._errors.close()
 
-    def complaint(self) -> str:
+    def explanation(self) -> str:
         """How the program ended, and its last words; nothing where it just ended with its connection."""
         if not self._process or not self._errors:
             return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         size = os.fstat(self._errors.fileno()).st_size
-        words = os.pread(self._errors.fileno(), _COMPLAINT_BYTES, max(size - _COMPLAINT_BYTES, 0))
+        words = os.pread(self._errors.fileno(), _EXPLANATION_BYTES, max(size - _EXPLANATION_BYTES, 0))
         said = " ".join(words.decode("utf-8", "replace").split())
         code = self._process.returncode
         if not code:
@@ -141,7 +141,7 @@ class Jump(Protocol):
     """A log-in to a jump host, made for one node."""
 
     def open(self) -> Transport:
-        """Log in. Raises NoWay."""
+        """Log in. Raises NoRoute."""
 
     def close(self) -> None:
         """Give everything back."""
@@ -182,13 +182,13 @@ class Jumped:
         self._address = (host, port)
 
     def dial(self, timeout_s: float) -> Tunnel:
-        """Log in to the jump host and ask it to connect. Raises NoWay."""
+        """Log in to the jump host and ask it to connect. Raises NoRoute."""
         transport = self._jump.open()
         host, port = self._address
         try:
             channel = transport.open_channel("direct-tcpip", self._address, ("127.0.0.1", 0), timeout=timeout_s)
         except ChannelException as refused:
-            raise NoWay(f"jump host {self._name} does not reach {host}:{port}: {refused.text}") from None
+            raise NoRoute(f"jump host {self._name} does not reach {host}:{port}: {refused.text}") from None
         return Tunnel(channel)
 
     def interrupt(self) -> None:
@@ -199,7 +199,7 @@ class Jumped:
         """Close the log-in to the jump host."""
         self._jump.close()
 
-    def complaint(self) -> str:
+    def explanation(self) -> str:
         """Nothing."""
         return ""
 
