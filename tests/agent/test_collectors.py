@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.evidence import Status
 from tests.builders.probed import PATIENT, SOON, collect, probe, probe_node, value
 from tests.testbed.image import File

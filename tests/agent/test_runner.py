@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import files
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions, files
 from clusterproof.plugins.agent.run import MOSTLY_QUICK, QUICK
 from clusterproof.plugins.agent.running import MAX_RECORD_BYTES
 from clusterproof.plugins.core.evidence import Collected, Status

@@ -94,7 +94,7 @@ def answer(
             "collectors": {collector.name: collector.record for collector in running if collector.name},
         }
         if room:
-            from clusterproof.plugins.agent.fitting import fitted  # most answers have all the room that they take
+            from clusterproof.plugins.agent.sending import fitted  # most answers have all the room that they take
 
             send(fitted(data, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
         else:

@@ -37,8 +37,12 @@ from clusterproof.plugins.evidence.kubernetes.facts import (
     KubernetesNode,
     asked_at,
 )
-from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
-from clusterproof.plugins.evidence.kubernetes.facts_storage import KubernetesStorage, storage_of
+from clusterproof.plugins.evidence.kubernetes.facts_pods import (
+    KubernetesPod,
+    KubernetesStorage,
+    ResourceSlice,
+    storage_of,
+)
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, member_nodes
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.catalog.environment import environment_rules
+from clusterproof.plugins.catalog.node import environment_rules
 from clusterproof.plugins.evidence.software import collect_environment as environment
 from clusterproof.plugins.evidence.software.collect_assignments import (
     MAX_CHARACTERS,

@@ -9,11 +9,10 @@ import time
 import pynvml
 
 from clusterproof.plugins.agent.reading import Broke, Node
-from clusterproof.plugins.evidence.gpu.collect_nvml import load
+from clusterproof.plugins.evidence.gpu.collect_nvml import BY_HARDWARE, load, slowdown_at
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpm import Gpm
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import ASKED
-from clusterproof.plugins.evidence.gpu.collect_nvml_slowdown import BY_HARDWARE, moment
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class _Gpu:
         if not (isinstance(reasons, int) and reasons & BY_HARDWARE):
             was, self._slowdown = self._slowdown, None
             return {REASONS: reasons, "slowdown": None} if was else {}
-        before, self._slowdown = self._slowdown, moment(node, self.index)
+        before, self._slowdown = self._slowdown, slowdown_at(node, self.index)
         return {REASONS: reasons, "slowdown": [before or self._slowdown, self._slowdown]}
 
     def _fields(self) -> tuple[Any, ...]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import expand
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
