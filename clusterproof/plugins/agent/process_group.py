@@ -69,6 +69,7 @@ def detach(kept: tuple[int, ...], *signals: int) -> None:
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, *signals):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (1 if hard else 0, hard))  # 1: no core, not even through a pipe
     nothing = os.open(os.devnull, os.O_RDWR)
