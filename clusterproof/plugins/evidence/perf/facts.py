@@ -34,7 +34,7 @@ GROUP, NODE = "median of {} nodes", "best GPU of the node"
 
 
 def printed(data: object) -> str:
-    """All that a program printed."""
+    """All that a program printed. Raises TypeError."""
     if not isinstance(data, str):
         raise TypeError
     return data[:MAX_PRINTED]
