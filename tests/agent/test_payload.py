@@ -35,7 +35,7 @@ DOCUMENT = (
     (Path(__file__).parents[2] / "docs/evidence.md").read_text(encoding="utf-8").partition("## Collectors that")[0]
 )
 COLLECTORS = tuple(sorted(re.findall(r"^### `(\w+)` — ", DOCUMENT, re.MULTILINE)))
-CONTROL_SIDE = {"__init__", "collectors", "frame", "options", "parts", "payload", "program", "pynvml_part"}
+CONTROL_SIDE = {"__init__", "frame", "parts", "payload", "program"}
 OF_AGENT = (file for file in FOLDER.glob("*.py") if file.stem not in CONTROL_SIDE)
 NODE_SIDE = sorted([*OF_AGENT, *map(Path, files().values())])
 TRAVELS = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect(_\w+)?")

@@ -7,7 +7,7 @@ from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, not_applicable
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import Values, differences, in_words
-from clusterproof.plugins.evidence.kernel.facts import newer
+from clusterproof.plugins.evidence.host.facts import newer
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
 from clusterproof.plugins.suite.routing import evidence

@@ -134,7 +134,7 @@ def _of_job(run: Run) -> dict[str, object]:
 
 def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
     from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
-    from clusterproof.integrations.slurm.nvml_part import keep_part, part_of
+    from clusterproof.integrations.slurm.standby import keep_part, part_of
 
     basis = fingerprint_of(call.settings)  # before the policy is read: what changes from now on is not of this run
     nvml = part_of(call.state)

@@ -46,7 +46,7 @@ def wheels(folder: Path, checkout: Path) -> str:
 
 
 def install(folder: Path) -> str:
-    """Install the version whose wheels lie in a folder, and lead the link to it; what was done."""
+    """Install the version whose wheels lie in a folder, and lead the link to it; what was done. Raises Refused."""
     if HOME.exists() and not HOME.is_symlink():
         raise Refused(f"{HOME} is a folder; expected a link of this command's, or nothing (install.md, by hand)")
     wheel = _wheel_in(folder)
@@ -64,7 +64,7 @@ def install(folder: Path) -> str:
 
 
 def rollback() -> str:
-    """Lead the link to the version that it led to before; what was done. Twice is back again."""
+    """Lead the link to the version that it led to before; what was done. Twice is back again. Raises Refused."""
     previous = _led_to(PREVIOUS)
     if not previous or not (previous / COMPLETE).exists():
         raise Refused(f"no version was installed before {_name_of(HOME)}; expected one in {VERSIONS}")
@@ -73,7 +73,7 @@ def rollback() -> str:
 
 
 def remove() -> str:
-    """Remove all versions, where Slurm starts none; what was done."""
+    """Remove all versions, where Slurm starts none; what was done. Raises Refused."""
     os.environ["PATH"] = PATH
     if shutil.which("scontrol"):
         _refuse_while_named()

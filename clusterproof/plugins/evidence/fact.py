@@ -149,7 +149,10 @@ def collected_as(collector: str, kind: Callable[[Mapping[str, Any]], T]) -> Fact
 
 
 def captured_as(collector: str, kind: Callable[[Mapping[str, Any]], T], what: str) -> Fact[T]:
-    """Make a fact of one of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured."""
+    """Make a fact of one of ONLY_CAPTURED; not applicable where no `what` (`log of dcgmi diag`) was captured.
+
+    Raises ValueError.
+    """
     if collector not in ONLY_CAPTURED:
         raise ValueError(f"{collector} is collected by the probe; expected one of {', '.join(sorted(ONLY_CAPTURED))}")
     return Fact((collector,), collected_as(collector, kind).decode, f"no {what} was captured")

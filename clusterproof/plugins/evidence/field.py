@@ -119,28 +119,28 @@ def read(data: object, decode: Callable[[object], T], where: str) -> T:
 
 
 def whole(data: object) -> int:
-    """A whole number of at most 24 digits; a boolean is none."""
+    """A whole number of at most 24 digits; a boolean is none. Raises TypeError."""
     if type(data) is not int or not -TOO_LARGE < data < TOO_LARGE:
         raise TypeError
     return data
 
 
 def number(data: object) -> float:
-    """A number that is neither infinite nor none at all."""
+    """A number that is neither infinite nor none at all. Raises TypeError."""
     if isinstance(data, bool) or not isinstance(data, (int, float)) or not abs(data) < TOO_LARGE:
         raise TypeError
     return float(data)
 
 
 def flag(data: object) -> bool:
-    """True or false."""
+    """True or false. Raises TypeError."""
     if not isinstance(data, bool):
         raise TypeError
     return data
 
 
 def text(data: object) -> str:
-    """Text, cut at MAX_TEXT characters."""
+    """Text, cut at MAX_TEXT characters. Raises TypeError."""
     if not isinstance(data, str):
         raise TypeError
     return data[:MAX_TEXT]
@@ -152,7 +152,7 @@ def word(data: object) -> str:
 
 
 def output(data: object) -> str:
-    """What a tool printed, whole: at most MAX_OUTPUT characters."""
+    """What a tool printed, whole: at most MAX_OUTPUT characters. Raises TypeError, ValueError."""
     if not isinstance(data, str):
         raise TypeError
     if len(data) > MAX_OUTPUT:
@@ -170,7 +170,7 @@ def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:
 
 
 def objects(data: object) -> list[dict[str, Any]]:
-    """A list of JSON objects."""
+    """A list of JSON objects. Raises TypeError."""
     if not isinstance(data, list) or not {*map(type, data)} <= {dict}:
         raise TypeError
     return data
@@ -194,14 +194,14 @@ def at_least_one(data: list[T], what: str) -> list[T]:
 
 
 def table(data: object) -> dict[str, Any]:
-    """A JSON object that is not an error."""
+    """A JSON object that is not an error. Raises TypeError."""
     if not isinstance(data, dict) or "error" in data:
         raise TypeError
     return data
 
 
 def values(data: object) -> list[object]:
-    """A list of anything; each entry is to be read by itself."""
+    """A list of anything; each entry is to be read by itself. Raises TypeError."""
     if not isinstance(data, list):
         raise TypeError
     return data

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.host.collect_services import WANTED as SERVICES
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.services.collect import WANTED as SERVICES
 from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.evidence.software.collect_versions import FILES, LIBRARIES, PACKAGES
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARY_NAMES

@@ -7,8 +7,8 @@ from typing import Any
 
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.strict import Table, nearest
+from clusterproof.plugins.evidence.host.collect_services import WANTED as SERVICES
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
-from clusterproof.plugins.evidence.services.collect import WANTED as SERVICES
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARIES
 from clusterproof.plugins.evidence.software.version import rules
 from clusterproof.plugins.manifest import words

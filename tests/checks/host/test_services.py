@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog.node import needed_services
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.services.collect import WANTED
+from clusterproof.plugins.evidence.host.collect_services import WANTED
 from tests.builders.evaluated import said
 from tests.builders.recordings import node
 

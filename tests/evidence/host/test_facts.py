@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import read
-from clusterproof.plugins.evidence.host.facts import ProcessLimits
-from clusterproof.plugins.evidence.kernel.facts import newer
+from clusterproof.plugins.evidence.host.facts import ProcessLimits, newer
 from clusterproof.plugins.evidence.memory.facts import MainMemory
 from clusterproof.plugins.evidence.processors.facts import MAX_CPUS, FrequencyPolicy, Processors, cpu_list, in_ranges
 from tests.builders.probed import host_root, read_under

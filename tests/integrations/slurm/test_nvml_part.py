@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.integrations.slurm import nvml_part
-from clusterproof.integrations.slurm.nvml_part import MADE_BY, RECORD, keep_part, part_of
+from clusterproof.integrations.slurm import standby
+from clusterproof.integrations.slurm.standby import MADE_BY, RECORD, keep_part, part_of
 from clusterproof.integrations.slurm.state import State
 from clusterproof.plugins.agent.program import files
 from tests.faults import BY_NAME
@@ -19,7 +19,7 @@ from tests.testbed.node import entered, healthy_p5, with_whole_machine
 
 PROGRAM = """
 import json, sys
-from clusterproof.integrations.slurm.nvml_part import keep_part, part_of
+from clusterproof.integrations.slurm.standby import keep_part, part_of
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.state import State
 from clusterproof.plugins.agent.program import ProbeOptions
@@ -64,7 +64,7 @@ def test_what_was_made_of_another_nvidia_ml_py_or_probe_is_not_used(
     assert part_of(state) == b""
     monkeypatch.undo()
     assert part_of(state)
-    monkeypatch.setattr(nvml_part, "MADE_BY", (*MADE_BY, "run.py"))
+    monkeypatch.setattr(standby, "MADE_BY", (*MADE_BY, "run.py"))
     assert part_of(state) == b""
 
 

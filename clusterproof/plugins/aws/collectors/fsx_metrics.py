@@ -45,7 +45,10 @@ class Series:
 
 
 def read(account: Account, cluster: Cluster) -> object:
-    """Every metric of fsx_metrics.toml that these file systems have, for the window of --fsx-window."""
+    """Every metric of fsx_metrics.toml that these file systems have, for the window of --fsx-window.
+
+    Raises AwsDenied, AwsError.
+    """
     minutes = int(cluster.settings["fsx_window_minutes"])
     end = datetime.now(timezone.utc).replace(second=0, microsecond=0)
     begin = end - timedelta(minutes=minutes)

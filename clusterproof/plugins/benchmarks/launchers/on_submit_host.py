@@ -52,7 +52,7 @@ def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
 
 
 def stop(_number: int, _frame: object) -> None:
-    """End as when the connection is gone."""
+    """End as when the connection is gone. Raises Disconnected."""
     raise Disconnected
 
 

@@ -21,7 +21,7 @@ PREFIX = ".clusterproof-"
 
 
 def read(node: Node) -> object:
-    """Bytes and seconds of a sequential write and of a read of what was written."""
+    """Bytes and seconds of a sequential write and of a read of what was written. Raises Absent, Broke."""
     folder = node.settings["fs_folder"]
     if not os.path.isdir(node.path(folder)):
         raise Absent(f"no folder {folder}")

@@ -193,7 +193,10 @@ def is_nvlink_status(text: str) -> bool:
 
 
 def read_nvlink_status(text: str) -> Mapping[str, object]:
-    """The links of the collector `nvml`: U is up, D is down; what is disabled or not supported is no link."""
+    """The links of the collector `nvml`: U is up, D is down; what is disabled or not supported is no link.
+
+    Raises CaptureError.
+    """
     gpus = [
         {"index": int(number), "lost": None, "nvlinks": [state == "U" for state in states.split() if state in "UD"]}
         for number, states in _LINKS.findall(text)[:MAX_GPUS]

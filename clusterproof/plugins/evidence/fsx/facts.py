@@ -149,7 +149,7 @@ class FileSystem(Reported):
     def throughput_percent(self) -> Points:
         """Bytes read and written a second by clients, in percent of the baseline; None where either is missing.
 
-        Bursts and cache bring it above 100.
+        Bursts and cache bring it above 100. Raises Incomplete.
         """
         full = self.baseline_mb_s * MB * PERIOD_S / 100
         if full <= 0:
@@ -159,7 +159,7 @@ class FileSystem(Reported):
 
     @property
     def used_percent(self) -> float:
-        """How much of its storage is in use, at the last minute with data."""
+        """How much of its storage is in use, at the last minute with data. Raises Incomplete."""
         if self.kind == "OPENZFS":
             total, used = self._last("StorageCapacity", "Average"), self._last("UsedStorageCapacity", "Average")
             if total <= 0:

@@ -17,10 +17,10 @@ from clusterproof.plugins.evidence.field import number, optional, read, table, t
 from clusterproof.plugins.evidence.host.facts import (
     BlockedProcess,
     Command,
+    Kernel,
     ProcessLimits,
     Service,
 )
-from clusterproof.plugins.evidence.kernel.facts import Kernel
 from clusterproof.plugins.evidence.memory.facts import MainMemory, MemoryController
 from clusterproof.plugins.evidence.processes.facts import Jobs, KernelLimits
 from clusterproof.plugins.evidence.processors.facts import Processors

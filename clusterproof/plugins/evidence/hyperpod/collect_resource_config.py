@@ -19,7 +19,7 @@ LONGEST = 100  # characters of a name
 
 
 def read(node: Node) -> object:
-    """The network nodes above this node, the topmost first."""
+    """The network nodes above this node, the topmost first. Raises Broke."""
     node.at(FILE)
     try:
         data = json.loads(node.read(FILE))

@@ -26,7 +26,10 @@ KERNEL_FACILITY = 8  # priorities from here on are of programs that wrote to the
 
 
 def read(node: Node) -> object:
-    """The lines of this boot that name what matters, from the first source that may be read."""
+    """The lines of this boot that name what matters, from the first source that may be read.
+
+    Raises Absent, Broke, Denied.
+    """
     data = node.text(BOOT_ID, absent="")
     boot_id = data if isinstance(data, str) else ""
     begins = node.log_cursor if node.log_cursor[0] == boot_id else NO_CURSOR

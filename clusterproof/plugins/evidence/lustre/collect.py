@@ -13,7 +13,7 @@ MAX_CLIENTS = 1024
 
 
 def read(node: Node) -> object:
-    """Health in the client's words, each import's state, and the settings that FSx gives advice on."""
+    """Health in the client's words, each import's state, and the settings that FSx gives advice on. Raises Absent."""
     if not any(node.exists(path) for path in ("/sys/module/lustre", FOLDER, ROOTS[0])):
         raise Absent("no Lustre client: no module lustre is loaded")
     found = [(kind, name) for kind in KINDS for name in clients(node, kind)]

@@ -16,7 +16,7 @@ NUMBERS = {
 
 
 def read(node: Node) -> object:
-    """Space and inodes of every OST and MDT, and whether this client uses it."""
+    """Space and inodes of every OST and MDT, and whether this client uses it. Raises Absent."""
     if not any(node.exists(path) for path in ("/sys/module/lustre", FOLDER, ROOTS[0])):
         raise Absent("no Lustre client: no module lustre is loaded")
     found = [(kind, name) for kind in KINDS for name in clients(node, kind)]

@@ -16,7 +16,7 @@ MAX_CONNECTED = 128
 
 
 def read(node: Node) -> object:
-    """The driver's version, every device with its counters, and how many devices the bus shows."""
+    """The driver's version, every device with its counters, and how many devices the bus shows. Raises Absent."""
     found = {int(match[1]): name for name in node.names(FOLDER) for match in [NAME.fullmatch(name)] if match}
     on_bus = sum(1 for address in node.names(BUS) if _is_neuron(node, f"{BUS}/{address}"))
     if not (found or on_bus or node.exists(MODULE)):

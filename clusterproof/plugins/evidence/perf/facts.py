@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.message import apart, listed
@@ -34,7 +33,7 @@ GROUP, NODE = "median of {} nodes", "best GPU of the node"
 
 
 def printed(data: object) -> str:
-    """All that a program printed."""
+    """All that a program printed. Raises TypeError."""
     if not isinstance(data, str):
         raise TypeError
     return data[:MAX_PRINTED]
@@ -132,7 +131,7 @@ class Loopback(Reported):
     exchanges = Field(every(Exchange), "domains", where="efa_loopback: domains")  # domain by domain
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shortfall:
     """One value below its reference."""
 

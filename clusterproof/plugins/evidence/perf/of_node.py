@@ -29,7 +29,7 @@ def collected_under_load(collector: str, uncaptured: str = "") -> Callable[[Call
 
 @collected_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
 def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
-    """Every run of `dcgmi diag`: those of a capture, or the one under load."""
+    """Every run of `dcgmi diag`: those of a capture, or the one under load. Raises Incomplete."""
     if "logs" in data.value:
         return DcgmDiag(data.value)
     require_hardware(node, data, "gpus")
@@ -43,7 +43,7 @@ def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
 
 @collected_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
 def nccom(node: Node, data: CollectorData) -> Nccom:
-    """Every run of nccom-test: those of a capture, or the one under load."""
+    """Every run of nccom-test: those of a capture, or the one under load. Raises NotApplicable."""
     if "logs" in data.value:
         return Nccom(data.value)
     if "none" in data.value and not node.neuron_devices_due:

@@ -18,7 +18,7 @@ TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 def cpu_list(data: object) -> frozenset[int]:
-    """The CPUs of a list such as `0-47,96-143`."""
+    """The CPUs of a list such as `0-47,96-143`. Raises TypeError."""
     words = text(data)
     cpus: set[int] = set()
     for part in words.split(",") if words else ():

@@ -67,7 +67,10 @@ def lustre_mounts(node: Node) -> tuple[Mount, ...]:
 
 
 def lustre_clients(node: Node) -> tuple[LustreClient, ...]:
-    """The connections to the servers of the Lustre file systems that are mounted, as far as they are reported."""
+    """The connections to the servers of the Lustre file systems that are mounted, as far as they are reported.
+
+    Raises Incomplete.
+    """
     path = _lustre_path(node)
     clients = known(lambda: node.lustre.clients, ())
     with part:

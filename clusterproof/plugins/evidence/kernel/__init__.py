@@ -1,1 +1,0 @@
-"""The kernel that runs, those that are installed, and its clock."""

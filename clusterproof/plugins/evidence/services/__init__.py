@@ -1,1 +1,0 @@
-"""The services of a training node, as systemd has them."""
