@@ -65,6 +65,20 @@ def test_formats_that_nobody_gave_are_one_line_and_with_v_what_writes_them(runs:
         ran.stdout.fnmatch_lines([words])
 
 
+def test_reports_have_them_in_one_line_and_the_page_folds_what_writes_them(runs: Runs) -> None:
+    folder = runs.folder / "report"
+    words = ("--run", trace(runs.folder / "trace.csv"), "--report", str(folder))
+    assert runs.run(*words, "--html", "own.html", *CHECKS).ret == 10
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("summary.txt", "summary.md", "report.html")}
+    texts["own.html"] = (runs.folder / "own.html").read_text(encoding="utf-8")
+    for name, words_of_it in texts.items():
+        assert words_of_it.count("18 rules need other files; -v lists them and what writes them") == 1, name
+    for name in ("summary.txt", "summary.md"):
+        assert "no file records" not in texts[name], name
+    for name in ("report.html", "own.html"):
+        assert "<li>no file records where ranks wait; for a run that hangs give" in texts[name], name
+
+
 def test_the_one_format_that_nobody_gave_is_named(runs: Runs) -> None:
     ran = over(runs, "--run", trace(runs.folder / "trace.csv"), "-k", "slow_rank or first_missing")
     ran.stdout.fnmatch_lines(["INCOMPLETE  trace: no file records where ranks wait; for a run that hangs give*"])
