@@ -8,7 +8,7 @@ from math import inf, nan
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import arriving, computing, losing, slow, stepping, uneven
+from tests.training_run.builders import arriving, computing, logging_ranks, losing, slow, stepping, uneven
 from tests.training_run.dumps import dumped
 from tests.training_run.healthy import parts
 from tests.training_run.sampled import sampled
@@ -44,6 +44,12 @@ FAULTS = (
         lambda: computing(slow(5, 1.07), stages=2),
         {"run.slow_rank": CONCERN},
         "rank 5: computes 1.07 times as long as its 3 peers",
+    ),
+    RunFault(
+        "a rank that collects garbage in each seventh step",
+        lambda: logging_ranks(lambda rank, step: 2.0 if rank == 3 and step % 7 == 5 else 0.0),
+        {"run.held_up": CONCERN, "run.step_outliers": CONCERN},
+        "the others wait for rank 3 for 8.5 % of the time: it computes longest in",
     ),
     RunFault(
         "sequences of uneven length",

@@ -76,6 +76,13 @@ def test_the_rank_that_waits_longest_for_data_is_named() -> None:
     assert said("run.data_wait", run).message.startswith("rank 1 waits for data for 30")
 
 
+def test_no_rank_is_named_that_waited_for_data_in_a_single_step() -> None:
+    run = stepping(lambda _: 1.0, lambda _: {"data": 0.01})
+    run.data.parts[1, "data"][200] = (40.0, 1)
+    message = said("run.data_wait", run).message
+    assert message.startswith("up to 10.1 % of a rank's steps is a wait for data, most of it in few of them, 40 s in")
+
+
 def test_one_checkpoint_gives_no_share() -> None:
     result = said("run.checkpoint_share", stepping(lambda _: 1.0, lambda step: {"save": float(step == 50)}))
     assert result.message == "1 checkpoints; expected at least 2: log a longer part of the run"
