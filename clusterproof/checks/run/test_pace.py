@@ -76,17 +76,17 @@ def test_held_up(run: TrainingRun) -> None:
     """Time lost by waiting for one rank.
 
     In each step all ranks wait for the one that computes longest; what it takes longer than the second is lost. A rank
-    is named where that is a large share of the run's time, and no other rank costs more in eight of ten parts of the
-    run. So one is found that is as fast as the others in most steps, and pauses in some.
+    is named where that is a large share of the run's time, and where it costs most in half of ten parts of the run and
+    in more of them than by chance. So one is found that is as fast as the others in most steps, and pauses in some.
 
     Remedy (investigate): Look at what stops this rank's program: a CPU limit of its container (cpu.stat: nr_throttled),
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
     found, most = run.held_up[0], run.threshold("run.held_up_percent")
-    by_chance = found.segments < run.threshold("run.held_up_segments")
+    is_certain = found.is_certain(run.threshold("run.held_up_errors"))
     is_work = (pace := run.paces.get(found.place.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
-    if found.percent > most and not by_chance and not is_work:
+    if found.percent > most and is_certain and not is_work:
         shown, limit = apart(found.percent, most, 1)
         concern(
             f"the others wait for rank {found.place.rank} for {shown} % of the time: it computes longest in "

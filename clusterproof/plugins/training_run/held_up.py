@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.pace import LEAST_PEERS, PARTS, Computed, steady
@@ -27,11 +28,18 @@ class HeldUp:
     times: int  # steps in which it computes longest
     steps: int
     segments: int
+    ranks: int
 
     @property
     def percent(self) -> float:
         """Its share of the time of the run, from 0 to 100."""
         return 100 * self.seconds / self.of if self.of else 0.0
+
+    def is_certain(self, errors: float) -> bool:
+        """Whether it costs most in half of the parts, and by so many standard errors in more than chance gives it."""
+        chance = 1 / self.ranks
+        expected, error = SEGMENTS * chance, sqrt(SEGMENTS * chance * (1 - chance))
+        return 2 * self.segments >= SEGMENTS and self.segments >= expected + errors * error
 
 
 def held_up(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[HeldUp]:
@@ -65,6 +73,7 @@ def _of_stage(stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> H
         longest_step=longest,
         times=len(own),
         steps=len(steps),
+        ranks=len(stage),
         segments=sum(_costs_most([costs[step] for step in part]) == worst for part in _segments(steps)),
     )
 

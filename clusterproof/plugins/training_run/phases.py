@@ -117,6 +117,11 @@ def waited_for(found: Sequence[Share], far_less: float) -> Share | None:
     return least if least.share < far_less * median(one.share for one in others) else None
 
 
+def all_wait(found: Sequence[Share], alike: float) -> bool:
+    """Whether the middle one of three ranks and more waits for nearly as large a share as the first, the largest."""
+    return len(found) >= LEAST_PEERS and median(one.share for one in found[1:]) > alike * found[0].share
+
+
 def kernels_run(data: RunData) -> list[Share]:
     """Of each rank whose kernels were traced the part of its steps in which any runs, the smallest share first."""
     found = []
