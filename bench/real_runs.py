@@ -12,16 +12,16 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import count as counted
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import IO
 
 from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import verdict_on
 from clusterproof.plugins.training_run.reading import read_run
@@ -31,8 +31,9 @@ RUNS, STEPS = 48, 150
 SIZES = (4, 8)
 SEVERITIES = (1.0, 1.5, 2.0)  # times as long that a slow rank takes more
 HEALTHY, BUSY, THROTTLED = "nothing", "nothing, on a busy machine", "throttled cgroup"
+HANGS = ("stuck in forward", "stuck loader", "deadlock", "endless loop", "stopped")
 FAULTS = ("slow", "growing", "gc pauses", "slow loader", THROTTLED, "uneven batch")
-KINDS = (*FAULTS, HEALTHY, BUSY)
+KINDS = (*FAULTS, HEALTHY, BUSY)  # and behind them a run that hangs
 CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # of the first version, and of the second
 FAIR_SHARE = 0.25  # of what each rank could have of two CPUs, for the one that is throttled
 PYTHONS = (sys.executable, "/usr/bin/python3")
@@ -53,28 +54,31 @@ class Plan:
     severity: float
     cgroup: str
     quota: float  # of a CPU
+    hangs: bool
 
     @property
     def injected(self) -> set[int]:
         """The ranks that are to be named."""
-        return {self.rank} if self.fault in FAULTS else set()
+        return {self.rank} if self.fault in (*FAULTS, *HANGS) else set()
 
 
-def plans(runs: int, folder: Path) -> Iterator[Plan]:
-    """Always the same ones: each kind in turn, with 4 ranks, then with 8."""
+def plans(runs: int, folder: Path, *, with_hangs: bool = True) -> Iterator[Plan]:
+    """Always the same ones: each kind in turn, with 4 ranks, then with 8; every ninth run hangs."""
     random, group = Random(runs), _cgroups()
     kinds = [kind for kind in KINDS if kind != THROTTLED or group]
     for number in range(runs):
-        ranks = SIZES[number // len(kinds) % len(SIZES)]
+        turn, place = divmod(number, len(kinds) + with_hangs)
+        ranks, hangs = SIZES[turn % len(SIZES)], place == len(kinds)
         yield Plan(
             folder=str(folder / f"{number:03}"),
             ranks=ranks,
             steps=STEPS,
-            fault=kinds[number % len(kinds)],
+            fault=HANGS[turn % len(HANGS)] if hangs else kinds[place],
             rank=random.randrange(ranks),
             severity=random.choice(SEVERITIES),
             cgroup=str(group / f"clusterproof-{os.getpid()}-{number}") if group else "",
             quota=FAIR_SHARE * 2 / ranks,
+            hangs=hangs,
         )
 
 
@@ -93,7 +97,14 @@ class Training:
 
     def __init__(self, python: str, log: IO[str]) -> None:
         words = ["nice", "-n", "19", python, str(TRAINING)]
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "TORCH_FR_BUFFER_SIZE": "2000"},
+        )
 
     def run(self, plan: Plan) -> None:
         """One run. Raises RuntimeError."""
@@ -104,7 +115,7 @@ class Training:
             self.process.stdin.write(json.dumps(asdict(plan)) + "\n")
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
-        if not answer or any(json.loads(answer)):
+        if not answer or (any(json.loads(answer)) and not plan.hangs):
             raise RuntimeError(
                 f"a run with {plan.fault} ended with {answer.strip() or 'nothing'}; expected 0 of each rank"
             )
@@ -146,7 +157,7 @@ def named(folder: str) -> dict[int, list[str]]:
     for name, check in all_checks().items():
         if check.is_of_run:
             for one in verdict_on(NO_POLICY, check, run).by_verdict:
-                if one.verdict.is_finding and one.verdict.value in ("fail", "concern"):
+                if one.verdict in (Verdict.FAIL, Verdict.CONCERN):
                     for found in RANK.finditer(one.message):
                         for rank in map(int, found[1].split(", ")):
                             ranks.setdefault(rank, []).append(name)
@@ -156,10 +167,20 @@ def named(folder: str) -> dict[int, list[str]]:
 def torch_python(asked: str | None) -> str | None:
     """The Python that has PyTorch; None where none has."""
     for python in [asked] if asked else PYTHONS:
-        tried = subprocess.run([python, "-c", "import torch.distributed"], capture_output=True, check=False)
-        if tried.returncode == 0:
+        if _runs(python, "import torch.distributed"):
             return python
     return None
+
+
+def records_flights(python: str) -> bool:
+    """Whether its PyTorch has a Flight Recorder, which names who hangs: from 2.8 on of gloo too."""
+    return _runs(
+        python, "import torch; torch._C._distributed_c10d._dump_fr_trace_json; assert torch.__version__ >= '2.8'"
+    )
+
+
+def _runs(python: str, program: str) -> bool:
+    return subprocess.run([python, "-c", program], capture_output=True, check=False).returncode == 0
 
 
 def main(words: Sequence[str]) -> int:
@@ -177,23 +198,26 @@ def main(words: Sequence[str]) -> int:
         folder = Path(asked.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "training.log").open("w", encoding="utf-8") as log:
-            figures = trained(asked.runs, folder, Training(python, log))
+            planned = plans(asked.runs, folder, with_hangs=records_flights(python))
+            figures = trained(planned, Training(python, log))
     print(json.dumps(figures))
     return 1 if figures["innocent_named"] else 0
 
 
-def trained(runs: int, folder: Path, training: Training) -> Counter[str]:
+def trained(planned: Iterable[Plan], training: Training) -> Counter[str]:
     """What all runs name."""
     figures = Counter(runs=0, injected=0, named=0, hung=0, hung_named=0, innocent_named=0)
-    for number, plan in zip(counted(1), plans(runs, folder), strict=False):
+    for number, plan in enumerate(planned, 1):
         training.run(plan)
         found = named(plan.folder)
         innocent = found.keys() - plan.injected
         figures.update(
-            runs=1,
-            injected=len(plan.injected),
-            named=len(plan.injected & found.keys()),
-            innocent_named=len(innocent),
+            {
+                "runs": 1,
+                "hung" if plan.hangs else "injected": len(plan.injected),
+                "hung_named" if plan.hangs else "named": len(plan.injected & found.keys()),
+                "innocent_named": len(innocent),
+            }
         )
         whom = "; ".join(f"rank {rank}: {', '.join(checks)}" for rank, checks in found.items()) or "nobody"
         fault = f"{plan.fault} in rank {plan.rank}" if plan.injected else plan.fault

@@ -3,7 +3,7 @@
 Run by a Python that has PyTorch, which is imported once: each line of its input is a run,
 `{"folder": "/tmp/1", "ranks": 4, "steps": 120, "fault": "slow", "rank": 2, "severity": 0.5}`, and is answered by the
 exit codes of its ranks. A rank logs its steps as docs/training-runs.md has it, and traces a few of them; rank 0 prints
-its loss as torchtitan does.
+its loss as torchtitan does. A rank that takes no step any more dumps its Flight Recorder, as NCCL's watchdog does.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import contextlib
 import gc
 import json
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +25,28 @@ import torch
 WIDTH, BATCH = 256, 128
 HEAP = 300_000  # objects that a garbage collection looks at
 TRACED = {"wait": 12, "warmup": 2, "active": 8}  # steps
+FOR_EVER_S = 1e6
+PATIENCE_S, TO_END_S = 10.0, 8.0  # without a step, until a rank dumps; then for all others to do so
 PERIOD_US = 100_000  # of the kernel's bandwidth control, as containers have it
 
 
 class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
-    """Random samples, each of which takes so many seconds to read."""
+    """Batches of so many samples, each of which takes so many seconds to read."""
 
-    def __init__(self, count: int, slow_s: float) -> None:
-        self.count, self.slow_s = count, slow_s
+    def __init__(self, count: int, size: int, slow_s: float, stuck_at: int) -> None:
+        self.count, self.size, self.slow_s, self.stuck_at = count, size, slow_s, stuck_at
 
     def __len__(self) -> int:
         """How many there are."""
         return self.count
 
     def __getitem__(self, at: int) -> Any:
-        """A sample."""
+        """A batch."""
         if at >= self.count:
             raise IndexError
-        if self.slow_s:
-            time.sleep(self.slow_s)
-        return torch.full((WIDTH,), (at % 17) / 17)
+        if self.slow_s or at == self.stuck_at:
+            time.sleep(FOR_EVER_S if at == self.stuck_at else self.slow_s)
+        return torch.full((self.size, WIDTH), (at % 17) / 17)
 
 
 class Rank:
@@ -52,6 +56,8 @@ class Rank:
         self.number, self.plan, self.folder = number, plan, Path(plan["folder"])
         self.fault = plan["fault"] if number == plan["rank"] else ""
         self.stages: dict[str, float] = {}
+        self.beat = 0.0
+        self.hangs_at = plan["steps"] // 3
         self.heap = [{"next": [number]} for number in range(HEAP)] if self.fault == "gc pauses" else []
 
     def train(self) -> None:
@@ -63,12 +69,16 @@ class Rank:
         layers = [part for _ in range(3) for part in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, 1)))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        steps, size = self.plan["steps"], BATCH * (4 if self.fault == "uneven batch" else 1)
-        slow_s = self.plan["severity"] * 0.01 / size if self.fault == "slow loader" else 0.0
-        batches = iter(torch.utils.data.DataLoader(Batches(steps * size, slow_s), batch_size=size))
+        steps, size = self.plan["steps"], BATCH * (6 if self.fault == "uneven batch" else 1)
+        slow_s = self.plan["severity"] * 0.01 if self.fault == "slow loader" else 0.0
+        stuck_at = self.hangs_at if self.fault == "stuck loader" else -1
+        batches = iter(torch.utils.data.DataLoader(Batches(steps, size, slow_s, stuck_at), batch_size=None))
         if self.fault == "throttled cgroup":
             throttle(self.plan)
         torch.distributed.barrier()
+        self.beat = time.monotonic() + PATIENCE_S  # the first step takes longer
+        if self.plan["hangs"]:
+            threading.Thread(target=self.watch, daemon=True).start()
         with self.traced() as profiler, (self.folder / f"steps.{self.number}.jsonl").open("a", buffering=1) as log:
             for step in range(steps):
                 with self.timed("step"):
@@ -83,6 +93,7 @@ class Rank:
                     optimizer.step()
                     optimizer.zero_grad()
                 profiler.step()
+                self.beat = time.monotonic()
                 lasted = self.stages.pop("step")
                 line = {"rank": self.number, "step": step, "dur": lasted, "stages": self.stages}
                 log.write(json.dumps(line) + "\n")
@@ -100,6 +111,30 @@ class Rank:
             matrix @ matrix
         if self.fault == "gc pauses" and step % 7 == 5:
             gc.collect()
+        if step == self.hangs_at:
+            self.hang()
+
+    def hang(self) -> None:
+        """Never come back, as the fault has it."""
+        if self.fault == "stuck in forward":
+            time.sleep(FOR_EVER_S)
+        elif self.fault == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif self.fault == "deadlock":
+            lock = threading.Lock()
+            with lock, lock:
+                pass
+        while self.fault == "endless loop":
+            pass
+
+    def watch(self) -> None:
+        """Dump what the Flight Recorder has, once no step was taken for a while, and end."""
+        while time.monotonic() < self.beat + PATIENCE_S:
+            time.sleep(0.2)
+        recorded = torch._C._distributed_c10d._dump_fr_trace_json()
+        (self.folder / f"trace_rank_{self.number}").write_bytes(recorded)
+        time.sleep(TO_END_S / 2)
+        os._exit(0)
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -147,7 +182,18 @@ def run(plan: dict[str, Any]) -> list[int]:
             finally:
                 os._exit(code)
         children.append(child)
+    if plan["hangs"]:
+        end_together(children)
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def end_together(children: Sequence[int]) -> None:
+    """Kill the ranks that have not ended a while after the first one: who is stopped cannot end by itself."""
+    while not os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+        time.sleep(0.2)
+    time.sleep(TO_END_S)
+    for child in children:
+        os.kill(child, signal.SIGKILL)  # of one that has ended nothing comes
 
 
 if __name__ == "__main__":
