@@ -141,6 +141,10 @@ def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
         (("--run", "nowhere"), "*--run: nowhere: No such file or directory; expected a file that can be read"),
         (("--run", "notes.md"), "*--run: notes.md: its form is not known; expected a table of operations*"),
         (
+            ("--run", "et.json"),
+            "*et.json: an execution trace of PyTorch, which has operators and no steps; expected the profiler's trace*",
+        ),
+        (
             ("--run", "trace.csv", "--nodes", "gpu1"),
             "*--nodes is about nodes, and --run has none; expected --cluster X*",
         ),
@@ -150,6 +154,7 @@ def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
 def test_what_cannot_be_is_refused_before_anything_is_evaluated(runs: Runs, words: tuple[str, ...], said: str) -> None:
     trace(runs.folder / "trace.csv")
     (runs.folder / "notes.md").write_text("# notes\n", encoding="utf-8")
+    (runs.folder / "et.json").write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}', encoding="utf-8")
     ran = over(runs, *words)
     assert ran.ret == 4
     ran.stderr.fnmatch_lines([said])
