@@ -40,7 +40,7 @@ class Form:
     read: Callable[[RunFile], Iterable[Fact]]
 
 
-LOG = Form("a log of Megatron-LM or torchtitan", is_log, read_log)
+LOG = Form("a log of Megatron-LM, torchtitan or DeepSpeed", is_log, read_log)
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
