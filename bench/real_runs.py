@@ -39,6 +39,7 @@ FAIR_SHARE = 0.25  # of what each rank could have of two CPUs, for the one that 
 PYTHONS = (sys.executable, "/usr/bin/python3")
 TRAINING = Path(__file__).with_name("real_training.py")
 COMPUTE = "while True: pass"
+WAITING = re.compile(r"\([^()]* waiting\)")  # those that are named as waiting are not at fault
 RANK = re.compile(r"\branks? ([0-9]+(?:, [0-9]+)*)")
 
 
@@ -158,7 +159,7 @@ def named(folder: str) -> dict[int, list[str]]:
         if check.is_of_run:
             for one in verdict_on(NO_POLICY, check, run).by_verdict:
                 if one.verdict in (Verdict.FAIL, Verdict.CONCERN):
-                    for found in RANK.finditer(one.message):
+                    for found in RANK.finditer(WAITING.sub("", one.message)):
                         for rank in map(int, found[1].split(", ")):
                             ranks.setdefault(rank, []).append(name)
     return {rank: list(dict.fromkeys(checks)) for rank, checks in sorted(ranks.items())}
