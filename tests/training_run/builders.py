@@ -82,7 +82,7 @@ def logging_ranks(
     return TrainingRun("made-up", data)
 
 
-def losing(loss: Callable[[int], float], norm: Callable[[int], float] = lambda _: 0.3, steps: int = 100) -> TrainingRun:
+def losing(loss: Callable[[int], float], norm: Callable[[int], float] = lambda _: 0.3, steps: int = 300) -> TrainingRun:
     """A run that logs such losses, and such norms of its gradients."""
     data = RunData()
     data.add((Loss(0, step, loss(step), norm(step)) for step in range(1, steps + 1)), "made up")

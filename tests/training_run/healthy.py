@@ -90,6 +90,7 @@ HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.io_bound": used,
     "run.checkpoint_share": steps,
     "run.loss_finite": learning,
+    "run.loss_spikes": learning,
     "run.gpu_memory_growth": recorded,
     "run.batch_size": recorded,
     "run.slow_clock": recorded,
