@@ -1,7 +1,8 @@
 """How often the pairwise test names what is wrong, and how often it flags what is healthy.
 
 Clusters of 8 to 2048 nodes whose faults are known, beside four peers' rules on the same clusters, and clusters under
-noise that is nobody's fault. The last line is one JSON object. `scripts/simulate stragglers` simulates training runs.
+noise that is nobody's fault. The last line is one JSON object. `scripts/simulate stragglers` simulates training runs,
+`scripts/simulate real_runs` has PyTorch train.
 """
 
 from __future__ import annotations

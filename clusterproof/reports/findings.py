@@ -93,6 +93,7 @@ class Gap:
     cause: str
     results: tuple[Result, ...]
     evaluated: int  # nodes
+    is_joined: bool = False  # of several reasons, which its messages are
 
     @property
     def nodes(self) -> str:
@@ -163,6 +164,17 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
         causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
     found = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
     return sorted(found, key=lambda gap: (-len(gap.results), gap.cause))
+
+
+def gaps_in_short(results: Iterable[Result]) -> list[Gap]:
+    """The same, where all rules of a run whose files nobody gave are one gap."""
+    found = gaps(results)
+    others = [gap for gap in found if gap.needs_other_files]
+    if len(others) < 2:
+        return found
+    hits = tuple(result for gap in others for result in gap.results)
+    cause = f"{len({hit.check for hit in hits})} rules need other files; -v lists them and what writes them"
+    return [*(gap for gap in found if gap not in others), Gap(cause, hits, others[0].evaluated, is_joined=True)]
 
 
 def within(nodes: str, most: int) -> str:

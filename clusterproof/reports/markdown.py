@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, gaps, shortened, within
+from clusterproof.reports.findings import Finding, Gap, gaps_in_short, shortened, within
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
@@ -71,7 +71,7 @@ def _code(text: str) -> str:
 def _table(run: Run) -> Iterator[str]:
     rows = [
         *(row for verdict in (Verdict.FAIL, Verdict.CONCERN) for row in _rows(run.findings(verdict), verdict)),
-        *_rows_of_gaps(gaps(run.results)),
+        *_rows_of_gaps(gaps_in_short(run.results)),
     ]
     if rows:
         yield "\n".join(["| verdict | check | where | what | owner |", "|---|---|---|---|---|", *rows])
@@ -104,7 +104,7 @@ def _details(run: Run) -> Iterator[str]:
     for verdict in (Verdict.FAIL, Verdict.CONCERN):
         for finding in run.findings(verdict)[:MAX_FINDINGS]:
             yield _detail(finding.of_each_cause, finding.lines, verdict)
-    for gap in gaps(run.results)[:MAX_FINDINGS]:
+    for gap in gaps_in_short(run.results)[:MAX_FINDINGS]:
         if gap.of_reaching:
             yield _detail(gap.of_reaching[:1], gap.messages, Verdict.INCOMPLETE)
 

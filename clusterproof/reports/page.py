@@ -10,7 +10,7 @@ from urllib.parse import quote
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, shortened, within
+from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened, within
 from clusterproof.reports.matrix import legend, matrix
 from clusterproof.reports.standing import headline
 from clusterproof.reports.to_do import to_do_line
@@ -38,7 +38,7 @@ def proof(
             for verdict in (Verdict.FAIL, Verdict.CONCERN)
             for finding in findings(results, verdict, catalog)
         ),
-        *(gap_block(gap) for gap in gaps(results)),
+        *(gap_block(gap) for gap in gaps_in_short(results)),
         *([where] if where else []),
         f'<div class="scroll">{matrix(results, nodes)}</div>',
         legend(),

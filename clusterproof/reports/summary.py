@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, within
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, gaps_in_short, within
 from clusterproof.reports.standing import headline
 from clusterproof.reports.to_do import shared_finding, to_do_line
 
@@ -65,18 +64,8 @@ def _found(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterat
         for finding in findings(results, verdict, catalog):
             yield from _finding(finding, verdict, verbose)
             yield Line("")
-    found = gaps(results)
-    others = [] if verbose else [gap for gap in found if gap.needs_other_files]
-    together = others if len(others) > 1 else []
-    for gap in found:
-        if gap not in together:
-            yield from _gap(gap, verbose)
-            yield Line("")
-    if together:
-        nodes = fold({result.node for gap in together for result in gap.results})
-        rules = len({check for gap in together for check in gap.checks})
-        words = f"{rules} rules need other files; -v lists them and what writes them"
-        yield Line(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {words}", _MARKUP[Verdict.INCOMPLETE])
+    for gap in gaps(results) if verbose else gaps_in_short(results):
+        yield from _gap(gap, verbose)
         yield Line("")
 
 
@@ -102,10 +91,11 @@ def _by_hand(result: Result) -> Iterator[Line]:
 
 def _gap(gap: Gap, verbose: bool) -> Iterator[Line]:
     nodes = _shown(gap.nodes, verbose)
-    yield Line(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {gap.cause} ({gap.what})", _MARKUP[Verdict.INCOMPLETE])
+    what = "" if gap.is_joined else f" ({gap.what})"
+    yield Line(f"{Verdict.INCOMPLETE.name:<12}{nodes}: {gap.cause}{what}", _MARKUP[Verdict.INCOMPLETE])
     if gap.suspicion:
         yield Line(f"{_INDENT}{gap.suspicion}", {"bold": True})
-    yield from _some(gap.messages, verbose, _FURTHER)
+    yield from _some([] if gap.is_joined else gap.messages, verbose, _FURTHER)
     for result in gap.of_reaching[:1]:
         yield from _by_hand(result)
     if verbose and len(gap.checks) > 1:

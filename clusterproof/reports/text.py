@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, gaps, shortened, within
+from clusterproof.reports.findings import Finding, gaps_in_short, shortened, within
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
@@ -69,7 +69,7 @@ def _finding(finding: Finding, verdict: Verdict) -> list[str]:
 
 
 def _gaps(run: Run) -> Iterator[list[str]]:
-    found = gaps(run.results)
+    found = gaps_in_short(run.results)
     for gap in found[:MAX_FINDINGS]:
         words = shortened(gap.cause, MAX_WORDS)
         remedies = [f"do: {result.remedy}" for result in gap.of_reaching[:1] if result.remedy]

@@ -40,6 +40,8 @@ WRONG = (
     ("new chek host.turbo", "invalid choice: 'chek'"),
     ("new check hots.turbo", "'hots.turbo' is no id of a check; expected node|gpu|"),
     ("simulate straglers", "'straglers' (did you mean stragglers?); expected a number above 0"),
+    ("simulate real_run", "'real_run' (did you mean real_runs?); expected a number above 0"),
+    ("simulate real_runs 0", "'0'; expected a whole number from 1 on"),
     ("simulate 0", "'0'; expected a number above 0"),
     ("simulate stragglers 0.1x", "'0.1x'; expected a number above 0"),
     ("soak --jobs 0", "'0'; expected a whole number from 1 on"),

@@ -70,7 +70,19 @@ def stepping(
     return TrainingRun("made-up", data)
 
 
-def losing(loss: Callable[[int], float], norm: Callable[[int], float] = lambda _: 0.3, steps: int = 100) -> TrainingRun:
+def logging_ranks(
+    longer: Callable[[int, int], float] = lambda _rank, _step: 0.0, *, ranks: int = 4, steps: int = 240
+) -> TrainingRun:
+    """Ranks that log their steps, a third of them their own forward, so much longer as is asked; all end at once."""
+    random = Random(8)
+    data = RunData()
+    for step in range(1, steps + 1):
+        own = [random.gauss(1, 0.02) + longer(rank, step) for rank in range(ranks)]
+        data.add((Step(Place(rank), step, max(own) + 2, {"forward": own[rank]}) for rank in range(ranks)), "made up")
+    return TrainingRun("made-up", data)
+
+
+def losing(loss: Callable[[int], float], norm: Callable[[int], float] = lambda _: 0.3, steps: int = 300) -> TrainingRun:
     """A run that logs such losses, and such norms of its gradients."""
     data = RunData()
     data.add((Loss(0, step, loss(step), norm(step)) for step in range(1, steps + 1)), "made up")

@@ -8,7 +8,7 @@ from math import inf, nan
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import arriving, computing, losing, slow, stepping, uneven
+from tests.training_run.builders import arriving, computing, logging_ranks, losing, slow, stepping, uneven
 from tests.training_run.dumps import dumped
 from tests.training_run.healthy import parts
 from tests.training_run.sampled import sampled
@@ -44,6 +44,12 @@ FAULTS = (
         lambda: computing(slow(5, 1.07), stages=2),
         {"run.slow_rank": CONCERN},
         "rank 5: computes 1.07 times as long as its 3 peers",
+    ),
+    RunFault(
+        "a rank that collects garbage in each seventh step",
+        lambda: logging_ranks(lambda rank, step: 2.0 if rank == 3 and step % 7 == 5 else 0.0),
+        {"run.held_up": CONCERN, "run.step_outliers": CONCERN},
+        "the others wait for rank 3 for 8.5 % of the time: it computes longest in",
     ),
     RunFault(
         "sequences of uneven length",
@@ -220,19 +226,37 @@ FAULTS = (
         "a loss that is no number from the 60th step on",
         lambda: losing(lambda step: 2.0 if step < 60 else nan),
         {"run.loss_finite": FAIL},
-        "rank 0: the loss is nan from step 60 on, in 41 of 100 lines; expected a number",
+        "rank 0: the loss is nan from step 60 on, in 241 of 300 lines; expected a number",
     ),
     RunFault(
         "a loss that is no number for a while",
         lambda: losing(lambda step: 2.0 if step not in (40, 41) else inf),
         {"run.loss_finite": CONCERN},
-        "rank 0: the loss is inf in 2 of 100 lines, first at step 40, and a number again later",
+        "rank 0: the loss is inf in 2 of 300 lines, first at step 40, and a number again later",
     ),
     RunFault(
         "gradients that are no numbers any more",
-        lambda: losing(lambda _: 2.0, lambda step: 0.3 if step < 90 else nan),
+        lambda: losing(lambda _: 2.0, lambda step: 0.3 if step < 290 else nan),
         {"run.loss_finite": CONCERN},
-        "rank 0: the norm of the gradients is nan from step 90 on",
+        "rank 0: the norm of the gradients is nan from step 290 on",
+    ),
+    RunFault(
+        "a loss that leaps in one step",
+        lambda: losing(lambda step: 2.0 if step != 200 else 30.0),
+        {"run.loss_spikes": CONCERN},
+        "rank 0: the loss is 30 at step 200, 15 times the largest of the 100 lines before; expected less than 10 times",
+    ),
+    RunFault(
+        "a loss that rises and stays",
+        lambda: losing(lambda step: 2.0 if step < 200 else 5.0),
+        {"run.loss_spikes": CONCERN},
+        "rank 0: the loss is 5 at step 204, 2.4 times the mean of the 100 lines before, as in 5 lines together",
+    ),
+    RunFault(
+        "gradients that leap in one step",
+        lambda: losing(lambda _: 2.0, lambda step: 0.3 if step != 200 else 9.0),
+        {"run.loss_spikes": CONCERN},
+        "rank 0: the norm of the gradients is 9 at step 200, 30 times the largest of the 100 lines before",
     ),
     RunFault(
         "a collective that never ends",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from clusterproof.plugins.training_run.run import TrainingRun
-from tests.training_run.builders import arriving, computing, losing, stepping
+from tests.training_run.builders import arriving, computing, logging_ranks, losing, stepping
 from tests.training_run.dumps import dumped
 from tests.training_run.sampled import sampled
 from tests.training_run.watched import watched
@@ -48,6 +48,12 @@ def hidden() -> TrainingRun:
 
 
 @cache
+def logged() -> TrainingRun:
+    """Ranks that log their steps, and of which now this one is last, now that one."""
+    return logging_ranks()
+
+
+@cache
 def used() -> TrainingRun:
     """GPUs of two nodes that are all well used."""
     return sampled()
@@ -67,6 +73,7 @@ def learning() -> TrainingRun:
 
 HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.slow_rank": even,
+    "run.held_up": logged,
     "run.work_uneven": even,
     "run.stages_uneven": even,
     "run.first_missing": arrived,
@@ -83,6 +90,7 @@ HEALTHY: Mapping[str, Callable[[], TrainingRun]] = {
     "run.io_bound": used,
     "run.checkpoint_share": steps,
     "run.loss_finite": learning,
+    "run.loss_spikes": learning,
     "run.gpu_memory_growth": recorded,
     "run.batch_size": recorded,
     "run.slow_clock": recorded,

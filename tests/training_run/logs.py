@@ -38,6 +38,25 @@ def titan(step: int, second: float, *, prefix: str = "[rank0]:", colour: str = "
     )
 
 
+def deepspeed(step: int, second: float) -> str:
+    """The two lines of a step that is printed."""
+    time = f"[2024-04-21 02:{int(second) // 60:02}:{int(second) % 60:02},{round(second % 1 * 1000):03}]"
+    return (
+        f"{time} [INFO] [logging.py:96:log_dist] [Rank 0] step={step}, skipped=0, lr=[1.5e-07, 1.5e-07], mom=[0.9]\n"
+        f"{time} [INFO] [timer.py:260:stop] epoch=0/micro_step={step}/global_step={step}, "
+        "RunningAvgSamplesPerSec=74.68, CurrSamplesPerSec=74.68, MemAllocated=4.75GB, MaxMemAllocated=15.59GB\n"
+    )
+
+
+def breakdown(forward_ms: float) -> str:
+    """What `wall_clock_breakdown` prints of a step: first its passes, then all of it."""
+    logged = "[2024-04-21 02:45:40,723] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | "
+    return (
+        f"{logged}fwd_microstep: 9.99 | bwd_microstep: 11249.42 | bwd_inner_microstep: 10520.18 | step_microstep: 8\n"
+        f"{logged}fwd: {forward_ms:.2f} | bwd: 600.00 | bwd_inner: 400.00 | bwd_allreduce: 200.00 | step: 100.00\n"
+    )
+
+
 def read(folder: Path, text: str | bytes) -> TrainingRun:
     (folder / "train.log").write_bytes(text.encode() if isinstance(text, str) else text)
     return read_run([str(folder / "train.log")])

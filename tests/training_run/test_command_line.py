@@ -58,11 +58,25 @@ def test_formats_that_nobody_gave_are_one_line_and_with_v_what_writes_them(runs:
     path = trace(runs.folder / "trace.csv")
     ran = over(runs, "--run", path)
     lines = [line for line in ran.outlines if line.startswith("INCOMPLETE")]
-    assert lines == ["INCOMPLETE  trace: 18 rules need other files; -v lists them and what writes them"]
+    assert lines == ["INCOMPLETE  trace: 20 rules need other files; -v lists them and what writes them"]
     ran = over(runs, "--run", path, "-v")
     assert sum(line.startswith("INCOMPLETE  trace: no file records") for line in ran.outlines) == 9
     for words in ("*NCCL_INSPECTOR_ENABLE=1*", "*checks: run.batch_size, *"):
         ran.stdout.fnmatch_lines([words])
+
+
+def test_reports_have_them_in_one_line_and_the_page_folds_what_writes_them(runs: Runs) -> None:
+    folder = runs.folder / "report"
+    words = ("--run", trace(runs.folder / "trace.csv"), "--report", str(folder))
+    assert runs.run(*words, "--html", "own.html", *CHECKS).ret == 10
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("summary.txt", "summary.md", "report.html")}
+    texts["own.html"] = (runs.folder / "own.html").read_text(encoding="utf-8")
+    for name, words_of_it in texts.items():
+        assert words_of_it.count("20 rules need other files; -v lists them and what writes them") == 1, name
+    for name in ("summary.txt", "summary.md"):
+        assert "no file records" not in texts[name], name
+    for name in ("report.html", "own.html"):
+        assert "<li>no file records where ranks wait; for a run that hangs give" in texts[name], name
 
 
 def test_the_one_format_that_nobody_gave_is_named(runs: Runs) -> None:
@@ -127,6 +141,10 @@ def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
         (("--run", "nowhere"), "*--run: nowhere: No such file or directory; expected a file that can be read"),
         (("--run", "notes.md"), "*--run: notes.md: its form is not known; expected a table of operations*"),
         (
+            ("--run", "et.json"),
+            "*et.json: an execution trace of PyTorch, which has operators and no steps; expected the profiler's trace*",
+        ),
+        (
             ("--run", "trace.csv", "--nodes", "gpu1"),
             "*--nodes is about nodes, and --run has none; expected --cluster X*",
         ),
@@ -136,6 +154,7 @@ def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
 def test_what_cannot_be_is_refused_before_anything_is_evaluated(runs: Runs, words: tuple[str, ...], said: str) -> None:
     trace(runs.folder / "trace.csv")
     (runs.folder / "notes.md").write_text("# notes\n", encoding="utf-8")
+    (runs.folder / "et.json").write_text('{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}', encoding="utf-8")
     ran = over(runs, *words)
     assert ran.ret == 4
     ran.stderr.fnmatch_lines([said])

@@ -62,6 +62,17 @@ VERSIONS: list[tuple[str, Change]] = [
 ]
 
 
+def of_gloo(data: dict[str, Any]) -> dict[str, Any]:
+    """As PyTorch 2.8 writes those of gloo: no state but one, and the one group has no name where its ranks are."""
+
+    def other(entry: dict[str, Any]) -> dict[str, Any]:
+        name = entry["profiling_name"].replace("nccl:", "gloo:")
+        return {**entry, "profiling_name": name, "state": "scheduled", "retired": entry["state"] == "completed"}
+
+    group = {**data["pg_config"]["0"], "name": "", "desc": ""}
+    return entries(status_as_text({**data, "pg_config": {"": group}}), other)
+
+
 def written(folder: Path, dumps: Mapping[int, Any], *, as_json: bool = False) -> TrainingRun:
     for rank, data in dumps.items():
         packed = json.dumps(data).encode() if as_json else pickle.dumps(data)
@@ -142,3 +153,16 @@ def test_a_batch_of_sends_has_ended_when_the_call_that_coalesces_it_has(tmp_path
     sends = [operation(f"send 0->{peer}", 9, "scheduled", is_p2p=True) for peer in (1, 2)]
     dumps = {rank: ring(*sends, operation("coalesced", 9, "completed", is_p2p=True)) for rank in range(3)}
     assert said("run.first_missing", written(tmp_path, dumps)).verdict is Verdict.PASS
+
+
+def test_of_dumps_of_gloo_the_rank_is_named_that_does_not_come(tmp_path: Path) -> None:
+    dumps = {rank: of_gloo(dump(rank, {"0": reached["0"]}, keeps_ended=True)) for rank, reached in BEHIND.items()}
+    result = said("run.first_missing", written(tmp_path, dumps, as_json=True))
+    assert result.message == (
+        "rank 1 missing in all_reduce 51 of default_pg (ranks 0, 2, 3 waiting); expected every rank to come"
+    )
+
+
+def test_of_dumps_of_gloo_without_a_wait_nobody_is_named(tmp_path: Path) -> None:
+    dumps = {rank: of_gloo(dump(rank, {"0": (50, 50)}, keeps_ended=True)) for rank in range(4)}
+    assert said("run.first_missing", written(tmp_path, dumps, as_json=True)).verdict is Verdict.PASS

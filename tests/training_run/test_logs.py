@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.training_run.records import RunError
 from tests.training_run.builders import said
-from tests.training_run.logs import MEGATRON, SAVED, lasting, megatron, read, titan
+from tests.training_run.logs import MEGATRON, SAVED, breakdown, deepspeed, lasting, megatron, read, titan
 
 
 @pytest.mark.parametrize(
@@ -116,3 +116,30 @@ def test_gradients_that_are_no_numbers_in_the_last_lines_are_a_concern(tmp_path:
         megatron(step, 500).replace("norm: 0.231", "norm: nan" if step > 5 else "norm: 0.231") for step in range(9)
     ]
     assert said("run.loss_finite", read(tmp_path, "".join(lines))).verdict.value == "concern"
+
+
+def test_steps_of_deepspeed_are_as_long_as_the_time_between_their_lines(tmp_path: Path) -> None:
+    run = read(tmp_path, "".join(deepspeed(step, 1.5 * step) for step in (10, 20, 30)))
+    assert lasting(run) == {20: 1.5, 30: 1.5}
+    assert run.step_count == 20
+
+
+def test_timers_of_deepspeed_are_those_of_the_steps_that_a_line_stands_for(tmp_path: Path) -> None:
+    text = "".join(breakdown(step) if step % 2 else deepspeed(step, step) + breakdown(step) for step in range(1, 8))
+    run = read(tmp_path, text)
+    assert {step: round(mean, 5) for step, (mean, _) in run.data.compute[0, "forward"].items()} == {
+        4: 0.0035,
+        6: 0.0055,
+    }
+    assert run.data.compute[0, "backward"][4][0] == pytest.approx(0.4)
+
+
+def test_steps_of_megatron_that_runs_by_deepspeed_count_once(tmp_path: Path) -> None:
+    run = read(tmp_path, "".join(deepspeed(step, step) + megatron(step, 500) for step in range(1, 6)))
+    assert lasting(run) == dict.fromkeys(range(1, 6), 0.5)
+    assert run.step_count == 5
+
+
+def test_a_log_of_deepspeed_whose_steps_come_late_is_known(tmp_path: Path) -> None:
+    run = read(tmp_path, "NCCL INFO says a lot\n" * 100_000 + deepspeed(1, 1) + deepspeed(2, 3))
+    assert lasting(run) == {2: 2.0}

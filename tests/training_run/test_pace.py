@@ -63,9 +63,37 @@ def test_nobody_is_named_for_uneven_work(seconds: Seconds) -> None:
         assert ranks_named(computing(seconds, stages=stages, replicas=8)) == []
 
 
-def test_a_slow_rank_among_uneven_work_is_named_once_it_is_slow_in_nine_of_ten_steps() -> None:
+def test_a_slow_rank_among_uneven_work_is_named_once_it_is_slow_in_each_part_of_the_run() -> None:
     assert ranks_named(computing(slow(3, 1.1, uneven(0.5)), stages=2, replicas=8)) == []
     assert ranks_named(computing(slow(3, 1.8, uneven(0.5)), stages=2, replicas=8)) == [3]
+    assert ranks_named(computing(slow(3, 1.15, uneven(0.9)), replicas=8, steps=400)) == [3]
+
+
+def test_a_slow_rank_on_cpus_that_others_use_is_named_though_most_of_its_steps_overlap_with_those_of_others() -> None:
+    assert ranks_named(computing(slow(1, 1.5, shared_cpus), steps=150)) == [1]
+    assert ranks_named(computing(shared_cpus, steps=150)) == []
+
+
+def shared_cpus(place: Place, step: int) -> float:
+    """Each step of a rank waits for a CPU as chance has it, up to four times as long as it computes."""
+    return 1 + 4 * Random(f"{place.rank} {step}").random() ** 3
+
+
+@pytest.mark.parametrize("others", [lambda *_: 1.0, shared_cpus], ids=["even", "on CPUs that others use"])
+def test_a_rank_that_becomes_slow_is_named_by_the_later_half_of_the_run(others: Seconds) -> None:
+    run = computing(lambda place, step: others(place, step) * (1.6 if place.rank == 2 and step > 200 else 1), steps=400)
+    assert ranks_named(run) == [2]
+    assert "peers in the later half of the run, in " in said("run.slow_rank", run).message
+
+
+@pytest.mark.parametrize("others", [lambda *_: 1.0, shared_cpus], ids=["even", "on CPUs that others use"])
+def test_nobody_is_named_beside_one_rank_that_is_fast(others: Seconds) -> None:
+    assert ranks_named(computing(slow(3, 0.4, slow(0, 1.04, others)), steps=150)) == []
+
+
+def in_a_part(times: float, others: Seconds) -> Seconds:
+    """Rank 3 computes so many times as long in the first three of four steps of the run."""
+    return lambda place, step: others(place, step) * (times if place.rank == 3 and step < 300 else 1)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +104,7 @@ def test_a_slow_rank_among_uneven_work_is_named_once_it_is_slow_in_nine_of_ten_s
         (partial(computing, noise=0.01, steps=25), "pass", ""),
         (partial(computing, uneven(0.5), replicas=8, steps=400), "pass", ""),
         (
-            partial(computing, slow(3, 1.15, uneven(0.9)), replicas=8, steps=400),
+            partial(computing, in_a_part(1.4, uneven(0.9)), replicas=8, steps=400),
             "incomplete",
             "its work swings too much to tell",
         ),

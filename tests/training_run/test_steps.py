@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from clusterproof.plugins.training_run.steps import Timed, drift, outliers
-from tests.training_run.builders import said, stepping
+from tests.training_run.builders import logging_ranks, said, stepping
 
 
 def series(seconds: Callable[[int], float], steps: int = 400, noise: float = 0.02, seed: int = 1) -> list[Timed]:
@@ -74,6 +74,19 @@ def test_the_rank_that_waits_longest_for_data_is_named() -> None:
     for step in run.data.parts[1, "data"]:
         run.data.parts[1, "data"][step] = (0.3, 1)
     assert said("run.data_wait", run).message.startswith("rank 1 waits for data for 30")
+
+
+def test_no_rank_is_named_where_all_wait_for_data() -> None:
+    run = logging_ranks()
+    run.data.parts.update({(rank, "data"): dict.fromkeys(range(1, 241), (0.3 + rank / 100, 1)) for rank in range(4)})
+    assert said("run.data_wait", run).message.startswith("all ranks wait for data, for up to 10")
+
+
+def test_no_rank_is_named_that_waited_for_data_in_a_single_step() -> None:
+    run = stepping(lambda _: 1.0, lambda _: {"data": 0.01})
+    run.data.parts[1, "data"][200] = (40.0, 1)
+    message = said("run.data_wait", run).message
+    assert message.startswith("up to 10.1 % of a rank's steps is a wait for data, most of it in few of them, 40 s in")
 
 
 def test_one_checkpoint_gives_no_share() -> None:

@@ -1,10 +1,12 @@
-"""What a run learns: that its loss is a number."""
+"""What a run learns: that its loss is a number, and does not leap."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, fail_if
+from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.training_run.losses import LASTING, WINDOW, Leap
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -17,7 +19,7 @@ def test_loss_finite(run: TrainingRun) -> None:
 
     A loss that is nan or inf at the end of the log stays so: the run learns nothing any more. One that is a number
     again later was skipped or begun again from a checkpoint. The norm of the gradients alone may be inf in single
-    steps, while a loss scale adapts: from three lines at the end on it counts. How far a loss may rise is left open.
+    steps, while a loss scale adapts: from three lines at the end on it counts. Leaps are those of run.loss_spikes.
 
     Remedy (investigate): Go back to a checkpoint from before that step, with a lower learning rate, clipped gradients
     and the batch left out. If the same step goes well on other nodes, a GPU computes wrongly: run dcgmi diag -r 3.
@@ -32,3 +34,40 @@ def test_loss_finite(run: TrainingRun) -> None:
     for rank, one in found.without_norm:
         seen = f"the norm of the gradients is {one.word} from step {one.since} on"
         concern_if(one.at_end, f"rank {rank}: {seen}; expected a number")
+
+
+@mark.hyperpod_performance_debugger
+@evidence("grep -oiE '(loss|grad[ _]norm): *[0-9.e+-]+' train.log")
+def test_loss_spikes(run: TrainingRun) -> None:
+    """Spikes of the loss and of the gradients.
+
+    Each line of the log is compared with the hundred before it. A loss counts that is ten times the largest of them, or
+    twice their mean in five lines one behind the other; a norm of the gradients that is ten times the largest of them.
+    A loss that no longer falls is not evaluated: no threshold for it is known.
+
+    Remedy (investigate): Look whether the loss came back. If not, go back to a checkpoint from before, leave out the
+    batches around that step, and lower the learning rate or clip gradients. If the same batch goes well on other nodes,
+    a GPU computes wrongly: run dcgmi diag -r 3.
+    """
+    found = run.losses
+    leap, rise, norm = (run.threshold(f"run.{name}") for name in ("loss_leap", "loss_rise", "norm_leap"))
+    largest, mean = f"the largest of the {WINDOW} lines before", f"the mean of the {WINDOW} lines before"
+    for rank, one in sorted(found.losses.items()):
+        for seen, most, times in (
+            (one.leap, leap, largest),
+            (one.rise, rise, f"{mean}, as in {LASTING} lines together"),
+        ):
+            concern_if(words := too_high(seen, most, times), f"rank {rank}: the loss {words}")
+    for rank, one in sorted(found.norms.items()):
+        concern_if(words := too_high(one.leap, norm, largest), f"rank {rank}: the norm of the gradients {words}")
+    lines = max(one.compared for one in (*found.losses.values(), *found.norms.values()))
+    if not lines:
+        incomplete(f"no line of the log has {WINDOW} before it; expected more of them: log a longer part of the run")
+
+
+def too_high(seen: Leap | None, most: float, times: str) -> str:
+    """`is 30 at step 200, 15 times the largest …; expected less than 10 times`; empty where it is not."""
+    if seen is None or seen.times < most:
+        return ""
+    shown, limit = apart(seen.times, most, 1)
+    return f"is {seen.value:.3g} at step {seen.step}, {shown} times {times}; expected less than {limit} times"

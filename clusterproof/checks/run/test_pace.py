@@ -20,30 +20,38 @@ def test_slow_rank(rank: RankOfRun) -> None:
     """Compute time of each rank.
 
     Every other rank waits for it in each step. Its own compute is compared with the median of the ranks of the same
-    pipeline stage, step by step. If the work varies from step to step, as with sequence lengths, a rank is named only
-    if it is slow in nine of ten steps. Work that varies so much that a rank slower by a tenth could hide in it is not a
-    pass; a rank whose replica is slow in other stages too has more work, and is not named.
+    pipeline stage, step by step. If the work varies from step to step, as with sequence lengths or on CPUs that others
+    use, a rank is named only if it is slow in each of five parts of the run. The later half of the run is evaluated by
+    itself too, for a rank that becomes slow. Work that varies so much that a rank slower
+    by a tenth could hide in it is not a pass; a rank whose replica is slow in other stages too has more work, and is
+    not named.
 
     Remedy (investigate): Find the rank's GPU and node, take the node out of the job, and check its clocks, temperature
     and power. Measure it in pairs: pytest --cluster X -m perf. If the code gives this rank more to do, nothing is wrong
     with it.
     """
-    pace, least, most = rank.pace, rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
-    slower, errors = pace.slower(rank.threshold("run.work_swing_strict")), rank.threshold("run.certain_errors")
-    if pace.is_work(least):
+    least, most = rank.threshold("run.slow_rank_concern"), rank.threshold("run.slow_rank_fail")
+    uneven, errors = rank.threshold("run.work_swing_strict"), rank.threshold("run.certain_errors")
+    whole = rank.pace
+    if whole.is_work(least):
         return
+    later = rank.later_pace
+    fails = whole.is_certain(errors) and whole.slower(uneven) >= most and whole.at_least(uneven)[0] >= 1
+    becomes_slow = later and later.is_certain(errors) and later.slower(uneven) > whole.slower(uneven)
+    pace, when = (later, " in the later half of the run") if later and becomes_slow and not fails else (whole, "")
+    slower, (low, of_what) = pace.slower(uneven), pace.at_least(uneven)
     if slower < least:
-        require_certainty(pace, most, errors)
+        require_certainty(whole, most, errors)
         return
-    times, peers = apart(slower, least, 2)[0], pace.peers
+    times, peers = apart(max(slower, pace.ratio), least, 2)[0], pace.peers
     if not pace.is_certain(errors):
         incomplete(
             f"computes {times} times as long as its {peers} peers in {pace.steps} steps, which differ too much "
             f"to tell; expected about {pace.steps_for(errors)} steps"
         )
-    seen = f"computes {times} times as long as its {peers} peers, in nine of ten steps at least {pace.low:.2f} times"
+    seen = f"computes {times} times as long as its {peers} peers{when}, in {of_what} at least {low:.2f} times"
     seat = rank.run.seat(rank.place.rank)
-    assert slower < most or pace.low < 1, f"{seen}; expected less than {most:g}{seat}"
+    assert slower < most or low < 1, f"{seen}; expected less than {most:g}{seat}"
     concern(f"{seen}; expected less than {least:g}{seat}")
 
 
@@ -53,13 +61,38 @@ def require_certainty(pace: Pace, most: float, errors: float) -> None:
         return
     if pace.ratio >= most:
         incomplete(
-            f"computes {pace.ratio:.2f} times as long as its {pace.peers} peers, but not in nine of ten steps: "
+            f"computes {pace.ratio:.2f} times as long as its {pace.peers} peers, but not in each part of the run: "
             "its work swings too much to tell; expected even work (run.work_uneven)"
         )
     incomplete(
         f"its {pace.steps} steps vary too much to tell whether it is slow; "
         f"expected about {pace.steps_for(errors, most)} steps"
     )
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence(BY_HAND + "; on the rank's node: cat /sys/fs/cgroup/cpu.stat (nr_throttled)")
+def test_held_up(run: TrainingRun) -> None:
+    """Time lost by waiting for one rank.
+
+    In each step all ranks wait for the one that computes longest; what it takes longer than the second is lost. A rank
+    is named where that is a large share of the run's time, and where it costs most in half of ten parts of the run and
+    in more of them than by chance. So one is found that is as fast as the others in most steps, and pauses in some.
+
+    Remedy (investigate): Look at what stops this rank's program: a CPU limit of its container (cpu.stat: nr_throttled),
+    garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
+    run.slow_rank.
+    """
+    found, most = run.held_up[0], run.threshold("run.held_up_percent")
+    is_certain = found.is_certain(run.threshold("run.held_up_errors"))
+    is_work = (pace := run.paces.get(found.place.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
+    if found.percent > most and is_certain and not is_work:
+        shown, limit = apart(found.percent, most, 1)
+        concern(
+            f"the others wait for rank {found.place.rank} for {shown} % of the time: it computes longest in "
+            f"{found.times} of {found.steps} steps, by {found.longest:.3g} s in step {found.longest_step}; "
+            f"expected at most {limit} %{run.seat(found.place.rank)}"
+        )
 
 
 @mark.hyperpod_performance_debugger

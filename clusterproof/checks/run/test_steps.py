@@ -8,7 +8,7 @@ from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, n
 from clusterproof.plugins.suite.routing import evidence
 from clusterproof.plugins.training_run.not_recorded import EACH_STEP
 from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT
-from clusterproof.plugins.training_run.phases import waited_for
+from clusterproof.plugins.training_run.phases import all_wait, waited_for
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.steps import (
     DRIFT_LINES,
@@ -77,16 +77,26 @@ def test_step_drift(run: TrainingRun) -> None:
 def test_data_wait(run: TrainingRun) -> None:
     """Wait for data.
 
+    The rank that waits for the largest share of its steps is named, unless it waits for less than the limit in half of
+    the parts of the run: then it was stopped in few steps, as every program is on a machine that others use. None is
+    named where most wait for as long.
+
     Remedy (fix code): Give the DataLoader more workers (num_workers), pin_memory and a larger prefetch_factor; then
     look at the file system.
     """
-    found, least = run.share(DATA, is_steady=True), int(run.threshold("run.data_wait_steps"))
+    every = run.shares(DATA, is_steady=True)
+    found, least = every[0], int(run.threshold("run.data_wait_steps"))
     if found.steps < least:
         incomplete(f"{found.steps} steps; expected at least {least}: log more of them")
     share, most = 100 * found.share, run.threshold("run.data_wait_percent")
     if share > most:
         shown, limit = apart(share, most, 1)
-        concern(f"rank {found.rank} waits for data for {shown} % of its steps; expected at most {limit} %")
+        if all_wait(every, run.threshold("run.data_wait_alike_share")):
+            concern(f"all ranks wait for data, for up to {shown} % of their steps; expected at most {limit} %")
+        if 100 * found.usual > most:
+            concern(f"rank {found.rank} waits for data for {shown} % of its steps; expected at most {limit} %")
+        few = f"most of it in few of them, {found.longest:.3g} s in one"
+        concern(f"up to {shown} % of a rank's steps is a wait for data, {few}; expected at most {limit} %")
 
 
 @mark.hyperpod_nccl

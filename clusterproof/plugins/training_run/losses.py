@@ -1,7 +1,8 @@
-"""Losses and norms of gradients that a log has: where they are no numbers any more."""
+"""Losses and norms of gradients that a log has: where they are no numbers any more, and where they leap."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
@@ -9,6 +10,10 @@ from math import isfinite
 from clusterproof.plugins.core.record import record
 
 NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
+
+
+WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
+LASTING = 5  # lines one behind the other
 
 
 @record
@@ -21,6 +26,15 @@ class Loss:
     norm: float | None
 
 
+@record
+class Leap:
+    """A line that is so many times as large as the largest, or the mean, of those before it."""
+
+    step: int
+    value: float
+    times: float
+
+
 @dataclass(slots=True)
 class Series:
     """One of them, line by line: how many, how many were no numbers, and since when the last ones are none."""
@@ -31,12 +45,22 @@ class Series:
     since: int = 0  # a step
     at_end: int = 0  # lines
     word: str = ""  # nan, inf
+    leap: Leap | None = None  # the highest over the largest of the lines before
+    rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
+    _before: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    _times: deque[float] = field(default_factory=lambda: deque(maxlen=LASTING))  # the mean of the lines before
+
+    @property
+    def compared(self) -> int:
+        """How many lines have enough before them."""
+        return max(0, self.lines - self.wrong - WINDOW)
 
     def add(self, step: int, value: float) -> None:
         """Take in the next line."""
         self.lines += 1
         if isfinite(value):
             self.at_end = 0
+            self._compare(step, value)
             return
         if not self.wrong:
             self.first_wrong = step
@@ -45,6 +69,18 @@ class Series:
         self.wrong += 1
         self.at_end += 1
         self.word = str(value)
+
+    def _compare(self, step: int, value: float) -> None:
+        """Beside the lines before it, where they are enough and their loss is above 0."""
+        if len(self._before) == WINDOW and min(self._before) > 0:
+            times = value / max(self._before)
+            if self.leap is None or times > self.leap.times:
+                self.leap = Leap(step, value, times)
+            self._times.append(value / (sum(self._before) / WINDOW))
+            lasting = min(self._times)
+            if len(self._times) == LASTING and (self.rise is None or lasting > self.rise.times):
+                self.rise = Leap(step, value, lasting)
+        self._before.append(value)
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ LEAST_STEPS = 20  # with 3 steps of uneven sequence lengths a healthy rank seeme
 WARM_UP = 5  # steps that a run is given, where twenty others are left
 LEAST_PEERS = 3  # ranks of a stage of which one can be the odd one
 SLOW_STEPS = 0.1  # the quantile over steps: slow in nine of ten
+PARTS = 5  # of a run whose single steps tell nothing
 _LARGER = 1.5  # than twenty steps of the same noise would make it
 _OF_A_MEDIAN = 1.2533 / 1.05  # the standard error of a median on normal noise, beside that of `location`
 
@@ -30,8 +31,9 @@ class Pace:
     """How long a rank computes, as a share of the median of its peers in the same step.
 
     `ratio` is in the middle of all steps and `error` the standard error of its logarithm; `low` is its tenth
-    percentile over steps; `swing` how far its ninetieth is above its middle, `usual_swing` the same of most ranks of
-    the stage; `mates` the ratio of the ranks of other stages that have the same replica.
+    percentile over steps, and `low_of_parts` the least of the middles of five parts of the run; `swing` how far its
+    ninetieth is above its middle, `usual_swing` the same of most ranks of the stage; `mates` the ratio of the ranks of
+    other stages that have the same replica.
     """
 
     place: Place
@@ -40,13 +42,19 @@ class Pace:
     ratio: float
     error: float
     low: float
+    low_of_parts: float
     swing: float
     usual_swing: float
     mates: float | None = None
 
     def slower(self, uneven: float) -> float:
-        """The figure that is evaluated: where work swings from step to step, what holds in nine of ten."""
-        return self.low if self.usual_swing >= uneven else self.ratio
+        """The figure that is evaluated: where work swings from step to step, what holds in each part."""
+        return self.low_of_parts if self.usual_swing >= uneven else self.ratio
+
+    def at_least(self, uneven: float) -> tuple[float, str]:
+        """How much slower it is nearly always, and in what: where work swings, single steps tell nothing."""
+        swings = self.usual_swing >= uneven
+        return (self.low_of_parts, f"each of {PARTS} parts") if swings else (self.low, "nine of ten steps")
 
     def is_certain(self, errors: float) -> bool:
         """Whether so many standard errors less would still be slower than the peers."""
@@ -73,6 +81,16 @@ def steady(steps: Iterable[int]) -> list[int]:
     return behind if len(behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
 
 
+def later_half(computed: Mapping[Place, Computed]) -> dict[Place, Computed]:
+    """The later half of their steady steps: a rank that becomes slow is slow there."""
+    data = {step for seconds in computed.values() for step in seconds}
+    behind = steady(data)[len(steady(data)) // 2 :] if data else []
+    kept = set(behind)
+    return {
+        place: {step: lasted for step, lasted in seconds.items() if step in kept} for place, seconds in computed.items()
+    }
+
+
 def paces(computed: Mapping[Place, Computed]) -> tuple[Pace, ...]:
     """Each rank beside the others of its stage; none of a rank that is alone there, or that recorded no steady step."""
     stages: dict[int, dict[Place, Computed]] = {}
@@ -95,6 +113,7 @@ def _of_stage(stage: Mapping[Place, Computed]) -> list[Pace]:
     compared = {place: values for place, values in effects.items() if values}
     if not compared:
         return []
+    _leave_out_a_fast_one(compared)
     noise = median(spread(values) for values in compared.values())
     swings = {place: exp(quantile(values, 1 - SLOW_STEPS) - median(values)) for place, values in compared.items()}
     usual = median(swings.values())
@@ -106,11 +125,28 @@ def _of_stage(stage: Mapping[Place, Computed]) -> list[Pace]:
             ratio=exp(location(values)),
             error=_error(len(values), noise, spread(values)),
             low=exp(quantile(values, SLOW_STEPS)),
+            low_of_parts=exp(min(_middles_of_parts(values))),
             swing=swings[place],
             usual_swing=usual,
         )
         for place, values in compared.items()
     ]
+
+
+def _leave_out_a_fast_one(effects: Mapping[Place, list[float]]) -> None:
+    """Of few ranks one that is fast makes the others look slow: then each is only as slow as beside these."""
+    places = list(effects)
+    if len(places) < 2:
+        return
+    for place, usual in zip(places, medians_of_others([median(effects[one]) for one in places]), strict=True):
+        if usual > 0:
+            effects[place][:] = [effect - usual for effect in effects[place]]
+
+
+def _middles_of_parts(values: Sequence[float]) -> list[float]:
+    """The median of each part, in their order: what is uneven by chance is above the others' in half of them."""
+    count, parts = len(values), min(PARTS, len(values))
+    return [median(values[count * at // parts : count * (at + 1) // parts]) for at in range(parts)]
 
 
 def _error(count: int, usual: float, own: float) -> float:

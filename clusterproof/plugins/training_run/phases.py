@@ -23,6 +23,7 @@ from clusterproof.plugins.training_run.part_kinds import (
 from clusterproof.plugins.training_run.run_data import RunData, Seconds
 
 START = "start"
+PARTS, LEAST_OF_A_PART = 10, 5  # steps
 ORDER = (COMPUTE, COMMUNICATION, DATA, CHECKPOINT, START, OTHER)
 _PHASE = {EXPOSED: COMMUNICATION, INIT: START, BUSY: COMPUTE} | {name: name for name in ORDER}
 
@@ -65,6 +66,7 @@ class Share:
     steps: int
     times: int  # steps in which it took any time; of checkpoints and starts how many
     longest: float = 0.0  # the seconds of the longest of them
+    usual: float = 0.0  # the share in the middle of ten parts of these steps, one behind the other
 
     @property
     def share(self) -> float:
@@ -90,8 +92,18 @@ def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
         elif kind == INIT:
             times, longest = data.starts.get(rank, (times, longest))
         steps = sum(lasted[step][1] for step in chosen)
-        found.append(Share(rank, sum(of_line.values()), total, steps, times, longest))
+        usual = median(
+            sum(of_line[step] for step in part) / (sum(_whole(kind, lasted, step, of_line[step]) for step in part) or 1)
+            for part in _one_behind_the_other(chosen)
+        )
+        found.append(Share(rank, sum(of_line.values()), total, steps, times, longest, usual))
     return sorted(found, key=lambda share: -share.share)
+
+
+def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
+    """Ten parts of five steps and more, else as many as there are."""
+    count = max(1, min(PARTS, len(steps) // LEAST_OF_A_PART))
+    return [steps[len(steps) * at // count : len(steps) * (at + 1) // count] for at in range(count)]
 
 
 def waited_for(found: Sequence[Share], far_less: float) -> Share | None:
@@ -103,6 +115,11 @@ def waited_for(found: Sequence[Share], far_less: float) -> Share | None:
         return None
     *others, least = found
     return least if least.share < far_less * median(one.share for one in others) else None
+
+
+def all_wait(found: Sequence[Share], alike: float) -> bool:
+    """Whether the middle one of three ranks and more waits for nearly as large a share as the first, the largest."""
+    return len(found) >= LEAST_PEERS and median(one.share for one in found[1:]) > alike * found[0].share
 
 
 def kernels_run(data: RunData) -> list[Share]:

@@ -21,6 +21,7 @@ MAX_NUMBER = 2**63
 PICKLE = b"\x80"
 _KEYS = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"')
 ENDED = "completed"
+GLOO = "gloo:"
 _RANK = re.compile(r"(?<![0-9])[0-9]{1,7}$")  # `nccl_trace_rank_12`, `_dump_12.pickle`
 _SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
 _PAIR = re.compile(r"(send|recv) [0-9]{1,7}(?:->|<-)([0-9]{1,7})$")  # of a group's own numbers
@@ -117,13 +118,13 @@ def _dump(rank: int, data: Any) -> Dump:
     if not data["entries"] and "pg_config" not in data:
         raise ValueError("neither operations nor process groups")
     members, words, count = {}, {}, 0
-    for name, group in (data.get("pg_config") or {}).items():
+    entries = [_entry(entry) for entry in data["entries"]]
+    for name, group in _groups(data.get("pg_config") or {}, entries):
         members[_text(name)] = _ranks(group["ranks"])
         words[_text(name)] = _text(group.get("desc") or name)
         count += len(members[_text(name)])
         if count > MAX_MEMBERS:
             raise ValueError(f"groups of more than {MAX_MEMBERS} ranks together")
-    entries = [_entry(entry) for entry in data["entries"]]
     calls = [entry for entry in entries if not entry.is_p2p]
     pending: dict[str, Pending] = {}
     enqueued: dict[str, int] = {}
@@ -146,6 +147,17 @@ def _dump(rank: int, data: Any) -> Dump:
     return Dump(rank, members, words, pending, enqueued, local, status, _exchanges(rank, entries, members))
 
 
+def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tuple[Any, Any]]:
+    """The process groups, by the names that operations give them: that of gloo has none where its ranks are listed."""
+    unlisted = {entry.group: entry.words for entry in entries if entry.group not in groups}
+    for name, group in groups.items():
+        if name == "" and len(unlisted) == 1:
+            (called, words), *_ = unlisted.items()
+            yield called, {"desc": words, **{key: value for key, value in group.items() if value}}
+        else:
+            yield name, group
+
+
 @record
 class _Entry:
     """One operation of the ring."""
@@ -156,6 +168,7 @@ class _Entry:
     name: str
     is_p2p: bool
     has_ended: bool
+    words: str  # what its group is for, where that is said
 
 
 def _entry(entry: Mapping[str, Any]) -> _Entry:
@@ -163,8 +176,13 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
     name = _text(entry["profiling_name"]).removeprefix("nccl:")
     is_p2p = bool(entry.get("is_p2p", _PAIR.match(name)))
     number = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
-    group = entry["process_group"][0] if "process_group" in entry else entry["pg_id"]
-    return _Entry(_text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, entry["state"] == ENDED)
+    group, *words = entry["process_group"] if "process_group" in entry else (entry["pg_id"],)
+    has_ended = entry["state"] == ENDED
+    if name.startswith(GLOO):  # whose operations keep the state that they begin with
+        name, has_ended = name.removeprefix(GLOO), bool(entry.get("retired"))
+    return _Entry(
+        _text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, _text(words[0]) if words else ""
+    )
 
 
 def _ended(calls: Iterable[_Entry]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What Megatron-LM and torchtitan print as they train: how long iterations take, checkpoints, the start.
+"""What Megatron-LM, torchtitan and DeepSpeed print as they train: how long iterations take, checkpoints, the start.
 
 A line stands for all iterations since the one before it (`--log-interval`). Times and most timers are means of one;
 what is timed once, as a checkpoint, is shared out among them.
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.training_run.lines import Lines
 from clusterproof.plugins.training_run.losses import Loss
+from clusterproof.plugins.training_run.read_deepspeed import LATE, STEP, DeepSpeed
 from clusterproof.plugins.training_run.records import Place, RunError, Step
 from clusterproof.plugins.training_run.unpacked import RunFile, Unpacked
 from clusterproof.plugins.training_run.values import seconds, whole
 
 MS = 1e-3  # s
 MAX_START = 256 << 20  # bytes before the first iteration
-_LATE = (b"elapsed time per iteration (ms):", b" - INFO - step:", b" - INFO - \x1b[31mstep:")
+_LATE = (b"elapsed time per iteration (ms):", b" - INFO - step:", b" - INFO - \x1b[31mstep:", LATE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBER = r"([0-9][0-9.eE+-]{0,30})"
 _ITERATION = re.compile(
@@ -56,7 +57,7 @@ LOAD, SETUP = "load-checkpoint", "model-and-optimizer-setup"
 def is_log(head: bytes) -> bool:
     """Whether a file that begins so is such a log; the first iteration may come late."""
     text = _COLOUR.sub("", head.decode("utf-8", "replace"))
-    return bool(_ITERATION.search(text) or _START.search(text) or _TITAN.search(text))
+    return any(form.search(text) for form in (_ITERATION, _START, _TITAN, STEP))
 
 
 def comes_to_iterate(path: RunFile) -> bool:
@@ -75,16 +76,22 @@ def comes_to_iterate(path: RunFile) -> bool:
 
 def read_log(path: RunFile) -> Iterator[Step | Loss]:
     """The iterations that it records, and their losses. Raises RunError."""
-    lines, log = Lines(path, "replace"), _Log()
+    lines, log, deepspeed = Lines(path, "replace"), _Log(), DeepSpeed()
     for line in lines:
+        text = _COLOUR.sub("", line)
         try:
-            yield from log.take(_COLOUR.sub("", line), lines.where)
+            yield from log.take(text, lines.where)
+            if log.step:
+                deepspeed.forget()
+            else:
+                yield from deepspeed.take(text, lines.where)
         except ValueError as wrong:
             if lines.is_cut:
                 break
             said = str(wrong) if isinstance(wrong, RunError) else f"{lines.where}: {wrong}; expected a date"
             raise RunError(said) from None
     yield from log.rest()
+    yield from deepspeed.rest()
 
 
 @dataclass

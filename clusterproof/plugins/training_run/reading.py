@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class Form:
     read: Callable[[RunFile], Iterable[Fact]]
 
 
-LOG = Form("a log of Megatron-LM or torchtitan", is_log, read_log)
+LOG = Form("a log of Megatron-LM, torchtitan or DeepSpeed", is_log, read_log)
 FORMS = (
     Form("a table of operations or steps (CSV)", is_table, read_table),
     Form("steps (JSON lines)", are_steps, read_steps),
@@ -57,6 +58,7 @@ FORMS = (
 )
 
 
+_EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  # "1.1.1-chakra.0.0.4"
 _FORMS = ", ".join(form.words for form in FORMS)
 
 
@@ -76,7 +78,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
                 _read(file, form, data)
                 is_known = True
             elif not below:
-                raise RunError(f"{path}: its form is not known; expected {_FORMS}")
+                raise RunError(f"{path}: {_why_unknown(file)}")
             elif _is_of_recording(path.relative_to(named)):
                 is_known = True
             else:
@@ -124,6 +126,16 @@ def _form_of(file: RunFile) -> Form | None:
         if form or len(head) < size:
             return form
     return LOG if comes_to_iterate(file) else None
+
+
+def _why_unknown(file: RunFile) -> str:
+    """What a file is that is of none of these forms, as far as that can be told, and what to give instead."""
+    if _EXECUTION_TRACE.match(head_of(file, HEAD)):
+        return (
+            "an execution trace of PyTorch, which has operators and no steps; "
+            "expected the profiler's trace of the same run (export_chrome_trace)"
+        )
+    return f"its form is not known; expected {_FORMS}"
 
 
 def _is_of(form: Form, head: bytes) -> bool:

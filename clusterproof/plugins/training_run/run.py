@@ -14,6 +14,8 @@ from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.arrivals import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
+from clusterproof.plugins.training_run.held_up import LEAST_STEPS as LEAST_HELD_UP
+from clusterproof.plugins.training_run.held_up import HeldUp, common_steps, held_up
 from clusterproof.plugins.training_run.losses import Losses
 from clusterproof.plugins.training_run.missing import Missing, missing
 from clusterproof.plugins.training_run.not_recorded import (
@@ -32,6 +34,7 @@ from clusterproof.plugins.training_run.pace import (
     Computed,
     Pace,
     computed,
+    later_half,
     paces,
     seconds_of_stages,
     sizes_of_stages,
@@ -98,6 +101,26 @@ class TrainingRun:
     def paces(self) -> Mapping[int, Pace]:
         """Each rank beside the others of its stage, by its number. Raises Incomplete."""
         return {pace.place.rank: pace for pace in paces(self.computed)}
+
+    @cached_property
+    def later_paces(self) -> Mapping[int, Pace]:
+        """The same of the later half of the run, as far as enough steps are in it. Raises Incomplete."""
+        found = paces(later_half(self.computed))
+        return {pace.place.rank: pace for pace in found if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS}
+
+    @cached_property
+    def held_up(self) -> list[HeldUp]:
+        """Of each stage the rank that costs the others most, the costliest first. Raises as `ranks`."""
+        if not self.data.steps:
+            raise Incomplete(NO_STEPS, cause=NO_STEPS)
+        _ = self.ranks
+        lasted = {one.step: one.seconds for one in self.every_step if one.times == 1}
+        found = held_up(self.computed, lasted)
+        if not found:
+            steps = len(common_steps(self.computed, lasted))
+            few = f"{steps} steps whose duration and compute are known; expected at least {LEAST_HELD_UP}: log more"
+            raise Incomplete(few, cause=few)
+        return found
 
     @cached_property
     def stages(self) -> Mapping[int, float]:
@@ -232,6 +255,11 @@ class RankOfRun:
     def threshold(self, name: str) -> float:
         """The same of its run."""
         return self.run.threshold(name)
+
+    @property
+    def later_pace(self) -> Pace | None:
+        """How long it computes in the later half of the run beside its peers. Raises Incomplete."""
+        return self.run.later_paces.get(self.place.rank)
 
     @property
     def pace(self) -> Pace:

@@ -17,7 +17,7 @@ from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.document.trend import trend_section
 from clusterproof.reports.document.versions import versions_section
 from clusterproof.reports.document.where import map_section
-from clusterproof.reports.findings import gaps, shortened, with_verdict, within
+from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict, within
 from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.rerun import again
@@ -62,7 +62,7 @@ def _findings(run: Run) -> Section | None:
 
 
 def _gaps(run: Run) -> Section | None:
-    found = [gap_block(gap) for gap in gaps(run.results)]
+    found = [gap_block(gap) for gap in gaps_in_short(run.results)]
     count = f"{len(found)} reasons" if len(found) > 1 else "one reason"
     is_open = " open" if not any(result.verdict is Verdict.FAIL for result in run.results) else ""
     missing = sum(1 for _ in with_verdict(run.results, Verdict.INCOMPLETE))

@@ -1,0 +1,231 @@
+"""Real training runs of PyTorch over gloo, with a fault in one rank or in none: whom does `--run` name?
+
+Runs of 4 and of 8 ranks, with logs of their steps and traces. Nothing is simulated: the noise is this machine's, and
+one run of eight shares it with two programs that compute all the time. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import IO
+
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.evaluate import verdict_on
+from clusterproof.plugins.training_run.reading import read_run
+from scripts.arguments import Arguments, count
+
+RUNS, STEPS = 48, 150
+SIZES = (4, 8)
+SEVERITIES = (1.0, 1.5, 2.0)  # times as long that a slow rank takes more
+HEALTHY, BUSY, THROTTLED = "nothing", "nothing, on a busy machine", "throttled cgroup"
+HANGS = ("stuck in forward", "stuck loader", "deadlock", "endless loop", "stopped")
+FAULTS = ("slow", "growing", "gc pauses", "slow loader", THROTTLED, "uneven batch")
+KINDS = (*FAULTS, HEALTHY, BUSY)  # and behind them a run that hangs
+CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # of the first version, and of the second
+FAIR_SHARE = 0.25  # of what each rank could have of two CPUs, for the one that is throttled
+PYTHONS = (sys.executable, "/usr/bin/python3")
+TRAINING = Path(__file__).with_name("real_training.py")
+COMPUTE = "while True: pass"
+WAITING = re.compile(r"\([^()]* waiting\)")  # those that are named as waiting are not at fault
+RANK = re.compile(r"\branks? ([0-9]+(?:, [0-9]+)*)")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run, as bench/real_training.py takes it."""
+
+    folder: str
+    ranks: int
+    steps: int
+    fault: str
+    rank: int  # that has the fault
+    severity: float
+    cgroup: str
+    quota: float  # of a CPU
+    hangs: bool
+
+    @property
+    def injected(self) -> set[int]:
+        """The ranks that are to be named."""
+        return {self.rank} if self.fault in (*FAULTS, *HANGS) else set()
+
+
+def plans(runs: int, folder: Path, *, with_hangs: bool = True) -> Iterator[Plan]:
+    """Always the same ones: each kind in turn, with 4 ranks, then with 8; every ninth run hangs."""
+    random, group = Random(runs), _cgroups()
+    kinds = [kind for kind in KINDS if kind != THROTTLED or group]
+    for number in range(runs):
+        turn, place = divmod(number, len(kinds) + with_hangs)
+        ranks, hangs = SIZES[turn % len(SIZES)], place == len(kinds)
+        yield Plan(
+            folder=str(folder / f"{number:03}"),
+            ranks=ranks,
+            steps=STEPS,
+            fault=HANGS[turn % len(HANGS)] if hangs else kinds[place],
+            rank=random.randrange(ranks),
+            severity=random.choice(SEVERITIES),
+            cgroup=str(group / f"clusterproof-{os.getpid()}-{number}") if group else "",
+            quota=FAIR_SHARE * 2 / ranks,
+            hangs=hangs,
+        )
+
+
+def _cgroups() -> Path | None:
+    """Where a group can be made whose CPU is limited; None where that is not allowed."""
+    for folder in CGROUPS:
+        is_first = (folder / "cpu.cfs_quota_us").exists()
+        is_second = (folder / "cgroup.subtree_control").exists()
+        if os.access(folder, os.W_OK) and (is_first or is_second):
+            return folder
+    return None
+
+
+class Training:
+    """A process that has imported PyTorch, and trains what it is asked to."""
+
+    def __init__(self, python: str, log: IO[str]) -> None:
+        words = ["nice", "-n", "19", python, str(TRAINING)]
+        self.process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "TORCH_FR_BUFFER_SIZE": "2000"},
+        )
+
+    def run(self, plan: Plan) -> None:
+        """One run. Raises RuntimeError."""
+        assert self.process.stdin
+        assert self.process.stdout
+        Path(plan.folder).mkdir()
+        with throttling(plan), sharing(plan):
+            self.process.stdin.write(json.dumps(asdict(plan)) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        if not answer or (any(json.loads(answer)) and not plan.hangs):
+            raise RuntimeError(
+                f"a run with {plan.fault} ended with {answer.strip() or 'nothing'}; expected 0 of each rank"
+            )
+
+    def end(self) -> None:
+        """Let it end."""
+        self.process.communicate()
+
+
+@contextmanager
+def throttling(plan: Plan) -> Iterator[None]:
+    """With a control group, where the plan needs one."""
+    if plan.fault != THROTTLED:
+        yield
+        return
+    Path(plan.cgroup).mkdir()
+    try:
+        yield
+    finally:
+        Path(plan.cgroup).rmdir()
+
+
+@contextmanager
+def sharing(plan: Plan) -> Iterator[None]:
+    """With two programs that compute, where the plan is of a busy machine."""
+    words = ["nice", "-n", "15", sys.executable, "-c", COMPUTE]
+    others = [subprocess.Popen(words) for _ in range(2)] if plan.fault == BUSY else []
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def named(folder: str) -> dict[int, list[str]]:
+    """The ranks that any finding names, each with the checks that do."""
+    run, ranks = read_run([folder]), dict[int, list[str]]()
+    for name, check in all_checks().items():
+        if check.is_of_run:
+            for one in verdict_on(NO_POLICY, check, run).by_verdict:
+                if one.verdict in (Verdict.FAIL, Verdict.CONCERN):
+                    for found in RANK.finditer(WAITING.sub("", one.message)):
+                        for rank in map(int, found[1].split(", ")):
+                            ranks.setdefault(rank, []).append(name)
+    return {rank: list(dict.fromkeys(checks)) for rank, checks in sorted(ranks.items())}
+
+
+def torch_python(asked: str | None) -> str | None:
+    """The Python that has PyTorch; None where none has."""
+    for python in [asked] if asked else PYTHONS:
+        if _runs(python, "import torch.distributed"):
+            return python
+    return None
+
+
+def records_flights(python: str) -> bool:
+    """Whether its PyTorch has a Flight Recorder, which names who hangs: from 2.8 on of gloo too."""
+    return _runs(
+        python, "import torch; torch._C._distributed_c10d._dump_fr_trace_json; assert torch.__version__ >= '2.8'"
+    )
+
+
+def _runs(python: str, program: str) -> bool:
+    return subprocess.run([python, "-c", program], capture_output=True, check=False).returncode == 0
+
+
+def main(words: Sequence[str]) -> int:
+    """Train, evaluate, and print whom each run names; 0 where no run names anybody who is innocent."""
+    parser = Arguments("scripts/simulate real_runs", __doc__)
+    parser.add_argument("runs", type=count, nargs="?", default=RUNS, help=f"how many runs; {RUNS} unless given")
+    parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
+    parser.add_argument("--keep", metavar="DIR", help="leave the files of all runs there")
+    asked = parser.parse_args(words)
+    python = torch_python(asked.torch_python)
+    if python is None:
+        tried = asked.torch_python or ", ".join(PYTHONS)
+        parser.error(f"no PyTorch in {tried}; expected --torch-python PATH, or: apt-get install python3-torch")
+    with TemporaryDirectory() as temporary:
+        folder = Path(asked.keep or temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "training.log").open("w", encoding="utf-8") as log:
+            planned = plans(asked.runs, folder, with_hangs=records_flights(python))
+            figures = trained(planned, Training(python, log))
+    print(json.dumps(figures))
+    return 1 if figures["innocent_named"] else 0
+
+
+def trained(planned: Iterable[Plan], training: Training) -> Counter[str]:
+    """What all runs name."""
+    figures = Counter(runs=0, injected=0, named=0, hung=0, hung_named=0, innocent_named=0)
+    for number, plan in enumerate(planned, 1):
+        training.run(plan)
+        found = named(plan.folder)
+        innocent = found.keys() - plan.injected
+        figures.update(
+            {
+                "runs": 1,
+                "hung" if plan.hangs else "injected": len(plan.injected),
+                "hung_named" if plan.hangs else "named": len(plan.injected & found.keys()),
+                "innocent_named": len(innocent),
+            }
+        )
+        whom = "; ".join(f"rank {rank}: {', '.join(checks)}" for rank, checks in found.items()) or "nobody"
+        fault = f"{plan.fault} in rank {plan.rank}" if plan.injected else plan.fault
+        print(f"{number}. {plan.ranks} ranks, {fault}: {whom}{' – innocent' if innocent else ''}", flush=True)
+    training.end()
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,67 @@
+"""The real runs that `scripts/simulate real_runs` trains: which they are, and two small ones where PyTorch is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.real_runs import (
+    FAULTS,
+    HANGS,
+    KINDS,
+    THROTTLED,
+    WAITING,
+    Training,
+    named,
+    plans,
+    records_flights,
+    torch_python,
+)
+
+ROUNDS = len(HANGS) * (len(KINDS) + 1)
+
+
+def test_of_nine_runs_one_hangs_and_each_other_has_a_kind_of_its_own(tmp_path: Path) -> None:
+    asked = list(plans(ROUNDS, tmp_path))
+    kinds = len({plan.fault for plan in asked if not plan.hangs})
+    assert kinds >= len(set(KINDS) - {THROTTLED})  # where no control group can be made none is throttled
+    assert Counter(plan.hangs for plan in asked)[True] == ROUNDS // (kinds + 1)
+
+
+def test_the_same_runs_are_planned_each_time(tmp_path: Path) -> None:
+    assert list(plans(20, tmp_path)) == list(plans(20, tmp_path))
+
+
+def test_only_a_rank_with_a_fault_is_to_be_named(tmp_path: Path) -> None:
+    for plan in plans(ROUNDS, tmp_path):
+        assert plan.injected == ({plan.rank} if plan.fault in (*FAULTS, *HANGS) else set())
+
+
+def test_ranks_that_wait_are_not_taken_for_those_that_are_named() -> None:
+    message = "rank 0 missing in all_reduce 57 of default_pg (ranks 1, 2, 3 waiting); expected every rank to come"
+    assert WAITING.sub("", message) == "rank 0 missing in all_reduce 57 of default_pg ; expected every rank to come"
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    """A Python that has PyTorch. Skips where none has."""
+    found = torch_python(None)
+    if found is None:
+        pytest.skip("no PyTorch here: apt-get install python3-torch")
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["gc pauses", "stuck in forward"])
+def test_the_rank_at_fault_is_named_and_nobody_else(fault: str, python: str, tmp_path: Path) -> None:
+    if fault in HANGS and not records_flights(python):
+        pytest.skip("no Flight Recorder of gloo in this PyTorch; expected 2.8 or newer")
+    plan = next(plan for plan in plans(ROUNDS, tmp_path) if plan.fault == fault and plan.ranks == 4)
+    with (tmp_path / "log").open("w", encoding="utf-8") as log:
+        training = Training(python, log)
+        training.run(replace(plan, steps=90))
+        training.end()
+    assert set(named(plan.folder)) == plan.injected
