@@ -149,6 +149,7 @@ class Controller:
                     self._take(self._events.get())
                 self._say(self.watch.look(now))
                 self.outlets.look(self.watch.names)
+                self.outlets.ticked()
             try:
                 event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
             except Empty:
