@@ -8,7 +8,14 @@ from clusterproof.plugins.watch.updates import Hello, Tick
 
 SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
 RULES_OF_TICK = frozenset({SOURCE})
-IN_WORDS = {"gpu": "the NVIDIA driver", "host": "/proc", "network": "the network's counters", "lustre": "Lustre"}
+IN_WORDS = {
+    "gpu": "the NVIDIA driver",
+    "host": "/proc",
+    "network": "the network's counters",
+    "lustre": "Lustre",
+    "mounts": "the list of mounts",
+    "processes": "the list of processes",
+}
 
 
 def of_sources(tick: Tick) -> dict[tuple[str, str], Seen]:

@@ -136,7 +136,7 @@ def _settings(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> S
     ours = {key: getattr(option, key) for key in ("k8s_namespace", "k8s_image") if getattr(option, key)}
     root = HOST if option.k8s_image and cluster.connection == "kubernetes" else option.host_root
     return Settings(
-        How(every_s, root, option.sudo),
+        How(every_s, root, option.sudo, policy.mounts),
         Limits(option.fanout, option.connect_timeout, settings={**cluster.settings, **trust, **ours}),
         ProbeOptions(host_root=root, sudo=option.sudo, checkpoints=policy.checkpoints, mounts=policy.mounts),
         None if option.for_s is None else _span(option.for_s, "--for"),

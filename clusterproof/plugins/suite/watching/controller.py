@@ -12,7 +12,6 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from clusterproof.plugins.agent.options import ProbeOptions
-from clusterproof.plugins.agent.payload import sampler
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
@@ -118,7 +117,7 @@ class Controller:
 
     def _connect(self) -> None:
         how = self.settings.how
-        self._stays.open(sampler(how.every_s, how.host_root, self._stays.is_heard))  # before there are threads
+        self._stays.open(how.sampler(self._stays.is_heard))  # before there are threads
         self.watch.connecting(time.monotonic())
         for target in self.cluster.targets:
             staying = self._stays.on_node(partial(self._cut, target.name))

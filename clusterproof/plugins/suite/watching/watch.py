@@ -135,7 +135,7 @@ class Watch:
             node.sequence = max((line.sequence for line in update.lines), default=node.sequence)
             if self.evaluator.knows(name):
                 self.evaluator.logged(name, update.lines)
-                changes += self._evaluated_again(name, LOG, now)
+                changes += self._evaluated_again(name, (LOG,), now)
         return self._said(changes)
 
     def ended(self, name: str, why: str) -> None:
@@ -192,7 +192,9 @@ class Watch:
         node.last = tick
         is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
         if is_new:
-            changes += self._evaluated_again(name, NVML, now)
+            changes += self._evaluated_again(name, (NVML,), now)
+        if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
+            changes += self._evaluated_again(name, tick.reported, now)
         lasting = dict(of_sources(tick))
         if tick.facts:
             node.is_slowed = any(facts.get("slowdown") for facts in tick.facts.values())
@@ -200,9 +202,9 @@ class Watch:
             lasting |= self.evaluator.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTS, lasting, now)
 
-    def _evaluated_again(self, name: str, collector: str, now: float) -> list[Change]:
-        """What the checks that read it say now."""
-        rules, found, unknown = self.evaluator.again(name, self.evaluator.rules(collector))
+    def _evaluated_again(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
+        """What the checks that read one of them say now."""
+        rules, found, unknown = self.evaluator.again(name, self.evaluator.rules(*collectors))
         return self.states.events(name, rules, found, now, unknown)
 
     def _with_meanwhile(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
