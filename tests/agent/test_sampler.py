@@ -291,7 +291,7 @@ class SentLines:
 class NoLog:
     """Nothing is logged."""
 
-    why_not, is_device, file, boot_id = "", False, -1, ""
+    why_not, is_device, file, boot_id, lost = "", False, -1, "", 0
 
     def lines(self) -> list[list[object]]:
         return []

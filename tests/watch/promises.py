@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.watch.updates import Logged
 from tests.builders.wheel import ROOT
-from tests.watch.days import BRAKE, LOST, Act, Day, again, evidence, slowed
+from tests.watch.days import BRAKE, LOST, NODE, UP_S, Act, Day, again, evidence, slowed
 
 WITHIN = {"with its line": 0, "within two ticks": 2, "within four ticks": 4, "at the third tick": 3}  # ticks
 PORT = {"port": 1, "state": "4: ACTIVE", "physical_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)",
@@ -131,5 +132,6 @@ FAULTS: Mapping[str, Act] = {  # by check
     "watch.source": lambda day: day.tick(late=10.0),
     "watch.silent": lambda day: day.silence(10),
     "watch.clock": lambda day: (setattr(day, "stepped_s", 60.0), day.tick()),
+    "watch.log": lambda day: day.said.extend(day.watch.take(NODE, Logged(UP_S, (), 1_200), day.now)),
     "watch.reboot": lambda day: day.hello("boot-2"),
 }

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from types import ModuleType
+
 import pytest
 
+from clusterproof.plugins.suite.watching import command, controller, job, watch
+from clusterproof.plugins.watch import of_tick, recording
+from tests.builders.wheel import ROOT
 from tests.watch.days import EVERY_S, Day
 from tests.watch.promises import FAULTS, WITHIN, Row, rows
 
@@ -25,3 +31,25 @@ def test_what_the_table_promises_is_named_in_time(row: Row, check: str) -> None:
 
 def test_the_table_has_every_fault_once() -> None:
     assert sorted(check for _, check in EVERY) == sorted(FAULTS)
+
+
+@pytest.mark.parametrize(
+    ("said", "by"),
+    [
+        ("the clock was set by", of_tick),
+        ("the clock of this host was set by", controller),
+        ("open since before, and not said again: ", command),
+        (" overwritten unread", of_tick),
+        ("nothing is recorded under ", recording),
+        ("; watching goes on", recording),
+        (": its nodes send nothing until it goes on", job),
+        (" goes on", job),
+        ("whether the job runs is not known", job),
+        ("it has booted", watch),
+    ],
+)
+def test_what_the_page_says_of_clocks_disks_and_hosts_is_in_the_words_of_the_watch(said: str, by: ModuleType) -> None:
+    text = (ROOT / "docs/watch.md").read_text(encoding="utf-8")
+    table = text[text.index("| what happens | what is said |") :].partition("\n\n")[0]
+    assert said in table
+    assert said in inspect.getsource(by)

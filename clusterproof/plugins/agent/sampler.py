@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Log(Protocol):
-        """What follows the kernel log: `why_not` it cannot, `is_device` where poll() reports that there is more."""
+        """What follows the kernel log: `why_not` it cannot, `is_device` where poll() reports that there is more.
+
+        `lost` is how many records were overwritten before they were read.
+        """
 
         why_not: str
         is_device: bool
         file: int
         boot_id: str
+        lost: int
 
         def lines(self) -> list[list[object]]:
             """What came since."""
@@ -176,8 +180,9 @@ class _Loop:
 
     def _send_log(self) -> None:
         lines = self.log.lines()
-        if lines:
-            self.stream.send({**_moment(), "log": lines})
+        lost, self.log.lost = self.log.lost, 0
+        if lines or lost:
+            self.stream.send({**_moment(), "log": lines, **({"lost": lost} if lost else {})})
 
 
 def _answers(sources: list[Source]) -> dict[str, object]:

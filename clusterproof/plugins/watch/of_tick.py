@@ -32,10 +32,22 @@ def of_sources(tick: Tick) -> dict[tuple[str, str], Seen]:
 
 def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> Seen | None:
     """That the node's clock was set between two moments, by so much or more."""
-    step = (tick.now - before.now) - (tick.up - before.up)
+    step = step_s(before, tick)
     if abs(step) < least_s:
         return None
     return Seen(Verdict.CONCERN, f"the clock was set by {step:+.0f} s; expected a clock that runs evenly")
+
+
+def step_s(before: Hello | Tick, after: Hello | Tick) -> float:
+    """By how much a clock was set between two moments."""
+    return (after.now - before.now) - (after.up - before.up)
+
+
+def lines_lost(count: int) -> str:
+    """That the kernel needed the room of its log."""
+    lines = "1 line" if count == 1 else f"{count:,} lines"
+    was = "was" if count == 1 else "were"
+    return f"{lines} of the kernel log {was} overwritten unread; expected all of them"
 
 
 def silent(seconds: float, why: str) -> Seen:

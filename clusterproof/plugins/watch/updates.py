@@ -68,10 +68,11 @@ class LogLine:
 
 @record
 class Logged:
-    """Lines of the kernel log, as they came."""
+    """Lines of the kernel log, as they came, and how many were overwritten before they were read."""
 
     up: float
     lines: tuple[LogLine, ...]
+    lost: int = 0
 
 
 Update: TypeAlias = Hello | Tick | Logged
@@ -131,7 +132,8 @@ def _update(data: Mapping[str, Any]) -> Update:
         boot_id, no_log = _text(data.get("boot_id", ""), 64), _text(data.get("log", ""), MAX_WORDS)
         return Hello(boot_id, _seconds(data["now"]), _seconds(data["up"]), no_log)
     if "log" in data:
-        return Logged(_seconds(data["up"]), tuple(map(_log_line, _list(data["log"], MAX_LINES))))
+        lines = tuple(map(_log_line, _list(data["log"], MAX_LINES)))
+        return Logged(_seconds(data["up"]), lines, int(_seconds(data.get("lost", 0))))
     return _tick(data)
 
 

@@ -26,12 +26,14 @@ from clusterproof.plugins.transport import Connection, Limits
 from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.stays import stays_for
+from clusterproof.plugins.watch.of_tick import step_s
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change, Kind
 from clusterproof.plugins.watch.updates import Hello, Update
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 END_S = 5.0  # for nodes to end their samplers
+OWN_CLOCK = "the clock of this host was set by {} s; times that are recorded and sent follow it, nothing else does"
 WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
     "ssm": "Systems Manager's commands end with an answer, and stream nothing",
     "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
@@ -134,7 +136,7 @@ class Controller:
         every_s = self.settings.how.every_s
         began = time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
-        look, whole = began + every_s, began + WHOLE_S
+        look, whole, before = began + every_s, began + WHOLE_S, moment()
         while not self._is_over.is_set():
             now = time.monotonic()
             if now >= until:
@@ -144,6 +146,7 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= look:
                 look = now + every_s
+                before = self._look_at_own_clock(before)
                 for _ in range(self._events.qsize()):  # what came in while a visit was evaluated comes before silence
                     self._take(self._events.get())
                 self._say(self.watch.look(now))
@@ -154,6 +157,14 @@ class Controller:
             except Empty:
                 continue
             self._take(event)
+
+    def _look_at_own_clock(self, before: Hello) -> Hello:
+        """Say that somebody has set it, since this moment."""
+        here = moment()
+        step = step_s(before, here)
+        if abs(step) >= self.watch.pace.clock_step_s:
+            self.say(OWN_CLOCK.format(f"{step:+.0f}"))
+        return here
 
     def _take(self, event: Event | Visited | None) -> None:
         if event is None:
@@ -252,6 +263,11 @@ class Visited:
     """What nodes reported in a whole visit, until it is evaluated."""
 
     data: dict[str, NodeEvidence]
+
+
+def moment() -> Hello:
+    """Now, of this host: by the clock that people set, and by one that counts while it sleeps too."""
+    return Hello("", time.time(), time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)))
 
 
 def give_back_memory() -> None:

@@ -18,6 +18,7 @@ from clusterproof.plugins.watch.of_tick import (
     RULES_OF_TICK,
     SILENT,
     clock_step,
+    lines_lost,
     of_sources,
     silent,
 )
@@ -133,6 +134,8 @@ class Watch:
             changes += self._tick(name, node, update, now)
         elif isinstance(update, Logged):
             node.sequence = max((line.sequence for line in update.lines), default=node.sequence)
+            if update.lost:
+                changes.append(_once(name, NO_LOG, lines_lost(update.lost), now, Verdict.INCOMPLETE))
             if self.evaluator.knows(name):
                 self.evaluator.logged(name, update.lines)
                 changes += self._evaluated_again(name, (LOG,), now)
@@ -219,6 +222,6 @@ class Watch:
         return changes
 
 
-def _once(name: str, rule: str, message: str, now: float) -> Change:
+def _once(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
     """What happened, and is over."""
-    return Change(Kind.HAPPENED, Key(name, "", rule), Verdict.CONCERN, message, now)
+    return Change(Kind.HAPPENED, Key(name, "", rule), verdict, message, now)
