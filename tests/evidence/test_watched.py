@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.lustre.collect_lustre_samples import Sampler as Lustre
 from clusterproof.plugins.evidence.network.collect_network_samples import Sampler as Network
 from clusterproof.plugins.evidence.processes import collect_processes_samples as processes
 from clusterproof.plugins.evidence.storage import collect_mounts_samples as mounts
@@ -115,6 +116,25 @@ def test_what_is_mounted_otherwise_is_told_between_two_looks_and_no_container(
     assert facts(sampler, root)
     (root / "proc/1/mountinfo").write_text(text)
     assert bool(facts(sampler, root)) is is_told
+
+
+def import_of(root: Path, state: str, name: str = "x-OST0000-osc-ff") -> None:
+    """A connection to a server of Lustre, as the client shows it."""
+    write(root / f"proc/fs/lustre/osc/{name}/import", f"import:\n    name: {name}\n    state: {state}\n")
+
+
+def test_a_connection_to_a_server_of_lustre_is_told_that_is_lost_at_two_looks_and_when_it_is_back(root: Path) -> None:
+    write(root / "proc/fs/lustre/llite/x-ff/stats", "")
+    write(root / "proc/fs/lustre/health_check", "healthy\n")
+    import_of(root, "FULL")
+    sampler, told = Lustre(Node(str(root))), []
+    for state in ("FULL", "IDLE", "CONNECTING", "FULL", "DISCONN", "CONNECTING", "DISCONN", "FULL", "FULL"):
+        import_of(root, state)
+        found = facts(sampler, root).get("lustre")
+        told.append(found and [one["state"] for one in found["clients"]])
+    assert told == [["FULL"], None, None, None, None, ["CONNECTING"], None, ["FULL"], None]
+    write(root / "proc/fs/lustre/health_check", "NOT HEALTHY\n")
+    assert facts(sampler, root)["lustre"]["health"] == "NOT HEALTHY"
 
 
 @pytest.fixture

@@ -117,6 +117,8 @@ FAULTS: Mapping[str, Act] = {  # by check
     "storage.mounts_writable": of_mount(SCRATCH, options="ro,relatime,size=1048576k"),
     "storage.mounts_alive": of_mount("/fsx", alive="hung", free_kib=None, total_kib=None),
     "storage.mounts_expected": of_fstab("/fsx", mounted=False),
+    "storage.lustre_health": reports("lustre", lambda data: data.update(health="NOT HEALTHY")),
+    "storage.lustre_clients": reports("lustre", lambda data: data["clients"][0].update(state="DISCONN")),
     "storage.space": of_mount(SCRATCH, free_kib=0),
     "host.root_volume": of_mount("/", free_kib=0),
     "host.d_state": blocked,

@@ -18,7 +18,7 @@ MAX_TEXT = 1_000  # characters of a line of the kernel log
 MAX_WORDS = 200
 MAX_LINES = 4_000  # of the kernel log at once
 OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
-REPORTED = ("interfaces", "mounts", "processes", "rdma")  # collectors whose whole answer is sent when it changes
+REPORTED = ("interfaces", "lustre", "mounts", "processes", "rdma")  # collectors that are sent whole when they change
 MAX_LATE = 8  # sources
 MAX_SECONDS = 1e11
 
