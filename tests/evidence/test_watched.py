@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.lustre.collect_lustre_samples import Sampler as Lustre
 from clusterproof.plugins.evidence.network.collect_network_samples import Sampler as Network
 from clusterproof.plugins.evidence.processes import collect_processes_samples as processes
+from clusterproof.plugins.evidence.storage import collect_mounts
 from clusterproof.plugins.evidence.storage import collect_mounts_samples as mounts
-from clusterproof.plugins.evidence.storage.collect_touch import LEFT, are_left
+from clusterproof.plugins.evidence.storage.collect_touch import LEFT, UNKNOWN, are_left
 
 IB, NET = "sys/class/infiniband/mlx5_0", "sys/class/net/ib0"
 LINKS = {
@@ -96,7 +97,7 @@ def test_a_file_system_that_hangs_is_told_by_the_second_look_and_all_else_by_the
     root: Path, monkeypatch: pytest.MonkeyPatch, answers: list[Any], told: list[bool]
 ) -> None:
     left, sampler = list(answers), mounts.Sampler(Node(str(root)))
-    monkeypatch.setattr(mounts, "read", lambda _: left.pop(0))
+    monkeypatch.setattr(mounts, "look", lambda *_: left.pop(0))
     assert [bool(facts(sampler, root)) for _ in answers] == told
 
 
@@ -137,6 +138,32 @@ def test_a_connection_to_a_server_of_lustre_is_told_that_is_lost_at_two_looks_an
     assert facts(sampler, root)["lustre"]["health"] == "NOT HEALTHY"
 
 
+AUTOMATIC = """29 1 0:59 / /net rw - autofs /etc/auto.net rw
+30 1 0:60 / /net/a rw - nfs4 10.0.0.7:/a rw
+31 1 0:61 / /fsx rw - lustre 10.1.2.3@tcp:/x rw
+"""
+
+
+def test_what_autofs_has_mounted_is_touched_once_and_so_may_expire(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "proc/1/mountinfo").write_text(AUTOMATIC)
+    asked: list[list[str]] = []
+    answers = {"/net/a": "yes", "/net/b": "hung"}
+
+    def touch_all(_: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
+        asked.append([path for path, _ in mounts])
+        return [{**UNKNOWN, "alive": answers.get(path, "yes")} for path, _ in mounts]
+
+    monkeypatch.setattr(collect_mounts, "touch_all", touch_all)
+    sampler = mounts.Sampler(Node(str(root)))
+    for _ in range(3):
+        facts(sampler, root)
+    assert asked == [["/fsx", "/net/a"], ["/fsx"], ["/fsx"]]
+    (root / "proc/1/mountinfo").write_text(AUTOMATIC.replace("/net/a", "/net/b").replace("60", "62"))
+    for _ in range(2):
+        facts(sampler, root)
+    assert asked[3:] == [["/fsx", "/net/b"]] * 2  # what does not answer is asked again
+
+
 @pytest.fixture
 def hanging() -> Iterator[int]:
     """A process that the last look has left behind."""
@@ -156,7 +183,7 @@ def test_while_a_process_of_the_last_look_hangs_no_other_is_sent_there(
     root: Path, monkeypatch: pytest.MonkeyPatch, hanging: int
 ) -> None:
     looks = []
-    monkeypatch.setattr(mounts, "read", lambda _: looks.append(1) or seen(alive="hung"))
+    monkeypatch.setattr(mounts, "look", lambda *_: looks.append(1) or seen(alive="hung"))
     sampler = mounts.Sampler(Node(str(root)))
     sampler._text, sampler._facts = MOUNTS, seen(alive="hung")
     assert facts(sampler, root)["mounts"]["mounts"][0]["alive"] == "hung"  # it is the second look

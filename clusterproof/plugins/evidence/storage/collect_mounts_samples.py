@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.evidence.storage.collect_mounts import OF_OTHERS, PSEUDO, mounted, read
-from clusterproof.plugins.evidence.storage.collect_touch import are_left
+from clusterproof.plugins.evidence.storage.collect_mounts import OF_OTHERS, PSEUDO, look, mounted
+from clusterproof.plugins.evidence.storage.collect_touch import UNKNOWN, are_left
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Sampler:
         self._path = "/proc/1/mountinfo" if node.root else "/proc/self/mountinfo"
         self._text = ""
         self._table: list[dict[str, str]] = []
+        self._automatic: set[str] = set()  # folders of autofs
         self._looked, self._looks = -LOOK_S, 0
         self._facts: Any = {"mounts": []}  # at the last look
         self._sent: object = None
@@ -40,7 +41,7 @@ class Sampler:
         self._looked = now
         before = {one["path"] for one in self._facts["mounts"] if one["alive"] in HANGS}
         if self._may_look(is_changed):
-            self._facts = read(node)
+            self._facts = look(node, self._spared())
         hanging = {one["path"] for one in self._facts["mounts"] if one["alive"] in HANGS}
         signature = _signature(self._facts)
         if hanging - before or signature == self._sent:
@@ -55,8 +56,17 @@ class Sampler:
             return False
         self._text, before = text, self._table
         every = mounted(node)
+        self._automatic = {one["path"].rstrip("/") for one in every if one["type"] == "autofs"}
         self._table = [one for one in every if not PSEUDO.fullmatch(one["type"]) and not OF_OTHERS.match(one["path"])]
         return self._table != before
+
+    def _spared(self) -> dict[str, dict[str, object]]:
+        """What autofs has mounted, and has answered: touched again and again it would never be unmounted."""
+        return {
+            one["path"]: {key: one[key] for key in ("alive", *UNKNOWN)}
+            for one in self._facts["mounts"]
+            if one["alive"] == "yes" and any(f"{one['path']}/".startswith(f"{above}/") for above in self._automatic)
+        }
 
     def _may_look(self, is_changed: bool) -> bool:
         """Not where a process of the last look hangs: another would hang beside it, and no signal ends one."""
