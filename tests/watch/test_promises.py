@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from clusterproof.plugins.suite.watching import command, controller, job, watch
+from clusterproof.plugins.suite.watching import command, job, own_clock, watch
 from clusterproof.plugins.watch import of_tick, recording
 from tests.builders.wheel import ROOT
 from tests.watch.days import EVERY_S, Day
@@ -37,7 +37,7 @@ def test_the_table_has_every_fault_once() -> None:
     ("said", "by"),
     [
         ("the clock was set by", of_tick),
-        ("the clock of this host was set by", controller),
+        ("the clock of this host was set by", own_clock),
         ("open since before, and not said again: ", command),
         (" overwritten unread", of_tick),
         ("nothing is recorded under ", recording),

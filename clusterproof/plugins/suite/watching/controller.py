@@ -20,20 +20,19 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.suite.progress import LINE_S, Awaited
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
 from clusterproof.plugins.suite.watching.outlets import Outlets
+from clusterproof.plugins.suite.watching.own_clock import OwnClock
 from clusterproof.plugins.suite.watching.view import first_answers
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Connection, Limits
 from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.stays import stays_for
-from clusterproof.plugins.watch.of_tick import step_s
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.states import Change, Kind
 from clusterproof.plugins.watch.updates import Hello, Update
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 END_S = 5.0  # for nodes to end their samplers
-OWN_CLOCK = "the clock of this host was set by {} s; times that are recorded and sent follow it, nothing else does"
 WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
     "ssm": "Systems Manager's commands end with an answer, and stream nothing",
     "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
@@ -134,9 +133,9 @@ class Controller:
 
     def _loop(self) -> None:
         every_s = self.settings.how.every_s
-        began = time.monotonic()
+        clock, began = OwnClock(self.watch.pace.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
-        look, whole, before = began + every_s, began + WHOLE_S, moment()
+        look, whole = began + every_s, began + WHOLE_S
         while not self._is_over.is_set():
             now = time.monotonic()
             if now >= until:
@@ -146,7 +145,7 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= look:
                 look = now + every_s
-                before = self._look_at_own_clock(before)
+                clock.look()
                 for _ in range(self._events.qsize()):  # what came in while a visit was evaluated comes before silence
                     self._take(self._events.get())
                 self._say(self.watch.look(now))
@@ -157,14 +156,6 @@ class Controller:
             except Empty:
                 continue
             self._take(event)
-
-    def _look_at_own_clock(self, before: Hello) -> Hello:
-        """Say that somebody has set it, since this moment."""
-        here = moment()
-        step = step_s(before, here)
-        if abs(step) >= self.watch.pace.clock_step_s:
-            self.say(OWN_CLOCK.format(f"{step:+.0f}"))
-        return here
 
     def _take(self, event: Event | Visited | None) -> None:
         if event is None:
@@ -263,11 +254,6 @@ class Visited:
     """What nodes reported in a whole visit, until it is evaluated."""
 
     data: dict[str, NodeEvidence]
-
-
-def moment() -> Hello:
-    """Now, of this host: by the clock that people set, and by one that counts while it sleeps too."""
-    return Hello("", time.time(), time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)))
 
 
 def give_back_memory() -> None:
