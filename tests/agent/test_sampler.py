@@ -305,3 +305,18 @@ def test_facts_that_come_after_their_tick_are_sent_with_the_next_one() -> None:
     loop._tick()
     loop._tick()
     assert [line.get("facts") for line in stream.lines] == [None, {"nvml": {"3": {"ecc_uncorrected_dram": 14}}}, None]
+
+
+def test_why_clocks_are_slow_is_told_when_it_begins_and_when_it_ends_but_for_the_power_cap() -> None:
+    with sampling(with_nvml(healthy_p5(), 3)) as running:
+        healthy = (running.node.root / VALUES_PATH.lstrip("/")).read_text()
+
+        def told() -> list[Any]:
+            facts = [tick.facts.get(3, {}) for tick in running.ticks]
+            return [one["clocks_event_reasons"] for one in facts if "clocks_event_reasons" in one]
+
+        for reasons, expected in (("0x4", []), ("0x24", [0x24]), ("0x4", [0x24, 0x4]), ("0x0", [0x24, 0x4])):
+            answer_now(running.node.root, f"{healthy.rstrip()}\n[gpu 3]\nclocks_event_reasons = {reasons}\n")
+            running.until(lambda expected=expected: told() == expected, f"{reasons}")  # type: ignore[misc]
+            running.until_ticks(len(running.ticks) + 3)
+            assert told() == expected

@@ -29,6 +29,32 @@ def test_what_the_table_promises_is_named_in_time(row: Row, check: str) -> None:
     assert day.now - before <= most * EVERY_S
 
 
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [(0x20, ["opened", "closed"]), (0x200, ["opened", "closed"]), (0x4, []), (0x1, []), (0x4000, ["opened", "closed"])],
+)
+def test_a_reason_of_slow_clocks_that_a_visit_would_name_is_named_at_the_third_tick(
+    reasons: int, said: list[str]
+) -> None:
+    day = Day()
+    day.ticks(3)
+    day.tick({3: {"clocks_event_reasons": reasons}})
+    day.ticks(2)
+    assert day.of("gpu.no_throttle") == said[:1]
+    day.tick({3: {"clocks_event_reasons": 0x4}})
+    day.ticks(6)
+    assert day.of("gpu.no_throttle") == said
+
+
+def test_slow_clocks_are_over_where_the_sampler_that_begins_anew_reports_none() -> None:
+    day = Day()
+    day.tick({3: {"clocks_event_reasons": 0x20}})
+    day.ticks(2)
+    day.hello()
+    day.ticks(7)
+    assert day.of("gpu.no_throttle") == ["opened", "closed"]
+
+
 def test_the_table_has_every_fault_once() -> None:
     assert sorted(check for _, check in EVERY) == sorted(FAULTS)
 

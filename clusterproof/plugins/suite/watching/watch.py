@@ -17,7 +17,9 @@ from clusterproof.plugins.watch.of_tick import (
     REBOOT,
     RULES_OF_TICK,
     SILENT,
+    THROTTLED,
     clock_step,
+    is_slowed,
     lines_lost,
     of_sources,
     silent,
@@ -42,7 +44,7 @@ class _Node:
     last_boot_id: str = ""  # of the boot before this one
     sequence: int = 0  # of the last line of the kernel log that it has sent in this boot
     why: str = ""  # the connection ended
-    is_slowed: bool = False  # some of its GPUs are, by the last sample
+    slowed: set[int] = field(default_factory=set)  # its GPUs whose clocks something holds down
     ticks: int = 0
     meanwhile: Meanwhile | None = None  # while it is visited
     visited: float = 0.0  # when its last visit began
@@ -179,6 +181,7 @@ class Watch:
             node.is_due, node.last_boot_id, node.sequence = True, node.boot_id, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
+        node.slowed.clear()  # its sampler tells anew
         node.boot_id = hello.boot_id
         found: Found = {}
         if hello.no_log:
@@ -199,9 +202,10 @@ class Watch:
         if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
             changes += self._evaluated_again(name, tick.reported, now)
         lasting = dict(of_sources(tick))
-        if tick.facts:
-            node.is_slowed = any(facts.get("slowdown") for facts in tick.facts.values())
-        if node.is_slowed and self.evaluator.knows(name):
+        for index, facts in tick.facts.items():
+            if THROTTLED.intersection(facts):
+                (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
+        if node.slowed and self.evaluator.knows(name):
             lasting |= self.evaluator.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTS, lasting, now)
 
