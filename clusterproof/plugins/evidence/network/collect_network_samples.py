@@ -71,8 +71,8 @@ class Sampler:
         interfaces: Any = read_interfaces(node)
         for name, links in {"interfaces": interfaces["physical"], "rdma": _ports(node)}.items():
             if self._links.get(name) != links:
-                self._links[name] = links
                 facts[name] = interfaces if name == "interfaces" else read_rdma(node)
+                self._links[name] = links
         return facts
 
     def _there(self, node: Node, names: list[tuple[str, int]]) -> list[tuple[str, int]]:
