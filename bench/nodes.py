@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from bench.figure import Figure
 from bench.runs import cpu_s
-from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.transport import Limits

@@ -19,7 +19,7 @@ from random import Random
 
 from bench.figure import Figure
 from bench.watched_streams import hello_line, tick_line
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.cluster import Target as Target
     from clusterproof.plugins.core.errors import ClusterproofError as ClusterproofError
     from clusterproof.plugins.core.evidence import Unreached as Unreached
-    from clusterproof.plugins.core.finding import Finding as Finding
     from clusterproof.plugins.core.marks import mark as mark
+    from clusterproof.plugins.core.result import Finding as Finding
     from clusterproof.plugins.core.result import Result as Result
     from clusterproof.plugins.core.verdict import Concern as Concern
     from clusterproof.plugins.core.verdict import Incomplete as Incomplete
@@ -60,9 +60,11 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
     ),
     "core.errors": ("ClusterproofError",),
     "core.evidence": ("Unreached",),
-    "core.finding": ("Finding",),
     "core.marks": ("mark",),
-    "core.result": ("Result",),
+    "core.result": (
+        "Finding",
+        "Result",
+    ),
     "core.verdict": (
         "Concern",
         "Incomplete",

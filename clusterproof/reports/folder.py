@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from io import BufferedWriter
 from pathlib import Path
 
-from clusterproof.plugins.core.whole_writes import created
+from clusterproof.plugins.core.written import created
 from clusterproof.reports.document import document
 from clusterproof.reports.markdown import markdown
 from clusterproof.reports.measurements import measurements_csv

@@ -10,11 +10,9 @@ from statistics import median
 
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
-from clusterproof.plugins.core.listed import number_of
+from clusterproof.plugins.core.message import number_of, printable, speed
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Measured
-from clusterproof.plugins.core.rounded import speed
 from clusterproof.reports.findings import shortened, within
 
 MAX_LINES = 4  # in the terminal, of campaigns

@@ -15,7 +15,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import as_json, names_of
 from clusterproof.plugins.core.result import SCHEMA, Result, from_json
-from clusterproof.plugins.core.whole_writes import append, created
+from clusterproof.plugins.core.written import append, created
 
 PART = ".part"  # behind the name of a file that a full disk ended
 

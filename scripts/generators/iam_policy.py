@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.catalog.aws_actions import aws_actions
+from clusterproof.plugins.catalog.aws import aws_actions
 
 PATH = Path(__file__).parents[2] / "docs" / "aws.md"
 BEGIN, END = "<!-- scripts/generate -->\n", "<!-- end -->"

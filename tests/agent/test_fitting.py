@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 from clusterproof.plugins.agent import sending
-from clusterproof.plugins.agent.fitting import LEAST_LINES, TOO_LONG, fitted
+from clusterproof.plugins.agent.sending import LEAST_LINES, TOO_LONG, fitted
 
 
 def noise(count: int, of: str = "") -> str:

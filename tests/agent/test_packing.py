@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.agent.frame import decode
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.packing import ALPHABET, ARGUMENT, QUOTED, UNPACKED, packed, script_of, text_of
 from clusterproof.plugins.agent.payload import program, unpacked
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.transport import Answer, Program
 from tests.builders.probed import PATIENT, answer, padded
 

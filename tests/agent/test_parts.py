@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.packing import ARGUMENT
 from clusterproof.plugins.agent.parts import Parts, joined, parts
-from clusterproof.plugins.agent.program import Program
+from clusterproof.plugins.agent.program import ProbeOptions, Program, collector_names
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Answer, Limits, Unusable, longest_program

@@ -19,12 +19,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from clusterproof.plugins.agent import payload, pynvml_part
-from clusterproof.plugins.agent.collectors import collector_names, files
+from clusterproof.plugins.agent import lean, payload
 from clusterproof.plugins.agent.frame import decode
-from clusterproof.plugins.agent.options import DEADLINE_FACTORS, ProbeOptions
 from clusterproof.plugins.agent.parts import parts
 from clusterproof.plugins.agent.payload import FOLDER, program
+from clusterproof.plugins.agent.program import DEADLINE_FACTORS, ProbeOptions, collector_names, files
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
@@ -249,14 +248,14 @@ def test_what_travels_keeps_what_stands_beside_the_types(tmp_path: Path) -> None
 
 def part() -> str:
     sources = [Path(files()[name]).read_text() for name in ("nvml", "nvml_call", "nvml_gpu", "nvml_link")]
-    wanted = frozenset(word for source in sources for word in pynvml_part.words(source))
-    return pynvml_part.reachable(pynvml_part.pynvml_source(), wanted)
+    wanted = frozenset(word for source in sources for word in lean.words(source))
+    return lean.reachable(lean.pynvml_source(), wanted)
 
 
 def test_the_part_of_pynvml_that_travels_is_a_part_of_it() -> None:
-    whole = {ast.dump(statement) for statement in ast.parse(pynvml_part.pynvml_source()).body}
+    whole = {ast.dump(statement) for statement in ast.parse(lean.pynvml_source()).body}
     assert {ast.dump(statement) for statement in ast.parse(part()).body} <= whole
-    assert len(part()) < 40_000 < 300_000 < len(pynvml_part.pynvml_source())
+    assert len(part()) < 40_000 < 300_000 < len(lean.pynvml_source())
 
 
 def test_the_part_of_pynvml_has_all_that_it_names_itself() -> None:
@@ -272,10 +271,10 @@ def globals_of(table: symtable.SymbolTable) -> set[str]:
 
 
 def test_every_definition_of_pynvml_is_found() -> None:
-    source = pynvml_part.pynvml_source()
+    source = lean.pynvml_source()
     defined = {name for name, value in vars(pynvml).items() if not name.startswith(("__", "NVMLError_"))}
-    found = pynvml_part.definitions(pynvml_part.split(source))
-    assert ast.dump(ast.parse("".join(pynvml_part.split(source)))) == ast.dump(ast.parse(source))
+    found = lean.definitions(lean.split(source))
+    assert ast.dump(ast.parse("".join(lean.split(source)))) == ast.dump(ast.parse(source))
     assert {name for name in defined if not hasattr(ctypes, name)} <= set(found)
 
 

@@ -6,17 +6,17 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import files
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
-from clusterproof.plugins.agent.run import MOSTLY_QUICK, QUICK
-from clusterproof.plugins.agent.running import MAX_RECORD_BYTES
+from clusterproof.plugins.agent.program import ProbeOptions, files
+from clusterproof.plugins.agent.run import MOSTLY_QUICK, QUICK, start
+from clusterproof.plugins.agent.running import MAX_RECORD_BYTES, Known, Running
 from clusterproof.plugins.core.evidence import Collected, Status
 from tests.builders.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
@@ -192,6 +192,27 @@ def test_when_the_run_is_stopped_the_collectors_end_too(how: str, tmp_path: Path
             os.kill(runner, getattr(signal, how))
         assert ends(collector)
         assert ends(runner)
+
+
+def test_a_run_that_is_stopped_while_it_starts_collectors_knows_them_when_it_ends() -> None:
+    running: list[Running] = []
+    begun = Known("odd", {"status": "read", "seconds": 0.0})
+
+    def begin() -> list[Running]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return [begun]
+
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        with pytest.raises(SystemExit):
+            start(running, begin)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert running == [begun]
+
+
+def test_a_collector_is_open_to_every_signal(tmp_path: Path) -> None:
+    assert odd(tmp_path, "return len(signal.pthread_sigmask(signal.SIG_BLOCK, []))").value == 0
 
 
 def test_the_answer_as_a_whole_has_a_deadline_also_when_nobody_takes_it(tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ from unittest.mock import patch
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Answer, Limits, Unusable
 from clusterproof.plugins.transport.gather import evidence_of
-from clusterproof.plugins.transport.hyperpod import MISSING, RESPONSE, Hyperpod
-from clusterproof.plugins.transport.rate import StartRate
+from clusterproof.plugins.transport.hyperpod import MISSING, RESPONSE, Hyperpod, StartRate
 from tests.aws.service import DENIED, THROTTLED, Service
 from tests.aws.systems_manager import PLUGINS, SystemsManager, folder_of_plugin, here, install_plugin
 from tests.builders.probed import ANSWER_S, padded, reported

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
+from clusterproof.plugins.catalog.aws import fsx_metrics
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.result import Result

@@ -9,7 +9,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from clusterproof.plugins.catalog.aws_actions import AwsAction, aws_actions
+from clusterproof.plugins.catalog.aws import AwsAction, aws_actions
 from clusterproof.plugins.inventory import InventoryError, resolve
 from scripts.generators.iam_policy import PATH, in_place, policy
 from tests.aws.clusters import NAME, with_cluster

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 from clusterproof.plugins.agent.frame import decode
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.transport import Answer, Limits, Program

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures.collection import Understood, read_text, understood
 from clusterproof.plugins.captures.folder import layout
 from clusterproof.plugins.core.result import Result

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.captures.merge import merged
-from clusterproof.plugins.evidence.gpu.parse_completed import completed
+from clusterproof.plugins.captures.merge import completed, merged
 
 NOT_SUPPORTED = {"error": "NOT_SUPPORTED", "text": "N/A"}
 LOST = {"error": "GPU_IS_LOST", "text": "GPU is lost"}

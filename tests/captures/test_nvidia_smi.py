@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.captures.forms import FORMS
-from clusterproof.plugins.captures.pieces import pieces
-from clusterproof.plugins.captures.text import text_of
+from clusterproof.plugins.captures.text import pieces, text_of
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.samples import FOLDER, Sample, manifest, of_topic, sample
 from tests.captures.captured import evaluated, of_file

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures.collection import COMMANDS, how_to_collect
 from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.core.result import Result

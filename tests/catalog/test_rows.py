@@ -19,11 +19,11 @@ from clusterproof.plugins.catalog import (
     InstanceType,
     rows,
 )
-from clusterproof.plugins.catalog import environment as environment_module
-from clusterproof.plugins.catalog import services as services_module
+from clusterproof.plugins.catalog import node as environment_module
+from clusterproof.plugins.catalog import node as services_module
 from clusterproof.plugins.catalog.rows import build, parse
 
-xids_module: Any = importlib.import_module("clusterproof.plugins.catalog.xids")  # a function has its name
+xids_module: Any = importlib.import_module("clusterproof.plugins.catalog.nvidia")  # a function has its name
 ROOT = Path(__file__).parents[2]
 
 

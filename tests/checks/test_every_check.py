@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.evidence import NodeEvidence

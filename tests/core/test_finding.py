@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.core.finding import Finding, grouped, in_lines
-from clusterproof.plugins.core.result import Result, from_json, with_findings
+from clusterproof.plugins.core.result import Finding, Result, from_json, grouped, in_lines, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 
 HOT = Finding(Verdict.CONCERN, "91 °C; expected less than 90 °C", ("GPU 3",))

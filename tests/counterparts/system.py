@@ -6,9 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.benchmarks.load.asking import program as load_program
 from clusterproof.plugins.benchmarks.load.options import SECONDS
 from clusterproof.plugins.core.cluster import Target

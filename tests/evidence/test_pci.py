@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.pci.collect import read
-from clusterproof.plugins.evidence.pci.facts_paths import Place, path_between
+from clusterproof.plugins.evidence.pci.facts import Place, path_between
 from tests.builders.examples import examples
 from tests.testbed.sysfs import aer
 

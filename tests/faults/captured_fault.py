@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.captures.collection import read_capture
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence

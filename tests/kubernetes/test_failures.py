@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.catalog.unreached import unreached_rows
+from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Unusable
 from tests.kubernetes.programs import NODE, PODS, Meanwhile, answer_of, run, shell

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.catalog.unreached import unreached_rows
+from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.kubernetes.api import KubernetesRefused
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.transport.kubernetes_outcome import refused

@@ -16,7 +16,7 @@ import yaml
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.kubernetes.collect_kubelet import of_process, read
-from clusterproof.plugins.evidence.kubernetes.facts_kubelet import DEFAULTS, Kubelet
+from clusterproof.plugins.evidence.kubernetes.facts import DEFAULTS, Kubelet
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.machine import Machine
 from tests.testbed.needs import needs_kubernetes

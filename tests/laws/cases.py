@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
-from clusterproof.plugins.core.finding import Finding
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from clusterproof.plugins.suite.evaluate import examine

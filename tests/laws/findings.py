@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from clusterproof.plugins.core.finding import Finding, split_message
+from clusterproof.plugins.core.result import Finding, split_message
 from clusterproof.plugins.core.verdict import Verdict
 
 Words = frozenset[str]

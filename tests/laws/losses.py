@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusterproof.plugins.core.finding import Finding
+from clusterproof.plugins.core.result import Finding
 from tests.laws.findings import in_line
 
 COLUMNS = ("check", "fault", "beside", "finding", "instead")

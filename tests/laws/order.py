@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from clusterproof.plugins.core.evidence import NodeEvidence, from_json, to_json
-from clusterproof.plugins.core.finding import Finding
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Finding
 from tests.faults.proof import NODE, PEERS
 from tests.laws.cases import Case
 from tests.laws.findings import in_line, words

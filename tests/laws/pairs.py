@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.finding import Finding
 from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.result import Finding
 from tests.faults.captured_fault import CapturedFault
 from tests.faults.fault import Fault, p5
 from tests.laws.cases import Case

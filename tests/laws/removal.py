@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.catalog.needs import needs
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.finding import Finding
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Finding
 from tests.faults import captured_fault
 from tests.laws.cases import LOG, Case
 from tests.laws.findings import Words, in_line, is_said, words, words_of

@@ -13,7 +13,7 @@ import pytest
 
 from clusterproof.plugins.catalog.needs import needs
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.finding import Finding
+from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import node_checks
 from tests.builders.cuts import Cut, Ran

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.finding import Finding
+from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.suite import evaluate as evaluating
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.subjects import Owner

@@ -165,7 +165,7 @@ def live_functions(root: Path) -> Mapping[Place, list[FunctionType]]:
 def live_objects(kind: type[T]) -> list[T]:
     """The objects of a kind that this process has, also those frozen, which `get_objects` leaves out."""
     gc.unfreeze()
-    return [one for one in gc.get_objects() if isinstance(one, kind)]
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]  # isinstance asks dead weak proxies
 
 
 def not_live(mutants: Iterable[Mutant], live: Mapping[Place, Sequence[FunctionType]]) -> list[Mutant]:

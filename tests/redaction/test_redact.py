@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, to_json
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.recognition import fitting
+from clusterproof.plugins.evidence.kernel_log.line import fitting
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.builders.runs import saying

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.catalog.xids import VERDICTS
+from clusterproof.plugins.catalog.nvidia import VERDICTS
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.explain import MAX_WIDTH, WHEN, checks, explain

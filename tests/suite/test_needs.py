@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.needs import ALWAYS

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.finding import Finding
+from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite import outcomes, parallel, protocol
 from clusterproof.plugins.suite.evaluate import ALL_PASSED

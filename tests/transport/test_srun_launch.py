@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.parts import parts
 from clusterproof.plugins.agent.payload import program, unpacked
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Limits, Program, Unusable, longest_program, srun

@@ -9,10 +9,12 @@ import pynvml
 import pytest
 
 from clusterproof.plugins.agent.reading import MAX_FILE_BYTES, Broke, Node
-from clusterproof.plugins.agent.tools import MAX_LISTING_BYTES, lines
+from clusterproof.plugins.agent.tools import MAX_LISTING_BYTES, MAX_OUTPUT_BYTES, command, lines
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu import collect_nvml_gpu
 from clusterproof.plugins.evidence.processes.collect import MAX_BLOCKED
+from clusterproof.plugins.evidence.slurm import slurm, slurm_jobs
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, MAX_MOUNTS, read
 from tests.builders.evaluated import verdict_of
 from tests.builders.probed import host_root, read_under
@@ -31,6 +33,31 @@ def test_a_file_that_is_too_long_to_be_read_whole_is_not_read_in_part(tmp_path: 
 def test_a_listing_without_end_is_not_understood() -> None:
     with pytest.raises(Broke, match=r"head -c \d+ /dev/zero prints more than"):
         lines(Node(collector_s=60), "head", "-c", str(MAX_LISTING_BYTES + 1), "/dev/zero")
+
+
+def test_of_a_program_that_prints_too_much_nothing_is_passed_on_as_whole() -> None:
+    data = command(Node(collector_s=60), "head", "-c", str(MAX_OUTPUT_BYTES), "/dev/zero")
+    assert len(str(data["output"])) == MAX_OUTPUT_BYTES
+    with pytest.raises(Broke, match=r"head -c \d+ /dev/zero prints more than"):
+        command(Node(collector_s=60), "head", "-c", str(MAX_OUTPUT_BYTES + 1), "/dev/zero")
+
+
+def test_every_job_and_every_switch_of_slurm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    switches = "\n".join(f"SwitchName=s{number} Level=0 Nodes=gpu{number}" for number in range(9_000))
+    jobs = "\n".join(f"{number}|{number}|gpu1|RUNNING" for number in range(30_000))
+    for name, text in {"switches": switches, "jobs": jobs}.items():
+        (tmp_path / name).write_text(text)
+    for name, text in {
+        "scontrol": f'#!/bin/sh\ncase "$*" in *topology) cat {tmp_path}/switches ;; esac\n',
+        "squeue": f"#!/bin/sh\ncat {tmp_path}/jobs\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    shown: Any = slurm_jobs.read(Node(collector_s=60))
+    assert len(shown["jobs"]) == 30_000
+    cluster: Any = slurm.read(Node(collector_s=60))
+    assert len(SlurmCluster(cluster).switches) == 9_000
 
 
 def test_of_many_processes_on_a_gpu_each_control_group_has_some(monkeypatch: pytest.MonkeyPatch) -> None:

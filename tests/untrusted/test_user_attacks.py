@@ -11,8 +11,8 @@ import pytest
 
 from clusterproof.integrations.slurm.job import Job
 from clusterproof.integrations.slurm.verdict import Finding, Run, draining
-from clusterproof.plugins.agent.collectors import collector_names
 from clusterproof.plugins.agent.process_group import is_starved
+from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, from_json, to_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import DRAINING

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
+from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.catalog.waits import waits_for
+from clusterproof.plugins.catalog.node import waits_for
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import verdict_of
 from tests.builders.probed import PATIENT, probe_node

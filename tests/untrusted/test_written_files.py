@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.whole_writes import appendable
+from clusterproof.plugins.core.written import appendable
 from clusterproof.plugins.evidence import recording
 from clusterproof.plugins.watch.changes import append_changes
 from clusterproof.reports.folder import write_whole

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import heartbeat

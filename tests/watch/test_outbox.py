@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.suite.watching.controller import Controller, Settings
 from clusterproof.plugins.suite.watching.line import How

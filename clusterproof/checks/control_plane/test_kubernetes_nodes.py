@@ -12,8 +12,7 @@ from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, i
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.group import Values, differences
 from clusterproof.plugins.evidence.group import in_words as compared
-from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode, Taint, in_words
-from clusterproof.plugins.evidence.kubernetes.facts_kubelet import DEFAULTS
+from clusterproof.plugins.evidence.kubernetes.facts import DEFAULTS, KubernetesNode, Taint, in_words
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, not_applicable
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.evidence.node import Node
@@ -96,3 +96,5 @@ def test_k8s_queues(cluster: ClusterFacts) -> None:
     ]
     seen = ", ".join([*empty, *bare])
     concern_if(seen, f"{seen}; expected flavors whose nodes exist and have the labels of their topology")
+    if left_out := cluster.kueue_flavors_left_out:
+        incomplete(f"{left_out} more flavors were not looked at; expected at most {len(flavors)}")

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.facts_vpc import efa_security_groups, missing_endpoints, subnets_used, table_of
+from clusterproof.plugins.evidence.ec2.facts_account import (
+    efa_security_groups,
+    missing_endpoints,
+    subnets_used,
+    table_of,
+)
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.catalog import clocks_event_reasons, unknown_clocks_event_reasons
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.median import median
-from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.robust import median
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, part
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu

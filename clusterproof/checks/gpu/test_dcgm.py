@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from clusterproof.plugins.catalog.dcgm import severity_in_words
-from clusterproof.plugins.catalog.xids import xid
-from clusterproof.plugins.core.listed import listed
+from clusterproof.plugins.catalog.nvidia import severity_in_words, xid
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.dcgm.facts import DiagLog, DiagTest, Result
 from clusterproof.plugins.evidence.field import known, readings

@@ -11,8 +11,7 @@ from clusterproof.plugins.core.verdict import NotApplicable, concern_if, not_app
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pci.facts import PciLink
-from clusterproof.plugins.evidence.pci.facts_paths import NEAREST_FIRST, PciSwitch
+from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST, PciLink, PciSwitch
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

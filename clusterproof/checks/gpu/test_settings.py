@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.message import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError

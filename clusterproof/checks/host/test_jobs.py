@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete
 from clusterproof.plugins.evidence.field import known
 from clusterproof.plugins.evidence.kernel_log.wording import in_list

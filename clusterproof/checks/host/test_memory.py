@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.message import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable, part
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.node import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_applicable, part
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import compared, differences, in_words

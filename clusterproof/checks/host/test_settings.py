@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import SIGNIFICANT, apart
+from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, not_applicable
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import Values, differences, in_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusterproof.plugins.catalog.waits import HUNG, USER
+from clusterproof.plugins.catalog.node import HUNG, USER
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evidence.field import each, known

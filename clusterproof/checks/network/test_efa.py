@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 
-from clusterproof.plugins.catalog.efa_driver import port_rate
+from clusterproof.plugins.catalog.compatibility import port_rate
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import (
     Incomplete,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evidence.field import known
 from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import at_least_one

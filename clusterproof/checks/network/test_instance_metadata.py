@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
-from clusterproof.plugins.evidence.ec2.facts_metadata import HTTP_OK, Metadata
+from clusterproof.plugins.evidence.ec2.facts import HTTP_OK, Metadata
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence

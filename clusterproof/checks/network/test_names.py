@@ -8,7 +8,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.kernel_log.wording import in_list
-from clusterproof.plugins.evidence.network.facts_naming import Nameserver
+from clusterproof.plugins.evidence.network.facts import Nameserver
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import evidence
 

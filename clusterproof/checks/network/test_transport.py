@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from clusterproof.plugins.catalog.environment import EnvironmentRule, environment_rules
-from clusterproof.plugins.core.instance_type import InstanceType
+from clusterproof.plugins.catalog.node import EnvironmentRule, environment_rules
+from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, incomplete, part
 from clusterproof.plugins.evidence.node import Node

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.verdict import fail_if, incomplete, part
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.nccl.facts import NccomLog
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.shortfall import below_median, say_slower
+from clusterproof.plugins.evidence.perf.facts import below_median, say_slower
 from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from shlex import quote
 
-from clusterproof.plugins.catalog.unreached import unreached_rows
-from clusterproof.plugins.catalog.waits import USER, waits_for
+from clusterproof.plugins.catalog.node import USER, unreached_rows, waits_for
 from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.routing import by_hand, evidence, over_ssm, remedied_by

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from statistics import median
 
-from clusterproof.plugins.core.listed import listed
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.node import Node

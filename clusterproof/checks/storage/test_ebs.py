@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.rounded import apart
+from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, not_applicable
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import at_least_one, each

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics, limits
+from clusterproof.plugins.catalog.aws import fsx_limits, fsx_metrics
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evidence.field import each
@@ -121,7 +121,7 @@ def _percentages(file_system: FileSystem) -> list[Metric]:
     for metric in fsx_metrics().values():
         found = file_system.series(metric.metric) if metric.words else ()
         with part:
-            if not found and metric.metric in limits(kind):
+            if not found and metric.metric in fsx_limits(kind):
                 incomplete(f"CloudWatch has no {metric.metric} of it", f"no {metric.metric} in CloudWatch")
         data += each(found, lambda series: (series, series.points))
     return data

@@ -1,17 +1,65 @@
-"""Prolog and epilog: around each job. They ask Slurm nothing; what they answer is what to drain for, or nothing."""
+"""Prolog and epilog: around each job. They ask Slurm nothing; what they answer is what to drain for, or nothing.
+
+What a run leaves for the scripts themselves lies in /run/clusterproof: the calls that it serves start no Python. It is
+a file for each occasion, in lines as `read` has them: the boot; the Python that has run; the deadline, the moments (in
+hundredths of a second since boot) that the verdict is of and is fresh until, and whether it found nothing to drain for;
+what the record of a job is; and each file that the verdict depends on as `stat -c '%i %s %.9Z %n'` shows it, or dashes
+before its name where there is none.
+"""
 
 from __future__ import annotations
 
-from clusterproof.integrations.slurm.basis import basis_of
+import contextlib
+import json
+import os
+import sys
+import time
+
 from clusterproof.integrations.slurm.call import VERDICT, Call
 from clusterproof.integrations.slurm.drains import Drain
 from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
-from clusterproof.integrations.slurm.served import leave_for_scripts
-from clusterproof.integrations.slurm.verdict import Cursor, Run, cursor_of, draining, reaches, run_of
+from clusterproof.integrations.slurm.settings import FILE, files_of, fingerprint_of
+from clusterproof.integrations.slurm.verdict import NO_JOB, Cursor, Run, cursor_of, draining, reaches, run_of
 from clusterproof.plugins.core.record import replace
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DAY_S = 24 * 3600  # rules of a policy end with one
 
 EPILOG = "epilog"  # the record of the last run after a job
 LEISURE_S = 1.5  # what has to be left of the deadline for something that makes only later calls quicker
+
+
+def leave_for_scripts(call: Call, run: Run, name: str, of_job: Mapping[str, object]) -> None:
+    """Leave it, once a run's record is written; `of_job` is what a job keeps that it serves, or has kept."""
+    is_epilog = call.occasion == "epilog"
+    at = run.began if is_epilog else run.at
+    fresh_s = min(call.settings.reuse_s, _left_of_day_s()) if run.is_reusable and not is_epilog else 0
+    found = draining(run, NO_JOB, late_drains=call.settings.at_deadline == "drain", is_epilog=is_epilog)
+    is_fine = "no" if found or not of_job or (is_epilog and run.is_blind_to_jobs) else "yes"
+    lines = [
+        run.boot_id,
+        sys.executable,
+        f"{call.settings.deadline_s} {int(at * 100)} {int((at + fresh_s) * 100)} {is_fine}",
+        json.dumps(of_job),
+        *map(_shown, (*files_of(call.settings), FILE, f"{call.state.place_of(name)}/{name}.json")),
+    ]
+    call.state.leave(call.occasion, "".join(f"{line}\n" for line in lines))
+
+
+def _shown(file: str) -> str:
+    with contextlib.suppress(OSError):
+        data = os.stat(file)  # noqa: PTH116 - pathlib costs an import before each job
+        seconds, nanoseconds = divmod(data.st_ctime_ns, 10**9)
+        return f"{data.st_ino} {data.st_size} {seconds}.{nanoseconds:09d} {file}"
+    return f"- - - {file}"
+
+
+def _left_of_day_s() -> int:
+    now = time.localtime()
+    return DAY_S - now.tm_hour * 3600 - now.tm_min * 60 - now.tm_sec
 
 
 def prolog(call: Call) -> Drain | None:
@@ -64,7 +112,7 @@ def epilog(call: Call) -> Drain | None:
 def _since(call: Call, came: float, begins: Cursor | None) -> Run | None:
     """The last run after a job, where it began after this call, and looked at all of the log since that cursor."""
     run = run_of(call.state.read(EPILOG))
-    if run is None or run.boot_id != boot_id() or run.basis != basis_of(call.settings):
+    if run is None or run.boot_id != boot_id() or run.basis != fingerprint_of(call.settings):
         return None
     return run if run.began >= came and reaches(run.begins, begins) else None
 
@@ -88,7 +136,7 @@ def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
     from clusterproof.integrations.slurm.checking import check  # a verdict that is fresh costs none of this
     from clusterproof.integrations.slurm.nvml_part import keep_part, part_of
 
-    basis = basis_of(call.settings)  # before the policy is read: what changes from now on is not of this run
+    basis = fingerprint_of(call.settings)  # before the policy is read: what changes from now on is not of this run
     nvml = part_of(call.state)
     run = check((occasion,), call.settings, call.left_s, begins, call.log, nvml=nvml)
     call.log_run(run)
@@ -100,10 +148,10 @@ def _run(occasion: str, call: Call, begins: Cursor | None) -> Run:
 def _fresh(call: Call, came: float) -> Run | None:
     """The last run's verdict, where it was formed while this call waited, or is young and finds no fault.
 
-    One that rests on other settings, another policy or another version of clusterproof is none.
+    One made with other settings, another policy or another version of clusterproof is none.
     """
     run = run_of(call.state.read(VERDICT))
-    if run is None or run.boot_id != boot_id() or run.at > since_boot_s() or run.basis != basis_of(call.settings):
+    if run is None or run.boot_id != boot_id() or run.at > since_boot_s() or run.basis != fingerprint_of(call.settings):
         return None
     is_young = came - run.at < call.settings.reuse_s and run.is_reusable
     return run if run.at >= came or is_young else None

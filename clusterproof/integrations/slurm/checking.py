@@ -15,7 +15,7 @@ from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.suite.index import Stale, collectors_of, load, make_index, of_occasions, read_index
 

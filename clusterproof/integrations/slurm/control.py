@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from clusterproof.integrations.slurm.verdict import PREFIX
 from clusterproof.plugins.core.errors import ClusterproofError
 
 ANSWER_S = 8.0
 REBOOTS = frozenset({"REBOOT_REQUESTED", "REBOOT_ISSUED"})  # which a resume would cancel
 UNAVAILABLE = frozenset({"DRAIN", "DOWN", "FAIL", "FAILING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED", "POWERING_DOWN"})
 NOT_RESUMED = frozenset({"DOWN", "FAIL", "FAILING"}) | REBOOTS
-CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
 STEERING = ("SQUEUE_", "SINFO_")  # of the environment in which slurmd was started: what would leave jobs or nodes out
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # seconds since 1970, which no change of the clock sets back
 BY_SLURM = frozenset({"Prolog error", "Epilog error"})  # all that Slurm says where a script of ours has failed
@@ -68,17 +65,9 @@ class NodeState:
         return self.is_drained and self.flags.isdisjoint(NOT_RESUMED)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Claim:
-    """A node that is drained for a reason of ours; `at` is the second in which slurmctld was given it."""
-
-    at: int
-    node: str
-
-
 def node_state(name: str) -> NodeState:
     """What slurmctld says of a node. Raises SlurmError."""
-    return parse_node(_output_of("scontrol", "show", "node", name))
+    return parse_node(output_of("scontrol", "show", "node", name))
 
 
 def parse_node(text: str) -> NodeState:
@@ -108,22 +97,22 @@ def parse_node(text: str) -> NodeState:
 
 def jobs_on(name: str) -> frozenset[str]:
     """The jobs that a node has, until slurmctld knows how their prolog and epilog ended. Raises SlurmError."""
-    return frozenset(_output_of("squeue", "-h", "-w", name, "-o", "%A").split())
+    return frozenset(output_of("squeue", "-h", "-w", name, "-o", "%A").split())
 
 
 def drain(name: str, reason: str) -> None:
     """Drain a node. Raises SlurmError."""
-    _output_of("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+    output_of("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
 
 
 def resume(name: str) -> None:
     """Take a node back into use. Raises SlurmError."""
-    _output_of("scontrol", "update", f"NodeName={name}", "State=RESUME")
+    output_of("scontrol", "update", f"NodeName={name}", "State=RESUME")
 
 
 def config() -> dict[str, str]:
     """The settings of slurm.conf as slurmctld has them. Raises SlurmError."""
-    return parse_config(_output_of("scontrol", "show", "config"))
+    return parse_config(output_of("scontrol", "show", "config"))
 
 
 def parse_config(text: str) -> dict[str, str]:
@@ -138,33 +127,7 @@ def slurm_user() -> str:
     return config().get("SlurmUser", ROOT).partition("(")[0]
 
 
-def claims(partition: str) -> tuple[tuple[Claim, ...], int]:
-    """The nodes of a partition that we have drained, and how many nodes it has. Raises SlurmError."""
-    return parse_claims(_output_of("sinfo", "-h", "-N", "-p", partition, "-o", CLAIMS))
-
-
-def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
-    """The nodes in `sinfo -N` that are drained for a reason of ours, and how many are listed.
-
-    A reason alone is no drain: since 24.11 it stays when a node is resumed, until its next job.
-    """
-    rows = {line.split("|", 1)[0]: line.split("|", 3) for line in listing.splitlines() if line.count("|") >= 3}
-    ours = (row for row in rows.values() if "drain" in row[1].lower() and row[3].startswith(PREFIX))
-    return tuple(sorted(Claim(int(since) if since.isdecimal() else 0, name) for name, _, since, _ in ours)), len(rows)
-
-
-def ahead(found: Iterable[Claim], name: str) -> int:
-    """How many drains of ours come before this node's: all, where it is not among them."""
-    ordered = sorted(found)
-    return next((place for place, claim in enumerate(ordered) if claim.node == name), len(ordered))
-
-
-def allowed(total: int, percent: int, nodes: int) -> int:
-    """How many nodes of a partition we may drain: the share or the number, the less of both; one in any case."""
-    return max(1, min(nodes, total * percent // 100))
-
-
-def _output_of(*command: str) -> str:
+def output_of(*command: str) -> str:
     """What a Slurm command prints. Raises SlurmError."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(STEERING)}
     try:

@@ -6,18 +6,23 @@ import contextlib
 import time
 
 from clusterproof.integrations.slurm import control
-from clusterproof.integrations.slurm.breaker import draw_apart, look_back, stand_in_line, who_is_full
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.checking import check
 from clusterproof.integrations.slurm.control import SlurmError
 from clusterproof.integrations.slurm.drains import EXPLAIN_S, IN_USE, Drain, begin_of, hold, is_ours, release
-from clusterproof.integrations.slurm.gaps import RECORD as GAPS
-from clusterproof.integrations.slurm.gaps import log_gaps
 from clusterproof.integrations.slurm.job import Job, unevaluated
 from clusterproof.integrations.slurm.log import CRITICAL, ERROR, WARNING
 from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
-from clusterproof.integrations.slurm.our_drains import in_use, known_drains, our_drains
-from clusterproof.integrations.slurm.room import RECORD, room_of
+from clusterproof.integrations.slurm.our_drains import (
+    draw_apart,
+    in_use,
+    known_drains,
+    look_back,
+    our_drains,
+    stand_in_line,
+    who_is_full,
+)
+from clusterproof.integrations.slurm.records import GAPS, ROOM, log_gaps, room_of
 from clusterproof.integrations.slurm.verdict import SEEN_TWICE, Cursor, Finding, Run, draining
 from clusterproof.plugins.core.record import replace
 
@@ -100,7 +105,7 @@ def look_around(call: Call) -> None:
 
 def leave_word(call: Call, full: str, nodes: int) -> None:
     """Leave on the node, for its next prologs, which partition is full."""
-    call.remember(RECORD, {"boot_id": boot_id(), "at": since_boot_s(), "full": full, "nodes": nodes})
+    call.remember(ROOM, {"boot_id": boot_id(), "at": since_boot_s(), "full": full, "nodes": nodes})
 
 
 def explain(call: Call, drain: Drain | None) -> None:

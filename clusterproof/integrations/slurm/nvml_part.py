@@ -15,11 +15,11 @@ from binascii import Error, a2b_base64, b2a_base64
 from importlib.machinery import ModuleSpec, PathFinder
 
 from clusterproof.integrations.slurm.state import State
-from clusterproof.plugins.agent import collectors
+from clusterproof.plugins.agent import program
 
 RECORD = "pynvml"
 MODULE = "pynvml"
-MADE_BY = ("payload.py", "lean.py", "pynvml_part.py")  # of the agent's files, beside the collector's own
+MADE_BY = ("payload.py", "lean.py")  # of the agent's files, beside the collector's own
 
 
 class Part:
@@ -58,7 +58,7 @@ def keep_part(state: State) -> None:
     made_of = _made_of()
     if not made_of:
         return
-    source = pynvml_for(modules_for({collectors.module_of("nvml")}).values())
+    source = pynvml_for(modules_for({program.module_of("nvml")}).values())
     code = marshal.dumps(compile(source, f"{MODULE}.py", "exec", dont_inherit=True))
     with contextlib.suppress(OSError):
         state.write(RECORD, {"of": made_of, "code": b2a_base64(code, newline=False).decode()})
@@ -69,8 +69,8 @@ def _made_of() -> str:
     found = PathFinder.find_spec(MODULE)
     if found is None or not found.origin:
         return ""
-    agent = os.path.dirname(collectors.__file__)
-    made_by = [file for name, file in sorted(collectors.files().items()) if name.startswith("nvml")]
+    agent = os.path.dirname(program.__file__)
+    made_by = [file for name, file in sorted(program.files().items()) if name.startswith("nvml")]
     read = [found.origin, *made_by, *(f"{agent}/{name}" for name in MADE_BY)]
     data = [(file, stat.st_size, stat.st_mtime_ns) for file, stat in ((file, os.stat(file)) for file in read)]
     return f"{zlib.crc32(repr(data).encode()):08x} {sys.hexversion:x}"

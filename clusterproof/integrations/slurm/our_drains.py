@@ -1,6 +1,18 @@
-"""The drains of a node that are ours: their reasons given to Slurm, and those forgotten that were taken back."""
+"""The drains that are ours: reasons given to Slurm, those forgotten that were taken back, and how many there may be.
+
+The limit holds although Slurm starts the health checks of all nodes at the same moment. A node waits a random time,
+looks, drains itself as a claim, and looks back once slurmctld's clock is in another second. Claims are ordered by the
+second in which slurmctld was given them and by the node's name; who has as many claims ahead of it as are allowed takes
+its own back. Of all that stay the last in this order has looked back after all others had claimed, and has seen them:
+so no more than are allowed stay, and the first so many always do.
+"""
 
 from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.call import VERDICT, Call
@@ -21,8 +33,14 @@ from clusterproof.integrations.slurm.drains import (
     unexplained,
 )
 from clusterproof.integrations.slurm.log import WARNING
-from clusterproof.integrations.slurm.verdict import Cursor
+from clusterproof.integrations.slurm.settings import HealthCheck
+from clusterproof.integrations.slurm.verdict import PREFIX, Cursor
 from clusterproof.plugins.core.record import replace
+
+CLAIMS = "%N|%T|%H|%E"  # of sinfo: node, state, since when it has its reason, the reason
+DRAW_S = 0.025  # for each node of a partition; what two commands of Slurm's take
+MAX_DRAWN_S = 5.0
+SECOND_S = 1.05  # a second of slurmctld's, and what two clocks may differ in measuring it
 
 
 def known_drains(call: Call, asked: Drain | None) -> tuple[Drain, ...]:
@@ -98,3 +116,77 @@ def forget(call: Call, drains: list[Drain]) -> dict[str, Cursor]:
             call.state.forget(VERDICT)  # from which a prolog would evaluate the same once more
     release(call.state, drains)
     return looked
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """A node that is drained for a reason of ours; `at` is the second in which slurmctld was given it."""
+
+    at: int
+    node: str
+
+
+def stand_in_line(partitions: Iterable[str], limits: HealthCheck) -> str:
+    """Wait the random time; which partition has as many drained as are allowed, in words, else empty.
+
+    Raises SlurmError.
+    """
+    sizes = [claims(partition)[1] for partition in partitions]
+    draw_apart(max(sizes, default=0))
+    return who_is_full(partitions, limits)[0]
+
+
+def draw_apart(nodes: int, most_s: float = MAX_DRAWN_S) -> None:
+    """Wait a random time, so that as many nodes as begin at once do not all ask at once."""
+    time.sleep(random.uniform(0, min(MAX_DRAWN_S, most_s, DRAW_S * nodes)))  # noqa: S311 - no secret
+
+
+def look_back(name: str, partitions: Iterable[str], limits: HealthCheck) -> str:
+    """Look back at this node's claim; which partition has enough ahead of it, in words, else empty.
+
+    Raises SlurmError.
+    """
+    time.sleep(SECOND_S)
+    return who_is_full(partitions, limits, name)[0]
+
+
+def who_is_full(partitions: Iterable[str], limits: HealthCheck, name: str = "", but: str = "") -> tuple[str, int]:
+    """Which partition has enough drained, ahead of the node of that name if it is, in words, else empty; and the most
+    nodes that one of those looked at has. The node `but` does not count.
+
+    Raises SlurmError.
+    """
+    most = 0
+    for partition in partitions:
+        found, total = claims(partition)
+        counted = [claim for claim in found if claim.node != but]
+        count, most = ahead(counted, name), max(most, total)
+        if count >= allowed(total, limits.max_drained_percent, limits.max_drained_nodes):
+            return f"{count} of {total} nodes of partition {partition} are already drained by clusterproof", most
+    return "", most
+
+
+def claims(partition: str) -> tuple[tuple[Claim, ...], int]:
+    """The nodes of a partition that we have drained, and how many nodes it has. Raises SlurmError."""
+    return parse_claims(control.output_of("sinfo", "-h", "-N", "-p", partition, "-o", CLAIMS))
+
+
+def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
+    """The nodes in `sinfo -N` that are drained for a reason of ours, and how many are listed.
+
+    A reason alone is no drain: since 24.11 it stays when a node is resumed, until its next job.
+    """
+    rows = {line.split("|", 1)[0]: line.split("|", 3) for line in listing.splitlines() if line.count("|") >= 3}
+    ours = (row for row in rows.values() if "drain" in row[1].lower() and row[3].startswith(PREFIX))
+    return tuple(sorted(Claim(int(since) if since.isdecimal() else 0, name) for name, _, since, _ in ours)), len(rows)
+
+
+def ahead(found: Iterable[Claim], name: str) -> int:
+    """How many drains of ours come before this node's: all, where it is not among them."""
+    ordered = sorted(found)
+    return next((place for place, claim in enumerate(ordered) if claim.node == name), len(ordered))
+
+
+def allowed(total: int, percent: int, nodes: int) -> int:
+    """How many nodes of a partition we may drain: the share or the number, the less of both; one in any case."""
+    return max(1, min(nodes, total * percent // 100))

@@ -1,10 +1,11 @@
-"""The settings of Slurm's scripts: one small TOML file, read strictly."""
+"""The settings of Slurm's scripts: one small TOML file, read strictly; and what else a verdict depends on."""
 
 from __future__ import annotations
 
 import json
-import os.path
+import os
 import re
+import time
 
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -19,6 +20,8 @@ PLAIN = re.compile(
     r'(?:[ \t]*(?:([A-Za-z0-9_-]+)[ \t]*=[ \t]*(?:"([^"\\\x00-\x1f\x7f]*)"|(true|false)|(0|[1-9][0-9]{0,8}))'
     r"|\[([A-Za-z0-9_-]+)\]))?[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?"
 )
+INDEX = f"{__file__.rpartition('/integrations/')[0]}/plugins/suite/checks.json"  # written with each version
+UNNAMED = ("clusterproof.toml", "pyproject.toml")  # where a policy is looked for if none is named
 
 
 class SettingsError(ClusterproofError):
@@ -144,3 +147,28 @@ def _path(table: Table, key: str, default: str) -> str:
     if data and not data.startswith("/"):
         raise InventoryError(f"{table.where}: {key} is {data!r:.80}; expected a path that begins with /")
     return os.path.normpath(data) if data else data
+
+
+def fingerprint_of(settings: Settings) -> str:
+    """What a verdict depends on besides the node: once any of it has changed, the verdict serves no further job.
+
+    The settings of the checks, the policy's file, what is installed, and the day, as rules of a policy end on one.
+
+    The mode and `at_deadline` are not in it: they decide what becomes of a verdict, each time anew.
+    """
+    depends_on = (settings.deadline_s, settings.instance_type, *map(_version, files_of(settings)))
+    return repr((depends_on, time.localtime()[:3]))
+
+
+def files_of(settings: Settings) -> tuple[str, ...]:
+    """The policy's file, or where one is looked for, and a file that is written with each version."""
+    return (INDEX, settings.policy) if settings.policy else (INDEX, *UNNAMED)
+
+
+def _version(file: str) -> tuple[str, int, int, int]:
+    """What changes whenever a file is written or replaced, whatever times it is given: nobody sets a ctime back."""
+    try:
+        data = os.stat(file)
+    except OSError:
+        return file, 0, 0, 0
+    return file, data.st_ino, data.st_size, data.st_ctime_ns

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from clusterproof.integrations.slurm.nvml_part import Part
-from clusterproof.plugins.agent.collectors import module_of
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions, module_of
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer

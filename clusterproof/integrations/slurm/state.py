@@ -13,8 +13,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping
 
-from clusterproof.integrations.slurm.folder import MAX_BYTES, Folder, parents
-from clusterproof.integrations.slurm.trust import distrust
+from clusterproof.integrations.slurm.folder import MAX_BYTES, Folder, distrust, parents
 from clusterproof.plugins.core.record import record
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job

@@ -72,7 +72,7 @@ class Run:
     """One run: when it was done (seconds since boot), how much was checked, what was found.
 
     The kernel log was read from the cursor `begins` (None: all of this boot) to `ends`. A run `is_late` where it had to
-    wait for others, and had less time for that. `basis` is what it rests on, from `basis_of`.
+    wait for others, and had less time for that. `basis` is what it depends on, from `fingerprint_of`.
     """
 
     boot_id: str

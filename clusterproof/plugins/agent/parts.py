@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from clusterproof.plugins.agent.collectors import files
-from clusterproof.plugins.agent.options import ProbeOptions
 from clusterproof.plugins.agent.payload import program
-from clusterproof.plugins.agent.program import Program
+from clusterproof.plugins.agent.program import ProbeOptions, Program, files
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import field, record, replace
 

@@ -12,12 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from clusterproof.plugins.agent.collectors import module_of
-from clusterproof.plugins.agent.lean import lean
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.lean import lean, pynvml_source, reachable, words
 from clusterproof.plugins.agent.packing import ARGUMENT, QUOTED, UNPACKED, packed, text_of
-from clusterproof.plugins.agent.program import Program
-from clusterproof.plugins.agent.pynvml_part import pynvml_source, reachable, words
+from clusterproof.plugins.agent.program import ProbeOptions, Program, module_of
 
 FOLDER = Path(__file__).parent
 ROOMS = "clusterproof.plugins."  # what they are called here; they travel without it

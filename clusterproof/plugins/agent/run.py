@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.01  # between looks at a process that is being ended
 REAP_S = 0.02  # for a collector that has answered to be gone too, so that its CPU time is known
 OUTPUT = 1
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM)
 # Collectors that read small files of the kernel's own, and wait for no program, device, server or user's process.
 QUICK = ("boot", "platform", "resource_config", "memory", "limits", "edac", "pci", "nvme", "neuron", "rdma")
 # Collectors that a full log, a server, a daemon or a user's process may keep waiting, and on nearly every node do not.
@@ -59,9 +60,9 @@ def main(request: Request, nonce: str, sudo: str) -> None:
     def read(running: list[Running]) -> None:
         nodes = {name: (module, node(collector_s)) for name, (module, collector_s) in collectors.items()}
         together = [{name: nodes.pop(name) for name in names if name in nodes} for names in (QUICK, MOSTLY_QUICK)]
-        running += [Running(name, own, module) for name, (module, own) in nodes.items()]
+        start(running, lambda: [Running(name, own, module) for name, (module, own) in nodes.items()])
         least_s = min((collector_s for _, collector_s in collectors.values()), default=TOGETHER_S)
-        running += [Together(own, node(min(TOGETHER_S, least_s))) for own in together if own]
+        start(running, lambda: [Together(own, node(min(TOGETHER_S, least_s))) for own in together if own])
         collect(running)
 
     answer(read, request["whole_s"], root, nonce, sudo, request["room"])
@@ -94,7 +95,7 @@ def answer(
             "collectors": {collector.name: collector.record for collector in running if collector.name},
         }
         if room:
-            from clusterproof.plugins.agent.fitting import fitted  # most answers have all the room that they take
+            from clusterproof.plugins.agent.sending import fitted  # most answers have all the room that they take
 
             send(fitted(data, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
         else:
@@ -137,10 +138,17 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
                 poll.unregister(pipe)
                 del polled[pipe]
                 ending += [collector] if collector.is_ending else []
-                parts = collector.parts()
-                running += parts
-                _listen(parts, polled, poll)
+                _listen(start(running, collector.parts), polled, poll)
         ending = [collector for collector in ending if not collector.has_ended()]
+
+
+def start(running: list[Running], begin: Callable[[], list[Running]]) -> list[Running]:
+    """Begin collectors; a signal that stops the run waits until they are among those that it then ends."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    begun = begin()
+    running += begun
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+    return begun
 
 
 def _listen(collectors: list[Running], polled: dict[int, Running], poll: select.poll) -> None:
@@ -152,7 +160,7 @@ def _listen(collectors: list[Running], polled: dict[int, Running], poll: select.
 
 def _prepare(whole_s: float) -> None:
     """Stop on the usual signals, and when the answer as a whole takes too long; hold no folder busy."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
+    for number in STOPS:
         signal.signal(number, _stop)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

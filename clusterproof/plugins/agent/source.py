@@ -8,8 +8,7 @@ import os
 import signal
 import time
 
-from clusterproof.plugins.agent.detached import detach
-from clusterproof.plugins.agent.process_group import living
+from clusterproof.plugins.agent.process_group import detach, living
 from clusterproof.plugins.agent.reading import Absent, Node
 
 MAX_LINE_BYTES = 256 * 1024

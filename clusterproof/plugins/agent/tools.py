@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node
 from clusterproof.plugins.agent.trust import ANYBODY, distrust, groups_of, others
 
-MAX_OUTPUT_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024  # at once
+MAX_OUTPUT_BYTES = 256 * 1024  # neuron-ls of 64 devices prints about 100 kB
 MAX_LISTING_BYTES = 32 * 1024 * 1024  # scontrol's of 20,000 nodes
 FOLDERS = (
     "/usr/local/sbin",
@@ -76,7 +77,7 @@ class Tool:
                     os.kill(self._pid, signal.SIGINT)
                     until, is_asked = until + ask_s, True
                     continue
-                chunk = os.read(self._output, MAX_OUTPUT_BYTES)
+                chunk = os.read(self._output, READ_BYTES)
                 if not chunk:
                     break
                 yield chunk
@@ -120,27 +121,30 @@ def on_path(node: Node) -> list[str]:
 
 
 def command(node: Node, name: str, *arguments: str) -> dict[str, object]:
-    """Run a program: its line, exit status (negative: a signal) and output. Raises Absent, Denied."""
+    """Run a program: its line, exit status (negative: a signal) and output. Raises Absent, Denied, Broke."""
     tool = Tool(node, name, *arguments)
-    output = b""
-    for chunk in tool.chunks():
-        output += chunk[: MAX_OUTPUT_BYTES - len(output)]
-    return {"command": tool.line, "exit": tool.exit, "output": output.decode("utf-8", "replace")}
+    output = _all_of(tool, MAX_OUTPUT_BYTES)
+    return {"command": tool.line, "exit": tool.exit, "output": output}
 
 
 def lines(node: Node, name: str, *arguments: str) -> list[str]:
     """All that a program prints, by lines. Raises Absent, Denied, Broke where it fails or has no end."""
     tool = Tool(node, name, *arguments)
-    output = bytearray()
-    for chunk in tool.chunks():
-        output += chunk
-        if len(output) > MAX_LISTING_BYTES:
-            raise Broke(f"{tool.line} prints more than {MAX_LISTING_BYTES} bytes")
-    text = output.decode("utf-8", "replace")
+    text = _all_of(tool, MAX_LISTING_BYTES)
     if tool.exit:
         last = text.strip().rpartition("\n")[2]
         raise Broke(f"{tool.line} ended with {tool.exit}: {' '.join(last.split())[:300]}")
     return text.splitlines()
+
+
+def _all_of(tool: Tool, max_bytes: int) -> str:
+    """What a program prints until it ends. Raises Broke where that is more: what is cut is not passed on as whole."""
+    output = bytearray()
+    for chunk in tool.chunks():
+        output += chunk
+        if len(output) > max_bytes:
+            raise Broke(f"{tool.line} prints more than {max_bytes} bytes")
+    return output.decode("utf-8", "replace")
 
 
 def _user_of(node: Node, program: str) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-from clusterproof.plugins.catalog.aws_actions import aws_actions
+from clusterproof.plugins.catalog.aws import aws_actions
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.strict import nearest
 

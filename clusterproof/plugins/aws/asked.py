@@ -1,4 +1,4 @@
-"""What several collectors want to know of a cluster: asked of AWS once for all of them."""
+"""What several collectors want to know of a cluster, asked of AWS once for all; the FSx systems that it mounts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.evidence.ec2.by_evidence import SETTING
+from clusterproof.plugins.evidence.fsx.mounted import SETTING as MOUNTED
+from clusterproof.plugins.evidence.fsx.mounted import Source
 
 Description = Mapping[str, Any]
 
 PAGE = 100
 AT_ONCE = 500  # instance ids in one call
 IN_A_FILTER = 200
+FSX_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +149,13 @@ def portions(ids: Sequence[str], most: int) -> Iterable[list[str]]:
 
 def _network(config: Description) -> Network:
     return Network(tuple(config.get("Subnets", ())), tuple(config.get("SecurityGroupIds", ())))
+
+
+def mounted_systems(account: Account, cluster: Cluster) -> list[Mapping[str, Any]]:
+    """Those of the region's file systems that nodes mount. Raises AwsDenied, AwsError."""
+    lines = filter(None, cluster.settings.get(MOUNTED, "").split("\n"))
+    sources = [Source(*line.split(" ", 1)) for line in lines]
+    if not sources:
+        return []
+    shown = account.listed("fsx", "describe_file_systems", "FileSystems", PaginationConfig={"PageSize": FSX_PAGE})
+    return [system for system in shown if any(source.is_of(system) for source in sources)]

@@ -8,15 +8,13 @@ from pathlib import Path
 
 from clusterproof.plugins.captures.folder import NoCaptureError, NodeFiles, layout
 from clusterproof.plugins.captures.forms import FORMS
-from clusterproof.plugins.captures.merge import merged
-from clusterproof.plugins.captures.pieces import pieces
-from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, plain, unpacked
+from clusterproof.plugins.captures.merge import completed, merged
+from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, unpacked
 from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import Budget, opened
-from clusterproof.plugins.core.place import place_of
-from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.evidence.gpu.parse_completed import completed
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 from clusterproof.plugins.evidence.storage import parse_fstab as fstab
 

@@ -1,4 +1,4 @@
-"""What several files of one node hold, merged: the higher rank wins, and others add what it leaves out."""
+"""What several files of one node hold, merged: the higher rank wins, others add what it leaves out; GPUs counted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ _KEYS = ("index", "pci", "uuid", "address", "name", "path", "port", "pid")
 _LOGS = ("lines", "logs")  # lists to which every file of the same rank adds what it has and the others have not
 _MAX_COMPARED = 1_000_000  # pairs of entries: each of 1,000 processes with each
 _MAX_DEPTH = 12  # of values in values; the evidence has 5
+MAX_GPUS = 128  # that a node may be said to have; none has more than 16
 
 
 def merged(data: Iterable[tuple[int, object]]) -> object:
@@ -83,3 +84,36 @@ def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two entries are of the same thing: the surest key that both have decides."""
     shared = next((key for key in _KEYS if one.get(key) is not None and other.get(key) is not None), None)
     return shared is not None and bool(one[shared] == other[shared])
+
+
+def completed(nvml: object) -> object:
+    """The collector `nvml` with an entry for each GPU that was counted, in the order of their numbers.
+
+    A GPU that is counted and not described has an entry with nothing in it: what is asked of it is incomplete.
+    """
+    if not isinstance(nvml, dict) or ("gpus" not in nvml and "count" not in nvml):
+        return nvml
+    data = nvml.get("gpus", [])
+    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+        return nvml
+    count = nvml.get("count")
+    missing = max(0, count - len(data)) if isinstance(count, int) and count <= MAX_GPUS else 0
+    gpus = [*data, *({} for _ in range(missing))]
+    if len(gpus) == count and (not missing or all("index" in entry for entry in data)):
+        gpus = _numbered(gpus)
+    return {**nvml, "gpus": sorted(gpus, key=_place)} if gpus or "gpus" in nvml else nvml
+
+
+def _numbered(gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """GPUs of which all are there: those without a number have the ones that are left, by their PCI addresses."""
+    taken = {entry.get("index") for entry in gpus}
+    left = [number for number in range(len(gpus)) if number not in taken]
+    named = [entry for entry in gpus if "index" in entry]
+    nameless = sorted((entry for entry in gpus if "index" not in entry), key=_place)
+    numbered = [{"index": number, **entry} for number, entry in zip(left, nameless)]  # noqa: B905 - one may be twice
+    return [*named, *numbered, *nameless[len(left) :]]
+
+
+def _place(entry: dict[str, Any]) -> tuple[bool, int, bool, str]:
+    index, pci = entry.get("index"), entry.get("pci")
+    return (not isinstance(index, int), index if isinstance(index, int) else 0, not pci, str(pci))

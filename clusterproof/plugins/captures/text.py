@@ -1,10 +1,14 @@
-"""A file's bytes as plain text: packed or not, in any encoding, without a terminal's escape sequences."""
+"""A file's bytes as plain text, whatever packed or encoded it; and that text by the outputs of single commands."""
 
 from __future__ import annotations
 
 import codecs
 import re
 import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from clusterproof.plugins.evidence.parsing import Form, no_line
 
 MAX_BYTES = 64 * 1024 * 1024  # of one file, unpacked; what lies behind is not read
 MAX_RATIO = 100  # unpacked bytes by packed ones; logs have 10 to 30
@@ -21,6 +25,29 @@ _ESCAPE = re.compile(
     r"|\][^\x07\x1b\n]{0,512}(?:\x07|\x1b\\)"  # a window's title
     r"|[()][0-9A-Za-z]|[=>78cDEHMNOZ])"
 )
+_WORDS = """
+nvidia-smi nvidia-bug-report.sh nv-fabricmanager dcgmi dmesg journalctl lspci lscpu ibstat ibstatus ibv_devinfo
+ibv_devices rdma fi_info findmnt lsblk uname ulimit systemctl sinfo scontrol sacct squeue lfs lctl numactl ethtool
+sysctl chronyc timedatectl hostnamectl dmidecode neuron-ls neuron-top modinfo lsmod uptime tail grep sudo hostname
+ec2-metadata nvme cpupower dpkg rpm curl
+"""
+_ALSO_IN_COMMENTS = "cat ls df mount free ip ps top head time timeout for date env"
+# The first words of command lines that people type on a node; those of the second list begin comments too.
+_UNMISTAKABLE = frozenset(_WORDS.split())
+COMMANDS = _UNMISTAKABLE.union(_ALSO_IN_COMMENTS.split())
+_PROMPT = re.compile(
+    r"(?:\([\w.+-]{1,40}\) ?)?"  # a Python environment's name
+    r"(?:\[?[\w.-]{1,64}@[\w.-]{1,64}[ :][^#$]{0,200}[#$] ?|\$ )(?P<typed>.*)"  # user@host:~$
+)
+_RULE = re.compile(r"_{20,}\s*")  # between the parts of an nvidia-bug-report.log
+_PROMPT_SIGNS = "#+%>"  # which other things begin with too
+# What the kernel logged before this boot says nothing about the node as it is.
+_EARLIER_BOOT = re.compile(r"journalctl (?:(?!journalctl ).)*(?:-b|--boot)[ =]?-[1-9]")
+_OLD_LOGS = "Scanning kernel log files"  # a bug report's lines out of every log on the disk, whatever their age
+_FRAMES = ("==", "---", "##", "***", ">>", "<<")  # how headings begin that people print between outputs
+_SHORTEST = len("<?xml")  # of the lines with which outputs begin
+_LONGEST_COMMAND = 2000  # characters of its line
+_COLUMNS = re.compile(r"--query-[a-z-]{2,40}[= ]([\w.,-]{1,20000})")
 
 
 def text_of(content: bytes) -> str:
@@ -77,3 +104,62 @@ def decoded(content: bytes) -> str:
         if content.startswith(mark):
             return content[len(mark) :].decode(encoding, "replace")
     return content.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One command's output; `typed` is the command line where the text shows it."""
+
+    text: str
+    typed: str = ""
+
+
+def pieces(text: str, forms: Iterable[Form]) -> Iterator[Piece]:
+    """The outputs that a text holds, in its order."""
+    begins = {form.begins for form in forms}.difference({no_line})
+    lines: list[str] = []
+    typed = ""
+    for line in text.split("\n"):
+        command = _command(line) if line else None
+        if command is not None or (lines and len(line) >= _SHORTEST and any(is_first(line) for is_first in begins)):
+            yield from _piece(lines, typed)
+            lines, typed = [], command or ""
+        if command is None:
+            lines.append(line)
+    yield from _piece(lines, typed)
+
+
+def _piece(lines: list[str], typed: str) -> Iterator[Piece]:
+    start = next((place for place, line in enumerate(lines) if line.strip()), None)
+    if start is None or _EARLIER_BOOT.search(typed) or lines[start].startswith(_OLD_LOGS):
+        return
+    yield Piece("\n".join([*_columns(typed), *lines]) + "\n", typed)
+
+
+def _command(line: str) -> str | None:
+    """The command that a line shows as typed, empty for a line that only divides; None for a line of an output."""
+    if len(line) > _LONGEST_COMMAND or not line or (line[0].isalnum() and "@" not in line[:70]):
+        return None
+    if _RULE.fullmatch(line):
+        return ""
+    prompt = _PROMPT.fullmatch(line.strip())
+    return prompt["typed"].strip() if prompt else _heading(line)
+
+
+def _heading(line: str) -> str | None:
+    """The command that a heading names: `=== dmesg ===`, `+ lspci -nn`, `*** /proc/meminfo`, `/usr/bin/lspci -v`."""
+    if line.startswith(("*** /", "*** ls: ")):  # an nvidia-bug-report.log's
+        return "cat " + line[4:] if line[4] == "/" else ""
+    is_framed = line.startswith(_FRAMES)
+    named = line.strip("=-#*<>+% \t")
+    word = (named.split(maxsplit=1) or [""])[0].rstrip(":")
+    program = word.rpartition("/")[2]
+    if is_framed or word.startswith(("/usr/", "/bin/", "/sbin/", "/opt/")):
+        return named if program in COMMANDS else None
+    return named if line[0] in _PROMPT_SIGNS and program in _UNMISTAKABLE else None
+
+
+def _columns(typed: str) -> list[str]:
+    """The line of column names that a query without a header leaves out."""
+    asked = _COLUMNS.search(typed) if "noheader" in typed else None
+    return [", ".join(asked[1].split(","))] if asked else []

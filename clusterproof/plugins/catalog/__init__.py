@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog.catalog import PACKAGED, Catalog
+from clusterproof.plugins.catalog.catalog import PACKAGED, Catalog, Threshold, thresholds
 from clusterproof.plugins.catalog.instance_types import instance_types
-from clusterproof.plugins.catalog.nvml_words import (
+from clusterproof.plugins.catalog.nvidia import (
     ClocksEventReason,
     RecoveryAction,
+    SXids,
+    Xid,
     clocks_event_reasons,
     fabric_faults,
     fabric_state,
@@ -14,13 +16,14 @@ from clusterproof.plugins.catalog.nvml_words import (
     fabric_summary,
     recovery_action,
     recovery_action_in_log,
+    sxids,
     unknown_clocks_event_reasons,
+    xid,
+    xids,
 )
 from clusterproof.plugins.catalog.owners import Owner, owner, owners
 from clusterproof.plugins.catalog.rows import CatalogError
-from clusterproof.plugins.catalog.thresholds import Threshold, thresholds
-from clusterproof.plugins.catalog.xids import SXids, Xid, sxids, xid, xids
-from clusterproof.plugins.core.instance_type import InstanceType
+from clusterproof.plugins.core.cluster import InstanceType
 
 __all__ = [
     "PACKAGED",

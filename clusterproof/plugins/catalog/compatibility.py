@@ -1,16 +1,17 @@
-"""Which versions of driver, CUDA, EFA installer and aws-ofi-nccl work together."""
+"""Which versions of driver, CUDA, EFA installer and aws-ofi-nccl work together; what EFA's driver knows of a port."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
-from clusterproof.plugins.catalog.rows import table
+from clusterproof.plugins.catalog.rows import build, document, table
+from clusterproof.plugins.core.record import record
 
 FILE = "compatibility.toml"
+EFA_DRIVER = "efa_driver.toml"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NeedsDriver:
     """A CUDA release, and the oldest driver for it."""
 
@@ -18,7 +19,7 @@ class NeedsDriver:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NeedsPlugin:
     """An EFA installer, and the oldest aws-ofi-nccl for it."""
 
@@ -26,7 +27,7 @@ class NeedsPlugin:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NeedsModule:
     """A GPU model, and which kernel module it needs."""
 
@@ -61,3 +62,24 @@ def kernel_module_needed(gpu_model: str) -> str:
     """Which of NVIDIA's kernel modules a GPU needs, by words of its name; empty for either. Raises CatalogError."""
     rows = table(NeedsModule, FILE, "kernel_module")
     return next((row.needs for words, row in rows.items() if words in gpu_model), "")
+
+
+@record
+class PortRate:
+    """Which rates (Gb/s) the driver has words for, and what it says where it does not know."""
+
+    since: str  # the first version that knows
+    unknown_gbps: int
+    known_gbps: tuple[int, ...]
+    source: str
+
+    def reported_gbps(self, gbps: float) -> int:
+        """What the driver says of a device of that rate: 30 of one of 35 Gb/s."""
+        return next((known for known in sorted(self.known_gbps, reverse=True) if known <= gbps), min(self.known_gbps))
+
+
+@cache
+def port_rate() -> PortRate:
+    """The table of efa_driver.toml. Raises CatalogError."""
+    data = document(EFA_DRIVER)
+    return build(PortRate, data["port_rate"], EFA_DRIVER, data["sources"])

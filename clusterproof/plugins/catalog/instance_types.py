@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from clusterproof.plugins.catalog.rows import table
-from clusterproof.plugins.core.instance_type import InstanceType
+from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.record import record
 
 FILE = "machines.toml"

@@ -1,7 +1,33 @@
-"""The root of every error that the suite raises for its users to see."""
+"""The root of every error that the suite raises for its users to see; where in the code something broke."""
 
 from __future__ import annotations
+
+import os.path
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
 
 
 class ClusterproofError(Exception):
     """What was asked for cannot be done as it was said; the message is one line with the way out."""
+
+
+def place_of(problem: BaseException) -> str:
+    """The file and the line in which it was raised; empty for one that never was.
+
+    Where a check of somebody's own has led there, it is the line of that check.
+    """
+    frames = list(_frames(problem.__traceback__))
+    own = [frame for frame in frames if not frame[0].startswith((_PACKAGE, "<"))]
+    file, line = (own or frames or [("", 0)])[-1]
+    return f"{os.path.basename(file)}:{line}" if file else ""  # noqa: PTH119
+
+
+def _frames(at: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while at:
+        yield at.tb_frame.f_code.co_filename, at.tb_lineno
+        at = at.tb_next

@@ -1,4 +1,4 @@
-"""Names of nodes, folded and unfolded: `gpu[001-016,020]`, as in ClusterShell without its set algebra."""
+"""Names of nodes, folded and unfolded: `gpu[001-016,020]`, as in ClusterShell; which words may be a host or a user."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?:/([0-9]{1,18}))?)?")
 _NUMBER = re.compile(r"([0-9]+)")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@-]*")
+_ADDRESS = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]*")  # a name, IPv4, or IPv6 with its zone
 
 
 class NodesetError(ClusterproofError, ValueError):
@@ -133,3 +135,13 @@ def _length(part: str, node: str) -> int:
     if int(last) < int(first) or step < 1:
         raise NodesetError(f"{node!r:.80}: the range {part} is empty; expected the smaller number first")
     return (int(last) - int(first)) // step + 1
+
+
+def is_user(text: str) -> bool:
+    """Whether `text` may be a log-in name: nothing that a shell reads, for it reaches a ProxyCommand's."""
+    return _USER.fullmatch(text) is not None
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` may be a host name or an address: it reaches a ProxyCommand's shell."""
+    return _ADDRESS.fullmatch(text) is not None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date
 
-from clusterproof.plugins.core.finding import Finding, grouped
-from clusterproof.plugins.core.instance_type import InstanceType
+from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.record import field, record, replace
-from clusterproof.plugins.core.result import Result, with_findings
+from clusterproof.plugins.core.result import Finding, Result, grouped, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 
 OWN_FILE = "clusterproof.toml"  # in the folder of the run, where no policy is named; else a table of the other

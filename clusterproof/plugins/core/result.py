@@ -1,11 +1,11 @@
-"""The result record: one per check and node, and the only thing that reports read."""
+"""What a check found, each thing with its own verdict; and what it says of a node or cluster with all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from clusterproof.plugins.core.finding import Finding, devices_of, in_lines, split_message
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import as_json, names_of, record, replace
 from clusterproof.plugins.core.verdict import Verdict
 
@@ -35,6 +35,63 @@ OF_A_RUN = ("run", "rank")  # subjects of checks of a training run, which `--run
 OF_THE_CLUSTER = ("cluster", "file_system")  # subjects of checks that run once for the cluster, not on each node
 OF_A_MEMBER = "k8s_node"  # of those that run on each node, by what the control plane reports of it
 OF_NO_NODE = frozenset({OF_A_PAIR, *OF_A_RUN, *OF_THE_CLUSTER})
+
+
+@record
+class Finding:
+    """One thing that a check says: `message` reads `observed; expected …`, and holds for each of the devices.
+
+    `action` is what a failure asks for, in a word or two; `cause` as of `Incomplete`.
+    """
+
+    verdict: Verdict
+    message: str = ""
+    devices: tuple[str, ...] = ()
+    cause: str = ""
+    action: str = ""
+
+    @property
+    def line(self) -> str:
+        """`GPU 3, GPU 5: 2 errors; expected 0`."""
+        return f"{', '.join(self.devices)}: {self.message}" if self.devices and self.message else self.message
+
+
+def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings, worst first, safe to show; what is said alike of several devices is one finding of all of them."""
+    devices: dict[Finding, list[str]] = {}
+    for finding in findings:
+        alike = Finding(finding.verdict, finding.message, (), finding.cause, finding.action)
+        devices.setdefault(alike, []).extend(finding.devices)
+    merged = [
+        Finding(alike.verdict, printable(alike.message), _names(names), printable(alike.cause), alike.action)
+        for alike, names in devices.items()
+    ]
+    return tuple(sorted(merged, key=lambda finding: finding.verdict.rank))
+
+
+def _names(devices: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(printable, devices)))
+
+
+def in_lines(findings: Sequence[Finding]) -> str:
+    """A line for each of them that says something; one of another verdict than the first begins with its own."""
+    lines = (
+        line if finding.verdict is findings[0].verdict else f"{finding.verdict.value}: {line}"
+        for finding in findings
+        if (line := finding.line)
+    )
+    return printable("\n".join(dict.fromkeys(lines)))
+
+
+def devices_of(findings: Sequence[Finding], verdict: Verdict) -> tuple[str, ...]:
+    """The devices of which findings of this verdict speak."""
+    return tuple(dict.fromkeys(name for one in findings if one.verdict is verdict for name in one.devices))
+
+
+def split_message(message: str) -> tuple[str, str]:
+    """`observed; expected …` as its two halves; the second is empty where the message has none."""
+    observed, _, expected = message.partition("; expected ")
+    return observed, expected
 
 
 @record

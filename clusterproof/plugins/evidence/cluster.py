@@ -23,7 +23,7 @@ from clusterproof.plugins.evidence.ec2.facts import (
     Subnet,
 )
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
-from clusterproof.plugins.evidence.field import at_least_one, flag, objects
+from clusterproof.plugins.evidence.field import at_least_one, flag, objects, optional, whole
 from clusterproof.plugins.evidence.fsx.facts import Metrics
 from clusterproof.plugins.evidence.hyperpod.facts import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
@@ -37,8 +37,12 @@ from clusterproof.plugins.evidence.kubernetes.facts import (
     KubernetesNode,
     asked_at,
 )
-from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod, ResourceSlice
-from clusterproof.plugins.evidence.kubernetes.facts_storage import KubernetesStorage, storage_of
+from clusterproof.plugins.evidence.kubernetes.facts_pods import (
+    KubernetesPod,
+    KubernetesStorage,
+    ResourceSlice,
+    storage_of,
+)
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode, member_nodes
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
@@ -230,6 +234,11 @@ class ClusterFacts:
         if not data.get("is_installed", flag):
             raise NotApplicable("Kueue is not installed")
         return tuple(map(Flavor, data.get("flavors", objects)))
+
+    @collected_by(QUEUES)
+    def kueue_flavors_left_out(self, data: CollectorData) -> int:
+        """How many more flavors Kueue has that were not looked at. Raises Incomplete."""
+        return data.get("left_out", optional(whole)) or 0  # None in older recordings
 
     @collected_by(STORAGE)
     def kubernetes_storage(self, data: CollectorData) -> KubernetesStorage:

@@ -8,7 +8,7 @@ from clusterproof.plugins.catalog import InstanceType, instance_types
 from clusterproof.plugins.catalog.instance_types import machine_type
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.ec2.facts_metadata import Metadata
+from clusterproof.plugins.evidence.ec2.facts import Metadata
 from clusterproof.plugins.evidence.fact import collected_as, collected_by
 from clusterproof.plugins.evidence.host.facts import (
     Boot,

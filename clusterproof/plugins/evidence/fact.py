@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, Generic, Protocol, TypeVar, overload
 
+from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.core.place import place_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.field import Decode, objects, read, table

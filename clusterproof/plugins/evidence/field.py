@@ -17,7 +17,7 @@ Decode: TypeAlias = Callable[[object], T]
 MAX_TEXT = 2_000  # characters of one value; what a healthy node reports is far shorter
 TOO_LARGE = 10**24  # for any count, size or time
 _SPACE = re.compile(r"\s")
-MAX_OUTPUT = 100_000  # characters of a tool's output; the probe sends at most 64 KiB
+MAX_OUTPUT = 300_000  # characters of a tool's output; the probe sends at most 256 KiB
 UNCAPTURED = "UNCOLLECTED"  # the error in place of what no captured file has
 UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED"})
 
@@ -152,10 +152,12 @@ def word(data: object) -> str:
 
 
 def output(data: object) -> str:
-    """What a tool printed, cut at MAX_OUTPUT characters."""
+    """What a tool printed, whole: at most MAX_OUTPUT characters."""
     if not isinstance(data, str):
         raise TypeError
-    return data[:MAX_OUTPUT]
+    if len(data) > MAX_OUTPUT:
+        raise ValueError
+    return data
 
 
 def optional(decode: Callable[[object], T]) -> Callable[[object], T | None]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.host import of_node as host
 from clusterproof.plugins.evidence.kernel_log import of_node as kernel_log
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
-from clusterproof.plugins.evidence.kubernetes.facts_kubelet import Kubelet
+from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
 from clusterproof.plugins.evidence.nccl.facts import NcclTests
 from clusterproof.plugins.evidence.network import of_node as network
 from clusterproof.plugins.evidence.neuron import of_node as of_neuron

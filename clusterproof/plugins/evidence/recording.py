@@ -19,7 +19,7 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load, to_json
 from clusterproof.plugins.core.opened import read_whole
 from clusterproof.plugins.core.strict import Table, read_text
-from clusterproof.plugins.core.whole_writes import created
+from clusterproof.plugins.core.written import created
 from clusterproof.plugins.evidence.ec2.by_evidence import SETTING, may_be_on_ec2
 
 SCHEMA = 1

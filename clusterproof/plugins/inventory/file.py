@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.core.addresses import is_address, is_user
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
-from clusterproof.plugins.core.nodeset import NodesetError, expand
+from clusterproof.plugins.core.nodeset import NodesetError, expand, is_address, is_user
 from clusterproof.plugins.core.opened import opened
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
 from clusterproof.plugins.inventory.hosts import MAX_PORT

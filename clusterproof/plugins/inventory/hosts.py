@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from clusterproof.plugins.core.addresses import is_user
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
-from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
+from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_user
 
 _FORM = "ssh:[user@]NODESET[:port], such as ssh:root@gpu[001-016]:2222"
 MAX_PORT = 65535

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,7 +14,6 @@ from clusterproof.plugins.kubernetes.errors import TOO_MANY, decoded, error_of, 
 from clusterproof.plugins.kubernetes.errors import KubernetesDenied as KubernetesDenied
 from clusterproof.plugins.kubernetes.errors import KubernetesError as KubernetesError
 from clusterproof.plugins.kubernetes.errors import KubernetesRefused as KubernetesRefused
-from clusterproof.plugins.kubernetes.stream import Stream
 
 CONNECT_S, READ_S = 10.0, 30.0
 RETRY_S = 30.0  # a server that says "later" is asked again for so long
@@ -25,6 +24,9 @@ LATER = (TOO_MANY, 500, 502, 503, 504)
 REPEATABLE = ("GET", "PATCH")  # twice is as once: a patch of ours says what is to be, or holds for one version alone
 DRAIN_BYTES = 65536
 JSON = "application/json"
+READ_BYTES = 65536
+MAX_LINE_BYTES = 4 * 1024 * 1024  # of an event; etcd holds no larger object
+NOT_FOUND = 404
 
 
 class Api:
@@ -189,3 +191,49 @@ def _wait_s(response: Any, attempt: int) -> float:
         return min(float(response.headers.get("Retry-After") or 0) or 0.5 * 2**attempt, RETRY_S)
     except ValueError:
         return 1.0
+
+
+class Stream:
+    """One response, as it comes. `close` may be called from any thread, and wakes who reads."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        self._is_closed = False
+
+    def pieces(self) -> Iterator[bytes]:
+        """What comes, until the server ends it or it is closed. Raises KubernetesError where it breaks."""
+        try:
+            while not self._is_closed and (piece := self._response.read1(READ_BYTES)):
+                yield piece
+        except Exception as problem:  # urllib3's, of a connection that breaks
+            if not self._is_closed:
+                raise KubernetesError(f"broke off: {words_of(problem)}") from None
+
+    def lines(self) -> Iterator[bytes]:
+        """The same by lines. Raises KubernetesError, also for a line that has no end."""
+        rest = b""
+        for piece in self.pieces():
+            *whole, rest = (rest + piece).split(b"\n")
+            if len(rest) > MAX_LINE_BYTES:
+                raise KubernetesError(f"a line is larger than {MAX_LINE_BYTES} bytes")
+            yield from (line for line in whole if line.strip())
+
+    def close(self) -> None:
+        """End it."""
+        self._is_closed = True
+        with suppress(Exception):  # it has ended already, or urllib3 is older than 2.3 and knows no such end
+            self._response.shutdown()
+
+
+def first_version(api: Api, group: str, versions: Iterable[str], kind: str) -> list[Mapping[str, Any]] | None:
+    """The objects of a kind by the first version that the cluster serves; None where it serves none.
+
+    Raises KubernetesError.
+    """
+    for version in versions:
+        try:
+            return list(api.listed(f"{group}/{version}/{kind}"))
+        except KubernetesError as problem:
+            if problem.status != NOT_FOUND:
+                raise
+    return None

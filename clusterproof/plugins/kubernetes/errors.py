@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 
 TOO_MANY = 429
 MAX_WORDS = 600  # of what the server says

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 
 _QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(m|k|[KMGTPE]i?|)")
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.catalog import CatalogError, owners, thresholds
+from clusterproof.plugins.catalog.catalog import SITE
 from clusterproof.plugins.catalog.rows import build
-from clusterproof.plugins.catalog.thresholds import SITE
-from clusterproof.plugins.core.cluster import InventoryError
-from clusterproof.plugins.core.instance_type import InstanceType
+from clusterproof.plugins.core.cluster import InstanceType, InventoryError
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.opened import NotOwnError, is_file
 from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy

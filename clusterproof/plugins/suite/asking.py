@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.agent.collectors import collector_names
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.aws import collector as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
@@ -29,8 +28,7 @@ from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable
 from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
-from clusterproof.plugins.transport.slurm_asked import ask_slurm
-from clusterproof.plugins.transport.submit_host import submit_host
+from clusterproof.plugins.transport.submit_host import ask_slurm, submit_host
 
 if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood

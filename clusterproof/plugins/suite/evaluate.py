@@ -6,11 +6,10 @@ import sys
 import time
 from typing import Any, TypeAlias
 
-from clusterproof.plugins.core.finding import Finding, devices_of, grouped
-from clusterproof.plugins.core.place import place_of
+from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.core.result import SEVERITIES, Result, with_findings
+from clusterproof.plugins.core.result import SEVERITIES, Finding, Result, devices_of, grouped, with_findings
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Recording, Several, Verdict
 from clusterproof.plugins.evidence.gpu.of_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.catalog import thresholds
-from clusterproof.plugins.catalog.xids import Xid, xid, xids
+from clusterproof.plugins.catalog.nvidia import Xid, xid, xids
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict

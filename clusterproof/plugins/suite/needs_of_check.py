@@ -68,7 +68,7 @@ def _is_packaged(function: Callable[..., Any]) -> bool:
 @cache
 def of_nodes() -> frozenset[str]:
     """Every collector of a node, including those that load it and those that only captures have."""
-    from clusterproof.plugins.agent.collectors import collector_names
+    from clusterproof.plugins.agent.program import collector_names
 
     return ONLY_CAPTURED.union(collector_names(), LOADING)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.exit_code import BY_VERDICTS, exit_code, is_by_failures, of_cut

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.finding import Finding
+from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.suite.check_item import CheckItem
 from clusterproof.plugins.suite.evaluate import ALL_PASSED, Examined, examine

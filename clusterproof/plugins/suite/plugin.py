@@ -10,8 +10,8 @@ import pytest
 from clusterproof.fixtures import node, pairwise
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_slurm
 from clusterproof.plugins.core.policy import Policy
-from clusterproof.plugins.core.private_files import keep_private
 from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.written import keep_private
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import collect, protocol

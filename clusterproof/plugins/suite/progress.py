@@ -10,8 +10,8 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.printable import printable
 
 Shown = Callable[[NodeEvidence], None]
 LINE_S = 10.0

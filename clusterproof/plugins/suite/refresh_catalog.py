@@ -12,9 +12,9 @@ import pytest
 
 from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.catalog.instance_types import instance_types
+from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.instance_type import InstanceType
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 
 EQUAL, DIFFERS = 0, 1
 USAGE = pytest.ExitCode.USAGE_ERROR

@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.cluster import InventoryError
-from clusterproof.plugins.core.listed import number_of
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.policy.file import refuse_unknown

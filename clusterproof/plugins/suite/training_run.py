@@ -13,8 +13,8 @@ from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.aws.objects import S3, fetched
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.policy import Policy
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.suite.state import TRAINING_RUN
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.core.listed import number_of
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,7 +23,6 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
-from clusterproof.plugins.transport.rate import StartRate
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 
 PLUGIN = "session-manager-plugin"
@@ -231,3 +231,25 @@ def _kill(plugin: subprocess.Popen[bytes]) -> None:
         plugin.wait(1)
     if plugin.stdin:
         plugin.stdin.close()
+
+
+class StartRate:
+    """Lets one start through each 1/`per_s` seconds. Safe to use from several threads."""
+
+    def __init__(
+        self, per_s: float, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._pause_s = 1 / per_s
+        self._now = now
+        self._sleep = sleep
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self) -> float:
+        """Wait for one's turn; the seconds that it took."""
+        with self._lock:
+            now = self._now()
+            turn = max(now, self._next)
+            self._next = turn + self._pause_s
+        self._sleep(turn - now)
+        return turn - now

@@ -22,8 +22,13 @@ from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes_outcome import Missed, not_ready, refused
-from clusterproof.plugins.transport.kubernetes_perf import IMAGE_SETTING, NO_IMAGE_NAMED, PerfVisit
-from clusterproof.plugins.transport.kubernetes_perf_pod import taken, why_not_whole
+from clusterproof.plugins.transport.kubernetes_perf import (
+    IMAGE_SETTING,
+    NO_IMAGE_NAMED,
+    PerfVisit,
+    taken,
+    why_not_whole,
+)
 from clusterproof.plugins.transport.kubernetes_pod import LONGEST, NAMESPACE, TTL_S, Run, config_map, image_on, job
 from clusterproof.plugins.transport.kubernetes_visit import PodVisit, Shared
 

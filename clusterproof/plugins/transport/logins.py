@@ -9,14 +9,13 @@ from pathlib import Path
 
 from fabric import Config, Connection
 
-from clusterproof.plugins.core.addresses import is_address, is_user
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.transport.host_keys import HostIdentity
+from clusterproof.plugins.core.nodeset import is_address, is_user
+from clusterproof.plugins.transport.host_keys import HostIdentity, KnownHosts
 from clusterproof.plugins.transport.identities import Identities
-from clusterproof.plugins.transport.known_hosts import KnownHosts
 from clusterproof.plugins.transport.login import JumpHost, JumpLogin, Login
+from clusterproof.plugins.transport.routes import Direct, Jumped, NoRoute, Proxied, Route
 from clusterproof.plugins.transport.ssh_config import SshConfig, host_key_checking, jumps, known_hosts_files
-from clusterproof.plugins.transport.ways import Jumped, NoWay, Proxied, Straight, Way
 
 _MAX_JUMPS = 8  # in a row; a ProxyJump that leads back to itself has no end
 
@@ -38,7 +37,7 @@ class Logins:
         self._jump_hosts: dict[str, JumpHost] = {}
 
     def to(self, target: Target) -> Login:
-        """The log-in to a node. Raises NoWay where ssh_config leads nowhere."""
+        """The log-in to a node. Raises NoRoute where ssh_config leads nowhere."""
         lines = {
             "HostName": target.address,
             "User": target.user or self._settings.get("user", ""),
@@ -50,7 +49,7 @@ class Logins:
         connection = self._connection(name, {**lines, "IdentityFile": self._settings.get("identity_file", "")})
         host, port, options = connection.host, connection.port, connection.ssh_config
         if not is_address(host) or not is_user(connection.user):
-            raise NoWay(f"{connection.user!r:.60} at {host!r:.80}: expected a log-in name and a host name")
+            raise NoRoute(f"{connection.user!r:.60} at {host!r:.80}: expected a log-in name and a host name")
         identity = HostIdentity(
             known=self._known(known_hosts_files(options, self._settings.get("known_hosts", ""))),
             host=host,
@@ -59,13 +58,13 @@ class Logins:
             checking=self._checking(host_key_checking(options)),
         )
         offer = self._identities.offer(connection.user, options, self._connect_s)
-        way = self._way(name, connection, hops, abandoned)
-        return Login(connection, way, identity, offer, self._connect_s, abandoned)
+        route = self._route(name, connection, hops, abandoned)
+        return Login(connection, route, identity, offer, self._connect_s, abandoned)
 
     def _connection(self, name: str, lines: Mapping[str, str]) -> Connection:
         """A Fabric connection that has looked `name` up; `lines` of ssh_config outrank the files."""
         if not all(value.isprintable() for value in lines.values()):
-            raise NoWay(f"{name}: {dict(lines)!r:.200}: expected no control characters")
+            raise NoRoute(f"{name}: {dict(lines)!r:.200}: expected no control characters")
         outranking = "".join(f"{key} {value}\n" for key, value in lines.items() if value)
         config = Config(lazy=True, ssh_config=self._ssh_config.for_host(name, outranking))  # no fabric.yaml
         try:
@@ -78,19 +77,19 @@ class Logins:
                 connect_kwargs={"look_for_keys": False},  # an empty one is taken for none; the log-in sets its own
             )
         except ValueError as problem:
-            raise NoWay(f"the ssh configuration of {name}: {problem}") from None
+            raise NoRoute(f"the ssh configuration of {name}: {problem}") from None
 
-    def _way(self, name: str, connection: Connection, hops: int, abandoned: threading.Event) -> Way:
+    def _route(self, name: str, connection: Connection, hops: int, abandoned: threading.Event) -> Route:
         path = [hop for hop in jumps(connection.ssh_config) if hop != name]
         if path:
             if hops >= _MAX_JUMPS:
-                raise NoWay(f"the ProxyJump of {name} passes more than {_MAX_JUMPS} hosts; expected an end")
+                raise NoRoute(f"the ProxyJump of {name} passes more than {_MAX_JUMPS} hosts; expected an end")
             return self._jumped(path, connection, hops + 1, abandoned)
         command = connection.ssh_config.get("proxycommand")
-        return Proxied(command) if command else Straight(connection.host, connection.port)
+        return Proxied(command) if command else Direct(connection.host, connection.port)
 
-    def _jumped(self, path: list[str], connection: Connection, hops: int, abandoned: threading.Event) -> Way:
-        """The way through the last host of a path of jumps; the one before it is its own jump host, and so on."""
+    def _jumped(self, path: list[str], connection: Connection, hops: int, abandoned: threading.Event) -> Route:
+        """The route through the last host of a path of jumps; the one before it is its own jump host, and so on."""
         *before, last = path
         user, _, host_port = last.removeprefix("ssh://").rpartition("@")
         name, _, port = host_port.partition(":")

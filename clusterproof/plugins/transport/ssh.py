@@ -11,13 +11,12 @@ from paramiko import Channel, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.transport import Answer, Limits, Program
-from clusterproof.plugins.transport.connection_failure import ConnectionFailure
 from clusterproof.plugins.transport.fan_out import Visit, fan_out
-from clusterproof.plugins.transport.login import Login, LoginFailed
+from clusterproof.plugins.transport.login import ConnectionFailure, Login, LoginFailed
 from clusterproof.plugins.transport.logins import Logins
-from clusterproof.plugins.transport.ways import NoWay
+from clusterproof.plugins.transport.routes import NoRoute
 
 _CHUNK_BYTES = 65536
 _QUIET_S = 0.5  # how long to listen on once the command has ended: what it left behind may hold its output open
@@ -43,7 +42,7 @@ class Ssh:
         def begin(target: Target) -> Visit:
             try:
                 return _Visit(logins.to(target), program, limits)
-            except (NoWay, SSHException) as problem:
+            except (NoRoute, SSHException) as problem:
                 return _NoVisit(Answer(unreached=Unreached.NO_ROUTE, detail=str(problem)))
 
         fan_out(targets, begin, _room_for(limits.fanout), answered)

@@ -69,12 +69,12 @@ class SshStaying:
 
         from clusterproof.plugins.transport.login import LoginFailed
         from clusterproof.plugins.transport.logins import Logins
-        from clusterproof.plugins.transport.ways import NoWay
+        from clusterproof.plugins.transport.routes import NoRoute
 
         try:
             with self._making:
                 login = Logins(self._limits.settings, self._limits.connect_s).to(target)
-        except (NoWay, SSHException) as problem:
+        except (NoRoute, SSHException) as problem:
             return str(problem)
         self._wake = login.abandon
         try:

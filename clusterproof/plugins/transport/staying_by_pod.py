@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.api import KubernetesError, Stream
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
-from clusterproof.plugins.kubernetes.stream import Stream
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.transport.kubernetes import unreachable
 from clusterproof.plugins.transport.kubernetes_outcome import after_the_end, has_begun, is_settled, missed, refused

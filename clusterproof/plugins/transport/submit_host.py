@@ -1,18 +1,25 @@
-"""A host where Slurm's commands are, and how a program runs there: here, over ssh, or through Systems Manager."""
+"""A host where Slurm's commands are: how a program runs there (here, over ssh, by SSM), and what Slurm reports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.agent.frame import FrameError, printable, unpacked
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.evidence import Collected, Status, Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
 from clusterproof.plugins.transport.direct import DIRECT
+from clusterproof.plugins.transport.gather import evidence_of
 
 SETTING = "submit_host"  # `local`, `ssh:[user@]HOST[:port]` or `hyperpod:ADDRESS`
+COLLECTOR, JOBS = "slurm", "slurm_jobs"
+ASKED_BY = Path(__file__).parents[1] / "evidence" / "slurm"
+COLLECTOR_S = 30.0  # slurmctld answers slowly when many jobs start
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +72,19 @@ def formless(host: SubmitHost, problem: Exception) -> Unusable:
     return Unusable(
         f"{host}: its answer does not have its form: {printable(repr(problem))}; expected that of our program"
     )
+
+
+def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (COLLECTOR,)) -> dict[str, Collected]:
+    """Slurm's answers, from one round trip to a host; where that is not reached, every answer broke."""
+    on_stdin = getattr(DIRECT[host.connection](), "takes_stdin", True)
+    to_run, nonce = program(
+        collectors,
+        ProbeOptions(collector_s=COLLECTOR_S),
+        tuple(ASKED_BY / f"{collector}.py" for collector in collectors),
+        on_stdin,
+    )
+    answer = ask(host, to_run, replace(limits, answer_s=2 * COLLECTOR_S))
+    data = evidence_of(Target(COLLECTOR), answer, nonce)
+    why = f"{data.unreached.value.replace('_', ' ')}: {data.detail}" if data.unreached else "it was not answered"
+    broke = Collected(Status.BROKE, detail=f"{host}: {why}")
+    return {collector: data.collectors.get(collector, broke) for collector in collectors}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.states import Change, Key, Kind
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.core.whole_writes import append, appendable
+from clusterproof.plugins.core.written import append, appendable
 from clusterproof.plugins.watch.states import Change, Key, Kind
 
 CHANGES_FILE = "changes.jsonl"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.agent.fitting import PROCESSES, class_of
+from clusterproof.plugins.agent.sending import PROCESSES, class_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.kernel_log.collect_lines import further

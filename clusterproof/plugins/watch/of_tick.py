@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clusterproof.plugins.catalog.nvml_words import clocks_event_reasons, unknown_clocks_event_reasons
+from clusterproof.plugins.catalog.nvidia import clocks_event_reasons, unknown_clocks_event_reasons
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.states import Seen
 from clusterproof.plugins.watch.updates import Hello, Tick

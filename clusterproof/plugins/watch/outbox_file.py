@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from io import FileIO
 from pathlib import Path
 
-from clusterproof.plugins.core.whole_writes import append, appendable, created
+from clusterproof.plugins.core.written import append, appendable, created
 from clusterproof.plugins.watch.outage import Outage
 from clusterproof.plugins.watch.outbox import WRONG, Entry, Outbox
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.watch.alert import Notification
 
 TIMEOUT_S = 30.0  # for one notification

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, MAX_GPUS, SampledGpu

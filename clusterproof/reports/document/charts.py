@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 
-from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
+from clusterproof.plugins.catalog.aws import fsx_metrics
 from clusterproof.plugins.core.cluster import is_of_aws
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fsx.facts import FileSystem
-from clusterproof.plugins.evidence.fsx.file_systems import file_systems
+from clusterproof.plugins.evidence.fsx.mounted import file_systems
 from clusterproof.plugins.evidence.fsx.sustained import Points, clock
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.run import Run

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.run import Run
 

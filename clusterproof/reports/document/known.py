@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.evidence.field import number
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document.versions import versions_of

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from html import escape
 from statistics import fmean, median
 
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Samples, Series
 from clusterproof.reports.document.section import table
 

@@ -12,9 +12,8 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.messages import estimate_in_words, finding_in_words
-from clusterproof.plugins.core.printable import printable
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement
 from clusterproof.reports.document import heat, strip
 from clusterproof.reports.document.data import MAX_NAME
 from clusterproof.reports.document.heat import Cell, HeatMap, Line

@@ -7,7 +7,7 @@ from html import escape
 from itertools import pairwise
 from statistics import median
 
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.pace import LEAST_PEERS

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from html import escape
 from itertools import pairwise
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.section import Section
 from clusterproof.reports.findings import within

@@ -21,8 +21,7 @@ from clusterproof.plugins.benchmarks.launchers.over_nodes import Turn
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import nccl_tests
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.evidence.pairwise.model import Pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
 from clusterproof.plugins.suite.asking import Asking
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.choose import connection_for

@@ -19,8 +19,7 @@ import pytest
 from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers import visit
 from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, clean_up
-from clusterproof.plugins.benchmarks.launchers.door import Door
-from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, Unmet, find_server, listen
+from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, Acceptor, Unmet, find_server, listen
 from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer, Visitor, node_program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits
@@ -196,7 +195,7 @@ def test_the_first_address_is_the_way_in_though_the_other_listens_only_after_it_
     listeners: list[socket.socket] = []
 
     def answer() -> None:
-        other = Door(listeners[0], word).came(60.0)
+        other = Acceptor(listeners[0], word).accept(60.0)
         assert other
         other.sendall(READY)
 

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import find
-from clusterproof.plugins.benchmarks.load import efa_loopback, gpus, options, torch_python
+from clusterproof.plugins.benchmarks.load import efa_loopback, options, tool, torch_python
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
@@ -139,11 +139,11 @@ def test_the_gpus_that_a_container_was_given_count_and_not_those_of_the_bus(tmp_
     device.mkdir(parents=True)
     (device / "vendor").write_text("0x10de\n")
     (device / "class").write_text("0x030200\n")
-    assert gpus.gpu_count(Node(str(tmp_path))) == 1
+    assert tool.gpu_count(Node(str(tmp_path))) == 1
     (tmp_path / "dev").mkdir()
     for name in ("nvidia2", "nvidia5", "nvidiactl", "nvidia-uvm"):
         (tmp_path / "dev" / name).touch()
-    assert gpus.gpu_count(Node(str(tmp_path))) == 2
+    assert tool.gpu_count(Node(str(tmp_path))) == 2
 
 
 # Time

@@ -17,9 +17,9 @@ import pytest
 
 from clusterproof.plugins.benchmarks.meters import fi_pingpong, iperf3
 from clusterproof.plugins.benchmarks.meters.choose import METERS
-from clusterproof.plugins.benchmarks.meters.counters import proven_network
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.benchmarks.meters.outcome import proven_network
+from clusterproof.plugins.evidence.pairwise.model import Reading
 from tests.benchmarks.meters.ends import GB, ended, measured, start
 from tests.testbed.needs import needs_iperf3
 from tests.transport.loopback import free_port

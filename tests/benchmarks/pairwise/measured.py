@@ -8,9 +8,7 @@ from random import Random
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading
 
 NORMAL_GB_PER_S = 100.0
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
-from clusterproof.plugins.benchmarks.pairwise.view import Settings
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement, pair
+from clusterproof.plugins.benchmarks.pairwise.normal import Settings
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,

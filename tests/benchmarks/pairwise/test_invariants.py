@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
-from clusterproof.plugins.benchmarks.pairwise.view import Settings
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair, pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.benchmarks.pairwise.normal import Settings
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,

@@ -13,15 +13,11 @@ from bench.noises import NOISES, Noise
 from bench.noisy import concluded, disturbed
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
-from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, normal_part, own_noise, surely
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.rounds import difference, in_common
+from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_common
+from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence, normal_part, own_noise
+from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, Settings, tails
 from clusterproof.plugins.benchmarks.pairwise.schedule import circle
-from clusterproof.plugins.benchmarks.pairwise.tails import OUTLIERS, tails
-from clusterproof.plugins.benchmarks.pairwise.view import Settings
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading
 
 SIGMA = 0.02
 USUAL = Normal(0.0, 0.0, SIGMA)
@@ -87,21 +83,21 @@ def test_outliers_that_are_seen_weigh_less_for_slowness() -> None:
     assert seen.share > 3 * OUTLIERS
     assert seen.density(-0.11) > 10 * tails(ALIKE * 6, SIGMA).density(-0.11)
     of_link = TIGHT[:3]
-    assert surely(of_link, USUAL, NODES) > surely(of_link, Normal(0.0, 0.0, SIGMA, tails=seen), NODES)
+    assert confidence(of_link, USUAL, NODES) > confidence(of_link, Normal(0.0, 0.0, SIGMA, tails=seen), NODES)
 
 
 def test_values_that_are_all_slow_alike_are_a_slow_node() -> None:
-    assert surely(TIGHT, USUAL, NODES) >= SURE
+    assert confidence(TIGHT, USUAL, NODES) >= SURE
 
 
 def test_values_that_spread_far_more_than_those_of_others_are_none() -> None:
-    assert surely(SPREAD, USUAL, NODES) < SURE
+    assert confidence(SPREAD, USUAL, NODES) < SURE
 
 
 def test_slow_values_of_a_pair_are_no_slow_link_where_its_node_varies_as_much_with_others() -> None:
     of_link = (-0.12, -0.11, -0.09)
-    assert surely(of_link, USUAL, NODES, own_noise(ALIKE, USUAL)) >= SURE
-    assert surely(of_link, USUAL, NODES, own_noise(WIDE, USUAL)) < SURE
+    assert confidence(of_link, USUAL, NODES, own_noise(ALIKE, USUAL)) >= SURE
+    assert confidence(of_link, USUAL, NODES, own_noise(WIDE, USUAL)) < SURE
 
 
 @pytest.mark.parametrize(

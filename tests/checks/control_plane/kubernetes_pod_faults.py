@@ -6,6 +6,7 @@ from tests.checks.control_plane.kubernetes_cluster import HALF_AN_HOUR_AGO, JUST
 from tests.checks.control_plane.kubernetes_fault import (
     CONCERN,
     FAIL,
+    INCOMPLETE,
     PLUGIN,
     KubernetesFault,
     ill,
@@ -126,6 +127,12 @@ POD_FAULTS = (
         lambda words: words.flavors[0].update(nodes=0, labels="pool=gone"),
         {"k8s_queues": CONCERN},
         "h100 (pool=gone) matches no node; expected flavors whose nodes exist",
+    ),
+    KubernetesFault(
+        "more flavors than were looked at",
+        lambda words: words.kubernetes["k8s_queues"].update(left_out=3),
+        {"k8s_queues": INCOMPLETE},
+        "3 more flavors were not looked at; expected at most 1",
     ),
     KubernetesFault(
         "a flavor of a topology that is not there",

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.catalog.quotas import interfaces
+from clusterproof.plugins.catalog.aws import interfaces
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.facts_quotas import needs
+from clusterproof.plugins.evidence.ec2.facts_account import needs
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate

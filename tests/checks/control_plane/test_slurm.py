@@ -151,9 +151,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "partition": "PartitionName=gpu AllowGroups=ALL Default=YES Nodes=gpu1 State=UP\n",
         "jobs": "12_3|15|gpu1|RUNNING\n",
         "topology": "SwitchName=core Level=1 LinkSpeed=1 Nodes=gpu[1-2] Switches=leaf0\n"
-        "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=gpu[1-2]\nBlockName=b1 BlockIndex=0 Nodes=gpu3 BlockSize=4\n",
-        "gpu[1-2]": "gpu1\ngpu2\n",
-        "gpu3": "gpu3\n",
+        "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=gpu[1-2]\nSwitchName=spare Level=0 Nodes=(null)\n"
+        "BlockName=b1 BlockIndex=0 Nodes=gpu3 BlockSize=4\n",
     }.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -183,7 +182,7 @@ def test_the_collector_reports_nodes_partitions_jobs_settings_and_topology(comma
         ],
         "partitions": [{"partition": "gpu", "state": "UP", "is_default": True}],
         "config": {"PrologEpilogTimeout": "300", "HealthCheckProgram": "(null)"},
-        "topology": [{"switch": "leaf0", "nodes": ["gpu1", "gpu2"]}, {"switch": "b1", "nodes": ["gpu3"]}],
+        "topology": [{"switch": "leaf0", "nodes": "gpu[1-2]"}, {"switch": "b1", "nodes": "gpu3"}],
     }
     assert slurm_jobs.read(Node()) == {"jobs": [["12_3", "15", "gpu1", "RUNNING"]], "job": "15"}
 

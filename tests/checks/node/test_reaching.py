@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.catalog.unreached import unreached_rows
+from clusterproof.plugins.catalog.node import unreached_rows
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.result import Result

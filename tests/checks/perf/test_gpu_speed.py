@@ -9,8 +9,8 @@ import pytest
 
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evidence.group import Median
+from clusterproof.plugins.evidence.perf.facts import below_best, below_median, worst_first
 from clusterproof.plugins.evidence.perf.gpu_speed import GPU_TO_GPU, GPU_TO_HOST, HOST_TO_GPU, GpuBandwidth, GpuGemm
-from clusterproof.plugins.evidence.perf.shortfall import below_best, below_median, worst_first
 from tests.builders.samples import sample
 from tests.checks.perf.given import evaluated, ran
 

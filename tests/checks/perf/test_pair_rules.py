@@ -20,9 +20,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement, pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind, Measurement, Reading, pair
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.evaluate import evaluate
 

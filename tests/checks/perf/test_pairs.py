@@ -14,7 +14,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Reading
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.evaluate import evaluate

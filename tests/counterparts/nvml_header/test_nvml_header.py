@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.evidence.gpu.collect_nvml import COUNTERS as SLOWDOWN
 from clusterproof.plugins.evidence.gpu.collect_nvml_link import COUNTERS, FIELDS, _FabricInfo
-from clusterproof.plugins.evidence.gpu.collect_nvml_slowdown import COUNTERS as SLOWDOWN
 from tests.counterparts.installed import folder, needs
 from tests.testbed.nvml.library import SOURCES, fake_nvml
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.evidence.processors.facts import in_ranges
 from tests.builders.probed import PATIENT, probe, probe_node, value
 from tests.testbed.image import File

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.evidence import Status
 from tests.builders.probed import PATIENT, collect, probe, value
 from tests.testbed.image import ABSENT, NodeImage

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.fitting import fitted
 from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.agent.sending import fitted
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.software import collect_image as image
-from clusterproof.plugins.evidence.software import collect_packages as packages
+from clusterproof.plugins.evidence.software import collect_versions as packages
 from clusterproof.plugins.evidence.software import collect_versions as versions
 from tests.builders.probed import collect, probe, value
 from tests.testbed.image import File, Folder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.evidence import Status
 from tests.builders.probed import PATIENT, host_root, probe, probe_node, read_under
 from tests.testbed.lustre import MOUNT

@@ -12,7 +12,7 @@ import pytest
 from clusterproof.integrations.slurm import nvml_part
 from clusterproof.integrations.slurm.nvml_part import MADE_BY, RECORD, keep_part, part_of
 from clusterproof.integrations.slurm.state import State
-from clusterproof.plugins.agent.collectors import files
+from clusterproof.plugins.agent.program import files
 from tests.faults import BY_NAME
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import entered, healthy_p5, with_whole_machine
@@ -22,7 +22,7 @@ import json, sys
 from clusterproof.integrations.slurm.nvml_part import keep_part, part_of
 from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.state import State
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 state = State("/var/lib/state")
 state.prepare()
 keep_part(state)

@@ -11,7 +11,8 @@ import pytest
 
 from clusterproof.integrations.slurm import moment
 from clusterproof.integrations.slurm.moment import since_boot_s
-from clusterproof.integrations.slurm.room import NOBODY_SAYS, RECORD, why_no_drain
+from clusterproof.integrations.slurm.records import NOBODY_SAYS, why_no_drain
+from clusterproof.integrations.slurm.records import ROOM as RECORD
 from clusterproof.integrations.slurm.state import State
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
@@ -98,10 +99,10 @@ def test_a_health_check_leaves_on_the_node_how_many_are_drained() -> None:
     with of(with_file(healthy_p5(), ROOM, ABSENT), toml=ONE) as running:
         before = since_boot_s()
         script(running, "health-check")
-        found = state(running, RECORD)
+        found = state(running, ROOM)
         other(running, OTHER_DRAINED)
         script(running, "health-check")
-        full = state(running, RECORD)["full"]
+        full = state(running, ROOM)["full"]
     assert (found["full"], found["nodes"]) == ("", 2)
     assert float(json.dumps(found["at"])) >= before
     assert full == FULL

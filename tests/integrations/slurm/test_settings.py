@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.integrations.slurm import control
+from clusterproof.integrations.slurm import our_drains
 from clusterproof.integrations.slurm.settings import Settings, SettingsError, plain_toml, read_settings
 from tests.integrations.slurm.scripts import SCRIPTS
 
@@ -61,7 +61,7 @@ def test_without_settings_it_only_observes(tmp_path: Path) -> None:
 def test_the_limit_is_a_share_or_a_number_and_one_node_in_any_case(
     total: int, percent: int, nodes: int, limit: int
 ) -> None:
-    assert control.allowed(total, percent, nodes) == limit
+    assert our_drains.allowed(total, percent, nodes) == limit
 
 
 def test_prolog_and_epilog_differ_in_their_name_alone_and_the_health_check_in_what_serves_many_calls() -> None:

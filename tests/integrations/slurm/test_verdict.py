@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.integrations.slurm import control
+from clusterproof.integrations.slurm import control, our_drains
 from clusterproof.integrations.slurm.checking import timeout_s
-from clusterproof.integrations.slurm.control import Claim
 from clusterproof.integrations.slurm.job import Job, gpus_of
+from clusterproof.integrations.slurm.our_drains import Claim
 from clusterproof.integrations.slurm.verdict import (
     MAX_REASON,
     PREFIX,
@@ -24,7 +24,7 @@ from clusterproof.integrations.slurm.verdict import (
     reason_of,
     run_of,
 )
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 
 LOST = Finding("gpu.gpu_answers", "fail", "GPU 3: the driver says GPU_IS_LOST; expected an answer")
 HELD = Finding("gpu.no_leftover_processes", "fail", "GPU 3: held by python3 (pid 7), of no job; expected no process")
@@ -218,9 +218,9 @@ def test_only_nodes_that_are_drained_for_reasons_of_ours_count() -> None:
         "gpu004|idle|1700000001|clusterproof: gpu.no_xid: Xid 79\n"  # 24.11 lets it stand when a node is resumed
         "gpu005|draining|1700000001|clusterproof: gpu.no_xid: Xid 79\n"
     )
-    found, total = control.parse_claims(listing)
+    found, total = our_drains.parse_claims(listing)
     assert (found, total) == ((Claim(1700000001, "gpu005"), Claim(1700000002, "gpu001")), 5)
-    assert [control.ahead(found, name) for name in ("gpu005", "gpu001", "gpu002")] == [0, 1, 2]
+    assert [our_drains.ahead(found, name) for name in ("gpu005", "gpu001", "gpu002")] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

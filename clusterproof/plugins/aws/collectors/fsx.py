@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.mounted import mounted_systems
+from clusterproof.plugins.aws.asked import mounted_systems
 from clusterproof.plugins.core.cluster import Cluster
 
 KEPT = ("FileSystemId", "FileSystemType", "Lifecycle", "StorageCapacity", "StorageType", "DNSName")

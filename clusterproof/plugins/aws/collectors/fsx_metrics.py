@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsError
-from clusterproof.plugins.aws.mounted import mounted_systems
-from clusterproof.plugins.catalog.fsx_metrics import fsx_metrics
+from clusterproof.plugins.aws.asked import mounted_systems
+from clusterproof.plugins.catalog.aws import fsx_metrics
 from clusterproof.plugins.core.cluster import Cluster
 
 NAMESPACE = "AWS/FSx"

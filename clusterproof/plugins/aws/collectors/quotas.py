@@ -7,7 +7,7 @@ from typing import Any
 
 from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.aws.asked import described, instance_groups, is_hyperpod, types_of
-from clusterproof.plugins.catalog.quotas import PER_TYPE, SAGEMAKER, quotas
+from clusterproof.plugins.catalog.aws import PER_TYPE, SAGEMAKER, quotas
 from clusterproof.plugins.core.cluster import Cluster
 
 Description = Mapping[str, Any]

@@ -8,7 +8,7 @@ from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Launche
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun
 from clusterproof.plugins.benchmarks.launchers.pods import pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
-from clusterproof.plugins.benchmarks.launchers.ssh import ssh
+from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.submit_host import SETTING
 

@@ -1,16 +1,15 @@
-"""What every launcher can do, and what it is made from."""
+"""What every launcher can do, and what it is made from; to which node of a pair a failure is attributed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.evidence.pairwise.model import Pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import NOT_AT_FAULT, Pair, Reading
 from clusterproof.plugins.transport import Connection, Limits, Unusable
 from clusterproof.plugins.transport.choose import connection_for
 
@@ -18,6 +17,7 @@ RUN_S = 120.0
 WHOLE_S = 3600.0
 
 Measured = Callable[[Pair, Reading], None]
+NOT_STARTED = (126, 127)  # of a shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +84,35 @@ class Launcher(Protocol):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it."""
+
+
+def attributed(reading: Reading, called: Mapping[str, Iterable[str]], was_ended: bool = False) -> Reading:
+    """The measurement with its culprit under the name of a node of the pair; `called` are the names each goes by there.
+
+    What programs say of each other once they are ended from outside (`was_ended`) names nobody.
+    """
+    if not reading.culprit:
+        return reading
+    data = _short(reading.culprit)
+    meant = [node for node, names in called.items() if data in map(_short, (node, *names))]
+    return replace(reading, culprit=meant[0] if len(meant) == 1 and not was_ended else "")
+
+
+def _short(name: str) -> str:
+    """A host's name without its domain; an address as it is."""
+    return name if name[:1].isdecimal() or ":" in name else name.partition(".")[0]
+
+
+def at_fault(unreached: Mapping[str, str]) -> str:
+    """The one node of these that was not reached and should have been, by its name; empty where there is none."""
+    at_fault = [node for node, why in unreached.items() if NOT_AT_FAULT not in why]
+    return at_fault[0] if len(unreached) == len(at_fault) == 1 else ""
+
+
+def silenced(reading: Reading, silent: Mapping[str, str]) -> Reading:
+    """A failure with the nodes that are silent since, and why: one alone is at fault, whatever programs say."""
+    if reading.busbw_gb_per_s is not None or not silent:
+        return reading
+    words = ", ".join(f"{node} does not answer any more: {why}" for node, why in silent.items())
+    culprit = next(iter(silent)) if len(silent) == 1 else reading.culprit
+    return replace(reading, problem=f"{reading.problem}; {words}", culprit=culprit)

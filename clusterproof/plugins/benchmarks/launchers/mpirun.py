@@ -6,13 +6,12 @@ import re
 import shlex
 
 from clusterproof.plugins.agent.frame import printable
-from clusterproof.plugins.benchmarks.launchers.attribution import attributed
 from clusterproof.plugins.benchmarks.launchers.cleanup import ARGUMENT
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, check, typed
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, attributed, check, typed
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Reading
 from clusterproof.plugins.transport import Unusable
 
 SETTING = "mpirun_options"  # further words for mpirun

@@ -18,11 +18,11 @@ from typing import Any
 from clusterproof.plugins.agent.sending import send
 from clusterproof.plugins.benchmarks.launchers.cleanup import clean_up, guard
 from clusterproof.plugins.benchmarks.launchers.command import Command
-from clusterproof.plugins.benchmarks.launchers.door import Door
 from clusterproof.plugins.benchmarks.launchers.pipes import Disconnected, wait
 from clusterproof.plugins.benchmarks.launchers.rendezvous import (
     DONE,
     READY,
+    Acceptor,
     Unmet,
     addresses,
     find_server,
@@ -93,8 +93,8 @@ class Run:
     def __init__(self, request: dict[str, Any]) -> None:
         self.request = request
         self.word = str(request.get("rendezvous", {}).get("word", "")).encode()
-        self.door: Door | None = None
-        self.came: socket.socket | None = None  # the other node, which is told once the server serves
+        self.acceptor: Acceptor | None = None
+        self.peer: socket.socket | None = None  # the other node, which is told once the server serves
         self.until = time.monotonic() + request["deadline_s"]
         self.commands: list[Command] = []
         self.other: socket.socket | None = None
@@ -127,18 +127,18 @@ class Run:
             self.start(rendezvous["stands_for_address"], address)
             self.watch(self.until)
         elif rendezvous:
-            with contextlib.closing(Door(listen(rendezvous["rendezvous_port"]), self.word)) as self.door:
+            with contextlib.closing(Acceptor(listen(rendezvous["rendezvous_port"]), self.word)) as self.acceptor:
                 if listens(rendezvous["port"]):
                     raise Unmet(f"port {rendezvous['port']} is taken")
                 self.start()
                 self.until_it_serves(rendezvous["port"], meet_until)
-                while not self.came:
+                while not self.peer:
                     if time.monotonic() > meet_until:
                         raise Unmet("the other node did not connect")
-                    self.came = self.door.came(min(TICK_S, meet_until - time.monotonic()))
+                    self.peer = self.acceptor.accept(min(TICK_S, meet_until - time.monotonic()))
             if listens(rendezvous["port"]) and not listens(rendezvous["port"], os.geteuid()):
                 raise Unmet(f"port {rendezvous['port']} is taken")  # by another user, with whom would be measured
-            self.other = listening_for_silence(self.came)
+            self.other = listening_for_silence(self.peer)
             self.say(READY)
             self.serve()
         else:
@@ -157,10 +157,10 @@ class Run:
         until = min(until, time.monotonic() + STARTS_S)
         while time.monotonic() < until and not listens(port, os.geteuid()) and not self.is_over():
             self.run_on(until)
-            self.came = self.came or (self.door.came(0.0) if self.door else None)
+            self.peer = self.peer or (self.acceptor.accept(0.0) if self.acceptor else None)
 
     def serve(self) -> None:
-        """Until the one that came is done; then the server has a little time to end."""
+        """Until the other end is done; then the server has a little time to end."""
         while time.monotonic() < self.until and not self.is_done and not self.is_lost:
             self.run_on(self.until)
         self.watch(min(self.until, time.monotonic() + ENDS_S))

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from clusterproof.plugins.agent.payload import new_nonce
-from clusterproof.plugins.benchmarks.launchers.attribution import at_fault, silenced
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, at_fault, silenced
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor, Whereabouts
 from clusterproof.plugins.core.cluster import InventoryError, Target
-from clusterproof.plugins.evidence.pairwise.model import Pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 
 

@@ -14,8 +14,7 @@ import subprocess
 import sys
 import time
 
-from clusterproof.plugins.benchmarks.launchers.door import Door, exactly, knock
-from clusterproof.plugins.benchmarks.launchers.rendezvous import listen
+from clusterproof.plugins.benchmarks.launchers.rendezvous import Acceptor, authenticate, exactly, listen
 
 WORD, WHERE = "CLUSTERPROOF_PEER_WORD", "CLUSTERPROOF_PEER"  # in the environment; the second only where mpirun is
 MAX_COMMAND_BYTES = 64 * 1024
@@ -35,10 +34,10 @@ def main() -> None:
 
 def serve(port: int, word: bytes) -> None:
     """Run the first command of a peer that knows the secret, and send it the output and the exit status."""
-    with contextlib.closing(Door(listen(port), word)) as door:
+    with contextlib.closing(Acceptor(listen(port), word)) as acceptor:
         command = b""
         while not command:
-            peer = door.came(FOREVER_S)
+            peer = acceptor.accept(FOREVER_S)
             command = asked(peer) if peer else b""
     assert peer
     with peer:
@@ -65,7 +64,7 @@ def start(where: str, word: bytes, command: bytes) -> int:
     address, _, port = where.rpartition(":")
     output = b""
     with socket.create_connection((address, int(port)), PEER_S) as peer:
-        knock(peer, word)
+        authenticate(peer, word)
         peer.sendall(struct.pack("!I", len(command)) + command)
         peer.settimeout(None)
         for read in iter(lambda: peer.recv(65536), b""):

@@ -15,13 +15,13 @@ from clusterproof.plugins.benchmarks.launchers.on_node import PYTHON
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.ssh import two_ends
+from clusterproof.plugins.benchmarks.launchers.two_ends import two_ends
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Reading
 from clusterproof.plugins.transport import Unusable
 
 SOURCE = "CLUSTERPROOF_PEER_SOURCE"
-TRAVELS = tuple(FOLDER / name for name in ("pipes.py", "door.py", "rendezvous.py", "peer.py"))
+TRAVELS = tuple(FOLDER / name for name in ("pipes.py", "rendezvous.py", "peer.py"))
 SERVE = f'exec "${PYTHON}" -I -c "${SOURCE}" {{port}}\n'
 # Open MPI 4 reads the first of the agent's names, 5 the second. That a rank's program is missing, the meter says.
 START = f"""m=$(command -v mpirun)||{{{{ echo "no mpirun on PATH; expected Open MPI in the image";exit 127; }}}}

@@ -1,8 +1,9 @@
-"""Two nodes meet: one listens, the other tries its addresses. Travels; standard library only, for Python 3.8.
+"""Two ends that know a secret meet: one listens, the other connects. Travels; standard library, for Python 3.8.
 
 The server's node listens before the server starts, and says so once that does, so that both may be visited at the same
-time; nobody waits for another that has not proven to be the other end; which of its addresses the other reaches is
-found by trying; and each notices when the other is gone.
+time; which of its addresses the other reaches is found by trying; and each notices when the other is gone. Each asks
+the other something new, and answers what only one that knows the secret can; the secret never travels. Nobody is waited
+for before that: all who connect are heard at the same time, and of too many the oldest goes.
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
+import hmac
 import os
 import socket
 import struct
 import time
 
-from clusterproof.plugins.benchmarks.launchers.door import exactly, knock
 from clusterproof.plugins.benchmarks.launchers.pipes import wait
+
+QUESTION_BYTES = PROOF_BYTES = 32
+PROVES_S = 5.0  # for the other end to prove itself
+MAX_CANDIDATES = 64  # at once that have not yet
+SERVES, COMES = b"serves", b"comes"
 
 READY, DONE = b"ready\n", b"done\n"
 CONNECT_S = 2.0  # for one address to answer
@@ -26,6 +33,108 @@ LISTENS = "0A"  # in /proc/net/tcp
 IPV4_OF = 0x8915  # linux/sockios.h: SIOCGIFADDR
 NO_NETWORK = ("lo", "docker", "virbr", "veth", "cni", "flannel", "kube", "br-")
 SILENT = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3), (socket.TCP_USER_TIMEOUT, 8000))
+
+
+class Candidate:
+    """One that has connected, what it was asked, and what it has said."""
+
+    def __init__(self, socket: socket.socket) -> None:
+        socket.setblocking(False)
+        self.socket, self.asked, self.said = socket, os.urandom(QUESTION_BYTES), b""
+        self.until = time.monotonic() + PROVES_S
+        with contextlib.suppress(OSError):
+            socket.send(self.asked)
+
+    def is_authentic(self, word: bytes) -> bool:
+        """Whether it has proven to know the secret, which is then proven to it. Raises OSError where it failed to."""
+        with contextlib.suppress(BlockingIOError):
+            read = self.socket.recv(QUESTION_BYTES + PROOF_BYTES - len(self.said))
+            self.said += read
+            if not read:
+                raise OSError("it has closed")
+        question, answer = self.said[:QUESTION_BYTES], self.said[QUESTION_BYTES:]
+        if len(answer) < PROOF_BYTES:
+            return False
+        if not hmac.compare_digest(answer, proof(word, COMES, self.asked, question)):
+            raise OSError("it does not know the secret")
+        self.socket.sendall(proof(word, SERVES, self.asked, question))
+        self.socket.setblocking(True)
+        return True
+
+
+class Acceptor:
+    """Accepts the other end, among whoever else connects, until it is closed."""
+
+    def __init__(self, listener: socket.socket, word: bytes) -> None:
+        listener.setblocking(False)
+        self._listener, self._word = listener, word
+        self._candidates: list[Candidate] = []
+
+    def accept(self, seconds: float) -> socket.socket | None:
+        """The connection of the one that knows the secret; None where none came in that time. Raises Disconnected."""
+        until = time.monotonic() + seconds
+        while True:
+            ready = wait(
+                until - time.monotonic(), self._listener.fileno(), *(v.socket.fileno() for v in self._candidates)
+            )
+            if self._listener.fileno() in ready:
+                self._take()
+            for candidate in [one for one in self._candidates if one.socket.fileno() in ready]:
+                try:
+                    if candidate.is_authentic(self._word):
+                        self._candidates.remove(candidate)
+                        return candidate.socket
+                except OSError:
+                    self._reject(candidate)
+            for candidate in [one for one in self._candidates if one.until < time.monotonic()]:
+                self._reject(candidate)
+            if time.monotonic() >= until:
+                return None
+
+    def close(self) -> None:
+        """Reject whoever has not proven itself; the connection that was returned stays."""
+        for candidate in list(self._candidates):
+            self._reject(candidate)
+        self._listener.close()
+
+    def _take(self) -> None:
+        with contextlib.suppress(OSError):
+            self._candidates.append(Candidate(self._listener.accept()[0]))
+        if len(self._candidates) > MAX_CANDIDATES:
+            self._reject(self._candidates[0])
+
+    def _reject(self, candidate: Candidate) -> None:
+        self._candidates.remove(candidate)
+        candidate.socket.close()
+
+
+def authenticate(other: socket.socket, word: bytes) -> None:
+    """Prove to know the secret, and have it proven. Raises OSError where the other end does not in time."""
+    until, question = time.monotonic() + PROVES_S, os.urandom(QUESTION_BYTES)
+    asked = exactly(other, QUESTION_BYTES, until)
+    other.sendall(question + proof(word, COMES, asked, question))
+    if not hmac.compare_digest(exactly(other, PROOF_BYTES, until), proof(word, SERVES, asked, question)):
+        raise OSError("it does not know the secret")
+
+
+def proof(word: bytes, who: bytes, asked: bytes, question: bytes) -> bytes:
+    """What only one that knows the secret can say, once, as this end."""
+    return hmac.new(word, who + asked + question, hashlib.sha256).digest()
+
+
+def exactly(other: socket.socket, count: int, until: float) -> bytes:
+    """So many bytes. Raises OSError where fewer come in time."""
+    data = b""
+    while len(data) < count:
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            raise OSError("it is too slow")
+        other.settimeout(left_s)
+        read = other.recv(count - len(data))
+        if not read:
+            raise OSError("it was closed at once")
+        data += read
+    return data
 
 
 class Unmet(Exception):  # noqa: N818 - its message is what was observed
@@ -61,7 +170,7 @@ def find_server(addresses: list[str], port: int, word: bytes, until: float) -> t
                     began_again = True  # it may listen only since the first addresses were tried
                     other.close()
                     break
-                knock(other, word)
+                authenticate(other, word)
                 if exactly(listening_for_silence(other), len(READY), max(until, time.monotonic() + CONNECT_S)) == READY:
                     other.settimeout(None)
                     return other, address
@@ -80,13 +189,13 @@ def listening_for_silence(other: socket.socket) -> socket.socket:
     return other
 
 
-def listens(port: int, whose: int | None = None) -> bool:
+def listens(port: int, user: int | None = None) -> bool:
     """Whether somebody listens on that port here: this user, where that is asked."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table) as rows:
             for row in rows:
                 words = row.split()
-                if words[1].endswith(f":{port:04X}") and words[3] == LISTENS and whose in (None, int(words[7])):
+                if words[1].endswith(f":{port:04X}") and words[3] == LISTENS and user in (None, int(words[7])):
                     return True
     return False
 

@@ -13,15 +13,13 @@ from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
 from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, pmi
-from clusterproof.plugins.benchmarks.launchers.attribution import attributed, silenced
-from clusterproof.plugins.benchmarks.launchers.ends import ends_of, reading_of
-from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, check, typed
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, attributed, check, silenced, typed
 from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
+from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.pairwise.model import Pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
 from clusterproof.plugins.transport import Answer, Unusable
 from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.srun import WAIT_S

@@ -13,7 +13,7 @@ from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
 from clusterproof.plugins.benchmarks.meters.meter import Output
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.evidence.pairwise.reading import NOT_AT_FAULT
+from clusterproof.plugins.evidence.pairwise.model import NOT_AT_FAULT
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
 ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to report
@@ -24,7 +24,7 @@ NO_FAULT_OF_NODES = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
     PLUGINS / "agent" / "sending.py",
-    *(FOLDER / f"{name}.py" for name in ("sent_bytes", "cleanup", "pipes", "command", "door", "rendezvous", "on_node")),
+    *(FOLDER / f"{name}.py" for name in ("sent_bytes", "cleanup", "pipes", "command", "rendezvous", "on_node")),
 )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.benchmarks.load.gpus import NONE, gpu_count
-from clusterproof.plugins.benchmarks.load.tool import ASK_S, measured
+from clusterproof.plugins.benchmarks.load.tool import ASK_S, NONE, gpu_count, measured
 
 
 def read(node: Node) -> object:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import signal
+from collections.abc import Iterator
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
-from clusterproof.plugins.benchmarks.load.scratch import scratch_file
 from clusterproof.plugins.benchmarks.load.tool import END_S, document_in, measured
 
 MIB = 1024 * 1024
@@ -14,6 +17,7 @@ FILE_MIB = 4096  # that they write together, and then read, at most
 RUN_S = 20  # for writing, and for reading, at most
 FREE = 4  # times the file must fit into what is free: this test is not to fill a file system
 PLAIN = ("--direct=1", "--ioengine=psync", "--bs=1M", "--thread", "--fallocate=none", "--output-format=json")
+PREFIX = ".clusterproof-"
 
 
 def read(node: Node) -> object:
@@ -62,3 +66,51 @@ def phase(node: Node, path: str, direction: str, size_mib: int, apart_mib: int =
 def total(jobs: list[dict[str, int]]) -> dict[str, object]:
     """All bytes, and the seconds of the job that took longest."""
     return {"bytes": sum(job["bytes"] for job in jobs), "seconds": max(job["ms"] for job in jobs) / 1000}
+
+
+@contextlib.contextmanager
+def scratch_file(folder: str) -> Iterator[str]:
+    """A new file in a folder, only for this user, as its path. Raises OSError.
+
+    Removed at the end by this process, or, where it is killed first, by another that waits for just that.
+    """
+    path = os.path.join(folder, PREFIX + secrets.token_hex(6))
+    lifeline = watched(path)
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        yield path
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(lifeline)
+
+
+def watched(path: str) -> int:
+    """Have a path removed as soon as the descriptor that this returns is closed, by whatever end of its holders."""
+    waiting, lifeline = os.pipe()
+    is_watched, watches = os.pipe()
+    os.set_inheritable(lifeline, True)  # what writes into the file holds on to it too
+    if not os.fork():
+        try:
+            watch(path, waiting, watches)
+        finally:
+            os._exit(0)
+    os.close(waiting)
+    os.close(watches)
+    os.read(is_watched, 1)
+    os.close(is_watched)
+    return lifeline
+
+
+def watch(path: str, waiting: int, watches: int) -> None:
+    """Leave the collector's group, which is killed as a whole; wait; remove."""
+    os.setsid()
+    signal.alarm(0)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    os.write(watches, b".")
+    os.closerange(3, waiting)
+    os.closerange(waiting + 1, 1024)
+    os.read(waiting, 1)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.agent.reading import Absent, Node
 from clusterproof.plugins.benchmarks.load import torch_copies
-from clusterproof.plugins.benchmarks.load.gpus import NONE, gpu_count
-from clusterproof.plugins.benchmarks.load.tool import END_S, measured
+from clusterproof.plugins.benchmarks.load.tool import END_S, NONE, gpu_count, measured
 from clusterproof.plugins.benchmarks.load.torch_python import run_with_torch, torch_python
 
 TESTS = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_read_ce")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.benchmarks.load import torch_gemm
-from clusterproof.plugins.benchmarks.load.gpus import NONE, gpu_count
-from clusterproof.plugins.benchmarks.load.tool import END_S
+from clusterproof.plugins.benchmarks.load.tool import END_S, NONE, gpu_count
 from clusterproof.plugins.benchmarks.load.torch_python import run_with_torch, torch_python
 
 

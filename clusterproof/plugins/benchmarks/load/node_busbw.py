@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.benchmarks.load.gpus import NONE, gpu_count
-from clusterproof.plugins.benchmarks.load.tool import measured
+from clusterproof.plugins.benchmarks.load.tool import NONE, gpu_count, measured
 
 SIZES = ("-b", "1G", "-e", "8G", "-f", "2")  # nccl-tests lowers the last one itself where memory is short
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.agent.options import END_S, SEND_S
+from clusterproof.plugins.agent.program import END_S, SEND_S
 
 # Seconds for each, in the order in which a node runs them. DCGM wants GPUs at rest, and products heat them.
 SECONDS: Mapping[str, float] = {

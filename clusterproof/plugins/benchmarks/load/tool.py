@@ -1,9 +1,10 @@
-"""A program that measures: run to its end, or to its collector's deadline; its output is returned as it is."""
+"""A program that measures: run to its end or its collector's deadline, its output as it is; how many GPUs it loads."""
 
 from __future__ import annotations
 
 import glob
 import json
+import re
 import time
 
 from clusterproof.plugins.agent.reading import Broke, Node, TimedOut
@@ -28,6 +29,10 @@ LIBRARIES = (
     "/opt/nccl/build/lib",
     "/usr/local/cuda/lib64",
 )
+BUS = "/sys/bus/pci/devices"
+DEVICE = re.compile(r"nvidia\d{1,3}")
+NVIDIA, CLASSES = "0x10de", ("0x0302", "0x0300")
+NONE = {"none": "no NVIDIA GPU"}
 
 
 def measured(node: Node, name: str, *arguments: str, timeout_s: float = 0.0, ask_s: float = 0.0) -> dict[str, object]:
@@ -103,3 +108,15 @@ def document_in(ran: dict[str, object], opening: str = "{") -> object:
     except (ValueError, RecursionError):
         said = " ".join(text.split())[-300:]
         raise Broke(f"{ran['command']} ended with {ran['exit']} and printed no JSON: {said}") from None
+
+
+def gpu_count(node: Node) -> int:
+    """The GPUs that were given to this process, by their device files; without those all that the bus has."""
+    given = sum(1 for name in node.names("/dev") if DEVICE.fullmatch(name))
+    return given or sum(1 for address in node.names(BUS) if _is_gpu(node, f"{BUS}/{address}"))
+
+
+def _is_gpu(node: Node, path: str) -> bool:
+    if node.text(f"{path}/vendor", absent="") != NVIDIA:
+        return False
+    return str(node.text(f"{path}/class", absent="")).startswith(CLASSES)

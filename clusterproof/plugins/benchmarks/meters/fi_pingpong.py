@@ -6,10 +6,10 @@ import shlex
 from dataclasses import replace
 from itertools import pairwise
 
-from clusterproof.plugins.benchmarks.meters import failure, shell
-from clusterproof.plugins.benchmarks.meters.counters import EFA, proven_network
+from clusterproof.plugins.benchmarks.meters import outcome, shell
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.reading import Reading, is_believable
+from clusterproof.plugins.benchmarks.meters.outcome import EFA, proven_network
+from clusterproof.plugins.evidence.pairwise.model import Reading, is_believable
 from clusterproof.plugins.evidence.parsing import bytes_of, number
 
 PLACES = ("/opt/amazon/efa/bin",)
@@ -42,7 +42,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     problem = _problem(ours, size, mb_per_s, theirs)
     seconds = max(ours.seconds, theirs.seconds)
     if problem:
-        culprit = failure.culprit_in(f"{ours.text}\n{theirs.text}")
+        culprit = outcome.culprit_in(f"{ours.text}\n{theirs.text}")
         return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds)
     return Reading(
         busbw_gb_per_s=mb_per_s / 1000,
@@ -106,8 +106,8 @@ def _rows(text: str) -> list[tuple[int, int, float, float]]:
 
 def _problem(ours: Output, size: int, mb_per_s: float, theirs: Output) -> str:
     if ours.exit != 0 or not size:
-        said = failure.problem_of(ours) if ours.exit != 0 else f"no whole row; {failure.problem_of(ours)}"
-        return failure.one_line(f"{said}; the server: {failure.problem_of(theirs)}" if theirs.exit else said)
+        said = outcome.problem_of(ours) if ours.exit != 0 else f"no whole row; {outcome.problem_of(ours)}"
+        return outcome.one_line(f"{said}; the server: {outcome.problem_of(theirs)}" if theirs.exit else said)
     if not is_believable(mb_per_s / 1000):
         return f"it measured {mb_per_s:g} MB/s; expected more than 0, and what a network can do"
     return ""

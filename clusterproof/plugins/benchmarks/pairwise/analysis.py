@@ -7,19 +7,15 @@ from dataclasses import dataclass, field
 from math import exp, hypot
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.failures import each_once, failing_or_suspect
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
-from clusterproof.plugins.benchmarks.pairwise.intermittent import slow_now_and_then
-from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, surely
-from clusterproof.plugins.benchmarks.pairwise.links import link_findings
-from clusterproof.plugins.benchmarks.pairwise.noise import left_open, too_noisy
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
+from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, confidence
+from clusterproof.plugins.benchmarks.pairwise.links import each_once, failing_or_suspect, link_findings
+from clusterproof.plugins.benchmarks.pairwise.noise import left_open, slow_now_and_then, too_noisy
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, succeeded
+from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location, location_error, spread
-from clusterproof.plugins.core.rounded import speed
-from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding, Kind, estimated
-from clusterproof.plugins.evidence.pairwise.model import Measurement
+from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind, Measurement, estimated
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
 RETESTS = 3  # without which no node is named
@@ -43,14 +39,14 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     screened = screen(measurements, settings)
     nodes = {node for one in measurements for node in one.pair.nodes}
     failing = failing_or_suspect(measurements)
-    if screened.usual is None:
+    if screened.reference is None:
         named = tuple(finding for finding in failing if finding.kind is Kind.FAILING_NODE)
         return Analysis(named or (_nothing(measurements),))
     estimates = _estimates(screened, len(nodes))
-    contention = _contention(screened.usual, settings)
+    contention = _contention(screened.reference, settings)
     configuration = None if contention else _configuration(measurements, floor_gb_per_s)
     if configuration:
-        return Analysis((configuration, *failing), screened.usual, estimates)
+        return Analysis((configuration, *failing), screened.reference, estimates)
     places = [_place(place, screened, settings) for place in screened.places]
     slow = [
         finding
@@ -66,7 +62,7 @@ def analyse(measurements: Sequence[Measurement], settings: Settings, floor_gb_pe
     unclear = _too_few(screened, floor_gb_per_s, settings) or too_noisy(screened, settings)
     jittery = [] if unclear else left_open(screened, nodes - said, estimates, settings)
     return Analysis(
-        (*contention, *places, *of_nodes, *links, *intermittent, *jittery, *unclear), screened.usual, estimates
+        (*contention, *places, *of_nodes, *links, *intermittent, *jittery, *unclear), screened.reference, estimates
     )
 
 
@@ -104,10 +100,10 @@ def _configuration(measurements: Sequence[Measurement], floor_gb_per_s: float | 
     return Finding(Kind.CONFIGURATION, nodes, words=words, pairs=tuple({one.pair: None for one in under}))
 
 
-def _contention(usual: Normal, settings: Settings) -> list[Finding]:
+def _contention(reference: Normal, settings: Settings) -> list[Finding]:
     """That pairs are faster where fewer run at once."""
     found = []
-    for relief, what in ((usual.relief_inside, "inside places"), (usual.relief_across, "across places")):
+    for relief, what in ((reference.relief_inside, "inside places"), (reference.relief_across, "across places")):
         if relief >= settings.min_effect:
             words = f"pairs {what} are" if settings.places else "pairs are"
             gained = f"{words} {1 - exp(-relief):.0%} slower when all run at once than when at most half do"
@@ -119,12 +115,12 @@ def _contention(usual: Normal, settings: Settings) -> list[Finding]:
 
 def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
     """A slow place; contention there, where its pairs are well when at most half run at once."""
-    assert screened.usual is not None
+    assert screened.reference is not None
     of_it = set(place.nodes)
     touching = [value for value in screened.values if not value.is_inside and of_it & set(value.pair.nodes)]
     again = [value.x + place.across for value in touching if value.is_retest and value.is_relaxed]
     pairs = tuple({value.pair: None for value in touching})
-    estimate = estimated(place.across, location_error(len(touching), screened.usual.sigma), len(touching))
+    estimate = estimated(place.across, location_error(len(touching), screened.reference.sigma), len(touching))
     recovered = len(again) >= RETESTS and median(again) > -settings.min_effect / 2
     kind = Kind.CONTENTION if recovered else Kind.SLOW_GROUP
     where = "inside too" if place.inside else "and well inside: what joins it to the others is slow"
@@ -134,11 +130,11 @@ def _place(place: SlowPlace, screened: Screened, settings: Settings) -> Finding:
 
 def _slow_node(node: str, screened: Screened, estimates: Mapping[str, Estimate], settings: Settings) -> Finding | None:
     """The finding against a suspect: slow enough, sure enough, and slow again when measured again."""
-    assert screened.usual is not None
+    assert screened.reference is not None
     own = screened.own_values(node)
     again = [value.x for value in own if value.is_retest]
     all_of_them = [value.x for value in own]
-    error = hypot(location_error(len(own), screened.usual.sigma), screened.usual.error)
+    error = hypot(location_error(len(own), screened.reference.sigma), screened.reference.error)
     middle = location(all_of_them)
     pairs = tuple({value.pair: None for value in own})
     allowance = min(error, MAX_ALLOWED * settings.min_effect)
@@ -173,16 +169,16 @@ def _more(retests: int, partners: int, good_pairs: int) -> str:
 
 def _estimates(screened: Screened, nodes: int) -> dict[str, Estimate]:
     """How slow each node is, and how sure that is: the chance that none of so many healthy nodes looks so."""
-    assert screened.usual is not None
+    assert screened.reference is not None
     found = {}
     for node in screened.of_node:
         own = screened.own_values(node)
         xs = [value.x for value in own]
         partners = len({value.pair.other(node) for value in own})
         if node in screened.slow:
-            middle, chance = location(xs), surely(xs, screened.usual, nodes)
+            middle, chance = location(xs), confidence(xs, screened.reference, nodes)
         else:
             middle, chance = median(xs), 0.0
-        sigma = max(screened.usual.sigma, spread(xs))  # its own may be slow now more, now less
+        sigma = max(screened.reference.sigma, spread(xs))  # its own may be slow now more, now less
         found[node] = estimated(middle, location_error(len(xs), sigma), len(xs), partners, chance)
     return found

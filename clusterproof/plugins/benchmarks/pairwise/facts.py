@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading, pair
 
 SLOW = 0.95  # of what is normal: below it a single measurement is worth mentioning
 OF_PLACES = (Kind.CONFIGURATION, Kind.SLOW_GROUP, Kind.CONTENTION)
@@ -159,3 +159,43 @@ def _why_unmeasured(node: str, campaign: Campaign) -> Incomplete | NotApplicable
         return NotApplicable("not asked: --pairs names pairs of other nodes")
     why = campaign.journal.absent.get(node) or campaign.journal.ended or "the run ended before its turn"
     return Incomplete(f"no pair of it was measured: {why}", cause=f"no pair was measured: {why}")
+
+
+def without_names(run: PairwiseRun, shown: Mapping[str, str], text: Callable[[str], str]) -> PairwiseRun:
+    """The same measurements. `shown` has the word for each node, `text` what may be shown of a text."""
+    campaigns = tuple(replace(campaign, journal=_journal(campaign.journal, shown, text)) for campaign in run.campaigns)
+    return PairwiseRun(campaigns, why_not=text(run.why_not))
+
+
+def _journal(journal: Journal, shown: Mapping[str, str], text: Callable[[str], str]) -> Journal:
+    plan = journal.plan
+    words = {node: shown.get(node, f"unknown-{number}") for number, node in enumerate(plan.nodes, start=1)}
+    known = sorted({place for place in plan.places.values() if place})
+    places = {place: f"place-{number}" for number, place in enumerate(known, start=1)}
+    return replace(
+        journal,
+        plan=replace(
+            plan,
+            nodes=tuple(words.values()),
+            places={words[node]: places.get(place, "") for node, place in plan.places.items() if node in words},
+            asked=tuple(pair(*(words[node] for node in one)) for one in plan.asked if set(one) <= words.keys()),
+            absent=frozenset(words[node] for node in plan.absent if node in words),
+        ),
+        absent={words[node]: text(why) for node, why in journal.absent.items() if node in words},
+        measurements=tuple(
+            replace(one, pair=pair(*(words[node] for node in one.pair)), reading=_reading(one.reading, words, text))
+            for one in journal.measurements
+        ),
+        ended=None if journal.ended is None else text(journal.ended),
+    )
+
+
+def _reading(data: Reading, words: Mapping[str, str], text: Callable[[str], str]) -> Reading:
+    return replace(
+        data,
+        network=text(data.network),
+        problem=text(data.problem),
+        culprit=words.get(data.culprit, ""),
+        hosts=tuple(map(text, data.hosts)),
+        command=text(data.command),
+    )

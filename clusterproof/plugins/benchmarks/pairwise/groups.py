@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value
 from clusterproof.plugins.core.robust import location_error
 
 FEWEST_NODES = 3
@@ -26,7 +25,7 @@ class SlowPlace:
     inside: float
 
 
-def slow_places(found: Sequence[Value], usual: Normal, settings: Settings) -> list[SlowPlace]:
+def slow_places(found: Sequence[Value], reference: Normal, settings: Settings) -> list[SlowPlace]:
     """The slow places, the slowest first; what touches one that is named already does not count for the next."""
     named: list[SlowPlace] = []
     left = [value for value in found if not value.is_inside]
@@ -35,7 +34,7 @@ def slow_places(found: Sequence[Value], usual: Normal, settings: Settings) -> li
         candidates = [
             place
             for name, data in _by_place(left, settings).items()
-            if name and (place := _slow(name, data, inside.get(name, []), usual, settings))
+            if name and (place := _slow(name, data, inside.get(name, []), reference, settings))
         ]
         if not candidates:
             return named
@@ -69,7 +68,7 @@ def _by_place(found: Sequence[Value], settings: Settings) -> dict[str, list[Valu
 
 
 def _slow(
-    name: str, across: Sequence[Value], inside: Sequence[Value], usual: Normal, settings: Settings
+    name: str, across: Sequence[Value], inside: Sequence[Value], reference: Normal, settings: Settings
 ) -> SlowPlace | None:
     """The place, where its pairs with other places are slow and most of its nodes are so by themselves."""
     of_nodes: dict[str, list[float]] = defaultdict(list)
@@ -80,7 +79,7 @@ def _slow(
     if len(across) < FEWEST_VALUES or len(of_nodes) < FEWEST_NODES:
         return None
     middle = median(value.x for value in across)
-    if middle > -settings.min_effect + location_error(len(across), usual.sigma):
+    if middle > -settings.min_effect + location_error(len(across), reference.sigma):
         return None
     slow_by_itself = sum(median(data) < -settings.min_effect / 2 for data in of_nodes.values())
     if slow_by_itself < SHARE_OF_NODES * len(of_nodes):

@@ -17,9 +17,8 @@ from typing import IO, Any
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import read_whole
-from clusterproof.plugins.core.whole_writes import appendable
-from clusterproof.plugins.evidence.pairwise.model import Measurement, pair
-from clusterproof.plugins.evidence.pairwise.reading import Reading, is_believable
+from clusterproof.plugins.core.written import appendable
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Reading, is_believable, pair
 
 SCHEMA = "clusterproof pairs 1"
 MAX_BYTES = 2**30

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import exp, fsum, inf, log, pi, sqrt
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.tails import OUTLIERS, VALUES_BEFORE, Tails, even
+from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, VALUES_BEFORE, Normal, Tails, even
 from clusterproof.plugins.core.robust import MAX_VALUES, location, spread, spread_above
 
 SURE = 0.995  # from which on a node or link is named
@@ -16,7 +15,7 @@ ONE_SIDED = 1.645  # standard errors: at 19 in 20 the slowness may well be the m
 LEAST_SIGMA = 0.01  # of few values that happen to be alike
 JITTERY = 0.05  # nodes of a larger noise of their own, for each slow one, among those whose values look slow
 JITTERS = (2.5, 3.5, 5.0, 7.0)  # times the usual noise, that of a jittery node
-USUAL: Mapping[float, float] = {1.0: 1.0}  # the usual noise, surely
+REFERENCE_NOISE: Mapping[float, float] = {1.0: 1.0}  # the usual noise, surely
 STEP, SLOWEST = 0.025, 0.3  # of the slownesses of a node that are weighed against one another
 _STEPS = 12  # of expectation and maximisation, at most
 
@@ -50,8 +49,12 @@ def _fit(values: Sequence[float], sigma: float) -> tuple[float, float, float]:
     return likely, centre, sigma
 
 
-def surely(
-    values: Sequence[float], usual: Normal, tries: int, noise: Mapping[float, float] = USUAL, own_tries: int = 1
+def confidence(
+    values: Sequence[float],
+    reference: Normal,
+    tries: int,
+    noise: Mapping[float, float] = REFERENCE_NOISE,
+    own_tries: int = 1,
 ) -> float:
     """One less a bound on the chance that any of so many healthy nodes has values that speak so much for slowness.
 
@@ -63,39 +66,39 @@ def surely(
     effects = [effect for effect in {*values, location(values)} if effect < 0.0]
     if not effects:
         return 0.0
-    without = _beside((), usual)
-    slow = _either([_slow([x - effect for x in values], usual, without, noise) for effect in effects])
+    without = _beside((), reference)
+    slow = _either([_slow([x - effect for x in values], reference, without, noise) for effect in effects])
     slow -= log(len(effects))
-    of_a_usual_node = tries * noise[1.0] * _odds(_beside(values, usual) - slow)
-    of_known_noise = own_tries * _odds(without + _known(noise, values, usual) - slow)
-    of_a_jittery_node = JITTERY * _odds(without + _jittery(values, usual) - slow)
+    of_a_usual_node = tries * noise[1.0] * _odds(_beside(values, reference) - slow)
+    of_known_noise = own_tries * _odds(without + _known(noise, values, reference) - slow)
+    of_a_jittery_node = JITTERY * _odds(without + _jittery(values, reference) - slow)
     return max(0.0, 1.0 - of_a_usual_node - of_known_noise - of_a_jittery_node)
 
 
-def at_least(effect: float, values: Sequence[float], usual: Normal) -> float:
+def at_least(effect: float, values: Sequence[float], reference: Normal) -> float:
     """How likely a node with these values is slower by that (a difference of logarithms), or by more.
 
     Beforehand any slowness is as likely as any other, and its own noise may be larger than that of others.
     """
     less = [-STEP * number for number in range(int(SLOWEST / STEP)) if STEP * number < effect]
     more = [-effect - STEP * number for number in range(int((SLOWEST - effect) / STEP))]
-    data = [_either(_with_noise([x - of for x in values], usual).values()) for of in (*less, *more)]
+    data = [_either(_with_noise([x - of for x in values], reference).values()) for of in (*less, *more)]
     whole = _either(data)
     return sum(exp(each - whole) for each in data[len(less) :])
 
 
-def own_noise(values: Sequence[float], usual: Normal) -> dict[float, float]:
+def own_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
     """How likely a node's own noise is each of so many times the usual, by its values."""
-    logs = _with_noise(values, usual)
+    logs = _with_noise(values, reference)
     whole = _either(logs.values())
     return {times: exp(data - whole) for times, data in logs.items()}
 
 
-def _with_noise(values: Sequence[float], usual: Normal) -> dict[float, float]:
+def _with_noise(values: Sequence[float], reference: Normal) -> dict[float, float]:
     """The logarithms of how likely a node's own noise is each of so many times the usual, and these are its values."""
     before = {1.0: 1 - JITTERY, **dict.fromkeys(JITTERS, JITTERY / len(JITTERS))}
     return {
-        times: log(likely) + _likelihood(values, 0.0, times * usual.sigma, usual.tails)
+        times: log(likely) + _likelihood(values, 0.0, times * reference.sigma, reference.tails)
         for times, likely in before.items()
     }
 
@@ -109,17 +112,19 @@ def noise_of_both(one: Mapping[float, float], other: Mapping[float, float]) -> d
     return found
 
 
-def _slow(values: Sequence[float], usual: Normal, without: float, noise: Mapping[float, float]) -> float:
+def _slow(values: Sequence[float], reference: Normal, without: float, noise: Mapping[float, float]) -> float:
     """How likely they are of a slow node, whose own noise may be larger as well."""
-    as_usual = _log(noise[1.0]) + _beside(values, usual)
-    with_its_own = without + _known(noise, values, usual), log(JITTERY) + without + _jittery(values, usual)
+    as_usual = _log(noise[1.0]) + _beside(values, reference)
+    with_its_own = without + _known(noise, values, reference), log(JITTERY) + without + _jittery(values, reference)
     return _either((as_usual, *with_its_own))
 
 
-def _known(noise: Mapping[float, float], values: Sequence[float], usual: Normal) -> float:
+def _known(noise: Mapping[float, float], values: Sequence[float], reference: Normal) -> float:
     """How likely they are of a node whose noise is larger than the usual, as far as that is known."""
     larger = {times: likely for times, likely in noise.items() if times > 1.0}
-    data = [_log(of) + _likelihood(values, 0.0, times * usual.sigma, usual.tails) for times, of in larger.items()]
+    data = [
+        _log(of) + _likelihood(values, 0.0, times * reference.sigma, reference.tails) for times, of in larger.items()
+    ]
     return _either(data) if data else -inf
 
 
@@ -127,17 +132,19 @@ def _log(likely: float) -> float:
     return log(likely) if likely else -inf
 
 
-def _beside(values: Sequence[float], usual: Normal) -> float:
+def _beside(values: Sequence[float], reference: Normal) -> float:
     """The logarithm of how likely these values are; where few others show what is normal, these are among them."""
-    if not usual.sample:
-        return _likelihood(values, 0.0, usual.sigma + usual.error, usual.tails)  # it is no better known than that
-    together = [*usual.sample, *values]
-    return _likelihood(together, *normal_part(together), usual.tails)
+    if not reference.sample:
+        return _likelihood(
+            values, 0.0, reference.sigma + reference.error, reference.tails
+        )  # it is no better known than that
+    together = [*reference.sample, *values]
+    return _likelihood(together, *normal_part(together), reference.tails)
 
 
-def _jittery(values: Sequence[float], usual: Normal) -> float:
+def _jittery(values: Sequence[float], reference: Normal) -> float:
     """How likely they are of a node whose noise is several times the usual, nobody knows how many."""
-    data = [_likelihood(values, 0.0, times * usual.sigma, usual.tails) for times in JITTERS]
+    data = [_likelihood(values, 0.0, times * reference.sigma, reference.tails) for times in JITTERS]
     return _either(data) - log(len(JITTERS))
 
 

@@ -1,20 +1,17 @@
-"""Pairs that stay slow, or fail, though both nodes are well with others; and what it takes to be sure of that."""
+"""Pairs that stay slow, or fail, though both nodes are well with others; nodes that fail whatever the partner is."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import hypot
 from statistics import median
 
-from clusterproof.plugins.benchmarks.pairwise.failures import failing_link
-from clusterproof.plugins.benchmarks.pairwise.likelihood import ONE_SIDED, SURE, noise_of_both, own_noise, surely
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.screen import Screened
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value, by_pair, slow_together
+from clusterproof.plugins.benchmarks.pairwise.likelihood import ONE_SIDED, SURE, confidence, noise_of_both, own_noise
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_pair, slow_together
+from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
-from clusterproof.plugins.evidence.pairwise.findings import Finding, Kind, estimated
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, estimated
 
 FEWEST_NODES = 3  # with two, a slow link cannot be distinguished from a slow node
 RETESTS = 2  # beside other pairs than before
@@ -30,7 +27,7 @@ def link_findings(
     nodes: int,
 ) -> list[Finding]:
     """Pairs that stay slow, or fail, though both nodes are well with others."""
-    assert screened.usual is not None
+    assert screened.reference is not None
     of_pair = by_pair(screened.values)
     found = []
     for one in screened.links:
@@ -44,7 +41,7 @@ def link_findings(
         is_known = all(_is_well_with_others(node, one, screened, settings) for node in one.nodes)
         noise = noise_of_both(*(_noise_with_others(node, one, screened) for node in one.nodes))
         pairs = max(len({value.pair for value in screened.of_node[node]}) for node in one.nodes)
-        slow = _slow_link(one, of_pair, is_known, noise, pairs, screened.usual, settings)
+        slow = _slow_link(one, of_pair, is_known, noise, pairs, screened.reference, settings)
         if slow:
             found.append(slow)
     return found
@@ -59,9 +56,9 @@ def _is_well_with_others(node: str, one: Pair, screened: Screened, settings: Set
 
 def _noise_with_others(node: str, one: Pair, screened: Screened) -> dict[float, float]:
     """How noisy a node of this pair is with other good partners, also in pairs that are suspect themselves."""
-    assert screened.usual is not None
+    assert screened.reference is not None
     xs = [value.x for value in screened.with_good_partners(node) if value.pair != one]
-    return own_noise(xs, screened.usual)
+    return own_noise(xs, screened.reference)
 
 
 def _slow_link(
@@ -70,7 +67,7 @@ def _slow_link(
     is_known: bool,
     noise: Mapping[float, float],
     pairs: int,
-    usual: Normal,
+    reference: Normal,
     settings: Settings,
 ) -> Finding | None:
     """The pair, where it is slow each time; surely, among so many pairs, and at other times beside other pairs.
@@ -80,11 +77,11 @@ def _slow_link(
     data = sorted(of_pair[one], key=lambda value: value.round)
     xs = [value.x for value in data]
     again = xs[1:]
-    error = hypot(location_error(len(xs), usual.sigma), usual.error)
+    error = hypot(location_error(len(xs), reference.sigma), reference.error)
     is_slow = location(xs) <= -settings.min_effect + ONE_SIDED * error
     if not again or max(again) > -settings.min_effect / 2 or not is_slow:
         return None
-    chance = surely(xs, replace(usual, sample=()), len(of_pair), noise, pairs)
+    chance = confidence(xs, replace(reference, sample=()), len(of_pair), noise, pairs)
     estimate = estimated(location(xs), error, len(xs), 1, chance)
     rounds = {value.round for value in data[1:]}
     words = _more_of_a_link(rounds, is_known, slow_together(one, of_pair, settings))
@@ -114,3 +111,48 @@ def _by_chance(noise: Mapping[float, float]) -> str:
     if noise[1.0] < LIKELY:
         return "slow each time, but a node of it is now faster and now slower with others too; measure it more often"
     return "slow each time, as with such noise one of so many pairs is by chance; measure it more often"
+
+
+def failing_link(one: Pair, failed: int, attempts: int) -> Finding:
+    """A pair that failed so often, where each end is well with others."""
+    if failed < 2:
+        words = "it failed once, and was not measured again often enough; measure it again"
+        return Finding(Kind.INCONCLUSIVE, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
+    words = "each end is well with others"
+    return Finding(Kind.FAILING_LINK, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
+
+
+def failing_or_suspect(measurements: Sequence[Measurement]) -> list[Finding]:
+    """Nodes with which measurements fail, whatever the partner is; where that holds for most, no node is named."""
+    found = []
+    failing = failing_nodes(measurements)
+    nodes = {node for one in measurements for node in one.pair}
+    for node in failing:
+        own = [one for one in measurements if node in one.pair.nodes]
+        failed = [one for one in own if not one.reading.busbw_gb_per_s]
+        partners = {one.pair.other(node) for one in failed}
+        named = sum(one.reading.culprit == node for one in failed)
+        problem = next((one.reading.problem for one in failed if one.reading.problem), "")
+        is_sure = len(failed) >= 2 and len(partners) >= 2 and 2 * len(failed) >= len(own)
+        says_nothing = all(one.reading.is_without_program or one.reading.is_not_at_fault for one in failed)
+        is_named = named > 1 or (is_sure and 2 * len(failing) <= len(nodes))
+        kind = Kind.FAILING_NODE if is_named and not says_nothing else Kind.INCONCLUSIVE
+        pairs = tuple({one.pair: None for one in failed})
+        found.append(Finding(kind, (node,), failures=len(failed), attempts=len(own), words=problem, pairs=pairs))
+    return found
+
+
+def each_once(slow: Iterable[Finding], failing: Iterable[Finding]) -> list[Finding]:
+    """One finding for each node: where it is surely slow, its failures are reported with that."""
+    of_node = {one.nodes: one for one in failing}
+    for one in slow:
+        other = of_node.get(one.nodes)
+        if other is None:
+            of_node[one.nodes] = one
+        elif one.kind is Kind.SLOW_NODE and other.kind is not Kind.FAILING_NODE:
+            words = f"besides, {other.failures} of {other.attempts} measurements failed: {other.words}"
+            pairs = tuple(dict.fromkeys((*one.pairs, *other.pairs)))
+            of_node[one.nodes] = replace(
+                one, failures=other.failures, attempts=other.attempts, words=words, pairs=pairs
+            )
+    return list(of_node.values())

@@ -1,11 +1,52 @@
-"""What is normal for a pair."""
+"""What is normal for a pair, and measurements as differences of logarithms from it: log(0.93) is 7 % slower."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log
 
-from clusterproof.plugins.benchmarks.pairwise.tails import Tails
+from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+
+OUTLIERS = 0.05  # of the values, at least: a healthy one is now and then anything slower,
+LONGEST = 0.7  # up to so much
+FASTER = 0.05  # the density above normal, before any was seen
+BEYOND = 3.0  # standard deviations, from which on a value is seen to be no normal noise
+VALUES_BEFORE = 40  # as many values as the share of outliers above weighs
+_OUTLIERS_BEFORE = 4  # as many outliers as their even distribution weighs
+OFTEN_TOGETHER = 2  # rounds in which two pairs are slow at once, from which on that is no chance
+
+
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """The share of values that are no normal noise, and where those were that have been seen: in bins of a width."""
+
+    share: float = OUTLIERS
+    width: float = 1.0
+    seen: Mapping[int, int] = field(default_factory=dict)
+    count: int = 0
+
+    def density(self, x: float) -> float:
+        """How often a healthy value is no normal noise, and here."""
+        if not self.count:
+            return self.share * even(x)
+        bin_ = int(x // self.width)
+        near = self.seen.get(bin_ - 1, 0) + 2 * self.seen.get(bin_, 0) + self.seen.get(bin_ + 1, 0)
+        return self.share * (near / (4 * self.width) + _OUTLIERS_BEFORE * even(x)) / (self.count + _OUTLIERS_BEFORE)
+
+
+def even(x: float) -> float:
+    """The density of outliers of which none was seen: as good as none is faster than normal."""
+    return 1 / LONGEST if -LONGEST < x < 0 else FASTER
+
+
+def tails(about: Sequence[float], sigma: float) -> Tails:
+    """The tails of these values about their centre."""
+    beyond = [x for x in about if abs(x) > BEYOND * sigma]
+    share = (OUTLIERS * VALUES_BEFORE + len(beyond)) / (VALUES_BEFORE + len(about))
+    return Tails(max(OUTLIERS, share), sigma, Counter(int(x // sigma) for x in beyond), len(beyond))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +70,81 @@ class Normal:
     def relief(self, inside: bool) -> float:
         """What fewer at once bring such pairs."""
         return self.relief_inside if inside else self.relief_across
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One successful measurement of a pair, beside what is normal for pairs like it."""
+
+    pair: Pair
+    x: float
+    round: int
+    is_inside: bool
+    is_relaxed: bool  # at most half as many pairs ran at once as in the first rounds
+    is_retest: bool  # of a round that was chosen after a look at the first ones
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an analysis takes for granted; the numbers are catalog/busbw.toml's."""
+
+    min_effect: float  # difference of logarithms from which slowness matters: -log(0.95)
+    places: Mapping[str, str]  # rack, UltraServer or zone of a node, where it is known
+    first_rounds: int  # rounds whose pairs do not depend on any measurement
+
+
+def succeeded(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Those that brought a bandwidth."""
+    return [one for one in measurements if one.reading.busbw_gb_per_s]
+
+
+def is_relaxed(one: Measurement, most_at_once: int) -> bool:
+    """Whether at most half as many pairs ran at once as ever did."""
+    return 2 * one.at_once <= most_at_once
+
+
+def values(measurements: Sequence[Measurement], reference: Normal, settings: Settings) -> list[Value]:
+    """Every successful measurement beside its normal."""
+    most = max((one.at_once for one in measurements), default=1)
+    found = []
+    for one in succeeded(measurements):
+        inside = is_inside(one.pair, settings.places)
+        relaxed = is_relaxed(one, most)
+        is_retest = one.round >= settings.first_rounds
+        shared = reference.rounds.get(one.round, 0.0)
+        x = log_of(one) - reference.of(inside) - (reference.relief(inside) if relaxed else 0.0) - shared
+        found.append(Value(one.pair, x, one.round, inside, relaxed, is_retest))
+    return found
+
+
+def by_node(found: Iterable[Value]) -> dict[str, list[Value]]:
+    """The values of each node."""
+    data: dict[str, list[Value]] = defaultdict(list)
+    for value in found:
+        for node in value.pair.nodes:
+            data[node].append(value)
+    return data
+
+
+def by_pair(found: Iterable[Value]) -> dict[Pair, list[Value]]:
+    """The values of each pair."""
+    data: dict[Pair, list[Value]] = defaultdict(list)
+    for value in found:
+        data[value.pair].append(value)
+    return data
+
+
+def slow_together(one: Pair, of_pair: Mapping[Pair, Sequence[Value]], settings: Settings) -> dict[Pair, set[int]]:
+    """The pairs that were slow when this one was, again and again, and in which rounds: they may share a way."""
+    rounds = {value.round for value in of_pair[one] if value.x <= -settings.min_effect}
+    together: dict[Pair, set[int]] = defaultdict(set)
+    for other, data in of_pair.items():
+        for value in data:
+            if other != one and value.x <= -settings.min_effect and value.round in rounds:
+                together[other].add(value.round)
+    return {other: shared for other, shared in together.items() if len(shared) >= OFTEN_TOGETHER}
+
+
+def log_of(one: Measurement) -> float:
+    """The logarithm of its bandwidth."""
+    return log(one.reading.busbw_gb_per_s or 1.0)

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise.centres import normal
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace, residuals, slow_places
-from clusterproof.plugins.benchmarks.pairwise.normal import Normal
-from clusterproof.plugins.benchmarks.pairwise.usual import normal
-from clusterproof.plugins.benchmarks.pairwise.view import Settings, Value, by_node, values
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_node, values
 from clusterproof.plugins.core.robust import location_error
 from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
 
@@ -30,7 +29,7 @@ FEWEST_OWN = 2  # values with partners that are not slow, to evaluate a node by 
 class Screened:
     """What the measurements so far suggest."""
 
-    usual: Normal | None
+    reference: Normal | None
     values: Sequence[Value]  # without what slow places explain
     slow: Mapping[str, float]  # nodes that may be slow, and by how much; those cleared by retests are not here
     failing: tuple[str, ...]  # nodes in failed measurements that no partner explains
@@ -59,25 +58,25 @@ def screen(measurements: Sequence[Measurement], settings: Settings) -> Screened:
     for number in range(PASSES):
         typical = [one for one in measurements if one.pair not in repeated] if repeated else measurements
         untypical = [one for one in measurements if one.pair in repeated]
-        usual = normal(typical, apart, settings, untypical, placed)
-        if usual is None:
+        reference = normal(typical, apart, settings, untypical, placed)
+        if reference is None:
             break
-        found = values(measurements, usual, settings)
-        places = slow_places(found, usual, settings)
+        found = values(measurements, reference, settings)
+        places = slow_places(found, reference, settings)
         found = residuals(found, places, settings)
         of_node = by_node(found)
         slow = slow_nodes(of_node, slow, settings)
-        links = slow_links(found, slow, usual, settings)
+        links = slow_links(found, slow, reference, settings)
         before = apart, repeated, placed
-        apart = _standing_out(slow, of_node, usual) | (set() if number else _lowest(of_node))
+        apart = _standing_out(slow, of_node, reference) | (set() if number else _lowest(of_node))
         repeated = {one for one in links if often[one] > 1}
         placed = {node for place in places for node in place.nodes}
         if (apart, repeated, placed) == before:
             break
     failed = _failed_links(measurements, failing)
-    if usual is None:
+    if reference is None:
         return Screened(None, (), {}, failing, failed, ())
-    return Screened(usual, found, slow, failing, (*failed, *links), tuple(places), of_node)
+    return Screened(reference, found, slow, failing, (*failed, *links), tuple(places), of_node)
 
 
 def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
@@ -86,10 +85,12 @@ def _lowest(of_node: Mapping[str, Sequence[Value]]) -> set[str]:
     return set(sorted(scores, key=lambda node: (scores[node], node))[: max(1, len(scores) // 8)])
 
 
-def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], usual: Normal) -> set[str]:
+def _standing_out(slow: Mapping[str, float], of_node: Mapping[str, Sequence[Value]], reference: Normal) -> set[str]:
     """Suspects that noise alone hardly explains: leaving out nodes that were merely unlucky would bias the normal."""
     return {
-        node for node, score in slow.items() if score < -STANDING_OUT * location_error(len(of_node[node]), usual.sigma)
+        node
+        for node, score in slow.items()
+        if score < -STANDING_OUT * location_error(len(of_node[node]), reference.sigma)
     }
 
 
@@ -146,10 +147,10 @@ def _is_cleared(own: Sequence[Value], settings: Settings) -> bool:
 
 
 def slow_links(
-    found: Sequence[Value], slow: Mapping[str, float], usual: Normal, settings: Settings
+    found: Sequence[Value], slow: Mapping[str, float], reference: Normal, settings: Settings
 ) -> tuple[Pair, ...]:
     """Pairs far slower than their nodes are with others, unless retests cleared them; the slowest first."""
-    cut = -max(settings.min_effect, LINK_SIGMAS * usual.sigma)
+    cut = -max(settings.min_effect, LINK_SIGMAS * reference.sigma)
     low = {value.pair for value in found if value.x < cut}
     of_pair: dict[Pair, list[Value]] = defaultdict(list)
     for value in found:

@@ -1,12 +1,21 @@
-"""EC2's instance metadata service, version 2: which instance this is, and what AWS has planned for it."""
+"""EC2's instance metadata service, version 2: which instance this is, and what AWS has planned for it.
+
+It is asked by HTTP/1.1 over a socket: what Python's `http.client` costs buys nothing for a service of the node's own.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from _socket import gaierror, timeout
+import re
+from _socket import (  # without the enumerations that `socket` makes of its constants
+    SOCK_STREAM,
+    gaierror,
+    getaddrinfo,
+    socket,
+    timeout,
+)
 
-from clusterproof.plugins.agent.http_call import ask
 from clusterproof.plugins.agent.reading import Absent, Node, error
 from clusterproof.plugins.evidence.software.collect_assignments import plain
 
@@ -19,7 +28,6 @@ ENDPOINT = "http://169.254.169.254"
 VARIABLE = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # of AWS's own SDKs: another address of the service
 TIMEOUT_S = 1.0
 MAX_TEXT = 200
-MAX_EVENTS = 32
 IDENTITY = {
     "instance_id": "instanceId",
     "instance_type": "instanceType",
@@ -34,6 +42,10 @@ EVENT = {
     "not_after": "NotAfter",
     "description": "Description",
 }
+MAX_BYTES = 64 * 1024  # of an answer's head, and of its body
+ADDRESS = re.compile(r"http://(?:\[([0-9a-fA-F:.]+)\]|([^][/:@\s]+))(?::([0-9]{1,5}))?(?:/.*)?")
+STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: |\r|$)")
+LENGTH = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*(?:\r|$)")
 
 
 def read(node: Node) -> object:
@@ -52,7 +64,7 @@ def read(node: Node) -> object:
         "token": token[0],
         "without_token": bare if isinstance(bare, dict) else bare[0],
         "identity": _chosen(identity, IDENTITY) if isinstance(identity, dict) else identity,
-        "events": [_chosen(event, EVENT) for event in events[:MAX_EVENTS]] if isinstance(events, list) else events,
+        "events": [_chosen(event, EVENT) for event in events] if isinstance(events, list) else events,
     }
 
 
@@ -74,7 +86,7 @@ def _ask(node: Node, endpoint: str, method: str, path: str, headers: dict[str, s
     """HTTP's status and text, or an error where nobody answers in time."""
     node.at(f"{method} {endpoint}{path}")
     try:
-        status, body = ask(endpoint, method, path, headers, TIMEOUT_S)
+        status, body = request(endpoint, method, path, headers, TIMEOUT_S)
         return status, body.decode("utf-8", "replace")
     except (TimeoutError, timeout):  # two classes before Python 3.10
         return {"error": "ETIMEDOUT", "text": f"{endpoint}: no answer in {TIMEOUT_S:g} s"}
@@ -102,3 +114,61 @@ def _chosen(data: object, names: dict[str, str]) -> object:
     if not isinstance(data, dict) or "error" in data:
         return data if isinstance(data, dict) else {"error": "EPROTO", "text": str(data)[:MAX_TEXT]}
     return {name: str(data.get(word, ""))[:MAX_TEXT] for name, word in names.items()}
+
+
+def request(endpoint: str, method: str, path: str, headers: dict[str, str], timeout_s: float) -> tuple[int, bytes]:
+    """The status and the body, at most MAX_BYTES of it; each wait is for so many seconds. Chunks are not put together.
+
+    Raises OSError, and ValueError for what is no address or no HTTP answer.
+    """
+    host, port = address(endpoint)
+    named = {"Host": f"[{host}]" if ":" in host else host, "Connection": "close", "Content-Length": "0", **headers}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
+    if not all(line.isascii() and line.isprintable() for line in lines):
+        raise ValueError("a header that HTTP cannot carry")
+    connection = _connected(host, port, timeout_s)
+    try:
+        connection.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
+        return _answered(connection)
+    finally:
+        connection.close()
+
+
+def address(endpoint: str) -> tuple[str, int]:
+    """Host and port of `http://HOST[:PORT]`. Raises ValueError."""
+    found = ADDRESS.fullmatch(endpoint)
+    port = int((found and found[3]) or 80)
+    if not found or not 0 < port < 65536:
+        raise ValueError("expected http://HOST[:PORT]")
+    return found[1] or found[2], port
+
+
+def _connected(host: str, port: int, timeout_s: float) -> socket:
+    problem: OSError | None = None
+    for family, kind, protocol, _, where in getaddrinfo(host, port, 0, SOCK_STREAM):
+        connection = socket(family, kind, protocol)
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(where)
+        except OSError as why:
+            connection.close()
+            problem = why
+        else:
+            return connection
+    raise problem or OSError(f"{host} has no address")
+
+
+def _answered(connection: socket) -> tuple[int, bytes]:
+    data = b""
+    while True:
+        piece = connection.recv(MAX_BYTES)
+        data += piece
+        head, end, body = data.partition(b"\r\n\r\n")
+        length = LENGTH.search(head)
+        whole = min(int(length[1]), MAX_BYTES) if length else MAX_BYTES
+        if not piece or (len(body) >= whole if end else len(data) > MAX_BYTES):
+            break
+    status = STATUS.match(head)
+    if not (status and end):
+        raise ValueError("no HTTP answer")
+    return int(status[1]), body[:whole]

@@ -1,19 +1,26 @@
-"""The GPUs as the driver reports them: libnvidia-ml.so.1 through nvidia-ml-py."""
+"""The GPUs as the driver reports them: libnvidia-ml.so.1 through nvidia-ml-py.
+
+How long the hardware has slowed a GPU down is read at two moments: that it does at one of them proves little.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import time
+from collections.abc import Iterable
 
 import pynvml
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
 from clusterproof.plugins.agent.trust import distrust
-from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to
+from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, fields
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import gpu
-from clusterproof.plugins.evidence.gpu.collect_nvml_slowdown import watch
-from clusterproof.plugins.evidence.processes.collect_whose import daemon_users
+from clusterproof.plugins.evidence.processes.collect_owner import daemon_users
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
 
 LIBRARY = "libnvidia-ml.so.1"
 FOLDERS = (
@@ -26,6 +33,11 @@ FOLDERS = (
     "/run/nvidia/driver/usr/lib64",
     "/home/kubernetes/bin/nvidia/lib64",
 )
+BY_HARDWARE = 0x8 | 0x40 | 0x80  # of the clocks event reasons
+# Fields that count nanoseconds: slowed down by heat, and by hardware for heat or power brake as drivers of CUDA 12 and
+# of CUDA 13 number them. What a driver has under the number of others is a setting, and does not run.
+COUNTERS = (75, 252, 253, 270, 271)
+APART_S = 0.5
 
 
 def read(node: Node) -> object:
@@ -40,7 +52,7 @@ def read(node: Node) -> object:
     node.at("nvmlDeviceGetCount")
     count = answer_to(pynvml.nvmlDeviceGetCount)
     gpus = [gpu(node, index) for index in range(count if isinstance(count, int) else 0)]
-    watch(node, gpus)
+    add_slowdowns(node, gpus)
     return {
         "init": None,
         "init_s": init_s,
@@ -92,3 +104,29 @@ def load(node: Node) -> None:
     if failed:
         raise Broke(f"{LIBRARY} does not load: {failed}")
     raise Absent(f"no {LIBRARY} where the loader looks or in {', '.join(FOLDERS)}")
+
+
+def add_slowdowns(node: Node, gpus: Iterable[dict[str, Any]]) -> None:
+    """Add to each GPU that is slowed down what it reports at two moments; the others cost nothing."""
+    slowed = [one for one in gpus if _is_slowed(one.get("clocks_event_reasons"))]
+    for one in slowed:
+        one["slowdown"] = [slowdown_at(node, one["index"])]
+    if slowed:
+        time.sleep(APART_S)
+    for one in slowed:
+        one["slowdown"].append(slowdown_at(node, one["index"]))
+
+
+def _is_slowed(reasons: object) -> bool:
+    return isinstance(reasons, int) and bool(reasons & BY_HARDWARE)
+
+
+def slowdown_at(node: Node, index: int) -> dict[str, object]:
+    """What its slowdown counters show now."""
+    node.at(f"GPU {index}: slowdown")
+    handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
+    counters = answer_to(fields, handle, COUNTERS)
+    return {
+        "at_s": round(time.monotonic(), 4),
+        "counters_ns": dict(zip(map(str, COUNTERS), counters)) if isinstance(counters, tuple) else counters,
+    }

@@ -9,11 +9,10 @@ import time
 import pynvml
 
 from clusterproof.plugins.agent.reading import Broke, Node
-from clusterproof.plugins.evidence.gpu.collect_nvml import load
+from clusterproof.plugins.evidence.gpu.collect_nvml import BY_HARDWARE, load, slowdown_at
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpm import Gpm
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import ASKED
-from clusterproof.plugins.evidence.gpu.collect_nvml_slowdown import BY_HARDWARE, moment
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ class _Gpu:
         reasons = answer_to(ASKED[REASONS], self.handle)
         mask = reasons if isinstance(reasons, int) else 0
         was_held, self._is_held = self._is_held, bool(mask & ~OF_WORK)
-        before, self._slowdown = self._slowdown, moment(node, self.index) if mask & BY_HARDWARE else None
+        before, self._slowdown = self._slowdown, slowdown_at(node, self.index) if mask & BY_HARDWARE else None
         if not (was_held or self._is_held):
             return {}
         return {REASONS: reasons, "slowdown": [before or self._slowdown, self._slowdown] if self._slowdown else None}

@@ -26,7 +26,7 @@ from clusterproof.plugins.evidence.field import (
     whole,
 )
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
-from clusterproof.plugins.evidence.pci.facts_paths import Paths
+from clusterproof.plugins.evidence.pci.facts import Paths
 
 MAX_WORD = 20  # characters of a name that a node gives to a counter or a link
 

@@ -10,8 +10,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import objects, optional, readings
 from clusterproof.plugins.evidence.gpu.facts import Gpu, Nvml
-from clusterproof.plugins.evidence.pci.facts import PciDevice
-from clusterproof.plugins.evidence.pci.facts_paths import Paths, PciSwitch, paths_of, switches_of
+from clusterproof.plugins.evidence.pci.facts import Paths, PciDevice, PciSwitch, paths_of, switches_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node

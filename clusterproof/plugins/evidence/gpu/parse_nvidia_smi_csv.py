@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from clusterproof.plugins.evidence.gpu.parse_nvidia_processes import MAX_PROCESSES, process
 from clusterproof.plugins.evidence.gpu.parse_nvidia_values import gpu_of
-from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, error, whole
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import MAX_PROCESSES, address, error, process, whole
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 _MAX_ROWS = 4096

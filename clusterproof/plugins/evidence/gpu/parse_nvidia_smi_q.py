@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.evidence.gpu.parse_nvidia_processes import processes
 from clusterproof.plugins.evidence.gpu.parse_nvidia_values import gpu_of
-from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, cuda, error
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, cuda, error, processes
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 MAX_GPUS = 128  # of a node; none has more than 16

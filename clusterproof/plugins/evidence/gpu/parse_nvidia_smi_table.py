@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from clusterproof.plugins.evidence.gpu.parse_nvidia_processes import process
-from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, error, whole
+from clusterproof.plugins.evidence.gpu.parse_nvidia_words import address, error, process, whole
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 _MAX_LINE = 400

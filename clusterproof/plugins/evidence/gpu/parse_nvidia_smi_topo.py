@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
-from clusterproof.plugins.evidence.pci.facts_paths import NEAREST_FIRST
+from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST
 
 _GPU = re.compile(r"GPU(\d{1,3})")
 _NIC = re.compile(r"NIC\d{1,3}|[a-z]\w{0,30}\d")  # its number, or its name as older drivers print it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.catalog.waits import waits_for
+from clusterproof.plugins.catalog.node import waits_for
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (

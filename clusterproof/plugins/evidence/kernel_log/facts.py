@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from clusterproof.plugins.catalog.log_forms import log_forms
-from clusterproof.plugins.catalog.xids import xid
+from clusterproof.plugins.catalog.nvidia import xid
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.field import number, optional, text, values, whole
 from clusterproof.plugins.evidence.kernel_log.collect_kinds import without_numbers
@@ -26,9 +26,8 @@ from clusterproof.plugins.evidence.kernel_log.events_gpu import (
     XidEvent,
 )
 from clusterproof.plugins.evidence.kernel_log.events_host import HostEvent, Logged, NotKnown
-from clusterproof.plugins.evidence.kernel_log.line import begins_with_a_name, pci_address, unwrap
+from clusterproof.plugins.evidence.kernel_log.line import begins_with_a_name, fitting, pci_address, unwrap
 from clusterproof.plugins.evidence.kernel_log.makers import LONGEST_WORDS, MemoryGroups, made
-from clusterproof.plugins.evidence.kernel_log.recognition import fitting
 from clusterproof.plugins.evidence.kernel_log.window import since_boot
 
 __all__ = [

@@ -1,10 +1,12 @@
-"""A line of the kernel log: what dmesg, journalctl, syslog and /dev/kmsg put before the kernel's words; addresses."""
+"""A line of the kernel log: its parts, and the first form of the catalogue that it fits."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import TypeAlias
 
+from clusterproof.plugins.catalog.log_forms import LogForm, log_forms, patterns
 from clusterproof.plugins.evidence.pattern import Pattern
 
 # What a kernel says first, and what journalctl puts between two boots; longer than the name of a process can be.
@@ -43,6 +45,20 @@ _NAME_OF_PROCESS = Pattern(
 )
 _KERNEL = Pattern(r"kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
 _HOST_KERNEL = Pattern(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
+NAMED = "a process's name"
+OF_PROCESS = ("(?P<process>", "(?:traps: )?(?P<process>")  # so begin forms of records that begin with a process's name
+BEGINNING = 4  # letters by which forms are found that begin with plain words
+_BEGINS = re.compile(rf"([A-Za-z][\w :/-]{{{BEGINNING - 1}}})(?![?*+{{])")
+
+Try: TypeAlias = tuple[str, str, Pattern]  # words that a line must hold, in small letters; a form's name, and itself
+
+_NOT_PLAIN = (  # what of a pattern stands for no text of its own, from the inside out
+    re.compile(r"\\."),
+    re.compile(r"\[\^?\]?[^\]]*\]"),
+    re.compile(r"\([^()]*\)"),
+    re.compile(r".(?:[?*]|\{[^{}]*\})|[.+^$]", re.DOTALL),
+)
+_END = "\n"  # of plain words
 
 
 @lru_cache(MESSAGES)
@@ -100,3 +116,43 @@ def _epoch(data: str, zone: str) -> float | None:
     except ValueError:
         return None
     return seconds + float(f"0.{fraction or 0}")
+
+
+@lru_cache(MESSAGES)
+def fitting(message: str) -> tuple[LogForm, re.Match[str]] | None:
+    """The first form that the kernel's message fits, and how; a process's name is not the kernel's own text."""
+    small = message.lower()
+    for words, name, pattern in _tries(NAMED if begins_with_a_name(message) else small[:BEGINNING]):
+        if words in small and (found := pattern.match(message)):
+            return log_forms()[name], found
+    return None
+
+
+@lru_cache(MESSAGES)
+def _tries(beginning: str) -> list[Try]:
+    """The forms, in their order, that a line with this beginning may fit."""
+    if beginning == NAMED:
+        return [_try(name) for name, text in patterns().items() if text.startswith(OF_PROCESS)]
+    return [_try(name) for name, letters in _beginnings().items() if letters in ("", beginning)]
+
+
+@cache
+def _beginnings() -> dict[str, str]:
+    """The first letters of what fits each form, in small letters; empty where they are not plain."""
+    begins = {name: _BEGINS.match(text) for name, text in patterns().items()}
+    return {name: found[1].lower() if found else "" for name, found in begins.items()}
+
+
+@cache
+def _try(name: str) -> Try:
+    text = patterns()[name]
+    return max(_plain(text).split(_END), key=len), name, Pattern(text, IGNORING_CASE)
+
+
+def _plain(pattern: str) -> str:
+    """The plain words of a pattern, in small letters, with an end wherever they do not go on."""
+    text = pattern.lower()
+    for what in _NOT_PLAIN:
+        while (shorter := what.sub(_END, text)) != text:
+            text = shorter
+    return text

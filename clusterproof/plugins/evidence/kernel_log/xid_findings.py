@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.catalog.xids import Xid, sxids, xid
+from clusterproof.plugins.catalog.nvidia import Xid, sxids, xid
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.events_gpu import RELOAD
 from clusterproof.plugins.evidence.kernel_log.facts import (

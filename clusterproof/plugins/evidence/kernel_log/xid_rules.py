@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.catalog.nvml_words import RecoveryAction, recovery_action_in_log
+from clusterproof.plugins.catalog.nvidia import RecoveryAction, recovery_action_in_log
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
 
 Severity: TypeAlias = Literal["none", "concern", "fail"]

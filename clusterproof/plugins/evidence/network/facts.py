@@ -1,4 +1,4 @@
-"""RDMA devices as sysfs reports them: EFA, InfiniBand, RoCE."""
+"""RDMA devices as sysfs reports them (EFA, InfiniBand, RoCE); a node's names, addresses and name servers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from clusterproof.plugins.evidence.field import (
     readings,
     table,
     text,
+    texts,
     values,
     whole,
 )
@@ -25,6 +26,9 @@ IFF_UP = 0x1  # linux/if.h: the interface is switched on
 UP, DOWN, OFF = "up", "down", "off"  # what a link can be
 
 _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec")
+OF_OTHER_MACHINES = ("cdc_", "rndis")  # drivers of interfaces to the board's own controller: alike on every machine
+NO_MAC = "00:00:00:00:00:00"
+LINK_LOCAL = "169.254."
 
 
 @record
@@ -161,3 +165,55 @@ def _two(data: object) -> list[object]:
     if len(two) != 2:
         raise TypeError
     return two
+
+
+@record
+class HostsEntry(Reported):
+    """An address that /etc/hosts gives the node's own name."""
+
+    address = Field(text)
+    is_own = Field(flag)
+
+
+@record
+class Nameserver(Reported):
+    """A server that the node asks for names."""
+
+    address = Field(text)
+    answers = Field(flag)
+
+
+@record
+class InterfaceAddress(Reported):
+    """What an interface is reached by; `mac` and `ipv4` are empty where it has none."""
+
+    name = Field(text)
+    driver = Field(text)
+    mac = Field(text)
+    ipv4 = Field(text)
+
+    @property
+    def unique(self) -> tuple[str, ...]:
+        """What no other node may have, as far as it is known."""
+        known, _ = readings(self, "driver", "mac", "ipv4")
+        if known.get("driver", "").startswith(OF_OTHER_MACHINES):
+            return ()
+        mac, ipv4 = known.get("mac", "").lower(), known.get("ipv4", "")
+        data = ("" if mac == NO_MAC else mac, "" if ipv4.startswith(LINK_LOCAL) else ipv4)
+        return tuple(one for one in data if one)
+
+
+@record
+class Naming(Reported):
+    """A node's own name and addresses; `duplicates` are IPv6 addresses that another host was found to have."""
+
+    hostname = Field(text)
+    hosts = Field(every(HostsEntry))
+    nameservers = Field(every(Nameserver))
+    addresses = Field(every(InterfaceAddress))
+    duplicates = Field(texts)
+
+    @property
+    def unique(self) -> frozenset[str]:
+        """The MAC and IPv4 addresses that no other node may have, as far as they are known. Raises Incomplete."""
+        return frozenset(one for address in self.addresses for one in address.unique)

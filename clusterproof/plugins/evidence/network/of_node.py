@@ -13,8 +13,7 @@ from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
 from clusterproof.plugins.evidence.host.of_node import inherited
-from clusterproof.plugins.evidence.network.facts import Counters, Interface, RdmaDevice
-from clusterproof.plugins.evidence.network.facts_naming import Naming
+from clusterproof.plugins.evidence.network.facts import Counters, Interface, Naming, RdmaDevice
 from clusterproof.plugins.evidence.software.facts import Variable
 
 if TYPE_CHECKING:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from clusterproof.plugins.evidence.field import MAX_OUTPUT
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 from clusterproof.plugins.evidence.network.facts_libfabric import error
-from clusterproof.plugins.evidence.parsing import Form
-
-MAX_OUTPUT = 64 * 1024
+from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
 _PROVIDER = re.compile(
     r"^(?:\[\d{1,6},\d{1,6}\]<std(?:out|err)>:|\d{1,6}: )?[ \t]{0,8}(?:provider|domain):[ \t]{1,8}\S", re.MULTILINE
@@ -22,8 +21,10 @@ def is_fi_info(text: str) -> bool:
 
 
 def read_fi_info(text: str) -> Mapping[str, object]:
-    """The collector `libfabric`; the exit status is not known."""
-    return {"libfabric": {"command": "fi_info", "output": text[:MAX_OUTPUT]}}
+    """The collector `libfabric`; its exit status is not known. Raises CaptureError where it is too long."""
+    if len(text) > MAX_OUTPUT:
+        raise CaptureError(f"fi_info's output has {len(text)} characters; expected at most {MAX_OUTPUT}")
+    return {"libfabric": {"command": "fi_info", "output": text}}
 
 
 MAX_FILES = 512

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from clusterproof.plugins.evidence.field import MAX_OUTPUT
 from clusterproof.plugins.evidence.neuron.facts import parse_neuron_ls
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 
-MAX_OUTPUT = 64 * 1024
 MAX_DEVICES = 128
 
 _HEADER = re.compile(r"^\|\s{1,10}NEURON\s{1,10}\|\s{1,10}NEURON\s{1,10}\|", re.MULTILINE)
@@ -23,9 +23,9 @@ def is_json(text: str) -> bool:
 
 def read_json(text: str) -> Mapping[str, object]:
     """The collector `neuron_ls`. Raises CaptureError."""
-    if parse_neuron_ls(text[:MAX_OUTPUT]) is None:
+    if len(text) > MAX_OUTPUT or parse_neuron_ls(text) is None:
         raise CaptureError("the JSON of neuron-ls cannot be read, it may be cut")
-    return {"neuron_ls": {"command": "neuron-ls --json-output", "exit": 0, "output": text[:MAX_OUTPUT]}}
+    return {"neuron_ls": {"command": "neuron-ls --json-output", "exit": 0, "output": text}}
 
 
 def is_table(text: str) -> bool:

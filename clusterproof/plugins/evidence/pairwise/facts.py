@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.pairwise.findings import Estimate, Finding
-from clusterproof.plugins.evidence.pairwise.model import Measurement
+from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Measurement
 
 
 class Between(Protocol):

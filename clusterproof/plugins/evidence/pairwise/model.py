@@ -1,11 +1,63 @@
-"""A pair of nodes, and what one measurement of it brought."""
+"""A pair of nodes, what one measurement of it brought, and what a campaign's measurements come to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from math import exp
 
-from clusterproof.plugins.evidence.pairwise.reading import Reading
+APART = "the ranks did not find each other"
+NOT_AT_FAULT = "by no fault of its own"
+NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One run. `busbw_gb_per_s` (10^9 bytes a second) is None where the run failed, and `problem` then says why.
+
+    `size_bytes` is the message's; `is_correct` is None where results were not compared with the right ones. `network`
+    is what the run itself proves of the network that it used ("efa, 32 devices", "Socket", "eth0"), empty where it
+    proves nothing. `culprit` is the node responsible for a failure, where the run says so.
+    """
+
+    busbw_gb_per_s: float | None = None
+    algbw_gb_per_s: float | None = None
+    time_us: float | None = None
+    size_bytes: int = 0
+    is_correct: bool | None = None
+    network: str = ""
+    problem: str = ""
+    culprit: str = ""
+    seconds: float = 0.0  # that the run took, its start included
+    ranks: int = 0  # that took part, 0 where the run does not say
+    hosts: tuple[
+        str, ...
+    ] = ()  # the names by which the run calls the nodes that took part; empty where it does not say
+    command: str = ""  # with which a person measures this pair in the same way; empty in older recordings
+
+    @property
+    def is_without_program(self) -> bool:
+        """Whether it failed because a node does not have the meter's program: that says nothing of its network."""
+        return any(words in self.problem for words in (NOT_INSTALLED, NO_PROGRAM))
+
+    @property
+    def is_not_at_fault(self) -> bool:
+        """Whether it failed because a node was not to be had just then: that says nothing of it either."""
+        return NOT_AT_FAULT in self.problem
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it failed because the ranks of one job did not become one: what to do, the launcher knows."""
+        return APART in self.problem
+
+
+MAX_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it
+
+
+def is_believable(gb_per_s: float | None) -> bool:
+    """Whether it can be a bandwidth at all."""
+    return gb_per_s is not None and 0 < gb_per_s <= MAX_GB_PER_S
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,3 +97,52 @@ class Measurement:
     round: int
     at_once: int
     reading: Reading
+
+
+class Kind(str, Enum):
+    """The kind of fault."""
+
+    SLOW_NODE = "slow node"
+    FAILING_NODE = "failing node"
+    SLOW_LINK = "slow link"
+    FAILING_LINK = "failing link"
+    SLOW_GROUP = "slow group"
+    CONTENTION = "contention"
+    CONFIGURATION = "configuration"
+    INTERMITTENT = "intermittent"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How much slower than normal (0.07 is 7 %), from how many measurements.
+
+    `low` and `high` hold the truth 19 times in 20; `surely` is the chance that no healthy node of the run looks so.
+    """
+
+    slower: float
+    low: float
+    high: float
+    measurements: int
+    partners: int = 0
+    surely: float = 0.0
+
+
+def estimated(middle: float, error: float, count: int, partners: int = 0, surely: float = 0.0) -> Estimate:
+    """The estimate that a difference of logarithms and its standard error make."""
+    low, high = (1 - exp(middle + sign * 1.96 * error) for sign in (1, -1))
+    return Estimate(1 - exp(middle), low, high, count, partners, surely)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault. `nodes` are those it is about; `pairs` the measured pairs that it explains."""
+
+    kind: Kind
+    nodes: tuple[str, ...] = ()
+    place: str = ""
+    estimate: Estimate | None = None
+    failures: int = 0  # of how many measurements there were
+    attempts: int = 0
+    words: str = ""
+    pairs: tuple[Pair, ...] = ()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import expand
-from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
@@ -150,20 +151,23 @@ class SlurmCluster(Reported):
     @property
     def switches(self) -> Mapping[str, str]:
         """The switch or block of each node; empty where Slurm knows none of the network. Raises Incomplete."""
-        data = read(self.data.get("topology"), optional(objects), "slurm: topology") or ()
         return {
             name: read(switch.get("switch"), text, "slurm: topology")
-            for switch in data
-            for name in read(switch.get("nodes"), texts, "slurm: topology")
+            for switch in self._topology or ()
+            for name in read(switch.get("nodes"), _names, "slurm: topology")
         }
 
     @property
     def nodes_in_topology(self) -> frozenset[str] | None:
         """The nodes that a switch or block holds; None where Slurm knows none of the network. Raises Incomplete."""
-        data = read(self.data.get("topology"), optional(objects), "slurm: topology")
-        if data is None:
+        if self._topology is None:
             return None
-        return frozenset(name for switch in data for name in read(switch.get("nodes"), texts, "slurm: topology"))
+        held = (read(switch.get("nodes"), _names, "slurm: topology") for switch in self._topology)
+        return frozenset(name for names in held for name in names)
+
+    @property
+    def _topology(self) -> list[dict[str, Any]] | None:
+        return read(self.data.get("topology"), optional(objects), "slurm: topology")
 
 
 @record
@@ -193,6 +197,11 @@ class SlurmJobs(Reported):
         """The own numbers of jobs that are meant, their nodes and their states."""
         rows = [texts(row) for row in read(self.data.get("jobs"), values, "slurm_jobs: jobs")]
         return [(number, nodes, state) for shown, number, nodes, state in rows if job in (shown, number)]
+
+
+def _names(data: object) -> tuple[str, ...]:
+    """Nodes of a switch: a nodeset, or in older recordings a list."""
+    return expand(data) if isinstance(data, str) else texts(data)
 
 
 def _words(data: str) -> tuple[str, ...]:

@@ -22,9 +22,10 @@ SETTING = re.compile(r"^(\S{1,60})\s*=\s?(.*)$")
 SETTINGS = re.compile(
     r"(Prolog|Epilog)(\[\d+\]|Timeout)?|Prolog(EpilogTimeout|Flags)|HealthCheck.*|Topology.*|SLURM_VERSION"
 )
-HELD = re.compile(r"(?:SwitchName|BlockName)=(\S{1,200})(?!\S)(?:(?!SwitchName=|BlockName=).)*?\bNodes=(\S{1,8000})")
+HELD = re.compile(
+    r"(?:SwitchName|BlockName)=(\S{1,200})(?!\S)(?:(?!SwitchName=|BlockName=).)*?\bNodes=(?!\(null\))(\S+)"
+)
 ABOVE = re.compile(r" Switches=[^( ]")  # a switch of switches
-MAX_SWITCHES = 2048
 
 
 def read(node: Node) -> object:
@@ -56,14 +57,11 @@ def _partition(line: str) -> dict[str, object]:
     }
 
 
-def _topology(node: Node) -> list[dict[str, object]] | None:
-    """Which nodes each switch or block holds itself; null where Slurm has no topology."""
+def _topology(node: Node) -> list[dict[str, str]] | None:
+    """The nodes that each switch or block holds itself, as a nodeset; null where Slurm has no topology."""
     try:
         data = lines(node, "scontrol", "show", "topology")
     except Broke:
         return None
     held = [found for found in map(HELD.search, data) if found and not ABOVE.search(found.string)]
-    return [
-        {"switch": found[1], "nodes": lines(node, "scontrol", "show", "hostnames", found[2])}
-        for found in held[:MAX_SWITCHES]
-    ] or None
+    return [{"switch": found[1], "nodes": found[2]} for found in held] or None

@@ -7,7 +7,6 @@ import os
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import lines
 
-MAX_JOBS = 20_000
 # A job that is sent a signal is SIGNALING meanwhile, and one that SIGSTOP has stopped is STOPPED: neither is R.
 # CONFIGURING and COMPLETING jobs have nodes that boot, or end what ran there.
 WITH_NODES = "R,S,SI,ST,RS,CF,CG"
@@ -17,6 +16,6 @@ def read(node: Node) -> object:
     """Of each job its number as `squeue` shows it, its own number, its nodes, and its state (`RUNNING`)."""
     rows = lines(node, "squeue", "-h", "-t", WITH_NODES, "-o", "%i|%A|%N|%T")
     return {
-        "jobs": [row.split("|") for row in rows[:MAX_JOBS]],
+        "jobs": [row.split("|") for row in rows],
         "job": os.environ.get("SLURM_JOB_ID", ""),
     }

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from clusterproof.plugins.agent.reading import Node, error
-from clusterproof.plugins.evidence.processes.collect_whose import SLURM
-from clusterproof.plugins.evidence.software.collect_assignments import exported, plain, printed
+from clusterproof.plugins.evidence.processes.collect_owner import SLURM
+from clusterproof.plugins.evidence.software.collect_assignments import MAX_CHARACTERS, exported, plain, printed
 
 WANTED = re.compile(r"(?:NCCL|FI|OFI|CUDA)_\w+|LD_LIBRARY_PATH|LD_PRELOAD")
 PROFILES = "/etc/profile.d"
 TASK_PROLOG = re.compile(r"^[^\S\n]*TaskProlog[^\S\n]*=[^\S\n]*(/\S+)", re.IGNORECASE | re.MULTILINE)
 MAX_PROFILES = 64
 MAX_VARIABLES = 128
-MAX_VALUE = 500
+MAX_VALUE = 2000
 
 
 def read(node: Node) -> object:
@@ -23,6 +23,8 @@ def read(node: Node) -> object:
     files.update({f"{PROFILES}/{name}": exported for name in profiles[:MAX_PROFILES]})
     files["/etc/nccl.conf"] = plain
     unread: dict[str, object] = {}
+    if len(profiles) > MAX_PROFILES:
+        unread[PROFILES] = {"error": "E2BIG", "text": f"{len(profiles)} files; expected at most {MAX_PROFILES}"}
     files.update(dict.fromkeys(_task_prologs(node, unread), printed))
     variables: list[dict[str, object]] = []
     seen: list[str] = []
@@ -30,12 +32,16 @@ def read(node: Node) -> object:
         text = _text(node, path, unread, must_exist=kind is printed)
         if text is None:
             continue
+        if len(text) > MAX_CHARACTERS:
+            unread[path] = {"error": "E2BIG", "text": f"{len(text)} characters; expected at most {MAX_CHARACTERS}"}
         seen.append(path)
         variables += [
             {"name": name, "value": value[:MAX_VALUE], "file": path, "line": line, "conditional": is_conditional}
             for line, name, value, is_conditional in kind(text)
             if WANTED.fullmatch(name)
         ]
+    for later in variables[MAX_VARIABLES:]:
+        unread[str(later["file"])] = {"error": "E2BIG", "text": f"more than {MAX_VARIABLES} variables before its end"}
     return {"variables": variables[:MAX_VARIABLES], "files": seen, "unread": unread}
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.kubernetes.api import Api
-from clusterproof.plugins.kubernetes.found import first_version
+from clusterproof.plugins.kubernetes.api import Api, first_version
 from clusterproof.plugins.kubernetes.values import parts, tables, text, texts
 
 GROUP, VERSIONS = "/apis/kueue.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1")
 NODES = "/api/v1/nodes"
 MAX_FLAVORS = 50  # each is a request, and one for each of its levels
-MAX_LEVELS = 8
+MAX_LEVELS = 16  # as many as a Topology may have
 MAX_NAMES = 100
 
 
@@ -23,7 +22,11 @@ def read(api: Api, _names: frozenset[str]) -> object:
         return {"is_installed": False, "flavors": []}
     wants_levels = any(parts(one)[1].get("topologyName") for one in flavors)
     levels = dict(_levels(first_version(api, GROUP, VERSIONS, "topologies") or ())) if wants_levels else {}
-    return {"is_installed": True, "flavors": [_entry(api, one, levels) for one in flavors[:MAX_FLAVORS]]}
+    return {
+        "is_installed": True,
+        "flavors": [_entry(api, one, levels) for one in flavors[:MAX_FLAVORS]],
+        "left_out": max(0, len(flavors) - MAX_FLAVORS),
+    }
 
 
 def _levels(topologies: list[Mapping[str, Any]] | tuple[()]) -> Iterator[tuple[str, list[str]]]:

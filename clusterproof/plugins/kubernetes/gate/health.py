@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record, replace
 from clusterproof.plugins.core.result import ACTIONS, UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict

@@ -21,7 +21,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.whole_writes import created
+from clusterproof.plugins.core.written import created
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.policy.file import policy_as_written
 from clusterproof.plugins.redaction.policy import as_toml, file_without_names

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.core.place import place_of
+from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError

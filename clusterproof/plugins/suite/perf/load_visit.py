@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.load.asking import load, rounds
 from clusterproof.plugins.benchmarks.load.options import SECONDS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.listed import number_of
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.suite.perf.load_options import load_options
 from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.transport import Connection, Limits

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.plugins.benchmarks.pairwise.redacted import without_names
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, without_names
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from clusterproof.plugins.agent.options import ProbeOptions
+from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.policy import Policy
-from clusterproof.plugins.core.private_files import keep_private
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.written import keep_private
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.kubernetes.api import KubernetesError
@@ -42,7 +42,7 @@ from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, s
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.read_pods import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
-from clusterproof.plugins.transport.staying_by_srun import JOB, STREAMING
+from clusterproof.plugins.transport.stays import JOB, STREAMING
 from clusterproof.plugins.transport.submit_host import submit_host
 from clusterproof.plugins.watch.changes import CHANGES_FILE
 from clusterproof.plugins.watch.listening import Address, NoAddress

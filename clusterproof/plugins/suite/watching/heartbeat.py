@@ -12,7 +12,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.printable import printable
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.version import __version__
 from clusterproof.plugins.watch.outage import WHY, Outage
 from clusterproof.reports.deadline import within

@@ -1,0 +1,103 @@
+"""What a health check leaves on the node for prologs and epilogs, which may not ask Slurm.
+
+Whether another node may be drained; and which checks cannot be evaluated here: for as long as that is so, no node that
+was drained is resumed.
+"""
+
+from __future__ import annotations
+
+import time
+
+from clusterproof.integrations.slurm.log import WARNING
+from clusterproof.integrations.slurm.moment import age_of
+from clusterproof.integrations.slurm.state import State
+from clusterproof.integrations.slurm.verdict import Run
+from clusterproof.plugins.core.record import record
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+ROOM = "room"
+VALID_S = 3600.0  # for so long it is valid; a health check is due far more often
+NOBODY_SAYS = "no health check has said on this node how many nodes are drained"
+GAPS = "gaps"
+
+
+@record
+class Room:
+    """What a health check found so long ago: which partition is full, in words, and how many nodes it has.
+
+    The age is None where it was before this boot.
+    """
+
+    age_s: float | None
+    full: str
+    nodes: int
+
+
+def room_of(state: State) -> Room | None:
+    """What was left; None where nothing was that can be read."""
+    data = state.read(ROOM)
+    full, nodes = data.get("full"), data.get("nodes")
+    if not isinstance(full, str) or type(nodes) is not int:
+        return None
+    if "boot_id" not in data:
+        return Room(_age_by_clock(data.get("at")), full, nodes)
+    return Room(age_of(data["boot_id"], data.get("at")), full, nodes)
+
+
+def _age_by_clock(at: object) -> float | None:
+    """As long ago as a version had it that kept seconds since 1970: after an upgrade, until the next health check."""
+    if isinstance(at, bool) or not isinstance(at, (int, float)) or not 0 <= time.time() - at <= VALID_S:
+        return None
+    return time.time() - at
+
+
+def why_no_drain(state: State) -> str:
+    """Why a prolog drains nothing more, in words; empty where the last health check found room.
+
+    Where it is not known how many are drained, there is none: nothing would then stop a mistake from draining all.
+    """
+    room = room_of(state)
+    if room is None:
+        return NOBODY_SAYS
+    if room.age_s is None:
+        return f"{NOBODY_SAYS} since it was booted"
+    if room.age_s > VALID_S:
+        return f"{NOBODY_SAYS} within {VALID_S / 60:.0f} minutes"
+    return f"{room.full} (by the health check of {room.age_s:.0f} s ago)" if room.full else ""
+
+
+def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[str, object] | None:
+    """Log which checks were incomplete in this health check and in the one before: once, and not every few minutes.
+
+    The record to keep of it, None where that has not changed.
+    """
+    last = state.read(GAPS)
+    now = {finding.check for finding in run.of("incomplete")}
+    unevaluated = now & _checks(last.get("checks"))
+    data = _checks(last.get("reported")) & now
+    if unevaluated - data:
+        log(
+            "a node that is drained stays so, until an administrator resumes it: "
+            f"{', '.join(sorted(unevaluated))} could not be evaluated, twice; expected a verdict of each "
+            "(clusterproof-prolog --check-installation)",
+            WARNING,
+        )
+    new: dict[str, object] = {"checks": sorted(now), "reported": sorted(unevaluated | data)}
+    return new if new != last else None
+
+
+def why_it_stays(state: State) -> str:
+    """Why a node that is drained now would stay so whatever is fixed; empty where a health check will resume it."""
+    last = state.read(GAPS)
+    if not last:
+        return "no health check has run here in drain mode"
+    unevaluated = _checks(last.get("reported"))
+    return f"the health checks cannot evaluate {', '.join(sorted(unevaluated))}" if unevaluated else ""
+
+
+def _checks(data: Any) -> set[str]:
+    return {name for name in data if isinstance(name, str)} if isinstance(data, list) else set()

@@ -1,0 +1,261 @@
+"""What is normal for pairs, taken from those that are not suspected: centres, noise, and what rounds have in common."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import hypot, sqrt
+from statistics import median
+
+from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, normal_part
+from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, is_relaxed, log_of, succeeded, tails
+from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
+from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
+from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+
+FEWEST = 2  # values, for a round to show what it has in common
+BEST_OF = {2: 0.56, 3: 0.85}  # standard deviations by which the best of so many values is above their middle
+NEAR = 3.0  # standard deviations from it,
+MAJORITY = 0.6  # of the values are
+ERROR_OF_CENTRE = 1.25  # standard error of a round's centre, times that of the mean
+SURELY = 2.3  # standard errors: 99 times in 100 rounds that are alike do not look so different
+
+ENOUGH = 4  # measurements for a normal of their own
+ENOUGH_WITH_ROOM = 2  # measurements of pairs of which at most half run at once, to say what that brings
+FEWEST_FOR_SIGMA = 6
+MAX_PLACES = 8  # of more places one that is slow touches too few pairs to move their median
+
+
+def centre(xs: Sequence[float], sigma: float) -> float:
+    """What most of a round's values have in common, 0.0 where there is no such thing.
+
+    Of a few values it is the best, as noise rarely makes a pair faster.
+    """
+    if len(xs) < FEWEST:
+        return 0.0
+    middle = max(xs) - BEST_OF[len(xs)] * sigma if len(xs) in BEST_OF else median(xs)
+    near = sum(abs(x - middle) <= NEAR * sigma for x in xs)
+    return middle if near >= MAJORITY * len(xs) else 0.0
+
+
+def difference(of_rounds: Mapping[int, Sequence[float]], sigma: float, about: float | None = None) -> float:
+    """The standard deviation by which rounds differ beyond the noise of their values; 0.0 where that is not sure.
+
+    They differ from one another, or from what all of them should be where that is given.
+    """
+    known = {number: xs for number, xs in of_rounds.items() if len(xs) >= FEWEST}
+    freedom = len(known) - (about is None)
+    if freedom < 1:
+        return 0.0
+    found = {number: centre(xs, sigma) for number, xs in known.items()}
+    weights = {number: len(xs) / (ERROR_OF_CENTRE * sigma) ** 2 for number, xs in known.items()}
+    whole = sum(weights.values())
+    middle = about if about is not None else sum(weights[number] * found[number] for number in found) / whole
+    squares = sum(weights[number] * (found[number] - middle) ** 2 for number in found)
+    if squares <= _unlikely(freedom):
+        return 0.0
+    effective = whole - sum(weight**2 for weight in weights.values()) / whole if about is None else whole
+    return sqrt((squares - freedom) / effective)
+
+
+def in_common(of_rounds: Mapping[int, Sequence[float]], sigma: float, differ: float) -> dict[int, float]:
+    """What each round has in common, the less the fewer values show it; nothing where rounds do not differ."""
+    if not differ:
+        return {}
+    found = {number: centre(xs, sigma) for number, xs in of_rounds.items()}
+    return {
+        number: found[number] * differ**2 / (differ**2 + (ERROR_OF_CENTRE * sigma) ** 2 / len(of_rounds[number]))
+        for number in found
+    }
+
+
+def within(of_rounds: Collection[Sequence[float]]) -> float:
+    """The spread of values about the centres of their own rounds."""
+    about = [
+        (x - middle) * sqrt(len(xs) / (len(xs) - 1))
+        for xs in of_rounds
+        if len(xs) >= FEWEST
+        for middle in (median(xs),)
+        for x in xs
+    ]
+    return normal_part(about)[1] if about else 0.0
+
+
+def _unlikely(freedom: int) -> float:
+    """What a sum of so many squares of normal noise exceeds once in a hundred times (Wilson and Hilferty)."""
+    return freedom * (1 - 2 / (9 * freedom) + SURELY * sqrt(2 / (9 * freedom))) ** 3
+
+
+def normal(
+    measurements: Sequence[Measurement],
+    without: Collection[str],
+    settings: Settings,
+    untypical: Sequence[Measurement] = (),
+    placed: Collection[str] = (),
+) -> Normal | None:
+    """What is normal among nodes that are not suspected; None where nothing succeeded.
+
+    Of those without, and of what is untypical, it takes only what room brings, where too few others show that: a slow
+    one can but hide it. `placed` are nodes of slow places, whose pairs do not show what a round has in common.
+    """
+    data = succeeded(measurements)
+    if not data:
+        return None
+    most = max(one.at_once for one in measurements)
+    trusted = [one for one in data if not set(one.pair.nodes) & set(without)] or data
+    first = [one for one in trusted if not is_relaxed(one, most)] or trusted
+    shared = _in_common(first, settings)
+    logs: dict[bool, list[tuple[Pair, float]]] = defaultdict(list)
+    for one in first:
+        logs[is_inside(one.pair, settings.places)].append((one.pair, log_of(one) - shared.of_round.get(one.round, 0.0)))
+    whole, _ = normal_part([x for logs_of_kind in logs.values() for _, x in logs_of_kind])
+    inside = normal_part([x for _, x in logs[True]])[0] if len(logs[True]) >= ENOUGH else whole
+    across = _across(logs[False], settings) if len(logs[False]) >= ENOUGH else whole
+    found = Normal(inside, across, 0.0, rounds=shared.of_round)
+    rest = [x - found.of(kind) for kind, logs_of_kind in logs.items() for _, x in logs_of_kind]
+    sigma = _sigma(rest, data, without, found, settings)
+    found = replace(
+        found,
+        sigma=sigma,
+        error=location_error(len(rest), sigma),
+        sample=tuple(rest) if len(rest) <= MAX_VALUES else (),
+        tails=tails(rest, sigma),
+    )
+    with_room = [one for one in trusted if is_relaxed(one, most)]
+    if len(with_room) < ENOUGH_WITH_ROOM:
+        with_room = [one for one in (*data, *succeeded(untypical)) if is_relaxed(one, most)]
+    untelling = {*placed, *_low((one for one in data if not is_relaxed(one, most)), found, settings)}
+    first_rounds = _first_rounds(one for one in [*data, *succeeded(untypical)] if not untelling & set(one.pair))
+    return _with_room(found, with_room, first_rounds, {one.round for one in first}, shared.differ, settings)
+
+
+def _low(data: Iterable[Measurement], found: Normal, settings: Settings) -> set[str]:
+    """Nodes that were slow at first: for that they are most of a round that asks again, which is not slow for it."""
+    of_node: dict[str, list[float]] = defaultdict(list)
+    for one in data:
+        for node in one.pair:
+            of_node[node].append(_beyond(one, found, settings))
+    return {node for node, xs in of_node.items() if median(xs) < -settings.min_effect / 2}
+
+
+def _beyond(one: Measurement, found: Normal, settings: Settings) -> float:
+    """A measurement beside what is normal for its kind, and in its round."""
+    return log_of(one) - found.of(is_inside(one.pair, settings.places)) - found.rounds.get(one.round, 0.0)
+
+
+def _first_rounds(data: Iterable[Measurement]) -> dict[Pair, int]:
+    """In which round each pair was measured first."""
+    found: dict[Pair, int] = {}
+    for one in data:
+        found[one.pair] = min(one.round, found.get(one.pair, one.round))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the pairs of each round have in common, and by how much rounds differ."""
+
+    of_round: Mapping[int, float]
+    differ: float
+
+
+def _in_common(data: Sequence[Measurement], settings: Settings) -> _Shared:
+    """What pairs of each of these rounds have in common, beside what pairs of their kind have in all of these."""
+    kinds: dict[bool, list[Measurement]] = defaultdict(list)
+    for one in data:
+        kinds[is_inside(one.pair, settings.places)].append(one)
+    of_rounds: dict[int, list[float]] = defaultdict(list)
+    differ = 0.0
+    for of_kind in kinds.values():
+        if len(of_kind) < ENOUGH:
+            continue
+        centre, _ = normal_part([log_of(one) for one in of_kind])
+        of_these = _by_round((one, log_of(one) - centre) for one in of_kind)
+        differ = max(differ, difference(of_these, max(within(of_these.values()), LEAST_SIGMA)))
+        for number, xs in of_these.items():
+            of_rounds[number] += xs
+    return _Shared(in_common(of_rounds, max(within(of_rounds.values()), LEAST_SIGMA), differ), differ)
+
+
+def _with_room(
+    found: Normal,
+    data: Sequence[Measurement],
+    first: Mapping[Pair, int],
+    full: Collection[int],
+    differ: float,
+    settings: Settings,
+) -> Normal:
+    """The same with what it brings that at most half of the pairs run at once, and what rounds that do so share.
+
+    `full` are the rounds in which all do, `differ` by how much those differ.
+    """
+    gained: dict[bool, list[tuple[Measurement, float]]] = {True: [], False: []}
+    for one in data:
+        kind = is_inside(one.pair, settings.places)
+        gained[kind].append((one, log_of(one) - found.of(kind)))
+    rounds = len({one.round for one in data})
+    chance = 4 * differ * (1 / max(rounds, 1) + 1 / max(len(full), 1)) ** 0.5
+    relief = {kind: _relief([x for _, x in of_kind], found.sigma, chance, settings) for kind, of_kind in gained.items()}
+    fresh = (
+        (one, x - relief[kind])
+        for kind, of_kind in gained.items()
+        for one, x in of_kind
+        if one.round == first.get(one.pair)
+    )
+    left = _by_round(fresh)  # those that are measured again were slow before
+    differ = max(differ, difference(left, found.sigma, about=0.0))
+    rounds_with_room = {number: x for number, x in in_common(left, found.sigma, differ).items() if number not in full}
+    return replace(
+        found, relief_inside=relief[True], relief_across=relief[False], rounds={**found.rounds, **rounds_with_room}
+    )
+
+
+def _by_round(data: Iterable[tuple[Measurement, float]]) -> dict[int, list[float]]:
+    of_rounds: dict[int, list[float]] = defaultdict(list)
+    for one, x in data:
+        of_rounds[one.round].append(x)
+    return of_rounds
+
+
+def _sigma(
+    rest: Sequence[float], data: Sequence[Measurement], suspects: Collection[str], reference: Normal, settings: Settings
+) -> float:
+    """The spread of good pairs; in a small cluster also that of each suspect's values about their own middle."""
+    if len(rest) > MAX_VALUES:
+        return normal_part(rest)[1]
+    of_suspects: dict[str, list[float]] = defaultdict(list)
+    for one in data:
+        mine = [node for node in one.pair.nodes if node in suspects]
+        if len(mine) == 1:
+            of_suspects[mine[0]].append(_beyond(one, reference, settings))
+    about = [x - location(xs) for xs in of_suspects.values() if len(xs) >= ENOUGH for x in xs]
+    both = [*rest, *about]
+    return normal_part(both)[1] if len(both) >= FEWEST_FOR_SIGMA else LEAST_SIGMA * 2
+
+
+def _relief(gained: Sequence[float], sigma: float, chance: float, settings: Settings) -> float:
+    """What room brings, where it is more than noise, and than rounds differ by chance."""
+    if len(gained) < ENOUGH_WITH_ROOM:
+        return 0.0
+    middle = median(gained)
+    sure = middle > max(settings.min_effect / 2, hypot(4 * sigma / len(gained) ** 0.5, chance))
+    return middle if sure else 0.0
+
+
+def _across(logs: Sequence[tuple[Pair, float]], settings: Settings) -> float:
+    """The centre of pairs across places. Where one place is slow, it is that of the pairs without it."""
+    plain, _ = normal_part([x for _, x in logs])
+    touching: dict[str, list[int]] = defaultdict(list)
+    for number, (one, _) in enumerate(logs):
+        for node in one.nodes:
+            touching[settings.places.get(node, "")].append(number)
+    if len(touching) > MAX_PLACES:
+        return plain
+    without = [
+        median(x for number, (_, x) in enumerate(logs) if number not in skipped)
+        for numbers in touching.values()
+        if len(logs) - len(skipped := set(numbers)) >= ENOUGH
+    ]
+    best = max(without, default=plain)
+    return best if best - plain > settings.min_effect / 2 else plain

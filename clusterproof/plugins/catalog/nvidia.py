@@ -1,0 +1,252 @@
+"""What NVIDIA's numbers mean: Xid and SXid codes, reasons for slow clocks, recovery actions, fabrics, severities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+
+from clusterproof.plugins.catalog.rows import CatalogError, build, document, table
+from clusterproof.plugins.core.record import record
+
+MASKS = 256  # that are remembered, of those that nodes report
+FILE = "xid.toml"
+KINDS = ("application", "engine", "driver", "memory", "bus", "nvlink", "information", "unknown")
+VERDICTS = (
+    *("none", "concern", "fail", "repeat-concern", "repeat-fail"),
+    *("by-remap", "by-severity", "by-text", "by-reset", "unless-no-reset"),
+)
+
+
+@record
+class ClocksEventReason:
+    """One bit of NVML's clocks event reasons; `verdict` is none, concern or fail; `counters` are fields in ns."""
+
+    bit: int
+    words: str
+    verdict: str
+    source: str
+    counters: tuple[int, ...] = ()
+
+
+@record
+class RecoveryAction:
+    """What must be done before a GPU can be used again; `log` is how Xid 154 words it."""
+
+    value: int
+    words: str
+    log: str
+    remedy: str
+    source: str
+
+
+@record
+class FabricState:
+    """One state of a GPU's registration with its fabric, or one status of it."""
+
+    value: int
+    words: str
+    source: str
+
+
+@record
+class FabricHealth:
+    """One field of the fabric health mask, and which of its values are faults."""
+
+    shift: int
+    width: int
+    words: str
+    faults: tuple[int, ...]
+    source: str
+
+
+@record
+class FabricSummary:
+    """The driver's own summary of a GPU's fabric; `verdict` is none, concern or fail."""
+
+    value: int
+    words: str
+    verdict: str
+    source: str
+
+
+@cache
+def _reasons() -> Mapping[str, ClocksEventReason]:
+    return table(ClocksEventReason, "clocks_event_reasons.toml", "clocks_event_reason")
+
+
+@cache
+def _actions() -> Mapping[str, RecoveryAction]:
+    return table(RecoveryAction, "recovery_actions.toml", "recovery_action")
+
+
+@cache
+def _states() -> Mapping[str, FabricState]:
+    return table(FabricState, "fabric.toml", "fabric_state")
+
+
+@cache
+def fabric_statuses() -> Mapping[int, str]:
+    """The words of a fabric's status by NVML's return code."""
+    return {status.value: status.words for status in table(FabricState, "fabric.toml", "fabric_status").values()}
+
+
+@cache
+def _health() -> Mapping[str, FabricHealth]:
+    return table(FabricHealth, "fabric.toml", "fabric_health")
+
+
+@cache
+def _summaries() -> Mapping[str, FabricSummary]:
+    return table(FabricSummary, "fabric.toml", "fabric_summary")
+
+
+@lru_cache(MASKS)
+def clocks_event_reasons(mask: int) -> tuple[ClocksEventReason, ...]:
+    """The known reasons whose bits are set."""
+    return tuple(reason for reason in _reasons().values() if mask & reason.bit)
+
+
+@lru_cache(MASKS)
+def unknown_clocks_event_reasons(mask: int) -> int:
+    """The bits of a mask that the catalogue does not know."""
+    return mask & ~sum(reason.bit for reason in _reasons().values())
+
+
+def recovery_action(value: int) -> RecoveryAction | None:
+    """The recovery action by NVML's number, if it is known."""
+    return next((action for action in _actions().values() if action.value == value), None)
+
+
+def recovery_action_in_log(words: str) -> RecoveryAction | None:
+    """The recovery action by the words of an Xid 154 line (`GPU Reset Required`), if it is known."""
+    return next((action for action in _actions().values() if words and action.log.lower() == words.lower()), None)
+
+
+def fabric_state(value: int) -> str:
+    """A fabric state in words."""
+    return next((state.words for state in _states().values() if state.value == value), f"unknown ({value})")
+
+
+def fabric_summary(value: int) -> FabricSummary:
+    """What the driver's summary of a fabric means; a number that is not known is a concern."""
+    known = (summary for summary in _summaries().values() if summary.value == value)
+    return next(known, FabricSummary(value, f"unknown ({value})", "concern", ""))
+
+
+def fabric_faults(health_mask: int) -> tuple[str, ...]:
+    """The faults that a fabric health mask has, in words."""
+    return tuple(
+        field.words
+        for field in _health().values()
+        if (health_mask >> field.shift) & ((1 << field.width) - 1) in field.faults
+    )
+
+
+@record
+class Severity:
+    """How bad DCGM calls an error of its diagnostic."""
+
+    value: int
+    words: str
+    remedy: str
+    source: str
+
+
+@cache
+def severities() -> Mapping[int, Severity]:
+    """Every row of dcgm_severities.toml by DCGM's number. Raises CatalogError."""
+    return {row.value: row for row in table(Severity, "dcgm_severities.toml", "severity").values()}
+
+
+def severity_in_words(value: int | None) -> str:
+    """`isolate: take the GPU out of use, and replace the node`; empty where none was reported."""
+    if value is None:
+        return ""
+    known = severities().get(value)
+    return f"{known.words}: {known.remedy}" if known else f"severity {value}"
+
+
+@record
+class Xid:
+    """One Xid code. `clears` are codes that it ends; `disagreement` says which sources evaluate it otherwise."""
+
+    code: int
+    name: str
+    kind: str
+    verdict: str
+    action: str
+    source: str
+    clears: tuple[int, ...] = ()
+    disagreement: str = ""
+
+
+@record
+class _Row:
+    name: str
+    kind: str
+    verdict: str
+    action: str
+    source: str
+    clears: tuple[int, ...] = ()
+
+
+@record
+class SXids:
+    """How SXids are evaluated; `fatal` are the codes that are fatal where their line does not say so.
+
+    `thermal_end` says that `thermal_start` is over on its switch, and is no finding itself.
+    """
+
+    fatal: tuple[int, ...]
+    thermal_start: int
+    thermal_end: int
+    fatal_action: str
+    other_action: str
+    source: str
+
+
+@cache
+def xids() -> Mapping[int, Xid]:
+    """Every row of xid.toml by its code. Raises CatalogError."""
+    disagreement = document(FILE)["disagreement"]
+    unused = set(disagreement) - set(document(FILE)["xid"])
+    if unused:
+        raise CatalogError(f"{FILE}: disagreement {min(unused)}: there is no such row")
+    return {int(code): _xid(code, row, disagreement) for code, row in table(_Row, FILE, "xid").items()}
+
+
+def xid(code: int) -> Xid:
+    """The row of an Xid; a code that the catalogue does not know is a concern."""
+    return xids().get(code) or Xid(
+        code=code,
+        name="unknown Xid",
+        kind="unknown",
+        verdict="concern",
+        action="look it up in NVIDIA's Xid catalogue",
+        source="policy",
+    )
+
+
+@cache
+def sxids() -> SXids:
+    """How SXids are evaluated. Raises CatalogError."""
+    data = document(FILE)
+    return build(SXids, data["sxid"], f"{FILE}: sxid", data["sources"])
+
+
+def _xid(code: str, row: _Row, disagreement: Mapping[str, str]) -> Xid:
+    if not code.isdecimal() or row.kind not in KINDS or row.verdict not in VERDICTS:
+        raise CatalogError(
+            f"{FILE}: xid {code}: {row.kind!r} and {row.verdict!r}; "
+            f"expected one of {', '.join(KINDS)} and one of {', '.join(VERDICTS)}"
+        )
+    return Xid(
+        code=int(code),
+        name=row.name,
+        kind=row.kind,
+        verdict=row.verdict,
+        action=row.action,
+        source=row.source,
+        clears=row.clears,
+        disagreement=disagreement.get(code, ""),
+    )

@@ -1,0 +1,60 @@
+"""How a message shows things: how many and which, numbers side by side, a node's text made safe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MAX_LISTED = 8
+MAX_MESSAGE = 4_000  # characters of one message in a report
+MAX_FURTHER = 12  # digits: more than a float has
+MBIT_OF_GB = 8_000
+LEAST_IN_GB_PER_S = 0.1  # of a speed; what is slower is shown in Mbit/s, as such networks are
+WHOLE, SIGNIFICANT = "f", "g"
+
+
+def listed(found: Iterable[str]) -> str:
+    """The first few, each once, and how many more there are."""
+    data = list(dict.fromkeys(found))
+    more = f", and {len(data) - MAX_LISTED} more" if len(data) > MAX_LISTED else ""
+    return ", ".join(data[:MAX_LISTED]) + more
+
+
+def number_of(count: int, one: str, many: str = "") -> str:
+    """`1 node`, `3 nodes`; `many` where that is not `one` with an s."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def printable(text: str, most: int = MAX_MESSAGE) -> str:
+    """At most `most` characters of a text, with what could steer a terminal or hide in a report made visible."""
+    if text.isprintable() and len(text) <= most:
+        return text
+    safe = "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "replace").decode()
+        for char in text[:most]
+    )
+    return safe if len(text) <= most else f"{safe} … ({len(text)} characters)"
+
+
+def apart(value: float, other: float, digits: int = 0, form: str = WHOLE) -> tuple[str, str]:
+    """Both in as few digits as distinguish them: `23.5` and `24`, where in whole numbers both are 24.
+
+    `digits` are those that are shown anyway: decimals, or with SIGNIFICANT all that count.
+    """
+    further = MAX_FURTHER if value != other else 1
+    pairs = ((f"{value:.{digits + more}{form}}", f"{other:.{digits + more}{form}}") for more in range(further))
+    shown = ("", "")
+    for shown in pairs:
+        if shown[0] != shown[1]:
+            break
+    return _short(shown[0]), _short(shown[1])
+
+
+def speed(gb_per_s: float, shown: str = "") -> str:
+    """`480 GB/s`, and `57.2 Mbit/s` of what is far less; `shown` are the digits of the first where they were chosen."""
+    if 0 < gb_per_s < LEAST_IN_GB_PER_S:
+        return f"{gb_per_s * MBIT_OF_GB:.3g} Mbit/s"
+    return f"{shown or f'{gb_per_s:.4g}'} GB/s"
+
+
+def _short(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text

@@ -1,0 +1,99 @@
+"""Who owns a process, and which program it runs: what it calls itself is anybody's to choose."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from clusterproof.plugins.agent.process_group import stat_fields
+from clusterproof.plugins.agent.reading import Node
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from typing import Any
+
+SLURM = ("/etc/slurm", "/opt/slurm/etc", "/run/slurm/conf", "/var/spool/slurmd/conf-cache")  # that have slurm.conf
+USERS = re.compile(r"(?im)^[^\S\n]*Slurmd?User[^\S\n]*=[^\S\n]*([\w.-]+)")
+ROOT = 0
+CGROUP = "/sys/fs/cgroup"
+
+
+def owner(node: Node, pid: str | int) -> int:
+    """The user that a process runs as. Raises OSError."""
+    return os.stat(node.path(f"/proc/{pid}")).st_uid
+
+
+def program(node: Node, pid: str | int) -> str:
+    """The file name of the program that a process runs; empty where only root may know."""
+    return node.linked(f"/proc/{pid}/exe").partition(" (deleted)")[0]
+
+
+def parent(node: Node, pid: str | int) -> str:
+    """The number of the process that has started it, or has inherited it; 0 where it has ended."""
+    stat = node.text(f"/proc/{pid}/stat", absent="")
+    fields = stat_fields(stat) if isinstance(stat, str) else []
+    return fields[3] if len(fields) > 3 else "0"
+
+
+def is_daemon(node: Node, pid: str | int, name: str, users: frozenset[int]) -> bool:
+    """Whether one of these users runs this program, or one that Debian calls `NAME-wlm`. Raises OSError.
+
+    Only the kernel's word for the program counts: PermissionError where only root may know it, for a user can start a
+    program of root's by any name.
+    """
+    if owner(node, pid) not in users:
+        return False
+    runs = os.path.basename(os.readlink(f"{node.root}/proc/{pid}/exe")).partition(" (deleted)")[0]
+    return runs in (name, f"{name}-wlm")
+
+
+def daemon_users(node: Node) -> frozenset[int]:
+    """Root, and the users that slurm.conf gives Slurm's daemons, by the node's own /etc/passwd."""
+    texts = [node.text(f"{folder}/slurm.conf", absent="") for folder in SLURM]
+    named = {user for text in texts if isinstance(text, str) for user in USERS.findall(text)}
+    accounts = (line.split(":") for line in str(node.text("/etc/passwd", absent="")).splitlines())
+    return frozenset([ROOT, *(int(a[2]) for a in accounts if len(a) > 3 and a[2].isdecimal() and named & {a[0], a[2]})])
+
+
+def daemons(node: Node, names: Collection[str]) -> dict[str, str | OSError]:
+    """The process of each of these daemons that runs, by its name: the first of several; why one is not known."""
+    users = daemon_users(node) | {os.stat(node.path("/proc")).st_uid}  # root, as this process sees it
+    found: dict[str, str | OSError] = {}
+    for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
+        name = ""
+        try:
+            name = node.read(f"/proc/{pid}/comm").strip()
+            if name in names and not isinstance(found.get(name), str) and is_daemon(node, pid, name, users):
+                found[name] = pid
+        except PermissionError as problem:
+            found.update({name: problem} if name in names and name not in found else {})
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def control_groups(node: Node, pid: str, controller: str) -> Iterator[tuple[bool, str]]:
+    """The control group of that controller that a process is in, then those above; whether it is version 1's.
+
+    Raises OSError.
+    """
+    for line in node.read(f"/proc/{pid}/cgroup").splitlines():
+        number, kinds, group = (*line.split(":", 2), "", "")[:3]
+        is_first = number != "0"
+        if is_first and controller not in kinds.split(","):
+            continue
+        top = f"{CGROUP}/{controller}" if is_first else CGROUP
+        while group:
+            yield is_first, top + group.rstrip("/")
+            group = group.rstrip("/").rpartition("/")[0]
+
+
+def in_turn(data: list[dict[str, Any]], whose: str, most: int) -> list[dict[str, Any]]:
+    """At most so many of these, of each owner one after the other: nobody's many hide another's few."""
+    count: dict[object, int] = {}
+    turns = []
+    for one in data:
+        turns.append(count.get(one[whose], 0))
+        count[one[whose]] = turns[-1] + 1
+    return [data[place] for place in sorted(range(len(data)), key=turns.__getitem__)[:most]]
