@@ -76,9 +76,10 @@ def test_slurms_scripts_lie_beside_it_and_can_be_run(installed: Installed) -> No
 def test_what_is_copied_or_applied_lies_in_it(installed: Installed) -> None:
     assert os.access(installed.bin / "clusterproof-idle", os.X_OK)
     names = ("ci/gate.sh", "ci/iam.json", "image-builder/clusterproof.yml", "systemd/clusterproof-idle.timer")
+    of_a_watch = ("grafana/watch.json", "prometheus/watch-rules.yml", "systemd/clusterproof-watch.service")
     of_kubernetes = [f"kubernetes/{path.name}" for path in (ROOT / "integrations" / "kubernetes").iterdir()]
     assert "kubernetes/gate.yaml" in of_kubernetes
-    for name in (*names, *of_kubernetes):
+    for name in (*names, *of_a_watch, *of_kubernetes):
         assert (installed.package / "integrations" / name).read_bytes() == (ROOT / "integrations" / name).read_bytes()
     assert (installed.package / "integrations" / "user-data" / "first-boot.sh").is_file()
 

@@ -63,12 +63,14 @@ class Day:
         self.boot_id = boot_id
         self.said += self.watch.take(NODE, Hello(boot_id, BEGAN_S + self.now, UP_S + self.now), self.now)
 
-    def tick(self, facts: Mapping[int, Mapping[str, Any]] | None = None, late: float = 0.0) -> None:
-        """Ten seconds later."""
+    def tick(
+        self, facts: Mapping[int, Mapping[str, Any]] | None = None, late: float = 0.0, **reported: Mapping[str, Any]
+    ) -> None:
+        """Ten seconds later; these collectors report anew."""
         self.now += EVERY_S
         moment = BEGAN_S + self.now + self.stepped_s, UP_S + self.now
         gone = {"gpu": (late, "")} if late else {}
-        tick = Tick(*moment, () if late else self._gpus(), (12.0,) * 15, GPUS, facts or {}, gone)
+        tick = Tick(*moment, () if late else self._gpus(), (12.0,) * 15, GPUS, facts or {}, gone, reported)
         self.said += self.watch.take(NODE, tick, self.now)
         self.said += self.watch.look(self.now)
 

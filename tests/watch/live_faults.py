@@ -39,7 +39,7 @@ class OfLog:
 
 @dataclass(frozen=True)
 class OfFile:
-    """A file of the node shows it, which each visit reads and the sampler does not."""
+    """A file of the node shows it, which each visit reads; of links and of Lustre the sampler does as well."""
 
     rule: str
     words: str

@@ -188,6 +188,9 @@ def test_what_stays_open_is_told_again_once_for_all_of_its_cause_and_what_is_ove
     assert remind(100.0) == [("reminder", "a,b")]
     assert remind(150.0) == []
     assert remind(201.0) == [("reminder", "a,b")]
+    assert remind(-3_400.0) == [("reminder", "a,b")]  # the clock was set back by an hour
+    assert remind(-3_350.0) == []
+    assert remind(-3_300.0) == [("reminder", "a,b")]
 
 
 def test_a_program_is_run_once_for_what_is_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,11 @@ def test_lines_of_the_log_are_bounded_and_printable() -> None:
     assert "\x1b" not in found.lines[0].text
 
 
+def test_how_many_lines_were_overwritten_comes_with_or_without_others() -> None:
+    found = updates(line({"up": 2.0, "log": [], "lost": 7}), line({"up": 2.0, "log": []}))
+    assert [one.lost for one in found if isinstance(one, Logged)] == [7, 0]
+
+
 def test_an_error_of_the_log_comes_with_its_level() -> None:
     (found,) = updates(line({"up": 2.0, "log": [[7, 3.5, "mlx5_core", 0], [8, 3.5, "mlx5_core", 2, 3]]}))
     assert isinstance(found, Logged)
@@ -101,6 +106,8 @@ def test_an_error_of_the_log_comes_with_its_level() -> None:
         {**TICK, "late": {"gpu": 5}},
         {**TICK, "gpu_fixed": [{"uuid": 5}]},
         {"up": 1.0, "log": [[1, 2.0, "text"]]},
+        {"up": 1.0, "log": [], "lost": "many"},
+        {"up": 1.0, "log": [], "lost": -1},
         {"up": 1.0, "log": [["1", 2.0, "text", 0]]},
         {"up": 1.0, "log": [[1, 2.0, "text", 0, "3"]]},
         {"up": 1.0, "log": [[1, 2.0, "text", 0, 3, 3]]},

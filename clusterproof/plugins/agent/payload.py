@@ -117,19 +117,22 @@ SAMPLED = {  # what samples each source
     "host": "host_samples",
     "network": "network_samples",
     "lustre": "lustre_samples",
+    "mounts": "mounts_samples",
+    "processes": "processes_samples",
 }
 FOLLOWS = "follow"  # what follows the kernel log
 
 
 @cache
-def sampler(every_s: float, host_root: str, is_kept_alive: bool = True) -> str:
+def sampler(every_s: float, host_root: str, is_kept_alive: bool = True, mounts: tuple[str, ...] = ()) -> str:
     """The text of the program that stays on a node and samples it, packed.
 
-    Where it `is_kept_alive`, whoever watches sends bytes over its input, and it ends without them.
+    Where it `is_kept_alive`, whoever watches sends bytes over its input, and it ends without them. `mounts` are
+    the mount points that the policy expects.
     """
     modules = modules_for({f"{PACKAGE}.sampler", *map(module_of, (*SAMPLED.values(), FOLLOWS))})
     sources = {source: _short(module_of(module)) for source, module in SAMPLED.items()}
-    request = (sources, _short(module_of(FOLLOWS)), every_s, host_root, is_kept_alive)
+    request = (sources, _short(module_of(FOLLOWS)), every_s, host_root, is_kept_alive, mounts)
     return started(f"{PACKAGE}.sampler", {**modules, "pynvml": pynvml_for(modules.values())}, request)
 
 

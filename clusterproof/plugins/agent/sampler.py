@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Log(Protocol):
-        """What follows the kernel log: `why_not` it cannot, `is_device` where poll() reports that there is more."""
+        """What follows the kernel log: `why_not` it cannot, `is_device` where poll() reports that there is more.
+
+        `lost` is how many records were overwritten before they were read.
+        """
 
         why_not: str
         is_device: bool
         file: int
         boot_id: str
+        lost: int
 
         def lines(self) -> list[list[object]]:
             """What came since."""
@@ -48,6 +52,7 @@ def main(
     every_s: float,
     root: str,
     is_kept_alive: bool,
+    mounts: tuple[str, ...],
     nonce: str,
     sudo: str,
 ) -> None:
@@ -63,7 +68,8 @@ def main(
         os.chdir("/")
         node = Node(root)
         log: Log = importlib.import_module(of_log).Follower(node, tuple(json.loads(a2b_base64(sys.argv[-1]))))
-        running += [Source(name, module, Node(root), max(FIRST_S, every_s)) for name, module in sources.items()]
+        own = Node(root, mounts=mounts)
+        running += [Source(name, module, own, max(FIRST_S, every_s)) for name, module in sources.items()]
         stream = _Stream(nonce)
         stream.send(_hello(log, sudo))
         _Loop(running, log, every_s, is_kept_alive, stream).go()
@@ -130,11 +136,13 @@ class _Loop:
         for source in self.sources:
             if source.late_s() > max(RESTART_S, source.grace_s):
                 source.restart()
-            source.answer = {}
-            source.tick()
+            if not source.answer:  # what came after its tick was sent goes with this one
+                source.tick()
             self._listen(source)
         self._await_answers()
         self.stream.send({**moment, **_answers(self.sources)})
+        for source in self.sources:
+            source.answer = {}
         self._send_log()
 
     def _await_answers(self) -> None:
@@ -172,8 +180,9 @@ class _Loop:
 
     def _send_log(self) -> None:
         lines = self.log.lines()
-        if lines:
-            self.stream.send({**_moment(), "log": lines})
+        lost, self.log.lost = self.log.lost, 0
+        if lines or lost:
+            self.stream.send({**_moment(), "log": lines, **({"lost": lost} if lost else {})})
 
 
 def _answers(sources: list[Source]) -> dict[str, object]:

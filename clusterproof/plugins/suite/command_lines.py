@@ -108,6 +108,8 @@ def watch() -> argparse.ArgumentParser:
     )
     parser.add_argument("--notify", action="append", default=[], metavar="URL|COMMAND", help=words)
     parser.add_argument("--remind", metavar="TIME", help="notify again of what stays open so long (4h; default: never)")
+    words = "ask for this URL of a dead man's switch as long as ticks are completed, once a minute at most"
+    parser.add_argument("--heartbeat", metavar="URL", help=words)
     parser.add_argument("--policy", metavar="FILE", help="the site's own numbers, expectations and exceptions")
     parser.add_argument("--instance-type", default="", metavar="TYPE", help="where nothing else reports it")
     parser.add_argument("--expect", default="", metavar="K=N,…", help="what every node must have, e.g. gpus=8,efa=32")

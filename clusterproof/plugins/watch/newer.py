@@ -1,4 +1,4 @@
-"""Puts what a watched node sends over all that it reported before: new lines of its log, new facts of its GPUs.
+"""Puts what a watched node sends over all that it reported before: lines of its log, facts of its GPUs, its links.
 
 Pure: evidence comes in and evidence goes out, the same object where nothing is new.
 """
@@ -14,9 +14,10 @@ from clusterproof.plugins.agent.sending import PROCESSES, class_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.kernel_log.collect_lines import further
-from clusterproof.plugins.watch.updates import Logged, LogLine, Tick, Update
+from clusterproof.plugins.watch.updates import REPORTED, Logged, LogLine, Tick, Update
 
 LOG, NVML = "kernel_log", "nvml"
+WATCHED = (LOG, NVML, *REPORTED)
 MAX_LINES = 2_000  # of the kernel log of one node
 MAX_LINES_OF_PROCESSES = 500  # and of those that processes have written, where all are more
 
@@ -29,12 +30,14 @@ class Meanwhile:
 
     facts: dict[int, dict[str, Any]] = field(default_factory=dict)
     lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
+    reported: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def take(self, update: Update) -> None:
         """Note it; of a fact the last value."""
         if isinstance(update, Tick):
             for index, facts in update.facts.items():
                 self.facts.setdefault(index, {}).update(facts)
+            self.reported.update(update.reported)
         elif isinstance(update, Logged):
             self.lines.extend(update.lines)
 
@@ -43,7 +46,7 @@ class Meanwhile:
         cursor = (_value(evidence, LOG) or {}).get("cursor")
         known = cursor[1] if isinstance(cursor, list) and len(cursor) == 3 and isinstance(cursor[1], int) else -1
         lines = [line for line in self.lines if line.sequence > known]
-        return with_facts(with_lines(evidence, lines), self.facts)
+        return with_reported(with_facts(with_lines(evidence, lines), self.facts), self.reported)
 
 
 def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence:
@@ -88,11 +91,19 @@ def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
     return evidence if gpus == known["gpus"] else _with(evidence, NVML, {**known, "gpus": gpus})
 
 
+def with_reported(evidence: NodeEvidence, reported: Mapping[str, Mapping[str, Any]]) -> NodeEvidence:
+    """The evidence with what these collectors report now, whatever a visit got of them."""
+    for name, value in reported.items():
+        if _value(evidence, name) != value:
+            evidence = _with(evidence, name, value)
+    return evidence
+
+
 def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
-    """The log and the GPUs as known before in this boot, where they are missing now: they are still watched."""
+    """What is still watched as it was known before in this boot, where it is missing now."""
     if boot_of(evidence) != boot_of(before):
         return evidence
-    missing = [name for name in (LOG, NVML) if _value(evidence, name) is None and _value(before, name) is not None]
+    missing = [name for name in WATCHED if _value(evidence, name) is None and _value(before, name) is not None]
     known = {name: before.collectors[name] for name in missing}
     return replace(evidence, collectors={**evidence.collectors, **known}) if known else evidence
 

@@ -72,10 +72,13 @@ class Outbox:
         yield from self.taking([*over, *worse, *new], wall_s)
 
     def reminding(self, after_s: float, wall_s: float) -> Iterator[Entry]:
-        """The entries that remind of what has stayed open so long; with one finding all of its cause."""
+        """The entries that remind of what has stayed open so long; with one finding all of its cause.
+
+        What was told at a time that is still to come is due as well: the clock was set back.
+        """
         busy = {alert.key for alert in self._all()}
         still = [one for one in self._delivered.values() if one.kind in _STAYS_OPEN and one.key not in busy]
-        due = {(one.key.rule, one.verdict) for one in still if wall_s - one.time_s >= after_s}
+        due = {(one.key.rule, one.verdict) for one in still if not 0 <= wall_s - one.time_s < after_s}
         again = (one for one in still if (one.key.rule, one.verdict) in due)
         for number, one in enumerate(again, start=self._next):
             yield {"add": {**one.to_data(), "number": number, "kind": REMINDER, "time": round(wall_s, 3)}}

@@ -18,6 +18,8 @@ MAX_TEXT = 1_000  # characters of a line of the kernel log
 MAX_WORDS = 200
 MAX_LINES = 4_000  # of the kernel log at once
 OF_SOURCES: Mapping[str, int] = {"host": 7, "network": 6, "lustre": 2}  # how many values each has
+REPORTED = ("interfaces", "lustre", "mounts", "processes", "rdma")  # collectors that are sent whole when they change
+MAX_LATE = 8  # sources
 MAX_SECONDS = 1e11
 
 
@@ -50,6 +52,7 @@ class Tick:
     gpus: tuple[SampledGpu, ...] | None = None
     facts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # of GPUs by index, as `nvml` reports them
     late: Mapping[str, tuple[float, str]] = field(default_factory=dict)  # sources: for how long (s), and why
+    reported: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by collectors, as they report to a visit
 
 
 @record
@@ -65,10 +68,11 @@ class LogLine:
 
 @record
 class Logged:
-    """Lines of the kernel log, as they came."""
+    """Lines of the kernel log, as they came, and how many were overwritten before they were read."""
 
     up: float
     lines: tuple[LogLine, ...]
+    lost: int = 0
 
 
 Update: TypeAlias = Hello | Tick | Logged
@@ -128,13 +132,15 @@ def _update(data: Mapping[str, Any]) -> Update:
         boot_id, no_log = _text(data.get("boot_id", ""), 64), _text(data.get("log", ""), MAX_WORDS)
         return Hello(boot_id, _seconds(data["now"]), _seconds(data["up"]), no_log)
     if "log" in data:
-        return Logged(_seconds(data["up"]), tuple(map(_log_line, _list(data["log"], MAX_LINES))))
+        lines = tuple(map(_log_line, _list(data["log"], MAX_LINES)))
+        return Logged(_seconds(data["up"]), lines, int(_seconds(data.get("lost", 0))))
     return _tick(data)
 
 
 def _tick(data: Mapping[str, Any]) -> Tick:
     gpus = data.get("gpu_fixed")
-    facts = data.get("facts", {}).get("nvml", {})
+    every = data.get("facts", {})
+    facts = every.get("nvml", {})
     return Tick(
         _seconds(data["now"]),
         _seconds(data["up"]),
@@ -144,8 +150,9 @@ def _tick(data: Mapping[str, Any]) -> Tick:
         {_index(index): _object(values) for index, values in facts.items()},
         {
             _text(name, 20): (_seconds(one[0]), _text(one[1], MAX_WORDS))
-            for name, one in list(data.get("late", {}).items())[: len(OF_SOURCES) + 1]
+            for name, one in list(data.get("late", {}).items())[:MAX_LATE]
         },
+        {name: _object(every[name]) for name in REPORTED if name in every},
     )
 
 

@@ -36,6 +36,7 @@ FACTS = (
 )  # fmt: skip
 TURNS = 4  # ticks in which all GPUs are asked for them
 REASONS = "clocks_event_reasons"
+OF_WORK = 0x1 | 0x2 | 0x4 | 0x100  # idle, the power cap and settings: they come and go all day
 ENDS_WITH_PARENT = 1  # PR_SET_PDEATHSIG: also while the driver holds it
 
 
@@ -80,6 +81,7 @@ class _Gpu:
         self._sampled_us = 0
         self._gpm: Gpm | None = None
         self._slowdown: dict[str, object] | None = None
+        self._is_held = False
         self._link_errors: float | None = None
         self.handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
 
@@ -151,13 +153,14 @@ class _Gpu:
         return data
 
     def _throttle(self, node: Node) -> dict[str, object]:
-        """While the hardware slows it down: why, and its counters at the sample before and now; then that it ended."""
+        """While it is held down: why, and of the hardware its counters at the sample before and now; then the end."""
         reasons = answer_to(ASKED[REASONS], self.handle)
-        if not (isinstance(reasons, int) and reasons & BY_HARDWARE):
-            was, self._slowdown = self._slowdown, None
-            return {REASONS: reasons, "slowdown": None} if was else {}
-        before, self._slowdown = self._slowdown, slowdown_at(node, self.index)
-        return {REASONS: reasons, "slowdown": [before or self._slowdown, self._slowdown]}
+        mask = reasons if isinstance(reasons, int) else 0
+        was_held, self._is_held = self._is_held, bool(mask & ~OF_WORK)
+        before, self._slowdown = self._slowdown, slowdown_at(node, self.index) if mask & BY_HARDWARE else None
+        if not (was_held or self._is_held):
+            return {}
+        return {REASONS: reasons, "slowdown": [before or self._slowdown, self._slowdown] if self._slowdown else None}
 
     def _fields(self) -> tuple[Any, ...]:
         wanted = (ENERGY, POWER_CAP, THERMAL_POLICY, *SLOWDOWNS)

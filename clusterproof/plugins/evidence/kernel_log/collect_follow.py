@@ -19,6 +19,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MAX_RECORDS = 2000  # that are read at once: who floods the log does not keep the sampler from its other work
 EACH = 8  # of lines alike, in a window
 WINDOW_S = 60.0
+TORN = b""  # in the place of records that were overwritten before we came to them
 MAX_KINDS = 100  # … of lines that begin alike
 
 
@@ -31,6 +32,8 @@ class Follower:
         self.file = -1
         self.boot_id = str(node.text(BOOT_ID, absent=""))
         self._sequence = cursor[1] if cursor[0] == self.boot_id else -1
+        self.lost = 0  # records that were overwritten before they were read; whoever has told of them sets it to 0
+        self._is_torn = self._sequence >= 0  # before the next record some may be missing
         self._rest = b""
         self._calm = _Calm()
         self._paired = Paired()
@@ -49,9 +52,16 @@ class Follower:
         data = []
         for record in self._records():
             found = RECORD.match(record)
-            if not found or int(found[2]) <= self._sequence:
+            self._is_torn |= record == TORN
+            if not found:
                 continue
-            self._sequence, level = int(found[2]), int(found[1])
+            number, level = int(found[2]), int(found[1])
+            if self._is_torn and self._sequence >= 0:
+                self.lost += max(0, number - self._sequence - 1)
+            self._is_torn = False
+            if number <= self._sequence:
+                continue
+            self._sequence = number
             text = ESCAPED.sub(lambda code: bytes([int(code[1], 16)]), found[4])
             topic = topic_of(text, level)
             if level < KERNEL_FACILITY and topic:
@@ -68,7 +78,8 @@ class Follower:
                 read = os.read(self.file, BLOCK_BYTES)
             except BlockingIOError:
                 break
-            except BrokenPipeError:  # records were overwritten before we came to them
+            except BrokenPipeError:
+                records.append(TORN)
                 continue
             except OSError as problem:
                 self.why_not = f"{KMSG}: {problem.strerror}"

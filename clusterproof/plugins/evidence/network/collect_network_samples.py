@@ -1,10 +1,16 @@
-"""The network as it is sampled while a job runs: /sys/class/net, and RDMA's counters of bytes and errors."""
+"""The network as it is sampled while a job runs: bytes and errors, and links that are not as they were."""
 
 from __future__ import annotations
 
 import time
 
 from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.network.collect_interfaces import read as read_interfaces
+from clusterproof.plugins.evidence.network.collect_rdma import read as read_rdma
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
 
 COLUMNS = ("net_rx", "net_tx", "net_errors", "rdma_rx", "rdma_tx", "rdma_errors")
 NET, RDMA = "/sys/class/net", "/sys/class/infiniband"
@@ -33,6 +39,7 @@ class Sampler:
         self._errors: dict[str, int] = {}
         self._turn = 0
         self._before: dict[str, tuple[float, int]] = {}
+        self._links: dict[str, object] = {}  # as they were sent
 
     def fixed(self) -> object:
         """Nothing."""
@@ -54,8 +61,19 @@ class Sampler:
                 self._rate(node, "received", self._received),
                 self._rate(node, "sent", self._sent),
                 sum(self._errors.values()) if self._ports else None,
-            ]
+            ],
+            "facts": self._changed(node),
         }
+
+    def _changed(self, node: Node) -> dict[str, object]:
+        """What the collectors `interfaces` and `rdma` report, each where a link of its own has changed."""
+        facts: dict[str, object] = {}
+        interfaces: Any = read_interfaces(node)
+        for name, links in {"interfaces": interfaces["physical"], "rdma": _ports(node)}.items():
+            if self._links.get(name) != links:
+                facts[name] = interfaces if name == "interfaces" else read_rdma(node)
+                self._links[name] = links
+        return facts
 
     def _there(self, node: Node, names: list[tuple[str, int]]) -> list[tuple[str, int]]:
         every = [(f"{port}/{name}", size) for port in self._ports for name, size in names]
@@ -70,6 +88,12 @@ class Sampler:
         if before is None or now <= before[0] or total < before[1]:
             return None
         return round((total - before[1]) / MB / (now - before[0]), 2)
+
+
+def _ports(node: Node) -> dict[str, object]:
+    """The state and the rate of each port of each RDMA device."""
+    ports = (f"{RDMA}/{name}/ports/{port}" for name in node.names(RDMA) for port in node.names(f"{RDMA}/{name}/ports"))
+    return {port: (node.text(f"{port}/state"), node.text(f"{port}/rate")) for port in ports}
 
 
 def _total(node: Node, files: list[tuple[str, int]]) -> int | None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from clusterproof.plugins.agent.reading import Node, error
 from clusterproof.plugins.evidence.storage.collect_touch import UNKNOWN, touch_all
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
 
 PSEUDO = re.compile(
     "autofs|bdev|binder|binfmt_misc|bpf|cgroup2?|configfs|debugfs|devpts|devtmpfs|efivarfs|fuse.lxcfs|fuse.portal"
@@ -31,6 +35,11 @@ COVERED = {"alive": "covered", **UNKNOWN}
 
 def read(node: Node) -> object:
     """What is mounted and answers, and what /etc/fstab says should be."""
+    return look(node, {})
+
+
+def look(node: Node, known: Mapping[str, dict[str, object]]) -> dict[str, Any]:
+    """The same, of some by what was known of them before, so that they are not touched again."""
     found = mounted(node)
     users = [mount for mount in found if OF_USERS.fullmatch(mount["options"])]
     own = {mount["path"]: mount for mount in found if mount not in users}  # of several on one path, the last is seen
@@ -40,9 +49,10 @@ def read(node: Node) -> object:
     every = _wanted(list(own.values()), due)
     wanted, others = every[:MAX_MOUNTS], every[MAX_MOUNTS:]
     covered = {mount["path"] for mount in wanted if _is_covered(mount, found, users)}
-    open_ = [(mount["path"], mount["device"]) for mount in wanted if mount["path"] not in covered]
+    open_ = [(one["path"], one["device"]) for one in wanted if one["path"] not in covered and one["path"] not in known]
     node.at("touching " + " ".join(path for path, _ in open_))
-    touched = {path: touch for (path, _), touch in zip(open_, touch_all(node, open_))}
+    touched = {path: touch for path, touch in known.items() if path not in covered}
+    touched.update((path, touch) for (path, _), touch in zip(open_, touch_all(node, open_)))
     return {
         "mounts": [
             {

@@ -16,6 +16,13 @@ from clusterproof.plugins.agent.reading import Node
 SHARE = 0.6  # of the collector's time, at most, for waiting
 IN_TURN_S = 0.1  # for all of them by one process, which on most nodes is enough
 UNKNOWN = {"total_kib": None, "free_kib": None, "inodes": None, "inodes_free": None, "read_s": None}
+LEFT: set[int] = set()  # processes that were killed, and may hang in a file system still
+
+
+def are_left() -> bool:
+    """Whether any does."""
+    LEFT.difference_update([pid for pid in LEFT if os.waitpid(pid, os.WNOHANG)[0]])
+    return bool(LEFT)
 
 
 def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
@@ -35,9 +42,11 @@ def touch_all(node: Node, mounts: Sequence[tuple[str, str]]) -> list[dict[str, o
     for number, (pid, _) in started.items():
         if number not in answers:
             answers[number] = {"alive": "slow" if is_starved(pid, timeout_s) else "hung"}
-    for pid, _ in {in_turn, *started.values()}:
+    for pid, pipe in {in_turn, *started.values()}:
         os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG)
+        if not os.waitpid(pid, os.WNOHANG)[0]:
+            LEFT.add(pid)
+        os.close(pipe)
     return [{**UNKNOWN, **answers[number]} for number in numbers]
 
 

@@ -51,7 +51,7 @@ function _shtab_clusterproof_using
 end
 
 set -g _shtab_clusterproof_commands check checks explain doctor init history watch manifest completion
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --fs-at-once --fs-bandwidth --fs-size --fsx-window --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
+set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -171,6 +171,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using watch' -l listen -x -d 'a
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l textfile -xka "(__fish_complete_path (commandline -ct))" -d 'the same in a file that node_exporter reads'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l notify -x -d 'tell of what changes: a URL of Apprise'"'"'s, or a program, which has it on its input; may be given several times'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l remind -x -d 'notify again of what stays open so long (4h; default: never)'
+complete -c clusterproof -n '_shtab_clusterproof_using watch' -l heartbeat -x -d 'ask for this URL of a dead man'"'"'s switch as long as ticks are completed, once a minute at most'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l policy -xka "(__fish_complete_path (commandline -ct))" -d 'the site'"'"'s own numbers, expectations and exceptions'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l instance-type -x -d 'where nothing else reports it'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l expect -x -d 'what every node must have, e.g. gpus=8,efa=32'

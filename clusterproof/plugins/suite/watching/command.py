@@ -25,6 +25,7 @@ from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.exit_code import EXIT_INCOMPLETE
 from clusterproof.plugins.suite.watching.controller import WHY_NOT, Controller, Settings
 from clusterproof.plugins.suite.watching.evaluator import Evaluator
+from clusterproof.plugins.suite.watching.heartbeat import NoHeartbeat
 from clusterproof.plugins.suite.watching.job import (
     JobEnd,
     NoJob,
@@ -87,7 +88,17 @@ def watch(arguments: Sequence[str]) -> tuple[int, str]:
             return _watched(cluster, policy, settings, option), ""
         finally:
             end()
-    except (Refused, KubernetesError, NoJob, InventoryError, Unusable, NoAddress, NoTextfile, NoReceiver) as wrong:
+    except (
+        Refused,
+        KubernetesError,
+        NoJob,
+        InventoryError,
+        Unusable,
+        NoAddress,
+        NoTextfile,
+        NoReceiver,
+        NoHeartbeat,
+    ) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof watch: {wrong}\n"
 
 
@@ -125,7 +136,7 @@ def _settings(option: argparse.Namespace, cluster: Cluster, policy: Policy) -> S
     ours = {key: getattr(option, key) for key in ("k8s_namespace", "k8s_image") if getattr(option, key)}
     root = HOST if option.k8s_image and cluster.connection == "kubernetes" else option.host_root
     return Settings(
-        How(every_s, root, option.sudo),
+        How(every_s, root, option.sudo, policy.mounts),
         Limits(option.fanout, option.connect_timeout, settings={**cluster.settings, **trust, **ours}),
         ProbeOptions(host_root=root, sudo=option.sudo, checkpoints=policy.checkpoints, mounts=policy.mounts),
         None if option.for_s is None else _span(option.for_s, "--for"),
@@ -182,13 +193,15 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
 
 
 def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namespace) -> None:
-    """Open the outlets that the command line names. Raises NoAddress, NoTextfile, NoReceiver."""
+    """Open the outlets that the command line names. Raises NoAddress, NoTextfile, NoReceiver, NoHeartbeat."""
     if recording:
         outlets.add_part("recording", lambda: recording.is_failing)
     if option.listen is not None:
         outlets.listen(Address.of(option.listen))
     if option.textfile is not None:
         outlets.write(Path(option.textfile))
+    if option.heartbeat is not None:
+        outlets.beat(option.heartbeat)
     receivers = [receiver_of(text, number) for number, text in enumerate(option.notify, start=1)]
     if receivers:
         try:

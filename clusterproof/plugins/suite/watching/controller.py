@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from clusterproof.plugins.agent.payload import sampler
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
@@ -21,6 +20,7 @@ from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.suite.progress import LINE_S, Awaited
 from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
 from clusterproof.plugins.suite.watching.outlets import Outlets
+from clusterproof.plugins.suite.watching.own_clock import OwnClock
 from clusterproof.plugins.suite.watching.view import first_answers
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Connection, Limits
@@ -118,7 +118,7 @@ class Controller:
 
     def _connect(self) -> None:
         how = self.settings.how
-        self._stays.open(sampler(how.every_s, how.host_root, self._stays.is_heard))  # before there are threads
+        self._stays.open(how.sampler(self._stays.is_heard))  # before there are threads
         self.watch.connecting(time.monotonic())
         for target in self.cluster.targets:
             staying = self._stays.on_node(partial(self._cut, target.name))
@@ -133,7 +133,7 @@ class Controller:
 
     def _loop(self) -> None:
         every_s = self.settings.how.every_s
-        began = time.monotonic()
+        clock, began = OwnClock(self.watch.pace.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
         look, whole = began + every_s, began + WHOLE_S
         while not self._is_over.is_set():
@@ -145,10 +145,12 @@ class Controller:
                 self._visit([target.name for target in self.cluster.targets])
             if now >= look:
                 look = now + every_s
+                clock.look()
                 for _ in range(self._events.qsize()):  # what came in while a visit was evaluated comes before silence
                     self._take(self._events.get())
                 self._say(self.watch.look(now))
                 self.outlets.look(self.watch.names)
+                self.outlets.ticked()
             try:
                 event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
             except Empty:

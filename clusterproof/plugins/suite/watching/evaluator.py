@@ -21,13 +21,13 @@ from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from clusterproof.plugins.suite.evaluate import verdicts_on
-from clusterproof.plugins.watch.newer import LOG, NVML, with_facts, with_known, with_lines
+from clusterproof.plugins.watch.newer import LOG, WATCHED, with_facts, with_known, with_lines, with_reported
 from clusterproof.plugins.watch.states import ALSO, Seen
 from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"
-CHANGING = frozenset({LOG, NVML})  # what is reported again while a node is watched
-OF_PLACE = ("boot", "platform", "imds", "resource_config", "edac", "pci", "rdma", "mounts", "neuron")
+CHANGING = frozenset(WATCHED)  # what is reported again while a node is watched
+OF_PLACE = ("boot", "platform", "imds", "resource_config", "edac", "pci", "neuron")
 KEPT = CHANGING | frozenset(OF_PLACE)  # … and what it is evaluated with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one …
 LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: evaluated at each tick, said when it lasts
@@ -107,6 +107,12 @@ class Evaluator:
         """The GPUs of a node report these facts; whether that is anything new."""
         before = self._nodes[name].evidence
         self._keep(name, with_facts(before, facts))
+        return self._nodes[name].evidence is not before
+
+    def reported(self, name: str, values: Mapping[str, Mapping[str, Any]]) -> bool:
+        """These collectors of a node report this; whether that is anything new."""
+        before = self._nodes[name].evidence
+        self._keep(name, with_reported(before, values))
         return self._nodes[name].evidence is not before
 
     def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], Found, Unknown]:

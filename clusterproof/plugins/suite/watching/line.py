@@ -47,6 +47,11 @@ class How:
     every_s: float
     host_root: str = "/"
     sudo: bool = False
+    mounts: tuple[str, ...] = ()  # that the policy expects
+
+    def sampler(self, is_heard: bool) -> str:
+        """The text of its program."""
+        return sampler(self.every_s, self.host_root, is_heard, self.mounts)
 
 
 class Line:
@@ -99,7 +104,7 @@ class Line:
 
         dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._how.every_s)
         try:
-            text = sampler(self._how.every_s, self._how.host_root, self._staying.is_heard)
+            text = self._how.sampler(self._staying.is_heard)
             word = cursor_word(self._cursor() or NO_CURSOR)
             program = started_by_shell(text, nonce, self._how.sudo, on_stdin=True, word=word)
             why = self._staying.stay(self._target, program, received, dead_s)

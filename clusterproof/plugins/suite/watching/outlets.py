@@ -1,4 +1,4 @@
-"""What a watch gives to programs besides its lines: metrics over HTTP and in a file, and a program that is run."""
+"""What a watch gives to programs besides its lines: metrics over HTTP and in a file, notifications, heartbeats."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.suite.watching.heartbeat import Heartbeat
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.watch.latest import Latest
 from clusterproof.plugins.watch.listening import Address, Listener
@@ -43,6 +44,7 @@ class Outlets:
         self._parts: dict[str, Callable[[], bool]] = {}
         self._notifiers: list[Notifier] = []
         self._ended: list[Callable[[], object]] = []
+        self._ticks: list[Callable[[], object]] = []
         self._open = ExitStack()
 
     def __enter__(self) -> Outlets:
@@ -79,6 +81,18 @@ class Outlets:
             self._open.callback(notifier.close)
             self._notifiers.append(notifier)
         self.add_part("notify", lambda: any(one.is_failing for one in self._notifiers))
+
+    def beat(self, url: str) -> None:
+        """Tell a dead man's switch of each tick. Raises NoHeartbeat."""
+        heartbeat = Heartbeat(url, self._say)
+        self._open.callback(heartbeat.close)
+        self._ticks.append(heartbeat.ticked)
+        self.add_part("heartbeat", lambda: heartbeat.outage.is_so)
+
+    def ticked(self) -> None:
+        """The watch has completed a tick."""
+        for act in self._ticks:
+            act()
 
     def are_kept(self) -> bool:
         """Whether what waits to be sent would outlive this watch: only then may more be recorded as said."""

@@ -17,7 +17,10 @@ from clusterproof.plugins.watch.of_tick import (
     REBOOT,
     RULES_OF_TICK,
     SILENT,
+    THROTTLED,
     clock_step,
+    is_slowed,
+    lines_lost,
     of_sources,
     silent,
 )
@@ -41,7 +44,7 @@ class _Node:
     last_boot_id: str = ""  # of the boot before this one
     sequence: int = 0  # of the last line of the kernel log that it has sent in this boot
     why: str = ""  # the connection ended
-    is_slowed: bool = False  # some of its GPUs are, by the last sample
+    slowed: set[int] = field(default_factory=set)  # its GPUs whose clocks something holds down
     ticks: int = 0
     meanwhile: Meanwhile | None = None  # while it is visited
     visited: float = 0.0  # when its last visit began
@@ -133,9 +136,11 @@ class Watch:
             changes += self._tick(name, node, update, now)
         elif isinstance(update, Logged):
             node.sequence = max((line.sequence for line in update.lines), default=node.sequence)
+            if update.lost:
+                changes.append(_once(name, NO_LOG, lines_lost(update.lost), now, Verdict.INCOMPLETE))
             if self.evaluator.knows(name):
                 self.evaluator.logged(name, update.lines)
-                changes += self._evaluated_again(name, LOG, now)
+                changes += self._evaluated_again(name, (LOG,), now)
         return self._said(changes)
 
     def ended(self, name: str, why: str) -> None:
@@ -176,6 +181,7 @@ class Watch:
             node.is_due, node.last_boot_id, node.sequence = True, node.boot_id, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
+        node.slowed.clear()  # its sampler tells anew
         node.boot_id = hello.boot_id
         found: Found = {}
         if hello.no_log:
@@ -192,17 +198,20 @@ class Watch:
         node.last = tick
         is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
         if is_new:
-            changes += self._evaluated_again(name, NVML, now)
+            changes += self._evaluated_again(name, (NVML,), now)
+        if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
+            changes += self._evaluated_again(name, tick.reported, now)
         lasting = dict(of_sources(tick))
-        if tick.facts:
-            node.is_slowed = any(facts.get("slowdown") for facts in tick.facts.values())
-        if node.is_slowed and self.evaluator.knows(name):
+        for index, facts in tick.facts.items():
+            if THROTTLED.intersection(facts):
+                (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
+        if node.slowed and self.evaluator.knows(name):
             lasting |= self.evaluator.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTS, lasting, now)
 
-    def _evaluated_again(self, name: str, collector: str, now: float) -> list[Change]:
-        """What the checks that read it say now."""
-        rules, found, unknown = self.evaluator.again(name, self.evaluator.rules(collector))
+    def _evaluated_again(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
+        """What the checks that read one of them say now."""
+        rules, found, unknown = self.evaluator.again(name, self.evaluator.rules(*collectors))
         return self.states.events(name, rules, found, now, unknown)
 
     def _with_meanwhile(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
@@ -217,6 +226,6 @@ class Watch:
         return changes
 
 
-def _once(name: str, rule: str, message: str, now: float) -> Change:
+def _once(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
     """What happened, and is over."""
-    return Change(Kind.HAPPENED, Key(name, "", rule), Verdict.CONCERN, message, now)
+    return Change(Kind.HAPPENED, Key(name, "", rule), verdict, message, now)

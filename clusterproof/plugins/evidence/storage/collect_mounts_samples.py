@@ -1,0 +1,93 @@
+"""Mounted file systems while a node is watched: what the collector `mounts` reports, when it is not as it was."""
+
+from __future__ import annotations
+
+import time
+
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.storage.collect_mounts import OF_OTHERS, PSEUDO, look, mounted
+from clusterproof.plugins.evidence.storage.collect_touch import UNKNOWN, are_left
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
+LOOK_S = 9.5  # at what nobody mounts or unmounts: does it answer, has it room
+MAX_LOOKS = 8  # while a process of ours hangs in one of them
+HANGS = ("hung", "slow")
+
+
+class Sampler:
+    """What is mounted, how, and whether it answers; that one hangs counts when it does at two looks."""
+
+    def __init__(self, node: Node) -> None:
+        self._path = "/proc/1/mountinfo" if node.root else "/proc/self/mountinfo"
+        self._text = ""
+        self._table: list[dict[str, str]] = []
+        self._automatic: set[str] = set()  # folders of autofs
+        self._looked, self._looks = -LOOK_S, 0
+        self._facts: Any = {"mounts": []}  # at the last look
+        self._sent: object = None
+
+    def fixed(self) -> object:
+        """Nothing."""
+        return None
+
+    def sample(self, node: Node) -> dict[str, object]:
+        """The facts, where they have changed."""
+        is_changed, now = self._is_changed(node), time.monotonic()
+        if not is_changed and now - self._looked < LOOK_S:
+            return {}
+        self._looked = now
+        before = {one["path"] for one in self._facts["mounts"] if one["alive"] in HANGS}
+        if self._may_look(is_changed):
+            self._facts = look(node, self._spared())
+        hanging = {one["path"] for one in self._facts["mounts"] if one["alive"] in HANGS}
+        signature = _signature(self._facts)
+        if hanging - before or signature == self._sent:
+            return {}
+        self._sent = signature
+        return {"facts": {"mounts": self._facts}}
+
+    def _is_changed(self, node: Node) -> bool:
+        """Whether something was mounted, unmounted or mounted otherwise that is not a container's, nor the kernel's."""
+        text = node.read(self._path)
+        if text == self._text:
+            return False
+        self._text, before = text, self._table
+        every = mounted(node)
+        self._automatic = {one["path"].rstrip("/") for one in every if one["type"] == "autofs"}
+        self._table = [one for one in every if not PSEUDO.fullmatch(one["type"]) and not OF_OTHERS.match(one["path"])]
+        return self._table != before
+
+    def _spared(self) -> dict[str, dict[str, object]]:
+        """What autofs has mounted, and has answered: touched again and again it would never be unmounted."""
+        return {
+            one["path"]: {key: one[key] for key in ("alive", *UNKNOWN)}
+            for one in self._facts["mounts"]
+            if one["alive"] == "yes" and any(f"{one['path']}/".startswith(f"{above}/") for above in self._automatic)
+        }
+
+    def _may_look(self, is_changed: bool) -> bool:
+        """Not where a process of the last look hangs: another would hang beside it, and no signal ends one."""
+        if not are_left():
+            self._looks = 0
+            return True
+        self._looks += is_changed
+        return is_changed and self._looks <= MAX_LOOKS
+
+
+def _signature(facts: Any) -> object:
+    """What is told when it changes: all but how much is free, of which whole percents are enough."""
+    mounts = [
+        {
+            **{key: value for key, value in one.items() if key not in ("free_kib", "inodes_free", "read_s")},
+            "free": [_percent(one["free_kib"], one["total_kib"]), _percent(one["inodes_free"], one["inodes"])],
+        }
+        for one in facts["mounts"]
+    ]
+    return [mounts, facts["fstab"], facts["left_out"]]
+
+
+def _percent(part: Any, whole: Any) -> int | None:
+    return 100 * part // whole if isinstance(part, int) and whole else None

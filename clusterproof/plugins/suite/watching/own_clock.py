@@ -1,0 +1,32 @@
+"""The clock of the host that watches: that somebody has set it is said, for times that are recorded go by it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from clusterproof.plugins.watch.of_tick import step_s
+from clusterproof.plugins.watch.updates import Hello
+
+SET = "the clock of this host was set by {} s; times that are recorded and sent follow it, nothing else does"
+
+
+class OwnClock:
+    """As it was when it was last looked at."""
+
+    def __init__(self, least_s: float, say: Callable[[str], object]) -> None:
+        """`least_s`: of a step that is said."""
+        self._least_s, self._say = least_s, say
+        self._before = moment()
+
+    def look(self) -> None:
+        """Say by how much it was set since."""
+        before, self._before = self._before, moment()
+        step = step_s(before, self._before)
+        if abs(step) >= self._least_s:
+            self._say(SET.format(f"{step:+.0f}"))
+
+
+def moment() -> Hello:
+    """Now: by the clock that people set, and by one that counts while the host sleeps too."""
+    return Hello("", time.time(), time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)))

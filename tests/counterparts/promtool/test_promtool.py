@@ -1,0 +1,40 @@
+"""The alert rules for a watch, by Prometheus' own promtool; and that what the dashboard asks is PromQL."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.builders.wheel import ROOT
+from tests.counterparts import installed
+
+pytestmark = installed.needs("promtool")
+
+INTEGRATIONS = ROOT / "integrations"
+RULES = INTEGRATIONS / "prometheus" / "watch-rules.yml"
+
+
+def promtool(*words: str, folder: Path) -> str:
+    """What it says; it has nothing against anything."""
+    program = installed.folder("promtool") / "usr" / "bin" / "promtool"
+    done = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_each_rule_fires_when_it_should_and_not_otherwise(tmp_path: Path) -> None:
+    shutil.copy(RULES, tmp_path)
+    shutil.copy(Path(__file__).with_name("watch-rules.test.yml"), tmp_path)
+    assert "7 rules found" in promtool("check", "rules", "watch-rules.yml", folder=tmp_path)
+    assert "SUCCESS" in promtool("test", "rules", "watch-rules.test.yml", folder=tmp_path)
+
+
+def test_what_the_dashboard_asks_is_promql(tmp_path: Path) -> None:
+    dashboard = json.loads((INTEGRATIONS / "grafana" / "watch.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    words = [one.replace("$__rate_interval", "5m").replace("$", "") for one in asked]
+    rules = [{"record": f"asked:{number}", "expr": one} for number, one in enumerate(words)]
+    (tmp_path / "asked.yml").write_text(json.dumps({"groups": [{"name": "asked", "rules": rules}]}))
+    assert f"{len(words)} rules found" in promtool("check", "rules", "asked.yml", folder=tmp_path)

@@ -1,0 +1,237 @@
+"""`--heartbeat URL`: a dead man's switch hears of the watch while that completes its ticks, and of nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.suite.watching import heartbeat
+from clusterproof.plugins.suite.watching.controller import Controller, Settings
+from clusterproof.plugins.suite.watching.heartbeat import Heartbeat, NoHeartbeat, accepted, send
+from clusterproof.plugins.suite.watching.line import How
+from clusterproof.plugins.transport import Limits
+from tests.watch.outlets_of_day import OfDay
+
+SECRET = "tok3n-and-passw0rd"
+TIMEOUT_S = 60.0
+
+
+@dataclass
+class Switch:
+    """A dead man's switch, and what it was asked for."""
+
+    status: int = 200
+    port: int = 0
+    heard: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{SECRET}?m=ok"
+
+
+@contextmanager
+def switch(certificate: Path | None = None) -> Iterator[Switch]:
+    """A real web server; over TLS where it has a certificate."""
+    made = Switch()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            made.heard.append(f"{self.path} {self.headers['User-Agent'].partition('/')[0]}")
+            self.send_response(made.status)
+            self.send_header("Location", f"http://127.0.0.1:{made.port}/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *data: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        listening.daemon_threads = True
+        listening.handle_error = lambda *_: None  # type: ignore[method-assign] # who trusts no such certificate
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            listening.socket = context.wrap_socket(listening.socket, server_side=True)
+        made.port = listening.server_port
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield made
+        finally:
+            listening.shutdown()
+            thread.join()
+
+
+def until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "LEAST_S", 0.01)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def test_the_switch_is_told_after_a_tick_and_not_before() -> None:
+    with switch() as one:
+        beats = Heartbeat(one.url, print)
+        time.sleep(0.2)
+        assert one.heard == []
+        beats.ticked()
+        until(lambda: one.heard)
+        beats.close()
+    assert one.heard == [f"/{SECRET}?m=ok clusterproof"]
+
+
+def test_of_a_tick_before_the_pause_nothing_is_told_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    def ticks_meanwhile(url: str) -> str:
+        beats.ticked()  # and then the watch hangs
+        sent.append(url)
+        return ""
+
+    monkeypatch.setattr(heartbeat, "send", ticks_meanwhile)
+    beats = Heartbeat("http://switch/", print)
+    beats.ticked()
+    until(lambda: sent)
+    time.sleep(0.5)
+    assert len(sent) == 1
+    until(lambda: beats.ticked() or len(sent) > 1)
+    beats.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(404, "HTTP 404; expected 2xx"), (500, "HTTP 500; expected 2xx"), (301, "HTTP 301; expected 2xx"), (202, "")],
+)
+def test_what_a_switch_answers_is_said_and_no_redirection_is_followed(status: int, words: str) -> None:
+    with switch() as one:
+        one.status = status
+        assert send(one.url) == words
+    assert len(one.heard) == 1
+
+
+def test_a_heartbeat_that_fails_is_said_once_and_once_that_it_is_taken_again() -> None:
+    own: list[str] = []
+    with switch() as one:
+        one.status = 503
+        beats = Heartbeat(one.url, own.append)
+        for number in range(3):
+            until(lambda number=number: beats.ticked() or len(one.heard) > number)  # type: ignore[misc]
+        until(lambda: beats.outage.is_so)
+        one.status = 200
+        until(lambda: beats.ticked() or not beats.outage.is_so)
+        beats.close()
+    assert len(own) == 2
+    assert own[0].startswith("the heartbeat was not taken: HTTP 503; expected 2xx; it is sent again")
+    assert own[1] == "the heartbeat is taken again"
+
+
+def test_nobody_who_listens_is_said_without_the_url() -> None:
+    with switch() as one:
+        url = one.url
+    assert send(url) == "ConnectionRefusedError: Connection refused"
+    assert SECRET not in send(f"http://nowhere.invalid/{SECRET}")
+
+
+def test_a_switch_over_tls_is_asked_where_its_certificate_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl to make a certificate with")
+    pem = tmp_path / "both.pem"
+    words = "req -x509 -nodes -newkey rsa:2048 -subj /CN=switch -addext subjectAltName=IP:127.0.0.1 -days 2"
+    subprocess.run(
+        ["openssl", *words.split(), "-keyout", pem, "-out", tmp_path / "ca"], check=True, capture_output=True
+    )
+    pem.write_text(pem.read_text() + (tmp_path / "ca").read_text())
+    with switch(pem) as one:
+        url = one.url.replace("http:", "https:")
+        assert send(url) == "SSLCertVerificationError: self-signed certificate"
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
+        assert send(url) == ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", SECRET, f"ftp://host/{SECRET}", f"https:///{SECRET}", f"https://host:x/{SECRET}", f"https://host/a {SECRET}",
+     f"https://ops:{SECRET}@host/", "file:///etc/passwd"],
+)  # fmt: skip
+def test_what_is_no_url_of_a_switch_is_one_line_without_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NoHeartbeat):
+        accepted(url)
+    assert main(["watch", "local", "--for", "1s", f"--heartbeat={url}"]) == 4
+    error = capsys.readouterr().err
+    assert error.startswith("clusterproof watch: --heartbeat is not a URL that can be asked")
+    assert error.count("\n") == 1
+    assert SECRET not in error
+
+
+def test_the_url_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "heartbeat.args").write_text("--heartbeat=hc-ping.com/without-https\n")
+    assert main(["watch", "local", "--for", "1s", f"@{tmp_path / 'heartbeat.args'}"]) == 4
+    assert "--heartbeat is not a URL" in capsys.readouterr().err
+
+
+def controlled(one: Switch, watched: OfDay, monkeypatch: pytest.MonkeyPatch) -> Controller:
+    """A watch of no node, with heartbeats."""
+    cluster = Cluster("day", "local", (Target("localhost"),))
+    settings = Settings(How(0.02), Limits(), ProbeOptions())
+    controller = Controller(cluster, watched.day.watch, settings, None, print, watched.outlets)
+    monkeypatch.setattr(controller, "_visit", lambda _: controller._events.put(None))
+    monkeypatch.setattr(controller, "_connect", lambda: None)
+    watched.outlets.beat(one.url)
+    return controller
+
+
+def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, is_hung, may_go_on = OfDay(), threading.Event(), threading.Event()
+    look = watched.day.watch.look
+
+    def hangs(now: float) -> object:
+        if len(one.heard) >= 2:
+            is_hung.set()
+            may_go_on.wait(TIMEOUT_S)
+        return look(now)
+
+    monkeypatch.setattr(watched.day.watch, "look", hangs)
+    with switch() as one, watched.outlets:
+        controller = controlled(one, watched, monkeypatch)
+        thread = threading.Thread(target=controller.run)
+        thread.start()
+        assert is_hung.wait(TIMEOUT_S)
+        most = len(one.heard) + 1  # one may be on its way
+        time.sleep(0.5)
+        assert len(one.heard) <= most
+        may_go_on.set()
+        until(lambda: len(one.heard) > most)
+        controller.stop()
+        thread.join(TIMEOUT_S)
+    assert not any(thread.name == "watch-heartbeat" for thread in threading.enumerate())
+
+
+def test_metrics_show_a_heartbeat_that_is_not_taken() -> None:
+    watched = OfDay().hello()
+    with switch() as one, watched.outlets:
+        one.status = 500
+        watched.outlets.beat(one.url)
+        assert watched.read['trouble{part="heartbeat"}'] == 0
+        until(lambda: watched.outlets.ticked() or watched.read['trouble{part="heartbeat"}'] == 1)
+    assert SECRET not in str(watched.own)
