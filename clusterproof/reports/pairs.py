@@ -11,11 +11,11 @@ from statistics import median
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.listed import number_of
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.rounded import speed
-from clusterproof.reports.findings import shortened, within
+from clusterproof.reports.findings import shortened
 
 MAX_LINES = 4  # in the terminal, of campaigns
 MAX_WORDS = 600  # characters of what was left out

@@ -48,7 +48,7 @@ def test_a_healthy_cluster_is_said_to_be_fit_as_far_as_checked() -> None:
     assert "fit as far as checked 1 node: 1 fit as far as checked" in words
     assert "Nothing failed" in words
     assert "Not measured" not in words
-    assert "Run once more" not in words
+    assert "Run again" not in words
 
 
 def test_only_the_pages_own_style_and_script_may_run_and_nothing_is_asked_of_the_network() -> None:

@@ -203,7 +203,8 @@ class Outcomes:
             return
         terminalreporter.section(self.cluster.name, sep="=")
         width, is_verbose = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
-        for line in summary(self.results, catalog_of(self.config), width, is_verbose):
+        cluster = None if self.config.option.redact else self.cluster
+        for line in summary(self.results, catalog_of(self.config), width, is_verbose, cluster):
             terminalreporter.write_line(line.text, **line.markup)
         places = topology_of(self.config)
         for text in lines(places) if places else ():

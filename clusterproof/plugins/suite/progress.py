@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.printable import printable
 
 Shown = Callable[[NodeEvidence], None]
@@ -65,12 +65,12 @@ class Awaited:
         with self._lock:
             unreached = f", {self._unreached} not reached" if self._unreached else ""
             are_few = 0 < len(self._awaited) <= min(MAX_NAMED, max(FEW, len(self._names) * FEW_OF_MANY))
-            names = f"; waiting for {_cut(fold(self._awaited))}" if are_few and self._are_named else ""
+            names = (
+                f"; waiting for {printable(within(fold(self._awaited), MAX_NAMES))}"
+                if are_few and self._are_named
+                else ""
+            )
             return f"{self._doing}: {self.done} of {len(self._names)} done{unreached}{names}"
-
-
-def _cut(names: str) -> str:
-    return printable(names if len(names) <= MAX_NAMES else f"{names[: MAX_NAMES - 1]}…")
 
 
 @contextmanager

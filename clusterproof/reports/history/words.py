@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from clusterproof.plugins.core.listed import number_of
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.printable import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
@@ -17,6 +17,7 @@ from clusterproof.reports.history.model import Past, Run
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
 from clusterproof.reports.wording import counted
 
+MAX_NODES = 200  # characters of a nodeset in a line
 MAX_ROWS = 20  # of a table, without --all
 MAX_LINES = 12  # of what is new or gone, in a run's own summary
 _BARS = "▁▂▃▄▅▆▇█"
@@ -71,7 +72,7 @@ def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
         alike[key].append(f"{word}: {label}")
     for (_, folded_names, shared), lines in alike.items():
         words = lines[0] if len(lines) == 1 else f"{shared} ({len(lines)} checks)"
-        yield printable(f"  {kind:<5} {folded_names}: {words}")
+        yield printable(f"  {kind:<5} {within(folded_names, MAX_NODES)}: {words}")
 
 
 def _is_gap(change: Change) -> bool:
