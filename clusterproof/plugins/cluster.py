@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
+from clusterproof.plugins.suite.mistakes import say_plainly
 from clusterproof.plugins.suite.two_words import begin_again
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -21,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
             group.addoption(option.flag, help=option.words, **option.more)
     if isinstance(config, pytest.Config):
         begin_again(config.invocation_params.args)
+        say_plainly(getattr(parser, "optparser", None), config.invocation_params.args)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

@@ -137,8 +137,9 @@ class Gap:
 
     @property
     def messages(self) -> list[str]:
-        """What the checks said, where it is more than the cause."""
-        return sorted({line for result in self.results for line in result.message.split("\n")} - {self.cause, ""})
+        """What the checks said, where it is more than the cause; of nodes not reached, what reaching them met."""
+        told = self.of_reaching or self.results
+        return sorted({line for result in told for line in result.message.split("\n")} - {self.cause, ""})
 
 
 def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:

@@ -13,7 +13,7 @@ from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import short_commands
+from clusterproof.reports.commands import commands, short_commands
 from clusterproof.reports.cut import cut_of
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, shortened
 from clusterproof.reports.standing import headline
@@ -103,8 +103,11 @@ def _tasks(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: 
     for task in tasks:
         where = task.where_within(len(task.nodes) * MAX_NODES if verbose else MAX_NODES)
         yield Line(f"{task.action.upper():<{column}}{where} ({task.why})", {"bold": True}, column)
-        for command in short_commands(task, cluster):
+        found = commands(task, cluster) if verbose else short_commands(task, cluster)
+        for command in found:
             yield Line(f"{' ' * column}{command}", is_command=True)
+        if not found and commands(task, cluster):
+            yield Line(f"{' ' * column}-v shows the command for all of them", {}, column)
     if not tasks:
         yield Line("NOTHING TO DO", {"bold": True})
     nodes = len({result.node for result in results if result.is_of_node})

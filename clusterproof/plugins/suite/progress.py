@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -10,11 +11,14 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.listed import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.printable import printable
 
 Shown = Callable[[NodeEvidence], None]
 LINE_S = 10.0
+EVALUATING_S = 0.2  # between two changes of the line
+_EACH = 64  # verdicts between two looks at the clock
 MAX_NAMES = 60  # characters
 FEW, FEW_OF_MANY, MAX_NAMED = 4, 0.1, 32  # nodes, of all, at most: only so many are named
 
@@ -71,6 +75,29 @@ class Awaited:
                 else ""
             )
             return f"{self._doing}: {self.done} of {len(self._names)} done{unreached}{names}"
+
+
+class Evaluating:
+    """One line on a terminal that says how far the evaluation is, overwritten while it goes on and gone at its end."""
+
+    def __init__(self, reporter: pytest.TerminalReporter, checks: int, nodes: int) -> None:
+        self._reporter, self._checks = reporter, checks
+        self._words = f"evaluating {number_of(nodes, 'node')}"
+        self._done, self._said = 0, time.monotonic()
+        self._is_shown = False
+
+    def count(self) -> None:
+        """Note a verdict; the line follows some times a second."""
+        self._done += 1
+        if self._done % _EACH == 0 and time.monotonic() - self._said >= EVALUATING_S:
+            self._said, self._is_shown = time.monotonic(), True
+            self._reporter.rewrite(f"{self._words}: {100 * self._done // max(self._checks, self._done)} %", erase=True)
+
+    def end(self) -> None:
+        """Leave an empty line to whoever prints next."""
+        if self._is_shown:
+            self._reporter.rewrite("", erase=True)
+            self._reporter.write("\r")
 
 
 @contextmanager
