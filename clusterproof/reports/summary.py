@@ -99,7 +99,7 @@ def _tasks(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: 
         return
     if cut:
         yield Line(cut.words, {"bold": True})
-    column = max((len(task.action) for task in tasks), default=0) + 2
+    column = max(len(word) for word in ("fit", *(task.action for task in tasks))) + 2
     for task in tasks:
         where = task.where_within(len(task.nodes) * MAX_NODES if verbose else MAX_NODES)
         yield Line(f"{task.action.upper():<{column}}{where} ({task.why})", {"bold": True}, column)

@@ -45,4 +45,4 @@ def test_packaged_checks_are_shown_by_their_place_in_the_package(installed: Inst
     ran = installed.run(tmp_path, "clusterproof", "check", "demo", "-m", "storage", "-v", *QUIETLY)
     lines = [line for line in ran.stdout.splitlines() if ".py::" in line]
     assert lines
-    assert all(line.startswith("checks/storage/test_") and line.endswith("%]") for line in lines), ran.stdout
+    assert all("clusterproof/checks/storage/test_" in line.partition("::")[0] for line in lines), ran.stdout

@@ -167,5 +167,9 @@ def test_control_characters_of_a_node_are_made_visible(runs: Runs) -> None:
     assert {char for char in text if not char.isprintable()} == {"\n"}
 
 
+def test_where_there_is_nothing_to_do_it_says_so() -> None:
+    assert lines([Result("gpu.ecc", "n1", Verdict.PASS)])[:2] == ["NOTHING TO DO", "FIT  1 of 1 node"]
+
+
 def test_nothing_is_said_where_nothing_ran() -> None:
     assert lines([]) == []
