@@ -178,15 +178,15 @@ def test_what_one_cause_left_open_is_one_gap() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "words"),
     [
-        ({"n1": Verdict.PASS}, "1 node: 1 fit as far as checked"),
-        ({"n1": Verdict.CONCERN, "n2": Verdict.PASS}, "2 nodes: 2 fit as far as checked"),
+        ({"n1": Verdict.PASS}, "1 node: 1 fit"),
+        ({"n1": Verdict.CONCERN, "n2": Verdict.PASS}, "2 nodes: 2 fit"),
         ({"n1": Verdict.NOT_APPLICABLE}, "1 node: 1 not checked: no check applies"),
         (
             {"n1": Verdict.CONCERN, "n2": Verdict.NOT_APPLICABLE},
-            "2 nodes: 1 fit as far as checked, 1 not checked: no check applies",
+            "2 nodes: 1 fit, 1 not checked: no check applies",
         ),
-        ({"n1": Verdict.FAIL, "n2": Verdict.PASS}, "2 nodes: 1 fit as far as checked, 1 failed"),
-        ({"n1": Verdict.INCOMPLETE}, "1 node: 1 not proven: something is incomplete"),
+        ({"n1": Verdict.FAIL, "n2": Verdict.PASS}, "2 nodes: 1 fit, 1 failed"),
+        ({"n1": Verdict.INCOMPLETE}, "1 node: 1 not proven (evidence is missing)"),
     ],
 )
 def test_the_headline(verdicts: dict[str, Verdict], words: str) -> None:
@@ -196,4 +196,4 @@ def test_the_headline(verdicts: dict[str, Verdict], words: str) -> None:
 def test_the_headline_of_checks_of_the_cluster_that_do_not_apply() -> None:
     of_cluster = Result("control_plane.quotas", "c", Verdict.NOT_APPLICABLE, subject="cluster")
     assert headline([of_cluster]) == "the cluster itself is not checked: no check applies"
-    assert headline([of_cluster, *results(n1=Verdict.PASS)]) == "1 node: 1 fit as far as checked"
+    assert headline([of_cluster, *results(n1=Verdict.PASS)]) == "1 node: 1 fit"

@@ -49,7 +49,7 @@ CONCERN     The word is wrong: 1 of 10 nodes (gpu007) → hardware
             do:     Say another.
             check:  host.word
 
-10 nodes: 1 fit as far as checked, 6 failed, 3 not proven: something is incomplete
+10 nodes: 1 fit, 6 failed, 3 not proven (evidence is missing)
 """
 
 

@@ -191,8 +191,8 @@ def test_every_node_that_is_not_fit_is_named_and_no_line_is_broken(results: list
 def test_a_training_run_without_nodes_has_no_tile_of_nodes_that_are_fit() -> None:
     of_run = failed("run.slow_rank", "trace", "investigate", subject="rank")
     of_node = Result("gpu.ecc", "n1", Verdict.PASS)
-    assert "as far as checked" not in tiles([of_run])
-    assert "as far as checked" in tiles([of_run, of_node])
+    assert "in every check that ran" not in tiles([of_run])
+    assert "in every check that ran" in tiles([of_run, of_node])
 
 
 def test_a_tile_has_the_titles_of_the_checks_that_failed_and_of_no_other_of_that_name() -> None:

@@ -26,7 +26,7 @@ from clusterproof.reports.wording import counted
 
 _STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "trend.css", "training.css")
 _SCRIPTS = ("words.js", "grid.js", "node.js", "map.js", "gpus.js", "page.js")
-_CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit as far as checked": "pass"}
+_CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit": "pass"}
 
 
 def document(run: Run) -> str:
@@ -113,7 +113,7 @@ def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Clust
     if not tasks and not fit:
         return ""
     has_nodes = any(result.is_of_node for result in results)
-    of_fit = _tile("pass", str(fit), "fit", "as far as checked", "") if has_nodes else ""
+    of_fit = _tile("pass", str(fit), "fit", "in every check that ran", "") if has_nodes else ""
     shared = shared_finding(results)
     said = f'<p class="shared">{escape(shared)}</p>' if shared else ""
     of_tasks = "".join(map(_of_task, tasks))

@@ -68,8 +68,8 @@ def _gaps(run: Run) -> Section | None:
     missing = sum(1 for _ in with_verdict(run.results, Verdict.INCOMPLETE))
     verdicts = f"{missing:,} verdicts are" if missing > 1 else "one verdict is"
     card = (
-        f'<details class="card"{is_open}><summary><b>incomplete</b> {verdicts} missing, for {count}: '
-        "no pass, and no reason to drain a node</summary>"
+        f'<details class="card"{is_open}><summary><b>incomplete</b> {verdicts} missing, for {count}; '
+        "they neither pass nor drain a node</summary>"
     )
     return Section("gaps", "Not measured", f"{card}{''.join(found)}</details>") if found else None
 

@@ -65,7 +65,7 @@ def _bars(past: Past) -> str:
     fit = ", ".join(str(bar[2]) for bar in data)
     legend = "".join(
         f'<span><span class="cell {name}">{sign}</span> {word}</span>'
-        for name, sign, word in (("F", "F", "failed"), ("I", "I", "not proven"), ("pass", "·", "fit as far as checked"))
+        for name, sign, word in (("F", "F", "failed"), ("I", "I", "not proven"), ("pass", "·", "fit"))
     )
     size = f'viewBox="0 0 {width} {HEIGHT + 34}" width="{width}" height="{HEIGHT + 34}"'
     words = f"fit nodes in each run, the oldest first: {fit}"
