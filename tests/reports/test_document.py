@@ -182,3 +182,13 @@ def test_the_row_behind_the_nodes_has_the_name_of_what_was_evaluated() -> None:
 
     assert whole("run") == "run"
     assert whole("cluster") == whole("run", "cluster") == "cluster"
+
+
+def test_where_nothing_failed_what_was_not_measured_comes_before_what_is_worth_a_look() -> None:
+    open_and_odd = [
+        result("gpu.a", "gpu001", Verdict.INCOMPLETE, "not read"),
+        result("gpu.b", "gpu001", Verdict.CONCERN, "odd"),
+    ]
+    failed = [*open_and_odd, result("gpu.c", "gpu001", Verdict.FAIL, "bad")]
+    for results, order in ((open_and_odd, ["gaps", "findings"]), (failed, ["findings", "gaps"])):
+        assert re.findall(r'<section id="(findings|gaps)"', document(run_of(results))) == order

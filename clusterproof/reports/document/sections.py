@@ -172,5 +172,8 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
 
 
 def sections(run: Run) -> list[Section]:
-    """The sections that have something to show."""
-    return [section for make in SECTIONS if (section := make(run))]
+    """The sections that have something to show; where nothing failed, what was not measured is to be done first."""
+    if any(with_verdict(run.results, Verdict.FAIL)):
+        return [section for make in SECTIONS if (section := make(run))]
+    swapped: dict[object, Callable[[Run], Section | None]] = {_findings: _gaps, _gaps: _findings}
+    return [section for make in SECTIONS if (section := swapped.get(make, make)(run))]
