@@ -247,6 +247,8 @@ class Table:
 
 
 def _cut(cell: str) -> str:
+    if "[" in cell and " " not in cell:  # a nodeset
+        return within(cell, MAX_CELL)
     return cell if len(cell) <= MAX_CELL else f"{cell[: MAX_CELL - 1]}…"
 
 
