@@ -57,7 +57,7 @@ def _findings(run: Run) -> Section | None:
         for finding in run.findings(verdict)
     ]
     is_open = any(with_verdict(run.results, Verdict.INCOMPLETE))
-    nothing = _NOT_ALL if is_open else "<p>Nothing failed, and nothing is worth a look, as far as it was checked.</p>"
+    nothing = _NOT_ALL if is_open else "<p>Nothing failed, and nothing is worth a look.</p>"
     return Section("findings", "Findings", f"{_TOOLS}{''.join(found) or nothing}")
 
 
