@@ -180,3 +180,9 @@ def test_a_command_line_answers_in_one_clear_line(
     assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
     assert "usage: pytest" not in ran.stderr
     assert "Traceback (most" not in ran.stdout + ran.stderr
+
+
+def test_no_library_warns_in_front_of_an_answer(installed: Installed, folder: Path) -> None:
+    words = (*DEMO, "-k", "gpu_answers", "--no-report", "--notify", "json://127.0.0.1:9/")
+    ran = installed.run(folder, "clusterproof", *words)
+    assert (ran.returncode, "DeprecationWarning" in ran.stdout + ran.stderr) == (1, False), ran.stdout + ran.stderr

@@ -136,8 +136,7 @@ class NotifyForm:
 def services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Callable[[Message], str]]]:
     """What sends to each URL, beside its scheme, which is all that may be shown of it. Raises pytest.UsageError."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # raised by its own imports
+        with quiet():
             import apprise
     except ImportError:
         raise pytest.UsageError(ABSENT) from None
@@ -180,13 +179,15 @@ def _send(service: Any, message: Message) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing that these libraries log reaches a terminal or a file."""
+    """Nothing that these libraries log, or warn of in their own imports, reaches a terminal or a file."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         for logger, level in zip(loggers, levels):  # noqa: B905
             logger.setLevel(level)
