@@ -188,7 +188,7 @@ def test_a_kernel_without_a_version_says_nothing_about_dma_buf() -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."], "of python3: "),
+        (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."], "in process python3: "),
         (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."] * 3, ", 3 times"),
     ],
 )
