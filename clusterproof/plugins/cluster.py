@@ -9,6 +9,7 @@ import pytest
 from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
 from clusterproof.plugins.suite.two_words import begin_again
 
+_OURS = ("--cluster", "--run", "clusterproof.plugins.suite.packaged")  # words of a run over a cluster
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -21,6 +22,10 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
             group.addoption(option.flag, help=option.words, **option.more)
     if isinstance(config, pytest.Config):
         begin_again(config.invocation_params.args)
+        if any(str(word).partition("=")[0] in _OURS for word in config.invocation_params.args):
+            from clusterproof.plugins.suite.mistakes import say_plainly  # most runs of pytest are of other tests
+
+            say_plainly(getattr(parser, "optparser", None))
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

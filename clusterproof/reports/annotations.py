@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.cut import cut_of
-from clusterproof.reports.findings import findings, within
+from clusterproof.reports.findings import findings
 
 MAX_EACH = 10  # of errors and of warnings: GitHub shows no more of one step
 MAX_NODES = 300  # characters of a nodeset
@@ -35,7 +36,11 @@ def lines(results: Iterable[Result], catalog: Catalog) -> Iterator[str]:
         for finding in findings(results, verdict, catalog)[:MAX_EACH]:
             where = finding.where(within(finding.nodes, MAX_NODES))
             words = "\n".join(
-                [*finding.lines[:MAX_EACH], f"do: {finding.first.remedy}", f"check: {finding.first.check}"]
+                [
+                    *finding.lines_within(MAX_WORDS)[:MAX_EACH],
+                    f"do: {finding.first.remedy}",
+                    f"check: {finding.first.check}",
+                ]
             )
             title = _escaped(f"{finding.first.title}: {where}", _IN_TITLE)
             yield f"::{kind} title={title}::{_escaped(words, _IN_WORDS)}"

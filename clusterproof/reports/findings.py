@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.asked import failed_by_all, place_of
 from clusterproof.reports.wording import owner_of
 
 _NOUNS = {
@@ -79,11 +80,21 @@ class Finding:
     @property
     def lines(self) -> list[str]:
         """What was seen, one line for the nodes that say the same: `gpu[003-004]: GPU 2: 14 errors; expected 0`."""
+        return [f"{nodes}: {words}" for nodes, words in self._said()]
+
+    def lines_within(self, most: int) -> list[str]:
+        """The same in about so many characters each: whole names of nodes and whole words."""
+        return [
+            line if len(line) <= most else f"{within(nodes, most // 2)}: {shortened(words, most // 2)}"
+            for line, (nodes, words) in zip(self.lines, self._said(), strict=True)
+        ]
+
+    def _said(self) -> list[tuple[str, str]]:
         nodes: dict[str, list[str]] = defaultdict(list)
         for result in self.results:
             for line in result.message.split("\n"):
                 nodes[line].append(result.node)
-        return [f"{fold(names)}: {line}" for line, names in nodes.items()]
+        return [(fold(names), line) for line, names in nodes.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +138,9 @@ class Gap:
 
     @property
     def messages(self) -> list[str]:
-        """What the checks said, where it is more than the cause."""
-        return sorted({line for result in self.results for line in result.message.split("\n")} - {self.cause, ""})
+        """What the checks said, where it is more than the cause; of nodes not reached, what reaching them met."""
+        told = self.of_reaching or self.results
+        return sorted({line for result in told for line in result.message.split("\n")} - {self.cause, ""})
 
 
 def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:
@@ -137,7 +149,7 @@ def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result
 
 
 def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[Finding]:
-    """The findings of one verdict, those on most nodes first."""
+    """The findings of one verdict in the order of what is to be done first, then those on most nodes."""
     evaluated: dict[str, int] = defaultdict(int)
     for result in results:
         if result.verdict is not Verdict.NOT_APPLICABLE:
@@ -149,21 +161,26 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
         Finding(tuple(alike), evaluated[check], _is_probably_configuration(alike, evaluated[check], catalog))
         for check, alike in hits.items()
     ]
+    of_all = failed_by_all(results, catalog)
     return sorted(
         found,
-        key=lambda finding: (finding.first.subsystem != "node", -len(finding.results), finding.first.check),
+        key=lambda finding: (
+            min(place_of(result, of_all) for result in finding.results),
+            -len(finding.results),
+            finding.first.check,
+        ),
     )
 
 
 def gaps(results: Iterable[Result]) -> list[Gap]:
-    """Why verdicts are missing, the cause of most first."""
+    """Why verdicts are missing: nodes that are not reached first, then the cause of most."""
     results = list(results)
     nodes = len({result.node for result in results if result.is_of_node})
     causes: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, Verdict.INCOMPLETE):
         causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
     found = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
-    return sorted(found, key=lambda gap: (-len(gap.results), gap.cause))
+    return sorted(found, key=lambda gap: (not gap.results[0].is_of_unreachable, -len(gap.results), gap.cause))
 
 
 def gaps_in_short(results: Iterable[Result]) -> list[Gap]:
@@ -177,16 +194,15 @@ def gaps_in_short(results: Iterable[Result]) -> list[Gap]:
     return [*(gap for gap in found if gap not in others), Gap(cause, hits, others[0].evaluated, is_joined=True)]
 
 
-def within(nodes: str, most: int) -> str:
-    """A nodeset in so many characters, cut behind one of its names where there is no end to it: not all names fold."""
-    if len(nodes) <= most:
-        return nodes
-    return f"{nodes[:most].rpartition(',')[0] or nodes[:most]},…"
-
-
 def shortened(text: str, most: int) -> str:
     """A text in so many characters, cut between two words where there are any."""
-    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0] or text[:most]}…"
+    if len(text) <= most:
+        return text
+    before = text[:most].rpartition(" ")[0]
+    if before.strip():
+        return f"{before}…"
+    word = text.partition(" ")[0]
+    return f"{within(word, most) if '[' in word else text[:most]}…"
 
 
 def _all_unreachable(results: Sequence[Result], evaluated: int) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, gaps_in_short, shortened, within
+from clusterproof.reports.commands import short_commands
+from clusterproof.reports.findings import Finding, Gap, gaps_in_short, shortened
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
 from clusterproof.reports.standing import headline, standing
-from clusterproof.reports.to_do import shared_finding, to_do_line
+from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
 from clusterproof.reports.wording import counted
 
 MAX_FINDINGS = 50  # findings of each kind: GitHub shows a mebibyte at most
@@ -36,6 +38,7 @@ def markdown(run: Run) -> str:
             for words in (to_do_line(run.results, run.facts.catalog), shared_finding(run.results))
             if words
         ),
+        *_commands(run),
         plain(headline(run.results) or "no check was run"),
         *_since(run),
         *_table(run),
@@ -44,6 +47,13 @@ def markdown(run: Run) -> str:
         f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _commands(run: Run) -> Iterator[str]:
+    tasks = to_do(run.results, run.facts.catalog)
+    found = [f"- {task.action}: {_code(line)}" for task in tasks for line in short_commands(task, run.acted_on)]
+    if found:
+        yield "\n".join(["Commands to copy; they are printed, never run:", "", *found])
 
 
 def _since(run: Run) -> Iterator[str]:
@@ -70,8 +80,9 @@ def _code(text: str) -> str:
 
 def _table(run: Run) -> Iterator[str]:
     rows = [
-        *(row for verdict in (Verdict.FAIL, Verdict.CONCERN) for row in _rows(run.findings(verdict), verdict)),
+        *_rows(run.findings(Verdict.FAIL), Verdict.FAIL),
         *_rows_of_gaps(gaps_in_short(run.results)),
+        *_rows(run.findings(Verdict.CONCERN), Verdict.CONCERN),
     ]
     if rows:
         yield "\n".join(["| verdict | check | where | what | owner |", "|---|---|---|---|---|", *rows])
@@ -101,17 +112,22 @@ def _row(verdict: Verdict, *cells: str) -> str:
 
 
 def _details(run: Run) -> Iterator[str]:
-    for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        for finding in run.findings(verdict)[:MAX_FINDINGS]:
-            yield _detail(finding.of_each_cause, finding.lines, verdict)
+    yield from _details_of(run, Verdict.FAIL)
     for gap in gaps_in_short(run.results)[:MAX_FINDINGS]:
         if gap.of_reaching:
-            yield _detail(gap.of_reaching[:1], gap.messages, Verdict.INCOMPLETE)
+            lines = [shortened(line, MAX_WORDS) for line in gap.messages]
+            yield _detail(gap.of_reaching[:1], lines, Verdict.INCOMPLETE)
+    yield from _details_of(run, Verdict.CONCERN)
+
+
+def _details_of(run: Run, verdict: Verdict) -> Iterator[str]:
+    for finding in run.findings(verdict)[:MAX_FINDINGS]:
+        yield _detail(finding.of_each_cause, finding.lines_within(MAX_WORDS), verdict)
 
 
 def _detail(of_each_cause: Sequence[Result], lines: Sequence[str], verdict: Verdict) -> str:
     first = of_each_cause[0]
-    data = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_LINES]]
+    data = [f"- {plain(line)}" for line in lines[:MAX_LINES]]
     if len(lines) > MAX_LINES:
         data.append(f"- … and {len(lines) - MAX_LINES} more")
     rows = [
@@ -129,7 +145,7 @@ def _html(text: str) -> str:
 
 
 def _again(run: Run) -> Iterator[str]:
-    for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete")):
+    for verdict, what in ((Verdict.FAIL, "failed"), (Verdict.INCOMPLETE, "incomplete")):
         command = again(run, verdict)
         if command:
-            yield f"Run {what} once more: {_code(command)}"
+            yield f"Run the {what} checks again: {_code(command)}"

@@ -8,9 +8,10 @@ from html import escape
 from urllib.parse import quote
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened, within
+from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.matrix import legend, matrix
 from clusterproof.reports.standing import headline
 from clusterproof.reports.to_do import to_do_line
@@ -33,12 +34,9 @@ def proof(
         '<div class="proof">',
         f'<p class="headline">{escape(to_do_line(results, catalog))}</p>',
         f"<p>{escape(headline(results))}</p>",
-        *(
-            finding_block(finding, verdict)
-            for verdict in (Verdict.FAIL, Verdict.CONCERN)
-            for finding in findings(results, verdict, catalog)
-        ),
+        *(finding_block(finding, Verdict.FAIL) for finding in findings(results, Verdict.FAIL, catalog)),
         *(gap_block(gap) for gap in gaps_in_short(results)),
+        *(finding_block(finding, Verdict.CONCERN) for finding in findings(results, Verdict.CONCERN, catalog)),
         *([where] if where else []),
         f'<div class="scroll">{matrix(results, nodes)}</div>',
         legend(),
@@ -62,10 +60,11 @@ def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
     data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
     where = escape(finding.where(within(finding.nodes, MAX_NODES)))
+    seen = _listed(finding.lines_within(MAX_WORDS), MAX_LINES)
     about = f'data-checks="{escape(first.check)}" data-owner="{escape(first.owner)}"'
     return (
         f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> '
-        f"{escape(first.title)}: {where}</summary>{more}{_listed(finding.lines, MAX_LINES)}<dl>{data}</dl></details>"
+        f"{escape(first.title)}: {where}</summary>{more}{seen}<dl>{data}</dl></details>"
     )
 
 
@@ -98,10 +97,11 @@ def gap_block(gap: Gap) -> str:
     )
     data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if reached else ""
+    seen = _listed([shortened(line, MAX_WORDS) for line in gap.messages], MAX_LINES)
     return (
         f'<details class="incomplete" data-checks="{escape(" ".join(gap.checks))}"{is_open}><summary><b>incomplete</b> '
         f"{escape(within(gap.nodes, MAX_NODES))}: {escape(shortened(gap.cause, MAX_WORDS))} "
-        f"({escape(gap.what)})</summary>{more}{_listed(gap.messages, MAX_LINES)}<dl>{data}</dl></details>"
+        f"({escape(gap.what)})</summary>{more}{seen}<dl>{data}</dl></details>"
     )
 
 
@@ -112,7 +112,7 @@ def _checks(gap: Gap) -> str:
 
 
 def _listed(lines: Sequence[str], most: int) -> str:
-    shown = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in lines[:most])
+    shown = "".join(f"<li>{escape(line)}</li>" for line in lines[:most])
     more = f"<li>… and {len(lines) - most} more</li>" if len(lines) > most else ""
     return f"<ul>{shown}{more}</ul>" if lines else ""
 

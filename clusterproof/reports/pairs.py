@@ -11,9 +11,9 @@ from statistics import median
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.message import number_of, printable, speed
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Measured
-from clusterproof.reports.findings import shortened, within
+from clusterproof.reports.findings import shortened
 
 MAX_LINES = 4  # in the terminal, of campaigns
 MAX_WORDS = 600  # characters of what was left out

@@ -1,4 +1,4 @@
-"""The command that runs once more what failed, or what could not be measured."""
+"""The command that runs again what failed, or what could not be measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
 
 
 def again(run: Run, verdict: Verdict) -> str:
-    """What a shell takes to run once more the checks that have this verdict, on the nodes that do; empty: none.
+    """What a shell takes to run again the checks that have this verdict, on the nodes that do; empty: none.
 
     A check that is evaluated by pairs is run on all nodes: what is normal for one depends on the others.
     """

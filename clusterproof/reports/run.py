@@ -39,11 +39,17 @@ class Run:
     training: TrainingRun | None = None  # what a training run recorded of itself
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
     before: Mapping[Pair, Verdict] = field(default_factory=dict)  # what stood then, where it was not fine
+    is_redacted: bool = False  # its names are nobody's
 
     @property
     def cluster(self) -> Cluster:
         """The cluster, under names that may be written."""
         return self.facts.cluster
+
+    @property
+    def acted_on(self) -> Cluster | None:
+        """The cluster that commands to copy are for; None where its names are not its own."""
+        return None if self.is_redacted else self.cluster
 
     @property
     def nodes(self) -> Mapping[str, Node]:

@@ -19,9 +19,9 @@ def headline(results: Iterable[Result]) -> str:
     of_run = {result.verdict for result in results if result.is_of_run}
     of = Counter(worst.values())
     counts = (
-        (of[Verdict.PASS] + of[Verdict.CONCERN], "fit as far as checked"),
+        (of[Verdict.PASS] + of[Verdict.CONCERN], "fit"),
         (of[Verdict.FAIL], "failed"),
-        (of[Verdict.INCOMPLETE], "not proven: something is incomplete"),
+        (of[Verdict.INCOMPLETE], "not proven (evidence is missing)"),
         (of[Verdict.NOT_APPLICABLE], "not checked: no check applies"),
     )
     nodes = f"{number_of(len(worst), 'node', 'nodes')}: " + ", ".join(
@@ -69,23 +69,23 @@ def _of_pairs(results: Iterable[Result], is_all: bool) -> str:
     data = [f"{number} {words}" for number, words in counts if number]
     if not data and is_all:
         is_checked = worst[Verdict.PASS] or worst[Verdict.CONCERN]
-        data = ["fit as far as checked" if is_checked else "not checked: no check applies"]
+        data = ["fit" if is_checked else "not checked: no check applies"]
     return f"{number_of(worst.total(), 'pair', 'pairs')} of nodes: {', '.join(data)}" if worst and data else ""
 
 
 def standing(results: Iterable[Result]) -> str:
-    """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit as far as checked`."""
+    """The whole cluster in a word or two: `not fit` for training, `not proven`, or `fit`."""
     data = {result.verdict for result in results}
     if not data - {Verdict.NOT_APPLICABLE}:
         return "not checked"
     if Verdict.FAIL in data:
         return "not fit"
-    return "not proven" if Verdict.INCOMPLETE in data else "fit as far as checked"
+    return "not proven" if Verdict.INCOMPLETE in data else "fit"
 
 
 _OF_CLUSTER = (
     (Verdict.FAIL, "failed"),
-    (Verdict.INCOMPLETE, "is not proven: something is incomplete"),
-    (Verdict.CONCERN, "is fit as far as checked"),
-    (Verdict.PASS, "is fit as far as checked"),
+    (Verdict.INCOMPLETE, "is not proven (evidence is missing)"),
+    (Verdict.CONCERN, "is fit"),
+    (Verdict.PASS, "is fit"),
 )

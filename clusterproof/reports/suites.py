@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import SUBSYSTEMS, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import shortened, within
+from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do_line
 from clusterproof.reports.wording import MAX_ATTRIBUTE, counted, legal, owner_of

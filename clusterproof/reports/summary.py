@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, Gap, findings, gaps, gaps_in_short, within
+from clusterproof.reports.commands import commands, short_commands
+from clusterproof.reports.cut import cut_of
+from clusterproof.reports.findings import Finding, Gap, findings, gaps, gaps_in_short, shortened
 from clusterproof.reports.standing import headline
-from clusterproof.reports.to_do import shared_finding, to_do_line
+from clusterproof.reports.to_do import fit_nodes, shared_finding, to_do
 
 SCREEN = 30  # lines
 MAX_LINES = 4  # of what was seen, per finding; the reports have all
 MAX_NODES = 300  # characters of a nodeset
 MAX_WORDS = 600  # characters of a line
 _INDENT = " " * 12
-_FURTHER = " " * 14  # so that no words of a node's begin a line where the summary's own do
+FURTHER = 14  # columns: no words of a node's begin a line where the summary's own do
+_FURTHER = " " * FURTHER
 
 _MARKUP = {
     Verdict.FAIL: {"red": True, "bold": True},
@@ -33,23 +40,49 @@ class Line:
 
     text: str
     markup: dict[str, bool] = field(default_factory=dict)
+    column: int = FURTHER  # where it goes on behind its first line
+    is_command: bool = False  # which is copied: it stays one line
 
 
-def summary(results: Sequence[Result], catalog: Catalog, width: int = 100, verbose: bool = False) -> Iterator[Line]:
-    """What an operator reads first, in lines of at most `width` columns where words allow it."""
-    for line in _lines(results, catalog, verbose):
-        wrapped = textwrap.wrap(
-            line.text if verbose or len(line.text) <= MAX_WORDS else f"{line.text[:MAX_WORDS]}…",
+def summary(
+    results: Sequence[Result],
+    catalog: Catalog,
+    width: int = 100,
+    verbose: bool = False,
+    cluster: Cluster | None = None,
+) -> Iterator[Line]:
+    """What an operator reads first, in lines of at most `width` columns where words allow it.
+
+    `cluster` is what the commands to copy are for; without it there are none.
+    """
+    for line in _lines(results, catalog, verbose, cluster):
+        if line.is_command:
+            yield line
+            continue
+        text = line.text if verbose else shortened(line.text, MAX_WORDS + len(line.text) - len(line.text.lstrip()))
+        wrapper = _Wrapper(
             max(width, 60),
-            subsequent_indent=_FURTHER,
+            subsequent_indent=" " * line.column,
             break_long_words=False,
             break_on_hyphens=False,
         )
-        yield from (Line(part, line.markup) for part in wrapped or [""])
+        yield from (Line(part, line.markup) for part in wrapper.wrap(text) or [""])
 
 
-def _lines(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[Line]:
-    tasks = [Line(words, {"bold": True}) for words in (to_do_line(results, catalog), shared_finding(results)) if words]
+class _Wrapper(textwrap.TextWrapper):
+    """Breaks a nodeset that is longer than a line behind its commas."""
+
+    def _split(self, text: str) -> list[str]:
+        room = self.width - len(self.subsequent_indent)
+        return [
+            part
+            for chunk in super()._split(text)
+            for part in (re.split(r"(?<=,)(?=.)", chunk) if len(chunk) > room else [chunk])
+        ]
+
+
+def _lines(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None) -> Iterator[Line]:
+    tasks = list(_tasks(results, catalog, verbose, cluster))
     found = list(_found(results, catalog, verbose))
     yield from [*tasks, Line("")] if tasks else []
     yield from found
@@ -59,13 +92,43 @@ def _lines(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterat
         yield from tasks
 
 
+def _tasks(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: Cluster | None) -> Iterator[Line]:
+    """What there is to do, a line for each action, with the command behind it."""
+    tasks, fit, cut = to_do(results, catalog), fit_nodes(results), cut_of(results)
+    if not tasks and not fit:
+        return
+    if cut:
+        yield Line(cut.words, {"bold": True})
+    column = max(len(word) for word in ("fit", *(task.action for task in tasks))) + 2
+    for task in tasks:
+        where = task.where_within(len(task.nodes) * MAX_NODES if verbose else MAX_NODES)
+        yield Line(f"{task.action.upper():<{column}}{where} ({task.why})", {"bold": True}, column)
+        found = commands(task, cluster) if verbose else short_commands(task, cluster)
+        for command in found:
+            yield Line(f"{' ' * column}{command}", is_command=True)
+        if not found and commands(task, cluster):
+            yield Line(f"{' ' * column}-v shows the command for all of them", {}, column)
+    if not tasks:
+        yield Line("NOTHING TO DO", {"bold": True})
+    nodes = len({result.node for result in results if result.is_of_node})
+    if nodes:
+        yield Line(f"{'FIT':<{column}}{fit} of {number_of(nodes, 'node')}", {"bold": True}, column)
+    shared = shared_finding(results)
+    if shared:
+        yield Line(shared, {"bold": True})
+
+
 def _found(results: Sequence[Result], catalog: Catalog, verbose: bool) -> Iterator[Line]:
-    for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        for finding in findings(results, verdict, catalog):
-            yield from _finding(finding, verdict, verbose)
-            yield Line("")
+    yield from _findings(results, Verdict.FAIL, catalog, verbose)
     for gap in gaps(results) if verbose else gaps_in_short(results):
         yield from _gap(gap, verbose)
+        yield Line("")
+    yield from _findings(results, Verdict.CONCERN, catalog, verbose)
+
+
+def _findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog, verbose: bool) -> Iterator[Line]:
+    for finding in findings(results, verdict, catalog):
+        yield from _finding(finding, verdict, verbose)
         yield Line("")
 
 
@@ -76,7 +139,7 @@ def _finding(finding: Finding, verdict: Verdict, verbose: bool) -> Iterator[Line
     yield Line(f"{verdict.name:<12}{first.title}: {where}{owner}", _MARKUP[verdict])
     if finding.suspicion:
         yield Line(f"{_INDENT}{finding.suspicion}", {"bold": True})
-    yield from _some(finding.lines, verbose)
+    yield from _some(finding.lines if verbose else finding.lines_within(MAX_WORDS), verbose)
     for result in finding.of_each_cause:
         yield from _by_hand(result)
     yield Line(f"{_INDENT}check:  {first.check}", {"light": True})

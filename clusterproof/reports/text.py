@@ -5,14 +5,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.findings import Finding, gaps_in_short, shortened, within
+from clusterproof.reports.commands import short_commands
+from clusterproof.reports.findings import Finding, gaps_in_short, shortened
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
 from clusterproof.reports.since import since
 from clusterproof.reports.standing import headline, standing
-from clusterproof.reports.to_do import shared_finding, to_do_line
+from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
 from clusterproof.reports.wording import counted
 
 WIDTH = 100  # columns
@@ -20,7 +22,7 @@ MAX_FINDINGS = 20  # findings of each kind
 MAX_NODES = 200  # characters of a nodeset
 MAX_WORDS = 300  # characters of a line
 _INDENT = "  "
-_AGAIN = "once more:"
+_COPIED = ("again:", "never run:")  # ends a line whose paragraph is copied from
 
 
 def text(run: Run) -> str:
@@ -29,9 +31,11 @@ def text(run: Run) -> str:
     paragraphs = [
         *(words for words in [list(filter(None, (tasks, shared_finding(run.results))))] if words),
         [f"{run.cluster.name}: {standing(run.results)}", headline(run.results) or "no check was run"],
+        *_commands(run),
         *_since(run),
-        *_findings(run),
+        *_findings(run, Verdict.FAIL),
         *_gaps(run),
+        *_findings(run, Verdict.CONCERN),
         *_again(run),
         [f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}"],
     ]
@@ -46,22 +50,28 @@ def _since(run: Run) -> Iterator[list[str]]:
         yield [data.words, *(shortened(line, MAX_WORDS) for line in lines[:MAX_FINDINGS]), *more]
 
 
-def _findings(run: Run) -> Iterator[list[str]]:
-    for verdict in (Verdict.FAIL, Verdict.CONCERN):
-        found = run.findings(verdict)
-        yield from (_finding(finding, verdict) for finding in found[:MAX_FINDINGS])
-        if len(found) > MAX_FINDINGS:
-            yield [f"{verdict.name} … and {len(found) - MAX_FINDINGS} more kinds"]
+def _commands(run: Run) -> Iterator[list[str]]:
+    tasks = to_do(run.results, run.facts.catalog)
+    found = [f"{task.action}: {line}" for task in tasks for line in short_commands(task, run.acted_on)]
+    if found:
+        yield ["Commands to copy; they are printed, never run:", *found]
+
+
+def _findings(run: Run, verdict: Verdict) -> Iterator[list[str]]:
+    found = run.findings(verdict)
+    yield from (_finding(finding, verdict) for finding in found[:MAX_FINDINGS])
+    if len(found) > MAX_FINDINGS:
+        yield [f"{verdict.name} … and {len(found) - MAX_FINDINGS} more kinds"]
 
 
 def _finding(finding: Finding, verdict: Verdict) -> list[str]:
     first = finding.first
-    lines = finding.lines
+    lines = finding.lines_within(MAX_WORDS)
     more = f" (and {counted(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
     data = [
         f"{verdict.name} {first.check}: {first.title}: {finding.where(within(finding.nodes, MAX_NODES))}",
         finding.suspicion,
-        *(f"{shortened(line, MAX_WORDS)}{more}" for line in lines[:1]),
+        *(f"{line}{more}" for line in lines[:1]),
         *(f"do: {result.remedy}" for result in finding.of_each_cause if result.remedy),
         f"owner: {finding.owner}" if finding.owner else "",
     ]
@@ -84,10 +94,10 @@ def _gaps(run: Run) -> Iterator[list[str]]:
 
 
 def _again(run: Run) -> Iterator[list[str]]:
-    for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete")):
+    for verdict, what in ((Verdict.FAIL, "failed"), (Verdict.INCOMPLETE, "incomplete")):
         command = again(run, verdict)
         if command:
-            yield [f"Run {what} {_AGAIN}", command]
+            yield [f"Run the {what} checks again:", command]
 
 
 def _wrapped(paragraph: Sequence[str]) -> str:
@@ -96,7 +106,7 @@ def _wrapped(paragraph: Sequence[str]) -> str:
     What a node says begins no line, whatever is in it: its own line breaks are spaces here.
     """
     first, *others = paragraph
-    if first.endswith(_AGAIN):
+    if first.endswith(_COPIED):
         return "\n".join([first, *(f"{_INDENT}{line}" for line in others)])
     lines = [*_fitted(first, ""), *(part for line in others for part in _fitted(line, _INDENT))]
     return "\n".join(lines)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
-from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.result import ACTIONS, OF_HARDWARE, UNREACHABLE, Result
+from clusterproof.plugins.core.nodeset import fold, within
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
+from clusterproof.reports.asked import CANNOT_REACH, LOOK_AT, NOT_PROVEN, asked, failed_by_all, of_what, place
 from clusterproof.reports.cut import cut_of
-from clusterproof.reports.findings import shortened, within
+from clusterproof.reports.findings import shortened
 from clusterproof.reports.standing import worst_of
 
-COMMON_CAUSE = "find the common cause"
-CANNOT_REACH = "cannot reach"
-NOT_PROVEN = "not proven"
-OTHER_FILES = "rules that need other files"
-LOOK_AT = "look at"  # what is worth it; it keeps no node from work
 MAX_NODES = 80  # characters of a nodeset
 LEAST_TO_SHARE = 3  # failed nodes
 MAX_REASONS = 2
@@ -43,12 +39,17 @@ class Task:
     @property
     def where(self) -> str:
         """`gpu[008-016]`; with their number where there are too many names for a line."""
+        return self.where_within(MAX_NODES)
+
+    def where_within(self, most: int) -> str:
+        """The same, in about so many characters."""
         if self.of_what == "cluster":
             return "the cluster"
         if self.of_what == "run":
             return f"run {self.nodes[0]}"
-        nodes = within(fold(self.nodes), MAX_NODES)
-        return f"{len(self.nodes)} {self.of_what}s ({nodes})" if nodes.endswith("…") else nodes
+        nodes = fold(self.nodes)
+        shown = within(nodes, most)
+        return shown if shown == nodes else f"{len(self.nodes)} {self.of_what}s ({shown})"
 
     @property
     def why(self) -> str:
@@ -67,27 +68,25 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     What is only worth a look is named where there is nothing else.
     """
     results = list(results)
-    of_all = _failed_by_all(results, catalog)
+    of_all = failed_by_all(results, catalog)
     findings = [one for result in results if result.verdict.is_finding for one in result.by_verdict]
     unfit = {result.node for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
         unfit |= {result.node for result in findings if result.is_of_cluster}  # nothing is known of the whole
-    asked: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
+    tasks_of: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
     for result in findings:
-        action, reason = _asked(result)
-        if action in OF_HARDWARE and result.check in of_all:
-            action = COMMON_CAUSE
+        action, reason = asked(result, of_all)
         if not (action == NOT_PROVEN and result.node in unfit):
             title = "" if action in (NOT_PROVEN, CANNOT_REACH) else result.title
-            asked[action, _of_what(result)].append((result.node, reason, title or reason))
+            tasks_of[action, of_what(result)].append((result.node, reason, title or reason))
     tasks = []
-    for (action, of_what), data in asked.items():
+    for (action, what), data in tasks_of.items():
         nodes, reasons, titles = zip(*data, strict=True)
         tasks.append(
-            Task(action, tuple(dict.fromkeys(nodes)), _by_frequency(reasons), of_what, titles=_by_frequency(titles))
+            Task(action, tuple(dict.fromkeys(nodes)), _by_frequency(reasons), what, titles=_by_frequency(titles))
         )
     graver = [task for task in tasks if task.action != LOOK_AT]
-    return sorted(graver or tasks, key=_rank)
+    return sorted(graver or tasks, key=lambda task: (place(task.action, task.of_what), -len(task.nodes)))
 
 
 def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
@@ -118,33 +117,6 @@ def fit_nodes(results: Iterable[Result]) -> int:
     return sum(verdict in PROVEN for verdict in of_nodes.values())
 
 
-def _failed_by_all(results: Sequence[Result], catalog: Catalog) -> set[str]:
-    """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
-    least = catalog.threshold("configuration.suspected_minimum_nodes")
-    failed = Counter(one.check for one in results if one.verdict is Verdict.FAIL and one.is_of_node)
-    suspected = {check for check, count in failed.items() if count >= least}
-    passed = {one.check for one in results if one.check in suspected and one.verdict in PROVEN and one.is_of_node}
-    return suspected - passed
-
-
-def _asked(result: Result) -> tuple[str, str]:
-    """The action that a finding asks for, and the reason."""
-    name = result.check.rpartition(".")[2]
-    if result.is_of_unreachable:
-        return CANNOT_REACH, result.cause.removeprefix(UNREACHABLE)
-    if result.verdict is Verdict.FAIL:
-        return result.action or ACTIONS[-1], name
-    if result.needs_other_files:
-        return NOT_PROVEN, OTHER_FILES
-    return (NOT_PROVEN, result.cause or name) if result.verdict is Verdict.INCOMPLETE else (LOOK_AT, name)
-
-
-def _of_what(result: Result) -> str:
-    if result.is_of_run:
-        return "run"
-    return "cluster" if result.is_of_cluster else "pair" if result.is_of_pair else "node"
-
-
 def _by_frequency(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for word, _ in Counter(words).most_common())
 
@@ -154,9 +126,3 @@ def _some(reasons: Iterable[str]) -> str:
     shown = [shortened(words, MAX_REASON) for words in observed[:MAX_REASONS]]
     more = [f"+{len(observed) - MAX_REASONS}"] if len(observed) > MAX_REASONS else []
     return ", ".join([*shown, *more])
-
-
-def _rank(task: Task) -> tuple[int, int, int]:
-    known = (COMMON_CAUSE, *ACTIONS, CANNOT_REACH, NOT_PROVEN, LOOK_AT)
-    place = known.index(task.action) if task.action in known else known.index(CANNOT_REACH)
-    return place, ("node", "pair", "run", "cluster").index(task.of_what), -len(task.nodes)

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 PATH = ROOT / "docs" / "checks.md"
 HEAD = """# The checks
 
-Written out of the checks themselves by `scripts/generate`; a test keeps it true. Of each check: what it
+Written out of the checks themselves by `scripts/generate`; a test checks that it is current. Of each check: what it
 means, what it reads, what it can say (`…` stands for what differs from node to node), the thresholds that it compares
 with ([their home](../clusterproof/plugins/catalog/thresholds.toml); a [policy](policy.md) overrules them), what a
 finding *needs* besides the fact that it is about ([and why](../clusterproof/plugins/catalog/needs.toml)), and the

@@ -49,7 +49,7 @@ def test_without_credentials_each_check_says_what_it_would_need(
     found = ran(runs)
     known = {"single_az": PASS}  # an instance knows its zone itself
     assert verdicts(found) == dict.fromkeys(ALL, NA) | known
-    words = "AWS was not asked: no AWS credentials here; expected some in"
+    words = "AWS was not queried: no AWS credentials here; expected some in"
     assert all(words in found[name][1] for name in ALL - known.keys())
     assert service.calls == []
 

@@ -46,7 +46,7 @@ def test_a_cluster_in_service_passes(runs: Runs, service: Service) -> None:
     assert verdicts(runs) == dict.fromkeys(verdicts(runs), PASSING) | NOWHERE
     assert len(verdicts(runs)) == len(OF_CONTROL_PLANE) - 1
     data.stdout.fnmatch_lines(["cluster: ml-cluster: 3 nodes (ip-*) by hyperpod, p5.48xlarge"])
-    data.stdout.fnmatch_lines(["the cluster itself is fit as far as checked"])
+    data.stdout.fnmatch_lines(["the cluster itself is fit"])
     data.stdout.no_fnmatch_line("*topology *")
 
 
@@ -206,6 +206,6 @@ def test_a_recording_without_aws_says_that_aws_was_not_asked(runs: Runs) -> None
     assert data.pop("control_plane.single_az") == (PASSING, "")  # an instance knows its zone itself
     for check, (verdict, message) in data.items():
         is_of_hyperpod = all_checks()[check].control_collectors <= OF_HYPERPOD
-        words = " is not a HyperPod cluster" if is_of_hyperpod else "AWS was not asked: "
+        words = " is not a HyperPod cluster" if is_of_hyperpod else "AWS was not queried: "
         assert verdict is Verdict.NOT_APPLICABLE
         assert words in message

@@ -107,7 +107,7 @@ def test_a_file_server_that_is_lost_is_named_although_lines_were_cut(lines: Any,
         (
             "network.ena_driver_errors",
             "ena 0000:00:05.0 ens5: Keep alive watchdog timeout.",
-            "ens5: the device did not",
+            "ens5: the device sent no keep-alive",
         ),
         ("network.kernel_tables", "neighbour: arp_cache: neighbor table overflow!", "no room in arp_cache"),
         ("network.link_flaps", "bond0: (slave ens1f0): link status definitely down, disabling slave", "ens1f0: a leg"),

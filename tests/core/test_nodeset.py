@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.core.nodeset import MAX_NAMES, NodesetError, expand, fold
+from clusterproof.plugins.core.nodeset import MAX_NAMES, NodesetError, expand, fold, within
 from tests.builders.examples import examples
 
 NAMES = st.from_regex(r"[A-Za-z_]{0,3}[0-9]{0,4}([.-]?[a-z]{0,2}[0-9]{1,3}){0,2}", fullmatch=True).filter(
@@ -153,3 +153,32 @@ def test_texts_like_nodesets_never_do_anything_else(text: str) -> None:
 @given(st.lists(st.text(max_size=10), max_size=10))
 def test_folding_never_fails(names: list[str]) -> None:
     assert all(name in fold(names) for name in names if not name.isascii())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "most", "shown"),
+    [
+        ("gpu[001-016]", 12, "gpu[001-016]"),
+        ("gpu[0001-0100,0128,0843-0900]", 28, "gpu[0001-0100] and 59 more"),
+        ("gpu[0001-0100,0128,0843-0900]", 5, "gpu[0001-0100] and 59 more"),
+        ("a[1-3],gpu[01,03,05,07,09]", 25, "a[1-3],gpu[01] and 4 more"),
+        ("ip-10-0-1-2,ip-10-0-1-4,ip-10-0-7-4", 30, "ip-10-0-1-2 and 2 more"),
+        ("r[1-2]n[01,03,05,07]", 19, "r[1-2]n[01] and 6 more"),
+        ("gpu1~gpu2,gpu1~gpu3", 17, "gpu1~gpu2 and 1 more"),
+        ("gpu[0128,gpu[0843,x", 12, "gpu[0128,gpu[0843,x"),
+    ],
+)
+def test_a_shortened_nodeset_has_whole_ranges_and_says_how_many_it_leaves_out(
+    nodes: str, most: int, shown: str
+) -> None:
+    assert within(nodes, most) == shown
+
+
+@given(st.sets(st.integers(0, 3000), min_size=1, max_size=400), st.integers(8, 300))
+def test_a_shortened_nodeset_is_one_itself_and_the_number_is_right(numbers: set[int], most: int) -> None:
+    nodes = fold(f"gpu{number:04d}" for number in numbers)
+    shown, _, more = within(nodes, most).partition(" and ")
+    named = set(expand(shown))
+    assert named <= set(expand(nodes))
+    assert len(named) + int(more.removesuffix(" more") or 0) == len(numbers)
+    assert len(within(nodes, most)) <= max(most, len("gpu[0001-0100] and 3000 more"))

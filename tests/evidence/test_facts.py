@@ -138,11 +138,11 @@ def test_evidence_survives_its_way_to_disk() -> None:
 def test_a_collector_that_an_older_recording_lacks_was_not_asked_for() -> None:
     node = Node(Target("gpu001"), NodeEvidence("gpu001", {}))
     with pytest.raises(
-        Incomplete, match="kernel_log: was not asked for; expected a run, or a recording of one, with the same -m"
+        Incomplete, match="kernel_log: was not requested; expected a run, or a recording of one, with the same -m"
     ):
         assert node.kernel_events
     data = evaluate(node_checks()["gpu.no_xid"], node)
-    assert (data.verdict, data.cause) == (Verdict.INCOMPLETE, "kernel_log was not asked for")
+    assert (data.verdict, data.cause) == (Verdict.INCOMPLETE, "kernel_log was not requested")
 
 
 @pytest.mark.parametrize("word", ["NOT_SUPPORTED", "EIO"])

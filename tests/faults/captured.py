@@ -250,7 +250,7 @@ FAULTS = (
         "slurm: nobody asked it",
         {"scontrol.txt": ""},
         {"control_plane.slurm_nodes": NA},
-        "no answer of scontrol or sinfo was captured",
+        "no output of scontrol or sinfo was captured",
     ),
     CapturedFault(
         "df: a full root volume",

@@ -111,7 +111,7 @@ FAULTS = (
         "a network adapter that does not report to its driver",
         logged("ena 0000:00:05.0 ens5: Keep alive watchdog timeout."),
         {"network.ena_driver_errors": CONCERN},
-        "ens5: the device did not report for seconds, and was reset",
+        "ens5: the device sent no keep-alive for seconds, and was reset",
     ),
     Fault(
         "a full neighbour table",
@@ -156,10 +156,10 @@ FAULTS = (
         "its firmware reports firmware internal error",
     ),
     Fault(
-        "an adapter whose firmware gives no sign of life",
+        "an adapter whose firmware sends no heartbeat",
         logged(f"{NIC}poll_health:840:(pid 0): device's health compromised - reached miss count"),
         {"network.nic_driver_errors": FAIL},
-        "its firmware gives no sign of life",
+        "its firmware sends no heartbeat",
     ),
     Fault(
         "an adapter that is too hot",
@@ -171,7 +171,7 @@ FAULTS = (
         "a GPU that uses memory that it may not",
         logged(f"nvidia {GPU}: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x1d address=0x7f3a000 flags=0x0020]"),
         {"host.pcie_aer": CONCERN},
-        "it used memory that it may not",
+        "it accessed memory that it may not use",
     ),
     Fault(
         "a port that cut its device off",

@@ -160,7 +160,7 @@ FAULTS = (
         "a page of memory that was taken away",
         logged("Memory failure: 0x3f5d2a: recovery action for dirty LRU page: Recovered"),
         {"host.mce_edac": CONCERN},
-        "a page with an uncorrectable error was taken away",
+        "a page with an uncorrectable error was taken offline",
     ),
     Fault(
         "a page of memory that could not be taken away",

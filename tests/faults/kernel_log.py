@@ -89,10 +89,10 @@ FAULTS = (
         "Xid 79 (GPU has fallen off the bus) at 0000:5d:00.0",
     ),
     Fault(
-        "a GPU's firmware that gives no sign of life",
+        "a GPU's firmware that sends no heartbeat",
         logged("NVRM: GPU3 _kgspIsHeartbeatTimedOut: GSP RM heartbeat timed out"),
         {"gpu.no_xid": CONCERN},
-        "GPU3: its GSP firmware gives no sign of life",
+        "GPU3: its GSP firmware sends no heartbeat",
     ),
     Fault(
         "a GPU of which the driver says that it needs a reset",

@@ -29,7 +29,7 @@ RECORDED = Cluster(
 def test_a_recorded_cluster_is_read_back_as_a_replay(tmp_path: Path) -> None:
     write_cluster(tmp_path / "new", RECORDED)
     assert resolve(f"replay:{tmp_path}/new") == Cluster(
-        "prod", "replay", RECORDED.targets, {"recording": f"{tmp_path}/new", "ec2": "by evidence"}
+        "prod", "replay", RECORDED.targets, {"recording": f"{tmp_path}/new", "recorded_by": "ssh", "ec2": "by evidence"}
     )
     assert "secret" not in (tmp_path / "new" / "cluster.json").read_text()
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["cluster.json"]

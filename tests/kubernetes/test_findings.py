@@ -39,7 +39,7 @@ def test_a_finding_is_of_its_node_in_every_form_and_a_policy_excuses_it_by_node(
             *("--report", str(folder), "--junitxml", str(folder / "pytest.xml"), "-k", "k8s_node_takes_pods"),
             str(ROOT / "checks" / "control_plane"),
         )
-    shown.stdout.fnmatch_lines(["RESTORE SERVICE gpu021 (k8s_node_takes_pods) · 1 fit"])
+    shown.stdout.fnmatch_lines(["RESTORE SERVICE  gpu021 (k8s_node_takes_pods)"])
     expected = {(CHECK, name, verdict.value) for name, verdict in NODES.items()}
     assert set(of_the_grid(folder)) == set(of_pytests_junit(folder)) == expected
     assert expected >= set(of_the_suites(folder)) >= {(CHECK, "gpu021", "fail")}

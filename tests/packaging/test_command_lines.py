@@ -31,11 +31,14 @@ RIGHT: list[tuple[list[str], str]] = [
     (["explain", "no_xid"], "  by hand         journalctl -k -b | grep -E 'NVRM:|nvidia|amdgpu'\n"),
     (["explain", "xid:79"], "Xid 79: GPU has fallen off the bus\n"),
     (["--help"], "10 nothing failed, but something could not be measured"),
+    (["help"], "10 nothing failed, but something could not be measured"),
+    (["version"], "clusterproof 0."),
     (["--help-all"], "clusterproof: which nodes:"),
     (["doctor"], "ok   local"),
 ]
 WRONG: list[tuple[list[str], str]] = [
-    ([], "no cluster to validate; say which: --cluster local, demo"),
+    ([], "clusterproof check local                 check this machine"),
+    (["help", "chek"], "no command is called 'chek' (did you mean check?)"),
     (["check"], "no cluster to validate; say which"),
     (["chek", "demo"], "no command is called 'chek' (did you mean check?)"),
     (["demo"], "'demo' is a cluster; expected clusterproof check demo"),
@@ -99,7 +102,8 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--expect", "gpus"], "'gpus' is not NAME=NUMBER; expected gpus=8,efa=32"),
     ([*DEMO, "--expect", "gpu=8"], "did you mean gpus"),
     ([*DEMO, "--fanout", "0"], "--fanout is 0; expected at least 1"),
-    ([*DEMO, "--fanout", "many"], "invalid int value: 'many'"),
+    ([*DEMO, "--fanout", "many"], "--fanout is 'many'; expected a whole number"),
+    ([*DEMO, "--polcy", "x.toml"], "--polcy is not an option (did you mean --policy?)"),
     ([*DEMO, "--connect-timeout", "0"], "--connect-timeout is 0; expected at least 0.1"),
     ([*DEMO, "--host-root", "here"], "expected a folder that begins with /"),
     ([*DEMO, "--since", "yesterday"], "expected boot, a time span such as 90m, 24h or 2d"),
@@ -107,7 +111,8 @@ WRONG: list[tuple[list[str], str]] = [
         [*DEMO, "--via", "controller"],
         "is for clusters of Slurm and HyperPod, and demo is neither",
     ),
-    ([*DEMO, "--incomplete", "maybe"], "choose from"),
+    ([*DEMO, "--incomplete", "maybe"], "--incomplete is 'maybe'; expected gate, ignore or fail"),
+    (["--cluster"], "no cluster to validate; say which"),
     ([*DEMO, "--log-cursor", "x"], "expected BOOT_ID:SEQUENCE:SECONDS"),
     ([*DEMO, "--fsx-window", "5s"], "expected from 15m to 15d"),
     ([*DEMO, "--ssm-output", "bucket"], "expected s3://BUCKET"),
@@ -173,4 +178,11 @@ def test_a_command_line_answers_in_one_clear_line(
 ) -> None:
     ran = installed.run(folder, "clusterproof", *arguments)
     assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
+    assert "usage: pytest" not in ran.stderr
     assert "Traceback (most" not in ran.stdout + ran.stderr
+
+
+def test_no_library_warns_in_front_of_an_answer(installed: Installed, folder: Path) -> None:
+    words = (*DEMO, "-k", "gpu_answers", "--no-report", "--notify", "json://127.0.0.1:9/")
+    ran = installed.run(folder, "clusterproof", *words)
+    assert (ran.returncode, "DeprecationWarning" in ran.stdout + ran.stderr) == (1, False), ran.stdout + ran.stderr

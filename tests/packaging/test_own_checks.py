@@ -28,9 +28,9 @@ def test_they_import_the_modules_beside_them_and_are_shown_as_seen_from_here(
     beside = tmp_path / ("site checks" if "site checks" in named else "")
     beside.mkdir(exist_ok=True)
     written(beside, {"test_mine.py": MINE, "kept_here.py": "LEAST_S = 0\n"})
-    ran = installed.run(tmp_path, "clusterproof", "check", "demo", named, *QUIETLY)
+    ran = installed.run(tmp_path, "clusterproof", "check", "demo", named, "-v", *QUIETLY)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    shown = "site checks/test_mine.py ." if "site checks" in named else "\ntest_mine.py ."
+    shown = "site checks/test_mine.py::" if "site checks" in named else "\ntest_mine.py::"
     assert shown in ran.stdout
 
 
@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_imported_is_named(installed: Installed, tmp_path:
 
 
 def test_packaged_checks_are_shown_by_their_place_in_the_package(installed: Installed, tmp_path: Path) -> None:
-    ran = installed.run(tmp_path, "clusterproof", "check", "demo", "-m", "storage", *QUIETLY)
-    lines = [line for line in ran.stdout.splitlines() if ".py " in line]
+    ran = installed.run(tmp_path, "clusterproof", "check", "demo", "-m", "storage", "-v", *QUIETLY)
+    lines = [line for line in ran.stdout.splitlines() if ".py::" in line]
     assert lines
-    assert all(line.startswith("checks/storage/test_") and line.endswith("%]") for line in lines), ran.stdout
+    assert all("clusterproof/checks/storage/test_" in line.partition("::")[0] for line in lines), ran.stdout

@@ -117,14 +117,30 @@ def test_nodes_that_say_the_same_share_a_line() -> None:
     assert finding.lines == ["gpu[3-4,9]: 14 errors; expected 0", "gpu5: 2 errors; expected 0"]
 
 
-def test_the_node_itself_comes_first_and_then_what_most_nodes_have() -> None:
+def test_what_is_to_be_done_first_comes_first_and_then_what_most_nodes_have() -> None:
     data = [
-        result("n1", Verdict.FAIL, "gpu.one"),
-        *(result(f"n{number}", Verdict.FAIL, "host.three") for number in (1, 2, 3)),
-        Result("node.reachable", "n4", Verdict.FAIL, subsystem="node"),
+        *(result(f"n{number}", Verdict.FAIL, "node.reachable", cause="unreachable: refused") for number in range(5)),
+        result("n1", Verdict.FAIL, "host.one", action="fix configuration"),
+        *(result(f"n{number}", Verdict.FAIL, "host.three", action="fix configuration") for number in (1, 2, 3)),
+        result("n1", Verdict.FAIL, "gpu.one", action="replace"),
     ]
     found = findings(data, Verdict.FAIL, PACKAGED)
-    assert [one.first.check for one in found] == ["node.reachable", "host.three", "gpu.one"]
+    assert [one.first.check for one in found] == ["gpu.one", "host.three", "host.one", "node.reachable"]
+
+
+def test_nodes_that_were_not_reached_are_the_first_gap() -> None:
+    data = [
+        *(result(f"n{number}", Verdict.INCOMPLETE, cause="nvml did not answer") for number in range(3)),
+        result("n4", Verdict.INCOMPLETE, cause="unreachable: refused"),
+    ]
+    assert [gap.cause for gap in gaps(data)] == ["unreachable: refused", "nvml did not answer"]
+
+
+def test_a_line_that_is_shortened_has_whole_names_and_whole_words() -> None:
+    data = [result(f"gpu{number:03d}", Verdict.FAIL, message="much " * 50) for number in range(0, 200, 2)]
+    (finding,) = findings(data, Verdict.FAIL, PACKAGED)
+    assert finding.lines_within(60) == ["gpu[000,002,004] and 97 more: much much much much much much…"]
+    assert finding.lines_within(60_000) == finding.lines
 
 
 def test_nodes_that_are_not_reached_for_several_reasons_have_a_remedy_for_each() -> None:
@@ -162,15 +178,15 @@ def test_what_one_cause_left_open_is_one_gap() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "words"),
     [
-        ({"n1": Verdict.PASS}, "1 node: 1 fit as far as checked"),
-        ({"n1": Verdict.CONCERN, "n2": Verdict.PASS}, "2 nodes: 2 fit as far as checked"),
+        ({"n1": Verdict.PASS}, "1 node: 1 fit"),
+        ({"n1": Verdict.CONCERN, "n2": Verdict.PASS}, "2 nodes: 2 fit"),
         ({"n1": Verdict.NOT_APPLICABLE}, "1 node: 1 not checked: no check applies"),
         (
             {"n1": Verdict.CONCERN, "n2": Verdict.NOT_APPLICABLE},
-            "2 nodes: 1 fit as far as checked, 1 not checked: no check applies",
+            "2 nodes: 1 fit, 1 not checked: no check applies",
         ),
-        ({"n1": Verdict.FAIL, "n2": Verdict.PASS}, "2 nodes: 1 fit as far as checked, 1 failed"),
-        ({"n1": Verdict.INCOMPLETE}, "1 node: 1 not proven: something is incomplete"),
+        ({"n1": Verdict.FAIL, "n2": Verdict.PASS}, "2 nodes: 1 fit, 1 failed"),
+        ({"n1": Verdict.INCOMPLETE}, "1 node: 1 not proven (evidence is missing)"),
     ],
 )
 def test_the_headline(verdicts: dict[str, Verdict], words: str) -> None:
@@ -180,4 +196,4 @@ def test_the_headline(verdicts: dict[str, Verdict], words: str) -> None:
 def test_the_headline_of_checks_of_the_cluster_that_do_not_apply() -> None:
     of_cluster = Result("control_plane.quotas", "c", Verdict.NOT_APPLICABLE, subject="cluster")
     assert headline([of_cluster]) == "the cluster itself is not checked: no check applies"
-    assert headline([of_cluster, *results(n1=Verdict.PASS)]) == "1 node: 1 fit as far as checked"
+    assert headline([of_cluster, *results(n1=Verdict.PASS)]) == "1 node: 1 fit"

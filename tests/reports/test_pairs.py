@@ -42,10 +42,10 @@ def verdicts(*data: Verdict, has_node: bool = True) -> Run:
 @pytest.mark.parametrize(
     ("data", "has_node", "words"),
     [
-        ([Verdict.PASS], True, "1 node: 1 fit as far as checked"),
-        ([Verdict.PASS, Verdict.FAIL], True, "1 node: 1 fit as far as checked; 2 pairs of nodes: 1 failed"),
-        ([Verdict.INCOMPLETE], True, "1 node: 1 fit as far as checked; 1 pair of nodes: 1 not proven"),
-        ([Verdict.PASS], False, "1 pair of nodes: fit as far as checked"),
+        ([Verdict.PASS], True, "1 node: 1 fit"),
+        ([Verdict.PASS, Verdict.FAIL], True, "1 node: 1 fit; 2 pairs of nodes: 1 failed"),
+        ([Verdict.INCOMPLETE], True, "1 node: 1 fit; 1 pair of nodes: 1 not proven"),
+        ([Verdict.PASS], False, "1 pair of nodes: fit"),
         ([Verdict.NOT_APPLICABLE], False, "1 pair of nodes: not checked: no check applies"),
         ([Verdict.FAIL, Verdict.FAIL], False, "2 pairs of nodes: 2 failed"),
     ],

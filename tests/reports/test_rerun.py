@@ -1,4 +1,4 @@
-"""The command that runs once more what failed."""
+"""The command that runs again what failed."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_an_interrupted_run_keeps_what_was_formed(
     page = (runs.folder / "page.html").read_text(encoding="utf-8")
     for form in (page, output):
         assert "INTERRUPTED: 2 of 3 checks ended, all of them on 2 of 3 nodes" in form
-        assert "3 nodes: 2 fit as far as checked, 1 not proven" in form
+        assert "3 nodes: 2 fit, 1 not proven" in form
 
 
 @WAYS

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.summary import MAX_NODES, MAX_WORDS, summary
@@ -19,8 +20,10 @@ from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
 GOLDEN = """\
 ============================================== small ===============================================
 
-INVESTIGATE gpu[001-006] (word_of_gpu, word) · CANNOT REACH gpu[009-010] (refused) · NOT PROVEN
-              gpu008 (word) · 1 fit
+INVESTIGATE   gpu[001-006] (word_of_gpu, word)
+CANNOT REACH  gpu[009-010] (refused)
+NOT PROVEN    gpu008 (word)
+FIT           1 of 10 nodes
 5 of 6 failed nodes share one finding: A GPU says a wrong word
 
 FAIL        A GPU says a wrong word: 5 of 10 nodes (gpu[001-005]), 6 GPUs → network
@@ -36,17 +39,17 @@ FAIL        The word is wrong: 1 of 10 nodes (gpu006) → hardware
             do:     Say another.
             check:  host.word
 
+INCOMPLETE  gpu[009-010]: unreachable: refused (2 checks)
+
+INCOMPLETE  gpu008: the word was not heard (host.word)
+
 CONCERN     The word is wrong: 1 of 10 nodes (gpu007) → hardware
             gpu007: the word is odd; expected a good one
             see it: uname -r
             do:     Say another.
             check:  host.word
 
-INCOMPLETE  gpu[009-010]: unreachable: refused (2 checks)
-
-INCOMPLETE  gpu008: the word was not heard (host.word)
-
-10 nodes: 1 fit as far as checked, 6 failed, 3 not proven: something is incomplete
+10 nodes: 1 fit, 6 failed, 3 not proven (evidence is missing)
 """
 
 
@@ -108,7 +111,7 @@ def test_no_line_is_wider_than_the_terminal_unless_it_is_one_word(results: list[
 @given(RESULTS, st.integers(60, 200))
 def test_wrapping_loses_no_word(results: list[Result], width: int) -> None:
     wide, narrow = lines(results, 100_000, verbose=True), lines(results, width, verbose=True)
-    assert " ".join(narrow).split() == " ".join(wide).split()
+    assert "".join("".join(narrow).split()) == "".join("".join(wide).split())
 
 
 @pytest.mark.parametrize("width", [60, 79, 80, 100, 132, 200])
@@ -117,6 +120,21 @@ def test_a_run_fits_its_terminal(runs: Runs, monkeypatch: pytest.MonkeyPatch, wi
     runs.checks(test_it=LIGHT)
     data = runs.over([one for one in all_verdicts() if one.node != "gpu006"])  # which names a long path
     assert max(map(len, shown(data))) <= width
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_a_long_nodeset_goes_on_under_its_own_column_and_is_never_cut(width: int) -> None:
+    names = [f"gpu{number:04d}" for number in range(0, 1000, 2)]
+    results = [Result("gpu.ecc", name, Verdict.FAIL, title="It is bad", action="replace") for name in names]
+    results.append(Result("gpu.ecc", "gpu0001", Verdict.PASS))
+    whole, short = lines(results, width, verbose=True), lines(results, width)
+    assert max(map(len, whole + short)) <= width
+    begin = next(at for at, line in enumerate(whole) if line.startswith("REPLACE  gpu[0000,"))
+    assert all(line.startswith(f"{' ' * 9}0") for line in whole[begin + 1 : begin + 4])
+    assert set(names) <= set(expand("".join(whole[begin:]).replace(" ", "")[len("REPLACE") :].partition("(")[0]))
+    for text in ("".join(whole), "".join(short)):
+        assert text.count("[") == text.count("]")
+    assert re.search(r"gpu\[0000,[0-9, ]*\] and \d+ more\)", " ".join(short))
 
 
 def test_without_v_a_long_story_is_cut_and_says_so() -> None:
@@ -130,7 +148,7 @@ def test_names_that_do_not_fold_do_not_fill_the_screen() -> None:
     results = [Result("gpu.ecc", name, Verdict.FAIL, title="It is bad", message="bad") for name in names]
     data = " ".join(lines(results, 100_000))
     found = data.partition("FAIL        It is bad: 300 of 300 nodes (node-")[2]
-    assert len(found.partition(",…)")[0]) < MAX_NODES
+    assert len(re.split(r" and \d+ more\)", found)[0]) < MAX_NODES
     assert all(name in " ".join(lines(results, 100_000, verbose=True)) for name in names)
 
 
@@ -147,6 +165,10 @@ def test_control_characters_of_a_node_are_made_visible(runs: Runs) -> None:
     text = runs.over([loud, silent, saying("gpu003", "pass")], "-v").stdout.str()
     assert r"the word is \x1b[2J\x1b]0;owned\x07\r\x08\u202e\u2028\x9b31m; expected pass" in " ".join(text.split())
     assert {char for char in text if not char.isprintable()} == {"\n"}
+
+
+def test_where_there_is_nothing_to_do_it_says_so() -> None:
+    assert lines([Result("gpu.ecc", "n1", Verdict.PASS)])[:2] == ["NOTHING TO DO", "FIT  1 of 1 node"]
 
 
 def test_nothing_is_said_where_nothing_ran() -> None:

@@ -12,16 +12,10 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import expand
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.asked import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
 from clusterproof.reports.document import tiles
-from clusterproof.reports.to_do import (
-    CANNOT_REACH,
-    COMMON_CAUSE,
-    LOOK_AT,
-    NOT_PROVEN,
-    shared_finding,
-    to_do,
-    to_do_line,
-)
+from clusterproof.reports.findings import findings
+from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
 
 REFUSED = "unreachable: refused"
 
@@ -197,8 +191,8 @@ def test_every_node_that_is_not_fit_is_named_and_no_line_is_broken(results: list
 def test_a_training_run_without_nodes_has_no_tile_of_nodes_that_are_fit() -> None:
     of_run = failed("run.slow_rank", "trace", "investigate", subject="rank")
     of_node = Result("gpu.ecc", "n1", Verdict.PASS)
-    assert "as far as checked" not in tiles([of_run])
-    assert "as far as checked" in tiles([of_run, of_node])
+    assert "in every check that ran" not in tiles([of_run])
+    assert "in every check that ran" in tiles([of_run, of_node])
 
 
 def test_a_tile_has_the_titles_of_the_checks_that_failed_and_of_no_other_of_that_name() -> None:
@@ -209,3 +203,25 @@ def test_a_tile_has_the_titles_of_the_checks_that_failed_and_of_no_other_of_that
     assert "<small>Uncorrected GPU memory errors</small>" in page
     assert "<small>refused</small>" in page
     assert "Neuron" not in page
+
+
+@given(
+    st.lists(
+        st.builds(
+            Result,
+            check=st.sampled_from(["gpu.a", "gpu.b", "host.c", "node.reachable"]),
+            node=st.sampled_from(["n1", "n2", "n3", "n4", "n5"]),
+            verdict=st.sampled_from([Verdict.PASS, Verdict.FAIL]),
+            cause=st.sampled_from(["", "", REFUSED]),
+            action=st.sampled_from(["", "call facilities", *ACTIONS]),
+        ),
+        max_size=30,
+        unique_by=lambda result: (result.check, result.node),
+    )
+)
+def test_findings_come_in_the_order_of_the_actions(results: list[Result]) -> None:
+    found = [{one.node for one in finding.results} for finding in findings(results, Verdict.FAIL, PACKAGED)]
+    tasks = to_do(results)
+    assert bool(found) == bool(tasks)
+    if tasks:
+        assert found[0] & set(tasks[0].nodes)

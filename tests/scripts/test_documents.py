@@ -10,9 +10,10 @@ import pytest
 
 from clusterproof.plugins.catalog import rows, thresholds
 from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.examples import FILE as EXAMPLES
 from clusterproof.plugins.suite.index import FILE, written
 from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
-from scripts.generators import site
+from scripts.generators import examples, site
 from scripts.generators.checks import PATH, document
 from tests.builders.wheel import ROOT
 
@@ -50,6 +51,11 @@ def test_the_rooms_that_the_architecture_names_are_there() -> None:
 @pytest.mark.long
 def test_the_page_of_checks_is_the_generated_one() -> None:
     assert PATH.read_text(encoding="utf-8") == document(), HOW
+
+
+@pytest.mark.long
+def test_the_examples_of_findings_are_the_generated_ones() -> None:
+    assert EXAMPLES.read_text(encoding="utf-8") == examples.document(), HOW
 
 
 def test_the_page_of_checks_lists_every_threshold() -> None:

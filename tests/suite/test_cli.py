@@ -14,7 +14,7 @@ from clusterproof.plugins.policy.file import read_policy
 from clusterproof.plugins.suite import flags, flags_of_perf
 from clusterproof.plugins.suite.cli import COMMANDS, main
 from clusterproof.plugins.suite.doctor import every_means, of_aws, of_slurm, of_ssh
-from clusterproof.plugins.suite.short_help import short_help
+from clusterproof.plugins.suite.short_help import short_help, shortest_help
 from clusterproof.plugins.suite.starter import TEMPLATES, template
 
 
@@ -22,6 +22,28 @@ def test_the_help_fits_on_a_screen() -> None:
     lines = short_help().splitlines()
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 120
+
+
+def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 4  # nothing was checked
+    said = capsys.readouterr().out
+    assert said == shortest_help()
+    assert len(said.splitlines()) < 24
+    assert max(map(len, said.splitlines())) <= 80
+    assert set(re.findall(r"clusterproof (\w+)", said)) >= set(COMMANDS) - {"version"}
+
+
+@pytest.mark.parametrize(("words", "begin"), [(["version"], "clusterproof 0."), (["help"], "clusterproof: proves")])
+def test_help_and_version_are_commands(words: list[str], begin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out.startswith(begin)
+
+
+def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["help", "explain"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: clusterproof explain")
 
 
 def test_the_help_names_every_command() -> None:

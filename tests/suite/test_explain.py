@@ -7,6 +7,7 @@ import pytest
 from clusterproof.plugins.catalog.nvidia import VERDICTS
 from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.suite.examples import example_of
 from clusterproof.plugins.suite.explain import MAX_WIDTH, WHEN, checks, explain
 from clusterproof.plugins.suite.rules import rules
 
@@ -151,3 +152,9 @@ def test_marks_choose_checks_as_they_do_in_a_run() -> None:
     names = [line.split()[0] for line in text.splitlines()]
     assert "storage.disk_errors" in names
     assert not {"gpu.no_xid", "storage.mounts_expected", "storage.fsx_utilization"} & set(names)
+
+
+def test_an_explanation_has_an_example_of_the_finding() -> None:
+    _, text = explain(["gpu.no_uncorrected_ecc"])
+    assert "  for example     GPU 1, GPU 5: uncorrected ECC errors: 14 in DRAM; expected 0" in text
+    assert sum(bool(example_of(name)) for name in all_checks()) > 100

@@ -146,7 +146,7 @@ FSX = ("storage.fsx_capacity", "storage.fsx_throughput", "storage.fsx_utilizatio
 @pytest.mark.parametrize(
     ("is_capture", "chosen", "expected"),
     [
-        (True, "fsx", dict.fromkeys(FSX, "AWS was not asked: no region of captured is known")),
+        (True, "fsx", dict.fromkeys(FSX, "AWS was not queried: no region of captured is known")),
         (True, "slurm_gres", {"control_plane.slurm_gres": "captured is not a Slurm cluster"}),
         (False, "k8s_node_ready", {"control_plane.k8s_node_ready": "small is not a Kubernetes cluster"}),
         (False, "node_recovery", {"control_plane.node_recovery": "small is not a HyperPod cluster"}),

@@ -37,8 +37,8 @@ def test_no_xid(node: Node) -> None:
     gpus = gpus_by_address(node)
     due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
     findings = evaluate(events, node.catalog, remap_due=due, uuids={address: gpu.uuid for address, gpu in gpus.items()})
-    say_findings(findings, node, "no Xid of the hardware")
-    say(node, "gpu.no_xid", "no error of a GPU")
+    say_findings(findings, node, "no hardware Xid")
+    say(node, "gpu.no_xid", "no GPU error")
     require_meaning(node)
 
 
@@ -89,5 +89,5 @@ def _words(finding: Finding, gpu: str, node: Node) -> str:
     if finding.last is not None:
         words += f", last {when(finding.last, node)}"
     if finding.process:
-        words += f", of {finding.process}"
+        words += f", in process {finding.process}"
     return f"{words}: {finding.action}"

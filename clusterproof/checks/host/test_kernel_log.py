@@ -44,7 +44,7 @@ def test_no_oom_kill(node: Node) -> None:
     promised = [event for event in failures if event.order is not None and event.order <= most]
     seen = [*in_words(of_node, _killed, node), *in_words(promised, _failed, node)]
     fail_by_log(node, seen, f"{in_list(seen)}; expected no process killed for want of memory, and no failed allocation")
-    say(node, "host.no_oom_kill", "memory and files for every process")
+    say(node, "host.no_oom_kill", "enough memory and open files for every process")
     of_groups = [event for event in kills if event.group]
     costly = [event for event in failures if event not in promised]
     noted = [*in_words(of_groups, _killed, node), *in_words(costly, _failed, node)]
@@ -75,7 +75,7 @@ def test_pcie_aer(node: Node) -> None:
     events = announced | detailed  # the port above and the device itself report the same error
     fatal = in_words((one for found in events.values() for one in found if one.severity == "fatal"), device, node)
     fail_by_log(node, fatal, f"{in_list(fatal)}; expected no fatal error")
-    say(node, "host.pcie_aer", "every device to be there, and to use its own memory")
+    say(node, "host.pcie_aer", "every device present, and within its own memory")
     limit = node.threshold("pcie.correctable_concern")
     noted = [
         event for found in events.values() for event in found if event.severity == "nonfatal" or total(found) > limit
@@ -119,7 +119,7 @@ def test_lockups(node: Node) -> None:
     Remedy (reset or reboot): Reboot the node; replace it if a CPU locks up again. The log shows what the CPU was
     running.
     """
-    say(node, "host.lockups", "no CPU that stands still, and no task that hangs")
+    say(node, "host.lockups", "no stalled CPU and no hung task")
     require_whole_log(node)
 
 

@@ -27,7 +27,7 @@ def test_kernel_oops(node: Node) -> None:
     Remedy (reset or reboot): Reboot the node. If it returns, look at the call trace for the driver, and replace the
     node if no other node with the same kernel has it.
     """
-    say(node, "host.kernel_oops", "no error of the kernel's own")
+    say(node, "host.kernel_oops", "no kernel error")
     require_whole_log(node)
 
 

@@ -32,8 +32,8 @@ def test_nic_driver_errors(node: Node) -> None:
     """Network adapter errors.
 
     The firmware of an adapter stopped, does not answer its driver or reports an error; the driver could not start or
-    recover it; it is too hot, or a queue of it stands still. Its port may still be reported as ACTIVE. What the driver
-    recovered from no longer counts.
+    recover it; it is too hot, or one of its queues has stalled. Its port may still be reported as ACTIVE. What the
+    driver recovered from no longer counts.
 
     Remedy (reset or reboot): Reload the adapter's driver when no job is running, or reboot the node. Update the
     firmware; replace the node if it returns.

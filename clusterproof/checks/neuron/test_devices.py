@@ -164,7 +164,7 @@ def linked_with(device: NeuronDevice, otherwise: int) -> tuple[int, ...]:
 def test_no_leftover_processes(node: Node) -> None:
     """Processes on idle Neuron devices.
 
-    Remedy (clean up): See whose they are. End what a finished job has left behind.
+    Remedy (clean up): Find out which job they belong to. End those that a finished job left running.
     """
     due = devices_due(node)
     busy = {process: device.index for device in _listed(node) for process in device.processes}

@@ -102,10 +102,17 @@ def test_evidence_complete(node: Node) -> None:
     ]
     silent += [data[name] for name, waits in hanging.items() if waits == USER]
     concern_if(silent, f"no answer from {', '.join(silent)}; expected one from every kind of evidence")
-    cut = [name for name, collector in collectors.items() if collector.status is Status.CUT]
+    cut = {name: collector for name, collector in collectors.items() if collector.status is Status.CUT}
     with part:
+        if any(collector.is_cut_by_ssm for collector in cut.values()):
+            incomplete(
+                f"cut from the answer: {', '.join(cut)}; expected whole answers, as with --ssm-output s3://BUCKET"
+            )
         if cut:
-            incomplete(f"cut from the answer: {', '.join(cut)}; expected a connection that carries all (--ssm-output)")
+            reasons = "; ".join(dict.fromkeys(collector.detail for collector in cut.values() if collector.detail))
+            incomplete(
+                f"cut from the answer: {', '.join(cut)} ({reasons or 'no reason given'}); expected whole answers"
+            )
     lacking = [name for name, collector in collectors.items() if collector.status is Status.UNCOLLECTED]
     if lacking:
         incomplete(f"the capture lacks {', '.join(lacking)}; expected every kind of evidence (docs/captures.md)")

@@ -123,7 +123,7 @@ def require_end(log: NcclLog) -> None:
     size = require_measured(log).gib
     if log.exit != 0 or log.out_of_bounds is None:
         why = f": {log.problems[0]}" if log.problems else ""
-        incomplete(f"all_reduce_perf ended with exit status {log.exit} behind {size}{why}; expected 0")
+        incomplete(f"all_reduce_perf ended with exit status {log.exit} after {size}{why}; expected 0")
     if not require_measured(log).out_of_place.is_checked:
         incomplete(f"no check of {size}; expected one")
 

@@ -257,7 +257,7 @@ def main() -> int:
 def _done(command: str, folder: Path, checkout: Path) -> str:
     """Do what is asked for; what was done. Raises Refused, OSError."""
     if sys.version_info < OLDEST:
-        raise Refused(f"this Python is {sys.version.split()[0]}; expected 3.10 or newer: run this by that")
+        raise Refused(f"this Python is {sys.version.split()[0]}; expected 3.10 or newer: run this with it")
     if command == "wheels":
         return wheels(folder, checkout)
     with _one_at_a_time():

@@ -211,7 +211,7 @@ def _region_meant(session: Any, region: str) -> str:
 def _action(service: str, operation: str) -> str:
     row = aws_actions().get((service, operation))
     if row is None:
-        raise ValueError(f"{service}.{operation} is not in aws_actions.toml: the suite has no leave to call it")
+        raise ValueError(f"{service}.{operation} is not in aws_actions.toml: the suite may not call it")
     return row.action
 
 

@@ -70,6 +70,14 @@ class Collected:
     waits: tuple[str, ...] = ()  # of one that is stuck: the kernel's functions that its process is in, innermost first
     starved: bool = False  # for most of its time it could run, and was given no processor
 
+    @property
+    def is_cut_by_ssm(self) -> bool:
+        """Whether it was longer than Systems Manager shows: no other connection makes an answer fit."""
+        return self.status is Status.CUT and any(words in self.detail for words in _BY_SSM)
+
+
+_BY_SSM = ("longer than its connection carries", "that SSM shows")  # of a probe that makes room, and of the connection
+
 
 @record
 class NodeEvidence:

@@ -47,6 +47,54 @@ def fold(names: Iterable[str]) -> str:
     return _folded(frozenset(names))
 
 
+def within(nodes: str, most: int) -> str:
+    """A folded nodeset in about so many characters: whole names and ranges, and how many names there are besides.
+
+    `gpu[0001-0100,0128] and 37 more`; brackets are closed, and the first name or range is always there.
+    """
+    if len(nodes) <= most:
+        return nodes
+    parts = _NODE.findall(nodes)
+    kept: list[str] = []
+    left = sum(map(_names_in, parts))
+    room = most - len(f" and {left} more")
+    for part in parts:
+        shown = _part_within(part, room, is_first=not kept)
+        if shown:
+            kept.append(shown)
+            left -= _names_in(shown)
+            room -= len(shown) + 1
+        if shown != part:
+            break
+    return f"{','.join(kept)} and {left} more" if left else ",".join(kept)
+
+
+def _part_within(part: str, room: int, *, is_first: bool) -> str:
+    """As many ranges of the last brackets of one part as there is room for; empty where that is none."""
+    if len(part) <= room:
+        return part
+    before, bracket, rest = part.rpartition("[")
+    inside, _, behind = rest.partition("]")
+    if not bracket or not _is_name(_BRACKETS.sub("0", part)):
+        return _cut_name(part) if is_first else ""
+    last = inside.rfind(",", 0, max(0, room - len(before) - len(behind) - 1))
+    shown = f"{before}[{inside[:last] if last > 0 else inside.partition(',')[0]}]{behind}"
+    return shown if is_first or len(shown) <= room else ""
+
+
+def _cut_name(name: str) -> str:
+    """A name that no DNS carries is no nodeset, and may have any length."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+
+
+def _names_in(part: str) -> int:
+    """How many names one part stands for; one where it is no nodeset."""
+    try:
+        return _count(part)
+    except NodesetError:
+        return 1
+
+
 @lru_cache(maxsize=256)  # reports name the same nodes again and again
 def _folded(known: frozenset[str]) -> str:
     odd = sorted(name for name in known if not _is_name(name))

@@ -69,7 +69,7 @@ def why_not_asked(cluster: Cluster, collectors: frozenset[str]) -> str:
         return ""
     if may_be_on_ec2(cluster):
         return "" if is_of_instances(collectors) else f"{cluster.name} is not a HyperPod cluster"
-    return f"AWS was not asked: no region of {cluster.name} is known"
+    return f"AWS was not queried: no region of {cluster.name} is known"
 
 
 @record
@@ -124,7 +124,7 @@ class ClusterFacts:
         if name not in NOT_OF_AWS:
             self.require_instances()
             if collector.status is Status.NOT_ASKED and collector.detail:
-                raise NotApplicable(f"AWS was not asked: {collector.detail}")
+                raise NotApplicable(f"AWS was not queried: {collector.detail}")
         return collector
 
     @property
@@ -133,7 +133,7 @@ class ClusterFacts:
         return ""
 
     def require_instances(self) -> None:
-        """Raise NotApplicable where AWS was not asked, for no node is an instance; Incomplete where none says so."""
+        """Raise NotApplicable where AWS was not queried, for no node is an instance; Incomplete where none says so."""
         if self.instances:
             self.instances.require()
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 # Collectors that only captures have: the probe neither asks the scheduler nor runs jobs.
 ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
-# And those that load the hardware: nodes are asked for them in a second visit.
+# And those that load the hardware: nodes are asked for them in a second pass.
 LOADING = frozenset({"dcgm_diag", "efa_loopback", "fs_bandwidth", "gpu_bandwidth", "gpu_gemm", "nccom", "node_busbw"})
 
 _WHY = {
@@ -26,7 +26,7 @@ _WHY = {
     Status.STUCK: "hangs and cannot be killed",
     Status.CUT: "was cut",
     Status.UNCOLLECTED: "was not collected",
-    Status.NOT_ASKED: "was not asked for",
+    Status.NOT_ASKED: "was not requested",
 }
 EXPECTED = "; expected "
 SAME_CHOICE = "; expected a run, or a recording of one, with the same -m and -k"

@@ -229,7 +229,7 @@ class Node:
     # Only in captures
 
     nccl_tests = captured_as("nccl_tests", NcclTests, "log of nccl-tests or NCCL")
-    slurm_nodes = captured_as("slurm_node", SlurmNodes, "answer of scontrol or sinfo")
+    slurm_nodes = captured_as("slurm_node", SlurmNodes, "output of scontrol or sinfo")
 
     @collected_by()
     def slurm_node(self) -> SlurmNode:

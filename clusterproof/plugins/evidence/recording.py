@@ -122,6 +122,7 @@ def _cluster(table: Table, folder: Path) -> Cluster:
         targets=targets,
         settings={
             "recording": str(folder),
+            **({"recorded_by": by} if (by := table.text("connection")) else {}),
             **_of_source(table.table("aws"), OF_AWS),
             **_of_source(table.table("slurm"), OF_SLURM),
             **_of_source(table.table("kubernetes"), OF_KUBERNETES),

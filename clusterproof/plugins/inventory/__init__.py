@@ -98,7 +98,7 @@ def is_hyperpod(text: str) -> bool:
 
 
 def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
-    from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
+    from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, within
 
     try:
         names = frozenset(expand(text))
@@ -109,7 +109,8 @@ def _members(cluster: Cluster, text: str, option: str) -> frozenset[str]:
     if strangers:
         hint = nearest(min(strangers), known) if len(known) <= 2000 else ""
         raise InventoryError(
-            f"{option}: {fold(strangers):.80} is not in {cluster.name:.80}{hint}; expected some of {fold(known):.200}"
+            f"{option}: {within(fold(strangers), 80)} is not in {cluster.name:.80}{hint}; "
+            f"expected some of {within(fold(known), 200)}"
         )
     return names
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
-from clusterproof.plugins.core.nodeset import NodesetError, expand, fold
+from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, within
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import answer_of
@@ -106,7 +106,9 @@ def _known(nodes: Mapping[str, SlurmNode], names: Iterable[str], shown: str) -> 
     wanted = set(names)
     strangers = wanted - set(nodes)
     if strangers:
-        raise InventoryError(f"{shown}: Slurm knows no {fold(strangers):.80}; expected some of {fold(nodes):.200}")
+        raise InventoryError(
+            f"{shown}: Slurm knows no {within(fold(strangers), 80)}; expected some of {within(fold(nodes), 200)}"
+        )
     return [node for name, node in nodes.items() if name in wanted]
 
 

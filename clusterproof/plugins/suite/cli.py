@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from shlex import quote
 
@@ -11,8 +12,7 @@ from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.version import __version__
-from clusterproof.plugins.suite import flags, flags_of_perf
-from clusterproof.plugins.suite.short_help import short_help
+from clusterproof.plugins.suite.short_help import short_help, shortest_help
 from clusterproof.plugins.suite.two_words import joined
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -20,8 +20,8 @@ PACKAGE = Path(__file__).resolve().parents[2]
 BAD_COMMAND_LINE = 4
 ALL_OPTIONS = "--help-all"
 WITHOUT_A_RUN = ("checks", "completion", "doctor", "explain", "history", "init", "watch")
-COMMANDS = ("check", *WITHOUT_A_RUN, "manifest")
-_ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged")
+COMMANDS = ("check", *WITHOUT_A_RUN, "manifest", "help", "version")
+_ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged", "clusterproof.plugins.suite.plain")
 # Plugins that are worth their start-up time only when the command line asks for them.
 _ON_REQUEST = {
     "xdist.plugin": ("-n", "--numprocesses", "--dist"),
@@ -36,16 +36,23 @@ def main(arguments: list[str] | None = None) -> int:
     A plugin of one's own is named with `-p` or in PYTEST_PLUGINS; no conftest.py of the working folder is loaded.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # what libraries say of their own future is in front of no answer
+    if not arguments:  # nothing was checked: no exit code of success
+        print(shortest_help(), end="")
+        return BAD_COMMAND_LINE
     mistaken = _mistaken_command(arguments) or _further_cluster(arguments)
     if mistaken:
         return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     if arguments[:1] == ["check"]:
         arguments = _as_a_run(arguments[1:])
     arguments = joined(arguments)
-    if arguments == ["--version"]:
+    if arguments in (["--version"], ["version"]):
         print(f"clusterproof {__version__}")
         return 0
-    if wants_help(arguments) and arguments[0] not in COMMANDS:
+    if wants_help(arguments) and arguments[0] not in (*WITHOUT_A_RUN, "manifest"):
         return _print(0, short_help())
     if arguments[:1] and arguments[0] in WITHOUT_A_RUN:
         return _print(*_answer(arguments[0], arguments[1:]))
@@ -61,11 +68,11 @@ def main(arguments: list[str] | None = None) -> int:
     from clusterproof.plugins.suite.own_tests import root_of_own_tests
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
-    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}", "-o", f"cache_dir={cache}"]
+    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
+    own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
-    status = int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
-    return _print(status, _mistaken_options(arguments)) if status == BAD_COMMAND_LINE else status
+    return int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
 
 
 def _as_a_run(arguments: list[str]) -> list[str]:
@@ -109,6 +116,9 @@ def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
 def _mistaken_command(arguments: list[str]) -> str:
     """What the first word is taken for, where it is no command, no path and no option; empty where nothing is near."""
     word = arguments[0] if arguments else "-"
+    if word == "help" and len(arguments) > 1:
+        word = arguments[1]
+        return "" if word in COMMANDS else f"no command is called {word!r:.80}{nearest(word, COMMANDS) or _LISTED}"
     if word.startswith("-") or word in COMMANDS or is_there(word.partition("::")[0]):
         return ""
     if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
@@ -116,7 +126,10 @@ def _mistaken_command(arguments: list[str]) -> str:
     near = nearest(word, COMMANDS)
     if not near and any(sign in word for sign in "./:["):
         return ""
-    return f"no command is called {word!r:.80}{near or '; clusterproof --help lists them'}"
+    return f"no command is called {word!r:.80}{near or _LISTED}"
+
+
+_LISTED = "; clusterproof --help lists them"
 
 
 def _further_cluster(arguments: list[str]) -> str:
@@ -131,12 +144,10 @@ def _further_cluster(arguments: list[str]) -> str:
     return f"{word!r:.80} is neither an option nor a file of checks; expected one X, such as {both:.120}"
 
 
-def _mistaken_options(arguments: list[str]) -> str:
-    """A line for each word that is not an option of ours, and looks like one."""
-    known = {option.flag for group in (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values()) for option in group}
-    words = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
-    meant = {word: nearest(word, known) for word in words if word not in known}
-    return "".join(f"clusterproof: {word} is not an option{near}\n" for word, near in meant.items() if near)
+def _is_without_cache(arguments: list[str]) -> bool:
+    """Whether pytest's cache is left out, which alone knows the setting of its folder."""
+    words = (*arguments, *os.environ.get("PYTEST_ADDOPTS", "").split())
+    return any(word.removeprefix("-p") == "no:cacheprovider" for word in words)
 
 
 def _print(status: int, text: str) -> int:

@@ -137,6 +137,21 @@ def completion() -> argparse.ArgumentParser:
     return parser
 
 
+def help_() -> argparse.ArgumentParser:
+    """`clusterproof help`."""
+    parser = OneLineParser(prog="clusterproof help", description="The options of a command.", add_help=False)
+    names = ("check", "checks", "completion", "doctor", "explain", "history", "init", "manifest", "version", "watch")
+    parser.add_argument(
+        "command", nargs="?", choices=names, metavar="COMMAND", help="which command (default: an overview)"
+    )
+    return parser
+
+
+def version() -> argparse.ArgumentParser:
+    """`clusterproof version`."""
+    return OneLineParser(prog="clusterproof version", description="The version.", add_help=False)
+
+
 def check() -> argparse.ArgumentParser:
     """`clusterproof check`: pytest reads it, and this describes it."""
     parser = OneLineParser(
@@ -159,6 +174,7 @@ def every() -> Iterator[argparse.ArgumentParser]:
     from clusterproof.reports.history.command import parser as history
 
     yield from (check(), checks(), explain(), doctor(), init(), history(), watch(), manifest(), completion())
+    yield from (help_(), version())
 
 
 def whole() -> argparse.ArgumentParser:

@@ -17,6 +17,7 @@ from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBE
 from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.all_checks import all_checks, marks_of, when
 from clusterproof.plugins.suite.check import Check
+from clusterproof.plugins.suite.examples import example_of
 from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.suite.subjects import WHOLE
 from clusterproof.reports.wording import skill_of
@@ -102,6 +103,7 @@ def page(check: Check) -> Iterator[str]:
     yield from _rows("reads", read_by(check).replace("`", ""))
     for rule in worst_first(rules(check.function)):
         yield from _rows(rule.verdict, rule.sentence)
+    yield from _rows("for example", example_of(about.check))
     for words in compared_with(check):
         yield from _rows("threshold", words)
 

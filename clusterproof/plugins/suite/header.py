@@ -9,20 +9,21 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import number_of
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.evidence.kernel_log.window import window
 
 if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood
     from clusterproof.plugins.redaction.redact import Redaction
 
+MAX_NODES = 300  # characters of a nodeset
 _FOLDERS = ("rootdir:", "configfile:", "testpaths:", "cachedir:")
 
 
 def of_cluster(shown: Cluster) -> Iterator[str]:
     """Which nodes, how they are reached, of what types, and what its inventory says of them."""
     types = sorted({target.instance_type for target in shown.targets if target.instance_type})
-    nodes = fold(target.name for target in shown.targets)
+    nodes = within(fold(target.name for target in shown.targets), MAX_NODES)
     count = number_of(len(shown.targets), "node")
     of_types = f", {', '.join(types)}" if types else ""
     yield f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}{of_types}"

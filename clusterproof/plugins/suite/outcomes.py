@@ -17,6 +17,8 @@ from clusterproof.plugins.suite.exit_code import BY_VERDICTS, exit_code, is_by_f
 from clusterproof.plugins.suite.forms.choose import forms, history_form
 from clusterproof.plugins.suite.outlet import Outlet
 from clusterproof.plugins.suite.places import topology_of
+from clusterproof.plugins.suite.plain import is_plain
+from clusterproof.plugins.suite.progress import Evaluating
 from clusterproof.plugins.suite.report import ENDED
 from clusterproof.plugins.suite.state import (
     FULL,
@@ -59,6 +61,8 @@ class Outcomes:
         self.broken = 0  # failures that are nobody's verdict: a test of another kind, a collection error
         self.is_others = False  # whether a test ran that is about no node
         self.is_large = False
+        self.is_silent = False  # whether no verdict gets a letter
+        self.evaluating: Evaluating | None = None
         self.is_empty = False  # whether no test was chosen
         path = config.option.results
         self.history = history_form(config, cluster, self.results)
@@ -84,8 +88,11 @@ class Outcomes:
         self.is_empty = not session.items
         self.is_large = len(session.items) > QUIET_ABOVE and self.config.get_verbosity() <= 0
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if self.is_large and reporter:
+        self.is_silent = self.is_large or is_plain(reporter)
+        if self.is_silent and reporter:
             reporter.showfspath = False  # a line for each file, with nothing behind it
+            if reporter.isatty and self.config.option.verbose >= 0 and not self.config.option.collectonly:
+                self.evaluating = Evaluating(reporter, len(session.items), len(self.cluster.targets))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
@@ -94,7 +101,7 @@ class Outcomes:
         if result is None:
             return None
         category, letter, word = _WORDS[result.verdict]
-        return (category, "", "") if self.is_large else (category, letter, word)
+        return (category, "", "") if self.is_silent else (category, letter, word)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -119,6 +126,8 @@ class Outcomes:
 
     def _add(self, result: Result) -> None:
         self.results.append(result)
+        if self.evaluating:
+            self.evaluating.count()
         self._write()
         self.config.hook.pytest_cluster_result(config=self.config, result=result)
 
@@ -154,6 +163,9 @@ class Outcomes:
 
         Behind it all forms of report are written: what a full disk keeps from one of them is known at their end.
         """
+        if self.evaluating:
+            self.evaluating.end()
+            self.evaluating = None
         self._add_unevaluated(session)
         self._write()
         if self.file:
@@ -201,9 +213,11 @@ class Outcomes:
         if not self.results:
             self._note_empty(terminalreporter)
             return
-        terminalreporter.section(self.cluster.name, sep="=")
+        if not is_plain(terminalreporter):
+            terminalreporter.section(self.cluster.name, sep="=")
         width, is_verbose = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
-        for line in summary(self.results, catalog_of(self.config), width, is_verbose):
+        cluster = None if self.config.option.redact else self.cluster
+        for line in summary(self.results, catalog_of(self.config), width, is_verbose, cluster):
             terminalreporter.write_line(line.text, **line.markup)
         places = topology_of(self.config)
         for text in lines(places) if places else ():

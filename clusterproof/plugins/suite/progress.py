@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -10,11 +11,13 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.message import number_of, printable
+from clusterproof.plugins.core.nodeset import fold, within
 
 Shown = Callable[[NodeEvidence], None]
 LINE_S = 10.0
+EVALUATING_S = 0.2  # between two changes of the line
+_EACH = 64  # verdicts between two looks at the clock
 MAX_NAMES = 60  # characters
 FEW, FEW_OF_MANY, MAX_NAMED = 4, 0.1, 32  # nodes, of all, at most: only so many are named
 
@@ -65,12 +68,35 @@ class Awaited:
         with self._lock:
             unreached = f", {self._unreached} not reached" if self._unreached else ""
             are_few = 0 < len(self._awaited) <= min(MAX_NAMED, max(FEW, len(self._names) * FEW_OF_MANY))
-            names = f"; waiting for {_cut(fold(self._awaited))}" if are_few and self._are_named else ""
+            names = (
+                f"; waiting for {printable(within(fold(self._awaited), MAX_NAMES))}"
+                if are_few and self._are_named
+                else ""
+            )
             return f"{self._doing}: {self.done} of {len(self._names)} done{unreached}{names}"
 
 
-def _cut(names: str) -> str:
-    return printable(names if len(names) <= MAX_NAMES else f"{names[: MAX_NAMES - 1]}…")
+class Evaluating:
+    """One line on a terminal that says how far the evaluation is, overwritten while it goes on and gone at its end."""
+
+    def __init__(self, reporter: pytest.TerminalReporter, checks: int, nodes: int) -> None:
+        self._reporter, self._checks = reporter, checks
+        self._words = f"evaluating {number_of(nodes, 'node')}"
+        self._done, self._said = 0, time.monotonic()
+        self._is_shown = False
+
+    def count(self) -> None:
+        """Note a verdict; the line follows some times a second."""
+        self._done += 1
+        if self._done % _EACH == 0 and time.monotonic() - self._said >= EVALUATING_S:
+            self._said, self._is_shown = time.monotonic(), True
+            self._reporter.rewrite(f"{self._words}: {100 * self._done // max(self._checks, self._done)} %", erase=True)
+
+    def end(self) -> None:
+        """Leave an empty line to whoever prints next."""
+        if self._is_shown:
+            self._reporter.rewrite("", erase=True)
+            self._reporter.write("\r")
 
 
 @contextmanager

@@ -107,6 +107,7 @@ class Reporting:
             training=self.config.stash.get(TRAINING_RUN, None),
             last_began=history.last.began if history and history.last else None,
             before=history.before if history else {},
+            is_redacted=bool(self.config.option.redact),
         )
 
     def _past(self) -> Past | None:

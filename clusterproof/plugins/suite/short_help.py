@@ -31,6 +31,8 @@ clusterproof: proves a GPU cluster fit for training. Nothing on a node is change
   clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
   clusterproof completion SHELL        words completed by bash, zsh or fish: eval "$(clusterproof completion bash)"
   clusterproof manifest --from X       the golden manifest of a machine known to be good
+  clusterproof help [COMMAND]          this page, or the options of a command
+  clusterproof version                 the version
 
 X is one of
 """
@@ -53,6 +55,35 @@ exit codes: 0 nothing failed · 1 a check failed · 2 interrupted · 3 internal 
             5 nothing was checked · 10 nothing failed, but something could not be measured (see --incomplete)
             11 --k8s-gate could not write all that it had to
 """
+
+
+_SHORTEST = """\
+clusterproof checks that a GPU cluster is fit for training. It changes nothing.
+
+  clusterproof check local                 check this machine
+  clusterproof check 'ssh:gpu[001-016]'    check nodes over ssh
+  clusterproof check slurm:PARTITION       ... nodes of Slurm, by one srun
+  clusterproof check k8s:CONTEXT           ... nodes of Kubernetes, by pods
+  clusterproof check NAME                  ... a HyperPod cluster
+  clusterproof check demo                  ... a recorded cluster, to try it
+
+  clusterproof --run PATH      evaluate a training run from its traces or logs
+  clusterproof watch X         watch nodes while they work; report what changes
+  clusterproof checks          list the checks
+  clusterproof explain CHECK   what a check or an Xid means, and what to do
+  clusterproof history         what is new, what comes and goes
+  clusterproof doctor          what can be reached from here
+  clusterproof init            write an inventory and a policy to begin with
+  clusterproof manifest        write the golden manifest of a good machine
+  clusterproof completion      complete words in bash, zsh or fish
+
+clusterproof help [COMMAND] says more; --help-all lists every option.
+"""
+
+
+def shortest_help() -> str:
+    """What `clusterproof` alone answers: it fits a terminal of 24 lines of 80 columns."""
+    return _SHORTEST
 
 
 def short_help() -> str:

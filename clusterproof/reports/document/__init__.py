@@ -11,19 +11,22 @@ from html import escape
 from pathlib import Path
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
+from clusterproof.reports.asked import NOT_PROVEN
+from clusterproof.reports.commands import commands
 from clusterproof.reports.cut import cut_of
 from clusterproof.reports.document.data import data
 from clusterproof.reports.document.section import Section
 from clusterproof.reports.document.sections import sections
 from clusterproof.reports.run import Run
 from clusterproof.reports.standing import headline, standing
-from clusterproof.reports.to_do import NOT_PROVEN, Task, fit_nodes, shared_finding, to_do
+from clusterproof.reports.to_do import Task, fit_nodes, shared_finding, to_do
 from clusterproof.reports.wording import counted
 
 _STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "trend.css", "training.css")
 _SCRIPTS = ("words.js", "grid.js", "node.js", "map.js", "gpus.js", "page.js")
-_CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit as far as checked": "pass"}
+_CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit": "pass"}
 
 
 def document(run: Run) -> str:
@@ -76,7 +79,7 @@ def _header(run: Run, raw: list[Section]) -> str:
     return (
         f'<header><h1>{escape(run.cluster.name)}</h1><p class="verdict {_CLASSES.get(stands, "none")}">'
         f'<strong>{stands}</strong> <span class="headline">{escape(headline(run.results))}</span></p>'
-        f"{tiles(run.results, run.facts.catalog)}"
+        f"{tiles(run.results, run.facts.catalog, run.acted_on)}"
         f'<p class="facts">{escape(" · ".join(filter(None, facts)))}</p>'
         f'<nav aria-label="sections">{where}</nav></header>'
     )
@@ -100,20 +103,30 @@ def _joined(names: tuple[str, ...]) -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8").strip() for name in names)
 
 
-def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
-    """A tile for each thing to do, the gravest first, and one for the nodes that are fit; as HTML."""
+def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Cluster | None = None) -> str:
+    """A tile for each thing to do, the gravest first, and one for the nodes that are fit; as HTML.
+
+    `cluster` is what the commands to copy are for; without it there are none.
+    """
     results = list(results)
     tasks, fit = to_do(results, catalog), fit_nodes(results)
     if not tasks and not fit:
         return ""
     has_nodes = any(result.is_of_node for result in results)
-    of_fit = _tile("pass", str(fit), "fit", "as far as checked", "") if has_nodes else ""
+    of_fit = _tile("pass", str(fit), "fit", "in every check that ran", "") if has_nodes else ""
     shared = shared_finding(results)
     said = f'<p class="shared">{escape(shared)}</p>' if shared else ""
     of_tasks = "".join(map(_of_task, tasks))
     cut = cut_of(results)
     of_cut = f'<p class="cut"><strong>{escape(cut.words)}</strong></p>' if cut else ""
-    return f'{of_cut}<ul class="tiles" aria-label="what to do">{of_tasks}{of_fit}</ul>{said}'
+    return f'{of_cut}<ul class="tiles" aria-label="what to do">{of_tasks}{of_fit}</ul>{said}{_commands(tasks, cluster)}'
+
+
+def _commands(tasks: Iterable[Task], cluster: Cluster | None) -> str:
+    found = [(task.action, line) for task in tasks for line in commands(task, cluster)]
+    rows = "".join(f"<dt>{escape(action)}</dt><dd><pre>{escape(line)}</pre></dd>" for action, line in found)
+    words = "commands to copy; they are printed, never run"
+    return f'<details class="commands"><summary>{words}</summary><dl>{rows}</dl></details>' if found else ""
 
 
 def _of_task(task: Task) -> str:

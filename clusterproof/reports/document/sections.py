@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from clusterproof.plugins.core.cluster import is_of_aws
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import topology
@@ -17,7 +17,7 @@ from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.document.trend import trend_section
 from clusterproof.reports.document.versions import versions_section
 from clusterproof.reports.document.where import map_section
-from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict, within
+from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict
 from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.rerun import again
@@ -57,7 +57,7 @@ def _findings(run: Run) -> Section | None:
         for finding in run.findings(verdict)
     ]
     is_open = any(with_verdict(run.results, Verdict.INCOMPLETE))
-    nothing = _NOT_ALL if is_open else "<p>Nothing failed, and nothing is worth a look, as far as it was checked.</p>"
+    nothing = _NOT_ALL if is_open else "<p>Nothing failed, and nothing is worth a look.</p>"
     return Section("findings", "Findings", f"{_TOOLS}{''.join(found) or nothing}")
 
 
@@ -68,8 +68,8 @@ def _gaps(run: Run) -> Section | None:
     missing = sum(1 for _ in with_verdict(run.results, Verdict.INCOMPLETE))
     verdicts = f"{missing:,} verdicts are" if missing > 1 else "one verdict is"
     card = (
-        f'<details class="card"{is_open}><summary><b>incomplete</b> {verdicts} missing, for {count}: '
-        "no pass, and no reason to drain a node</summary>"
+        f'<details class="card"{is_open}><summary><b>incomplete</b> {verdicts} missing, for {count}; '
+        "they neither pass nor drain a node</summary>"
     )
     return Section("gaps", "Not measured", f"{card}{''.join(found)}</details>") if found else None
 
@@ -108,15 +108,15 @@ def _training(run: Run) -> Section | None:
 def _again(run: Run) -> Section | None:
     commands = {
         what: command
-        for verdict, what in ((Verdict.FAIL, "what failed"), (Verdict.INCOMPLETE, "what is incomplete"))
+        for verdict, what in ((Verdict.FAIL, "failed checks"), (Verdict.INCOMPLETE, "incomplete checks"))
         if (command := again(run, verdict))
     }
     if not commands:
         return None
     data = "".join(f"<dt>{what}</dt><dd><pre>{escape(command)}</pre></dd>" for what, command in commands.items())
-    words = "<p>Checks that compare a node with its like need the others too: for those leave --nodes out.</p>"
+    words = "<p>Some checks compare a node with its peers: to run those again, leave out --nodes.</p>"
     has_nodes = any("--nodes" in command for command in commands.values())
-    return Section("again", "Run once more", f"<dl>{data}</dl>{words if has_nodes else ''}")
+    return Section("again", "Run again", f"<dl>{data}</dl>{words if has_nodes else ''}")
 
 
 def _topology(run: Run) -> Section | None:
@@ -150,7 +150,7 @@ def _reasons(reasons: dict[str, list[Result]]) -> Iterator[Sequence[str]]:
     for reason, results in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
         checks = sorted({result.check for result in results})
         nodes = fold({result.node for result in results})
-        yield shortened(reason, MAX_WORDS), within(", ".join(checks), MAX_NODES), within(nodes, MAX_NODES)
+        yield shortened(reason, MAX_WORDS), shortened(", ".join(checks), MAX_NODES), within(nodes, MAX_NODES)
 
 
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
@@ -172,5 +172,8 @@ SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
 
 
 def sections(run: Run) -> list[Section]:
-    """The sections that have something to show."""
-    return [section for make in SECTIONS if (section := make(run))]
+    """The sections that have something to show; where nothing failed, what was not measured is to be done first."""
+    if any(with_verdict(run.results, Verdict.FAIL)):
+        return [section for make in SECTIONS if (section := make(run))]
+    swapped: dict[object, Callable[[Run], Section | None]] = {_findings: _gaps, _gaps: _findings}
+    return [section for make in SECTIONS if (section := swapped.get(make, make)(run))]

@@ -9,10 +9,9 @@ from html import escape
 from itertools import pairwise
 
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.section import Section
-from clusterproof.reports.findings import within
 from clusterproof.reports.history.model import Entry, Past
 from clusterproof.reports.history.model import Run as PastRun
 from clusterproof.reports.history.trends import Trend, trends
@@ -66,7 +65,7 @@ def _bars(past: Past) -> str:
     fit = ", ".join(str(bar[2]) for bar in data)
     legend = "".join(
         f'<span><span class="cell {name}">{sign}</span> {word}</span>'
-        for name, sign, word in (("F", "F", "failed"), ("I", "I", "not proven"), ("pass", "·", "fit as far as checked"))
+        for name, sign, word in (("F", "F", "failed"), ("I", "I", "not proven"), ("pass", "·", "fit"))
     )
     size = f'viewBox="0 0 {width} {HEIGHT + 34}" width="{width}" height="{HEIGHT + 34}"'
     words = f"fit nodes in each run, the oldest first: {fit}"
@@ -136,7 +135,7 @@ def _changes(story: Sequence[str]) -> int:
 
 def _row(check: str, story: Sequence[str], nodes: Sequence[str]) -> str:
     cells = "".join(_cell(Verdict(word)) if word else "<td></td>" for word in story)
-    where = escape(within(printable(fold(nodes), MAX_NODES), MAX_NODES))
+    where = escape(printable(within(fold(nodes), MAX_NODES)))
     return f'<tr><th scope="row">{escape(printable(check, MAX_NAME))}</th><td class="nodes">{where}</td>{cells}</tr>'
 
 

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document.section import Section, table
-from clusterproof.reports.findings import within
 from clusterproof.reports.run import Run
 
 MAX_VERSIONS = 12  # of a component, the rarest left out

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from clusterproof.plugins.core.message import number_of, printable
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.changes import GONE, STILL, Change, Changes, between, headline
 from clusterproof.reports.history.model import Past, Run
 from clusterproof.reports.history.trends import GPU, Offender, Trend, flaps, offenders, places, trends
 from clusterproof.reports.wording import counted
 
+MAX_NODES = 200  # characters of a nodeset in a line
 MAX_ROWS = 20  # of a table, without --all
 MAX_LINES = 12  # of what is new or gone, in a run's own summary
 _BARS = "▁▂▃▄▅▆▇█"
@@ -70,7 +71,7 @@ def folded(kind: str, found: Iterable[Change]) -> Iterator[str]:
         alike[key].append(f"{word}: {label}")
     for (_, folded_names, shared), lines in alike.items():
         words = lines[0] if len(lines) == 1 else f"{shared} ({len(lines)} checks)"
-        yield printable(f"  {kind:<5} {folded_names}: {words}")
+        yield printable(f"  {kind:<5} {within(folded_names, MAX_NODES)}: {words}")
 
 
 def _is_gap(change: Change) -> bool:
@@ -245,6 +246,8 @@ class Table:
 
 
 def _cut(cell: str) -> str:
+    if "[" in cell and " " not in cell:  # a nodeset
+        return within(cell, MAX_CELL)
     return cell if len(cell) <= MAX_CELL else f"{cell[: MAX_CELL - 1]}…"
 
 

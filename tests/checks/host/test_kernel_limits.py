@@ -34,7 +34,7 @@ def limits(*groups: dict[str, Any], **changed: object) -> dict[str, Any]:
         (limits(max_files=2000), CONCERN, "fs.file-max 2000; expected at least 65536, as for a user"),
         (limits(max_files=0), CONCERN, "700 files are open of 0"),
         (limits(max_files=None), INCOMPLETE, "max_files was not reported"),
-        ({}, INCOMPLETE, "kernel_limits: was not asked for"),
+        ({}, INCOMPLETE, "kernel_limits: was not requested"),
     ],
 )
 def test_open_files_are_held_against_what_the_kernel_allows(data: dict[str, Any], says: Verdict, words: str) -> None:
@@ -56,7 +56,7 @@ def test_open_files_are_held_against_what_the_kernel_allows(data: dict[str, Any]
         (limits({"path": SLURMD, "pids": 359, "max": 512}), CONCERN, f"359 of 512 ({SLURMD})"),
         (limits({"path": SLURMD, "pids": {"error": "EIO", "text": ""}, "max": 512}), INCOMPLETE, "EIO"),
         (limits(groups={"error": "EACCES", "text": ""}), INCOMPLETE, "EACCES"),
-        ({}, INCOMPLETE, "kernel_limits: was not asked for"),
+        ({}, INCOMPLETE, "kernel_limits: was not requested"),
     ],
 )
 def test_threads_are_held_against_the_least_that_is_allowed(data: dict[str, Any], says: Verdict, words: str) -> None:

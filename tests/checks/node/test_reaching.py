@@ -87,7 +87,7 @@ def test_where_all_nodes_refuse_alike_one_line_points_at_the_callers_side() -> N
     [gap] = gaps(everywhere(Unreached.AUTH))
     assert gap.suspicion == finding.suspicion
     words = "\n".join(line.text for line in summary(everywhere(Unreached.AUTH), PACKAGED, 200))
-    assert words.startswith("CANNOT REACH gpu[000-003] (auth) · 0 fit")
+    assert words.startswith("CANNOT REACH  gpu[000-003] (auth)\nFIT           0 of 4 nodes\n")
     assert "do:     Give a user and a key that gpu000 lets in" in words
     assert "eplace" not in words
 

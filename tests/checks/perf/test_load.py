@@ -149,8 +149,8 @@ def all_reduce(busbw: float = 450.0, status: int = 0, **log: str) -> dict[str, o
         (all_reduce(), [all_reduce()], "p5en.48xlarge", INCOMPLETE, "450 GB/s; expected further nodes to compare with"),
         (all_reduce(), [all_reduce()] * 2, "p5en.48xlarge", PASS, ""),
         (all_reduce(400), [all_reduce()] * 2, "p5en.48xlarge", FAIL, "below the median of 3 nodes (450)"),
-        (all_reduce(status=3), [], "p5.48xlarge", INCOMPLETE, "ended with exit status 3 behind 1 GiB; expected 0"),
-        (all_reduce(summary=""), [], "p5.48xlarge", INCOMPLETE, "ended with exit status 0 behind 1 GiB"),
+        (all_reduce(status=3), [], "p5.48xlarge", INCOMPLETE, "ended with exit status 3 after 1 GiB; expected 0"),
+        (all_reduce(summary=""), [], "p5.48xlarge", INCOMPLETE, "ended with exit status 0 after 1 GiB"),
         (
             all_reduce(summary=NCCL_SUMMARY.replace("0 OK", "3 OK")),
             [],

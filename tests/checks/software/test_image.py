@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.agent.sending import TOO_LONG
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.transport.ssm import TOO_LONG as OF_SSM
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, gpu, node, nvml
 
@@ -127,7 +129,7 @@ def test_the_reason_why_a_node_was_not_reached_is_reported(
     ("status", "verdict", "words"),
     [
         (Status.READ, PASS, ""),
-        (Status.CUT, INCOMPLETE, "cut from the answer: mounts; expected a connection that carries all"),
+        (Status.CUT, INCOMPLETE, "cut from the answer: mounts (no reason given); expected whole answers"),
         (Status.UNCOLLECTED, INCOMPLETE, "the capture lacks mounts; expected every kind of evidence"),
         (Status.TIMED_OUT, CONCERN, "no answer from mounts; expected one from every kind of evidence"),
         (Status.BROKE, CONCERN, "no answer from mounts; expected one"),
@@ -136,6 +138,26 @@ def test_the_reason_why_a_node_was_not_reached_is_reported(
 def test_what_did_not_come_is_named(status: Status, verdict: Verdict, words: str) -> None:
     evidence = node("gpu001", boot=boot(), mounts=Collected(status, {} if status is Status.READ else None))
     expect(said("node.evidence_complete", evidence), verdict, words)
+
+
+@pytest.mark.parametrize(
+    ("detail", "message"),
+    [
+        (TOO_LONG, "cut from the answer: mounts, nvml; expected whole answers, as with --ssm-output s3://BUCKET"),
+        (OF_SSM, "cut from the answer: mounts, nvml; expected whole answers, as with --ssm-output s3://BUCKET"),
+        (
+            "its program, 2 of 2, was not answered: timed out",
+            (
+                "cut from the answer: mounts, nvml (its program, 2 of 2, was not answered: timed out); "
+                "expected whole answers"
+            ),
+        ),
+    ],
+)
+def test_the_bucket_of_ssm_is_named_only_where_ssm_has_cut_an_answer(detail: str, message: str) -> None:
+    cut = Collected(Status.CUT, detail=detail)
+    result = said("node.evidence_complete", node("gpu001", boot=boot(), mounts=cut, nvml=cut))
+    assert (result.verdict, result.message) == (INCOMPLETE, message)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +188,7 @@ def test_a_kernel_without_a_version_says_nothing_about_dma_buf() -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."], "of python3: "),
+        (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."], "in process python3: "),
         (["NVRM: Xid (PCI:0000:53:00): 79, pid=7, name=python3, GPU has fallen off the bus."] * 3, ", 3 times"),
     ],
 )

@@ -49,7 +49,7 @@ def with_volumes(*volumes: dict[str, Any], uptime_s: float = HOUR_S) -> dict[str
         (with_volumes(volume(instance_iops_us={"error": "ENOTSUP", "text": ""})), INCOMPLETE, "ENOTSUP"),
         (with_volumes(volume(volume_iops_us="many")), INCOMPLETE, "not understood"),
         (with_volumes(), INCOMPLETE, "no volume of EBS was reported"),
-        ({"boot": {"uptime_s": HOUR_S}}, INCOMPLETE, "ebs: was not asked for"),
+        ({"boot": {"uptime_s": HOUR_S}}, INCOMPLETE, "ebs: was not requested"),
     ],
 )
 def test_time_above_a_limit_is_a_concern_where_there_is_much_of_it(

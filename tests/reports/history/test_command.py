@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.suite.cli import main
 from clusterproof.reports.history.store import read_past
+from clusterproof.reports.history.words import Table
 from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying
 from tests.reports.history.broken import BROKEN
 
@@ -238,3 +241,9 @@ def test_the_verdicts_of_the_history_are_those_of_the_results(runs: Runs) -> Non
     assert data == {
         node: verdict for node, verdict in VERDICTS.items() if verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
     }
+
+
+def test_a_long_nodeset_in_a_table_has_whole_ranges_and_closed_brackets() -> None:
+    nodes = fold(f"gpu{number:03d}" for number in range(0, 200, 2))
+    _, row = Table(("nodes", "checks"), ((nodes, "gpu.no_xid"),)).lines()
+    assert re.fullmatch(r"gpu\[[0-9,]+\] and \d+ more +gpu\.no_xid", row)

@@ -256,7 +256,7 @@ def test_a_run_that_was_interrupted_says_so_first_and_calls_no_node_fit_that_it_
     assert message is not None
     assert message.kind == "failure"
     assert message.title.startswith("hp: INTERRUPTED: 1 of 2 checks ended, all of them on 1 of 2 nodes")
-    assert "2 nodes: 1 fit as far as checked, 1 not proven" in message.body
+    assert "2 nodes: 1 fit, 1 not proven" in message.body
 
 
 def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.gate.objects import EVENTS, MERGE, NODES, Seen, seen_of
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 def of_nodes(names: Iterable[str], words: str) -> str:
     """`gpu[001-016]: words`."""
-    return f"{printable(fold(set(names)), MAX_NAMES)}: {words}"
+    return f"{printable(within(fold(set(names)), MAX_NAMES))}: {words}"
 
 
 @dataclass

@@ -65,7 +65,7 @@ Member = tuple[str, bytes]
 
 
 class BundleForm:
-    """The plugin object of a run that leaves a bundle. What goes wrong costs one line of warning, and no verdict."""
+    """The plugin object of a run that leaves a bundle. What goes wrong is a warning, and changes no verdict."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from clusterproof.reports.history.words import lines_since
 
 
 class HistoryForm:
-    """The plugin object. Whatever befalls the file costs one line of warning, and no verdict."""
+    """The plugin object. A file that cannot be written is a warning, and changes no verdict."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], path: Path) -> None:
         self.config = config

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core import nodeset
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
@@ -30,6 +31,7 @@ from clusterproof.reports.to_do import to_do_line
 
 MAX_TITLE = 100  # characters: a subject of SNS's
 MAX_BODY = 1_800  # characters: what chats take in one message
+MAX_NODES = 200  # characters of a nodeset
 TIMEOUT_S = 30.0  # for all services together
 QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
 ABSENT = "--notify needs Apprise, which is not installed: pip install apprise"
@@ -69,11 +71,11 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
             if kind in (NEW, GONE):
                 yield from folded(kind, found)
     for finding in findings(results, Verdict.FAIL, catalog):
-        yield f"FAIL {finding.first.title}: {finding.where(finding.nodes)}" + (
+        yield f"FAIL {finding.first.title}: {finding.where(nodeset.within(finding.nodes, MAX_NODES))}" + (
             f" → {finding.owner}" if finding.owner else ""
         )
     for gap in gaps(results):
-        yield f"INCOMPLETE {gap.nodes}: {gap.cause} ({gap.what})"
+        yield f"INCOMPLETE {nodeset.within(gap.nodes, MAX_NODES)}: {gap.cause} ({gap.what})"
 
 
 def bounded(lines: Sequence[str]) -> str:
@@ -134,8 +136,7 @@ class NotifyForm:
 def services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Callable[[Message], str]]]:
     """What sends to each URL, beside its scheme, which is all that may be shown of it. Raises pytest.UsageError."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # raised by its own imports
+        with quiet():
             import apprise
     except ImportError:
         raise pytest.UsageError(ABSENT) from None
@@ -178,13 +179,15 @@ def _send(service: Any, message: Message) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing that these libraries log reaches a terminal or a file."""
+    """Nothing that these libraries log, or warn of in their own imports, reaches a terminal or a file."""
     loggers = [logging.getLogger(name) for name in _TALKATIVE]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         for logger, level in zip(loggers, levels):  # noqa: B905
             logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""A run's second visit to its nodes, as a person sees it."""
+"""A run's second pass over its nodes, as a person sees it."""
 
 from __future__ import annotations
 

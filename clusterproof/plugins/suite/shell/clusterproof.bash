@@ -5,7 +5,7 @@
 #    source ~/.local/share/bash_completion/clusterproof
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_clusterproof_subparsers=(check checks explain doctor init history watch manifest completion)
+_shtab_clusterproof_subparsers=(check checks explain doctor init history watch manifest completion help version)
 
 _shtab_clusterproof_check_option_strings=(-h --help -m -k -x -n -q -v --lf --collect-only --junitxml --html --nodes --exclude --instance-type --expect --fanout --connect-timeout --answer-timeout --accept-new-host-keys --via --slurm-wait --srun-options --include-drained --k8s-namespace --k8s-image --k8s-gate --k8s-max-tainted --k8s-startup-taint --k8s-perf-image --region --profile --ssm-rate --ssm-output --fsx-window --probe-timeout --host-root --sudo --policy --incomplete --concerns --since --log-cursor --report --no-report --results --record --bundle --redact --history --since-last --notify --cloudwatch --refresh-catalog --load-timeout --dcgm-level --load-path --torch-python --fs-bandwidth --fs-size --fs-at-once --pairs --pairs-at-once --pairs-budget --pairs-seed --pair-timeout --resume --meter --meter-program --meter-options --meter-env --meter-size --collective --ranks-per-node --launcher --mpirun-options --baseline --save-baseline)
 _shtab_clusterproof_checks_option_strings=(-h --help -m)
@@ -16,6 +16,8 @@ _shtab_clusterproof_history_option_strings=(-h --help --history --cluster --runs
 _shtab_clusterproof_watch_option_strings=(-h --help --cluster --job --steps --nodes --exclude --every --for --record --listen --textfile --notify --remind --heartbeat --policy --instance-type --expect --region --profile --via --fanout --connect-timeout --accept-new-host-keys --sudo --host-root --k8s-namespace --k8s-image)
 _shtab_clusterproof_manifest_option_strings=(-h --help --from --cluster --out)
 _shtab_clusterproof_completion_option_strings=(-h --help)
+_shtab_clusterproof_help_option_strings=(-h --help)
+_shtab_clusterproof_version_option_strings=(-h --help)
 _shtab_clusterproof_option_strings=(-h --help --help-all --version --run)
 
 _shtab_clusterproof_check___junitxml_COMPGEN=_shtab_compgen_files
@@ -60,7 +62,8 @@ _shtab_clusterproof_watch___cluster_choices=(local demo replay: capture: ssh: sl
 _shtab_clusterproof_manifest___from_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_manifest___cluster_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_completion_pos_0_choices=(bash zsh fish)
-_shtab_clusterproof_pos_0_choices=(check checks explain doctor init history watch manifest completion)
+_shtab_clusterproof_help_pos_0_choices=(check checks completion doctor explain history init manifest version watch)
+_shtab_clusterproof_pos_0_choices=(check checks explain doctor init history watch manifest completion help version)
 
 _shtab_clusterproof_check__h_nargs=0
 _shtab_clusterproof_check___help_nargs=0
@@ -96,6 +99,10 @@ _shtab_clusterproof_manifest__h_nargs=0
 _shtab_clusterproof_manifest___help_nargs=0
 _shtab_clusterproof_completion__h_nargs=0
 _shtab_clusterproof_completion___help_nargs=0
+_shtab_clusterproof_help__h_nargs=0
+_shtab_clusterproof_help___help_nargs=0
+_shtab_clusterproof_version__h_nargs=0
+_shtab_clusterproof_version___help_nargs=0
 _shtab_clusterproof_pos_0_nargs=A...
 _shtab_clusterproof__h_nargs=0
 _shtab_clusterproof___help_nargs=0

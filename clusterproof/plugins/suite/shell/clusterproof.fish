@@ -50,7 +50,7 @@ function _shtab_clusterproof_using
   test "$_shtab_clusterproof_cmdpath" = "$argv"
 end
 
-set -g _shtab_clusterproof_commands check checks explain doctor init history watch manifest completion
+set -g _shtab_clusterproof_commands check checks explain doctor init history watch manifest completion help version
 set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
 
 complete -c clusterproof -e
@@ -193,3 +193,8 @@ complete -c clusterproof -n '_shtab_clusterproof_using manifest' -l out -xka "(_
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a completion -d 'Prints what completes words of clusterproof in a shell: eval "$(clusterproof completion bash)".'
 complete -c clusterproof -n '_shtab_clusterproof_using completion' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using completion; and test $_shtab_clusterproof_npos -eq 0' -ka "bash zsh fish" -d 'which shell'
+complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a help -d 'The options of a command.'
+complete -c clusterproof -n '_shtab_clusterproof_using help' -s h -l help -d 'show this help message and exit'
+complete -c clusterproof -n '_shtab_clusterproof_using help; and test $_shtab_clusterproof_npos -eq 0' -ka "check checks completion doctor explain history init manifest version watch" -d 'which command (default: an overview)'
+complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a version -d 'The version.'
+complete -c clusterproof -n '_shtab_clusterproof_using version' -s h -l help -d 'show this help message and exit'

@@ -14,7 +14,7 @@ from pathlib import Path
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, load
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.recording import recording_file, write_node
@@ -75,7 +75,9 @@ def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Ca
     found, began = job_named(api, job)
 
     def moved(others: Sequence[str]) -> None:
-        say(f"job {job} has pods on {fold(others):.200} now, which nobody watches; expected another watch of it")
+        say(
+            f"job {job} has pods on {within(fold(others), 200)} now, which nobody watches; expected another watch of it"
+        )
 
     state = JobState(api, found, began, moved)
     return state, state.places

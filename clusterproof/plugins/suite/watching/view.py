@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.watch.states import Change, Kind
-from clusterproof.reports.findings import within
 from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:

@@ -1,0 +1,60 @@
+"""A mistake on the command line of a run is one line: what was observed, and what was probably meant.
+
+Pytest would put its usage before the mistake and folders behind it. Its own runs keep that.
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from typing import NoReturn
+
+import pytest
+
+from clusterproof.plugins.core.kinds import NO_CLUSTER
+from clusterproof.plugins.core.strict import nearest
+
+_UNKNOWN = "unrecognized arguments: "
+_ARGUMENT = re.compile(r"argument (?:\S+/)?(?P<flag>-[^\s:]+): (?P<wrong>.*)", re.S)
+_CHOICE = re.compile(r"invalid choice: '(?P<word>[^']{0,200})' \(choose from (?P<known>[^()]{0,2000})\)")
+_VALUE = re.compile(r"invalid (?P<kind>int|float) value: (?P<word>.*)", re.S)
+_KINDS = {"int": "a whole number", "float": "a number"}
+_FLAGS = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
+
+
+def say_plainly(parser: ArgumentParser | None) -> None:
+    """Let pytest's parser answer a mistake in one line; an older pytest has none yet."""
+    if parser is None:
+        return
+
+    def refuse(message: str) -> NoReturn:
+        raise pytest.UsageError(in_one_line(message, parser))
+
+    parser.error = refuse  # type: ignore[method-assign]
+
+
+def in_one_line(message: str, parser: ArgumentParser) -> str:
+    """What argparse says of a mistake, in our words."""
+    if message.startswith(_UNKNOWN):
+        word = message.removeprefix(_UNKNOWN).split()[0].partition("=")[0]
+        near = nearest(word, dict.fromkeys(_FLAGS.findall(parser.format_help())))
+        return f"{word:.80} is not an option{near}; clusterproof --help-all lists them"
+    found = _ARGUMENT.fullmatch(message)
+    if not found:
+        return message
+    flag, wrong = found["flag"], found["wrong"]
+    if flag == "--cluster":
+        return NO_CLUSTER
+    if choice := _CHOICE.fullmatch(wrong):
+        known = re.findall(r"[\w.+-]+", choice["known"])
+        return f"{flag} is {choice['word']!r:.80}{nearest(choice['word'], known)}; expected {_either(known)}"
+    if value := _VALUE.fullmatch(wrong):
+        return f"{flag} is {value['word']:.80}; expected {_KINDS[value['kind']]}"
+    if wrong.startswith("expected"):
+        return f"{flag} has no value; {wrong}"
+    return f"{flag}: {wrong}"
+
+
+def _either(known: Sequence[str]) -> str:
+    return known[0] if len(known) == 1 else f"{', '.join(known[:-1])} or {known[-1]}"

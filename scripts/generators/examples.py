@@ -1,0 +1,60 @@
+"""What `clusterproof explain` gives as an example of each check's finding: of the demo cluster, else of a fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.suite.examples import FILE
+from clusterproof.reports.results import read_results
+from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
+from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
+from tests.checks.control_plane.kubernetes_storage_faults import STORAGE_FAULTS
+from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
+from tests.faults import ALL_FAULTS
+from tests.training_run.faults import FAULTS as RUN_FAULTS
+
+FOUND = (Verdict.FAIL, Verdict.CONCERN)  # the better example first
+LONGEST = 260  # characters
+ROOT = Path(__file__).parents[2]
+
+
+def document() -> str:
+    """The file: a line for each check that has an example."""
+    known = all_checks()
+    found = {**dict(_of_faults()), **dict(_of_demo())}
+    data = {name: found[name] for name in sorted(found) if name in known}
+    return json.dumps(data, indent=0, ensure_ascii=False) + "\n"
+
+
+def _of_faults() -> Iterator[tuple[str, str]]:
+    """Of whole messages alone; a later one of a check stands: that of a fail."""
+    faults = [*ALL_FAULTS, *RUN_FAULTS, *NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS, *SLURM_FAULTS]
+    for verdict in reversed(FOUND):
+        for fault in reversed(faults):
+            name = next(iter(fault.expect), "")
+            if name and fault.expect[name] is verdict and "; expected " in fault.words and len(fault.words) <= LONGEST:
+                yield (name if "." in name else f"control_plane.{name}"), fault.words
+
+
+def _of_demo() -> Iterator[tuple[str, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.jsonl"
+        words = ["-m", "pytest", "--cluster", "demo", "--no-report", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, *words, "--results", str(results)]
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # sick nodes: its exit code is 1
+        for verdict in reversed(FOUND):
+            for result in reversed(read_results(results)):
+                line = result.message.partition("\n")[0]
+                if result.verdict is verdict and not result.is_of_unreachable and len(line) <= LONGEST:
+                    yield result.check, line
+
+
+if __name__ == "__main__":
+    Path(FILE).write_text(document(), encoding="utf-8")
