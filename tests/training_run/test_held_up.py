@@ -32,6 +32,11 @@ def test_nobody_is_named_where_every_rank_pauses_as_often(ranks: int) -> None:
     assert said("run.held_up", logging_ranks(by_chance, ranks=ranks)).verdict.value == "pass"
 
 
+def test_nobody_is_named_where_another_rank_costs_nearly_as_much() -> None:
+    two_of_them = logging_ranks(lambda rank, step: {1: 2.0, 2: 1.4}.get(rank, 0.0) if step % 5 == rank else 0.0)
+    assert said("run.held_up", two_of_them).verdict.value == "pass"
+
+
 def test_one_long_pause_names_nobody() -> None:
     run = logging_ranks(lambda rank, step: 90.0 if rank == 2 and step == 100 else 0.0)
     assert said("run.held_up", run).verdict.value == "pass"

@@ -37,7 +37,12 @@ def test_slow_rank(rank: RankOfRun) -> None:
         return
     later = rank.later_pace
     fails = whole.is_certain(errors) and whole.slower(uneven) >= most and whole.at_least(uneven)[0] >= 1
-    becomes_slow = later and later.is_certain(errors) and later.slower(uneven) > whole.slower(uneven)
+    becomes_slow = (
+        later
+        and later.is_certain(errors)
+        and later.low_of_parts >= least
+        and later.slower(uneven) > whole.slower(uneven)
+    )
     pace, when = (later, " in the later half of the run") if later and becomes_slow and not fails else (whole, "")
     slower, (low, of_what) = pace.slower(uneven), pace.at_least(uneven)
     if slower < least:
@@ -76,15 +81,17 @@ def test_held_up(run: TrainingRun) -> None:
     """Time lost by waiting for one rank.
 
     In each step all ranks wait for the one that computes longest; what it takes longer than the second is lost. A rank
-    is named where that is a large share of the run's time, and where it costs most in half of ten parts of the run and
-    in more of them than by chance. So one is found that is as fast as the others in most steps, and pauses in some.
+    is named where that is a large share of the run's time, and where it costs most in half of ten parts of the run, in
+    more of them than by chance, and twice as much as any other. So one is found that is as fast as the others in most
+    steps, and pauses in some.
 
     Remedy (investigate): Look at what stops this rank's program: a CPU limit of its container (cpu.stat: nr_throttled),
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
     found, most = run.held_up[0], run.threshold("run.held_up_percent")
-    is_certain = found.is_certain(run.threshold("run.held_up_errors"))
+    stands_out = found.seconds >= run.threshold("run.held_up_times") * found.second
+    is_certain = stands_out and found.is_certain(run.threshold("run.held_up_errors"))
     is_work = (pace := run.paces.get(found.place.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
     if found.percent > most and is_certain and not is_work:
         shown, limit = apart(found.percent, most, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 
 from clusterproof.plugins.core.record import record
@@ -29,6 +29,7 @@ class HeldUp:
     steps: int
     segments: int
     ranks: int
+    second: float  # seconds that the rank costs which costs most after it
 
     @property
     def percent(self) -> float:
@@ -74,6 +75,7 @@ def _of_stage(stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> H
         times=len(own),
         steps=len(steps),
         ranks=len(stage),
+        second=max((_total(costs.values(), place) for place in stage if place != worst), default=0.0),
         segments=sum(_costs_most([costs[step] for step in part]) == worst for part in _segments(steps)),
     )
 
@@ -93,6 +95,10 @@ def _longest(one: tuple[float, Place]) -> tuple[float, int]:
 
 def _segments(steps: Sequence[int]) -> list[Sequence[int]]:
     return [steps[len(steps) * at // SEGMENTS : len(steps) * (at + 1) // SEGMENTS] for at in range(SEGMENTS)]
+
+
+def _total(costs: Iterable[tuple[Place, float]], of: Place) -> float:
+    return sum(seconds for place, seconds in costs if place == of)
 
 
 def _costs_most(costs: Sequence[tuple[Place, float]]) -> Place:
