@@ -112,7 +112,8 @@ def test_the_script_that_the_wheel_brings_installs_the_wheel_and_checks(
     script = installed.package / "integrations" / "user-data" / FIRST_BOOT.name
     sick = BY_NAME["a GPU that is lost"].put(with_python(healthy_p5()))
     for node, log in first_boot(sick, aws, script, PACKAGE=str(wheel)):
-        assert "rootdir: /opt/clusterproof/lib/" in log
+        assert "cluster: local: 1 node (node001) by local" in log
+        assert (node.root / "opt/clusterproof/lib").is_dir()
         assert (node.root / "var/log/clusterproof/first-boot.exit").read_text() == "1\n"
     assert [message["Subject"] for message in published] == ["clusterproof: node001 FAILED its checks"]
 
