@@ -16,7 +16,6 @@ import pytest
 
 from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, started_by_shell
 from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.agent.sampler import _Loop
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Stream, Tick, Update
 from tests.testbed.needs import needs_frozen, needs_nodes
@@ -260,51 +259,6 @@ def test_a_metric_that_a_gpu_does_not_report_costs_itself_alone_and_a_failing_gp
             running.until(lambda: last()[1] is None, "its end")
             answer_now(running.node.root, healthy)
             running.until(lambda: last()[1] == 50, "values of GPM again")
-
-
-class LateSource:
-    """One that answers only after its tick was sent."""
-
-    name, words, pipe, grace_s, is_absent = "gpu", "", -1, 0.0, False
-
-    def __init__(self) -> None:
-        self.answer: dict[str, Any] = {}
-        self.asked = 0
-
-    def tick(self) -> None:
-        self.asked += 1
-
-    def late_s(self) -> float:
-        return 0.0
-
-
-class SentLines:
-    """What a sampler prints."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def send(self, data: dict[str, Any]) -> None:
-        self.lines.append(data)
-
-
-class NoLog:
-    """Nothing is logged."""
-
-    why_not, is_device, file, boot_id, lost = "", False, -1, "", 0
-
-    def lines(self) -> list[list[object]]:
-        return []
-
-
-def test_facts_that_come_after_their_tick_are_sent_with_the_next_one() -> None:
-    source, stream = LateSource(), SentLines()
-    loop = _Loop([source], NoLog(), 1.0, False, stream)  # type: ignore[list-item, arg-type]
-    loop._tick()
-    source.answer = {"values": [], "facts": {"nvml": {"3": {"ecc_uncorrected_dram": 14}}}}
-    loop._tick()
-    loop._tick()
-    assert [line.get("facts") for line in stream.lines] == [None, {"nvml": {"3": {"ecc_uncorrected_dram": 14}}}, None]
 
 
 def test_why_clocks_are_slow_is_told_when_it_begins_and_when_it_ends_but_for_the_power_cap() -> None:
