@@ -120,7 +120,7 @@ def test_the_gate_that_the_wheel_brings_gates_with_what_is_installed(
     exit_code: int,
 ) -> None:
     put, (line,) = DEVIATIONS[deviation] if deviation else (lambda image: image, ("6 passed",))
-    data = {"PATH": f"{installed.bin}:{os.environ['PATH']}", "CLUSTERPROOF": "", "OPTIONS": "-k manifest"}
+    data = {"PATH": f"{installed.bin}:{os.environ['PATH']}", "CLUSTERPROOF": "", "OPTIONS": "-v -k manifest"}
     for _ in launched_as(manager, put(healthy_p5())):
         ran = gate(folder, subnet, script=installed.package / "integrations" / "ci" / "gate.sh", **data)
     assert ran.returncode == exit_code, ran.stdout + ran.stderr

@@ -155,7 +155,7 @@ def test_where_python3_is_too_old_the_component_takes_a_newer_one_beside_it() ->
 def test_the_component_that_the_wheel_brings_installs_the_wheel_and_gates(wheel: Path, installed: Installed) -> None:
     path = installed.package / "integrations" / "image-builder" / COMPONENT.name
     with entered(with_python(healthy_p5())) as node:
-        ended = run_component(node, "-m ami -k 'manifest or image'", path, Package=str(wheel))
+        ended = run_component(node, "-v -m ami -k 'manifest or image'", path, Package=str(wheel))
         data = {name: (ran.returncode, ran.stderr) for name, ran in ended.items()}
         assert data == dict.fromkeys(("Install", "Settle", "Gate"), (0, b"")), ended["Gate"].stdout
         assert b"rootdir: /var/tmp/clusterproof/lib/" in ended["Gate"].stdout

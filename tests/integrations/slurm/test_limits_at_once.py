@@ -45,7 +45,7 @@ def on_the_controller(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
             raise SlurmError(done.stderr.decode())
         return done.stdout.decode()
 
-    monkeypatch.setattr(control, "_output_of", answer)
+    monkeypatch.setattr(control, "output_of", answer)
 
 
 def drained(bed: SlurmBed) -> list[str]:

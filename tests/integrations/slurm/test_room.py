@@ -99,10 +99,10 @@ def test_a_health_check_leaves_on_the_node_how_many_are_drained() -> None:
     with of(with_file(healthy_p5(), ROOM, ABSENT), toml=ONE) as running:
         before = since_boot_s()
         script(running, "health-check")
-        found = state(running, ROOM)
+        found = state(running, RECORD)
         other(running, OTHER_DRAINED)
         script(running, "health-check")
-        full = state(running, ROOM)["full"]
+        full = state(running, RECORD)["full"]
     assert (found["full"], found["nodes"]) == ("", 2)
     assert float(json.dumps(found["at"])) >= before
     assert full == FULL
