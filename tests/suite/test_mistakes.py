@@ -17,6 +17,12 @@ MISTAKES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def of_one_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command has pytest load no other plugin: that must not outlive the test in this process."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 @pytest.mark.parametrize(("words", "line"), MISTAKES)
 def test_a_mistake_is_one_line(words: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "demo", *words]) == 4
@@ -38,9 +44,7 @@ def test_a_run_of_other_tests_keeps_the_words_of_pytest(runs: Runs) -> None:
     assert "usage: " in runs.run("--polcy").stderr.str()
 
 
-def test_the_cache_of_pytest_may_be_left_out(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_of_pytest_may_be_left_out(capfd: pytest.CaptureFixture[str]) -> None:
     words = ["check", "demo", "-p", "no:cacheprovider", "-k", "gpu_answers", "--no-report"]
     assert main(words) == 1
     assert "Unknown config option" not in capfd.readouterr().err

@@ -13,6 +13,12 @@ CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]
 OF_PYTEST = ("test session starts", "cachedir:", "rootdir:", "plugins:", "collected ", "deselected", "==", "[100%]")
 
 
+@pytest.fixture(autouse=True)
+def of_one_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command has pytest load no other plugin: that must not outlive the test in this process."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def test_a_run_shows_its_cluster_and_its_findings_and_nothing_of_pytest(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(CHECK) == 1
     out = capfd.readouterr().out

@@ -36,7 +36,7 @@ def test_what_minus_x_leaves_out_is_incomplete_and_the_run_no_success(
     assert ran.ret == code
     assert runs.verdicts["gpu003"] is INCOMPLETE
     assert [one.node for one in runs.results if not one.is_evaluated] == ["gpu003"]
-    ran.stdout.fnmatch_lines(["INTERRUPTED: 2 of 3 checks ended, all of them on 2 of 3 nodes *"])
+    ran.stdout.fnmatch_lines(["INTERRUPTED: 2 of 3 checks ended, all of them on 2 of 3 nodes"])
 
 
 def test_a_run_that_stops_at_its_last_check_has_evaluated_all(runs: Runs) -> None:
@@ -66,7 +66,7 @@ def test_a_check_of_a_control_plane_that_is_not_there_is_left_out_of_the_cluster
         ("gpu003", "node"),
         ("small", "cluster"),
     ]
-    ran.stdout.fnmatch_lines(["INTERRUPTED: 2 of 4 checks ended, all of them on 2 of 3 nodes *"])
+    ran.stdout.fnmatch_lines(["INTERRUPTED: 2 of 4 checks ended, all of them on 2 of 3 nodes"])
 
 
 @pytest.mark.parametrize(
