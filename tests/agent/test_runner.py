@@ -199,7 +199,7 @@ def test_a_run_that_is_stopped_while_it_starts_collectors_knows_them_when_it_end
     begun = Known("odd", {"status": "read", "seconds": 0.0})
 
     def begin() -> list[Running]:
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # to this thread
         return [begun]
 
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit())
