@@ -145,9 +145,11 @@ def collect(running: list[Running], beat_s: float = 0.0) -> None:
 def start(running: list[Running], begin: Callable[[], list[Running]]) -> list[Running]:
     """Begin collectors; a signal that stops the run waits until they are among those that it then ends."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-    begun = begin()
-    running += begun
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+    try:
+        begun = begin()
+        running += begun
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     return begun
 
 
