@@ -1,7 +1,8 @@
 """The line to copy that does what an action asks for, in the words of the cluster it came from: printed, never run.
 
 There is none where no one command is right: a configuration is fixed in its image, and a node that cannot be reached
-may be running. Names come from nodes and inventories: one that is not plain keeps the line from being printed.
+may be running. Names come from nodes, inventories and recordings: one that is not plain keeps the line from being
+printed. A scheduler is told to give the node no more jobs; none of these lines gives it any back.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def commands(task: Task, cluster: Cluster | None) -> list[str]:
     if not all(map(_IS_NODE, task.nodes)):
         return []
     lines = list(_lines(task, cluster))
+    if not all(map(str.isprintable, lines)):
+        return []
     is_demo = cluster.connection == "replay" and cluster.name == "demo"  # whose names may be those of real nodes
     return [f"# {line}" for line in lines] if is_demo else lines
 
@@ -70,11 +73,8 @@ def _name(cluster: Cluster) -> str:
 
 
 def _of_slurm(task: Task) -> str:
-    """A reboot waits until the node's jobs have ended, and takes no further ones; a node to replace is drained."""
-    nodes, reason = quote(fold(task.nodes)), quote(f"clusterproof: {task.why}")
-    if task.action == REBOOT:
-        return f"scontrol reboot ASAP nextstate=RESUME reason={reason} {nodes}"
-    return f"scontrol update nodename={nodes} state=drain reason={reason}"
+    reason = quote(f"clusterproof: {task.why}")
+    return f"scontrol update nodename={quote(fold(task.nodes))} state=drain reason={reason}"
 
 
 def _context(settings: Mapping[str, str]) -> list[str]:

@@ -50,7 +50,7 @@ INSTANCES = (
             cluster("replay", {"submit_host": "local", "recorded_by": "ssh"}),
             "reset or reboot",
             ("gpu001",),
-            "scontrol reboot ASAP nextstate=RESUME reason='clusterproof: row_remap, no_xid' gpu001",
+            "scontrol update nodename=gpu001 state=drain reason='clusterproof: row_remap, no_xid'",
         ),
         (
             cluster("kubernetes", {"kubernetes": "context:prod"}),
@@ -111,6 +111,16 @@ def test_a_pair_a_run_and_a_whole_cluster_have_no_command() -> None:
     assert not any(commands(of("replace", "gpu001", of_what=what), where) for what in ("pair", "run", "cluster"))
 
 
+@pytest.mark.parametrize("odd", ["prod\x1b[2J", "prod\nreboot", "prod\u202e"])
+def test_no_line_holds_what_a_terminal_would_not_show_as_it_is(odd: str) -> None:
+    for where in (
+        cluster("replay", {"kubernetes": f"context:{odd}"}),
+        cluster("ssm", {"region": odd}, Target("gpu001", address="i-0123456789abcdef0")),
+        cluster("ssh", {}, Target("gpu001", user=odd)),
+    ):
+        assert commands(of("reset or reboot", "gpu001"), where) == []
+
+
 def test_a_name_that_is_not_plain_keeps_the_line_from_being_printed() -> None:
     for name in ("gpu1; reboot", "-x", "$(id)", "gpu1\nreboot", "a b", "gpu[1-2]", ""):
         where = cluster("srun", {"submit_host": "local"}, Target(name), Target("gpu001"))
@@ -121,10 +131,13 @@ def test_a_name_that_is_not_plain_keeps_the_line_from_being_printed() -> None:
 def test_whatever_a_check_and_a_cluster_are_called_is_one_word_to_a_shell(why: str, name: str, setting: str) -> None:
     settings = {setting: f"context:{name}" if setting == "kubernetes" else ARN, "region": name}
     task = Task("replace", ("ip-10-0-0-1",), (why,))
-    (line,) = commands(task, cluster("x", settings, INSTANCES[0], name=name))
-    words = shlex.split(line)
-    assert shlex.join(words) == line or "nodename=ip-10-0-0-1" in words
-    assert len(words) <= 9
+    lines = commands(task, cluster("x", settings, INSTANCES[0], name=name))
+    assert len(lines) == 1 or not (why + name).isprintable()
+    for line in lines:
+        words = shlex.split(line)
+        assert shlex.join(words) == line or "nodename=ip-10-0-0-1" in words
+        assert len(words) <= 9
+        assert line.isprintable()
 
 
 def test_more_nodes_than_one_call_takes_are_several_calls() -> None:
