@@ -183,20 +183,42 @@ def hanging() -> Iterator[int]:
 def test_while_a_process_of_the_last_look_hangs_no_other_is_sent_there(
     root: Path, monkeypatch: pytest.MonkeyPatch, hanging: int
 ) -> None:
-    looks = []
-    monkeypatch.setattr(mounts, "look", lambda *_: looks.append(1) or seen(alive="hung"))
+    touched = []
+    monkeypatch.setattr(mounts, "look", lambda _, known: touched.append("/fsx" not in known) or seen(alive="hung"))
     sampler = mounts.Sampler(Node(str(root)))
     sampler._text, sampler._facts = MOUNTS, seen(alive="hung")
     assert facts(sampler, root)["mounts"]["mounts"][0]["alive"] == "hung"  # it is the second look
-    assert looks == []
+    assert touched == [False]
     for number in range(2 * mounts.MAX_LOOKS):
         (root / "proc/1/mountinfo").write_text(f"{MOUNTS}31 1 0:61 / /data{number} rw - nfs4 10.0.0.7:/x rw\n")
         facts(sampler, root)
-    assert len(looks) == mounts.MAX_LOOKS
+    assert sum(touched) == mounts.MAX_LOOKS
     os.kill(hanging, signal.SIGKILL)
     os.waitid(os.P_PID, hanging, os.WEXITED | os.WNOWAIT)
     facts(sampler, root)
-    assert len(looks) == mounts.MAX_LOOKS + 1
+    assert sum(touched) == mounts.MAX_LOOKS + 1
+
+
+def test_beside_a_file_system_that_hangs_the_others_are_looked_at(
+    root: Path, monkeypatch: pytest.MonkeyPatch, hanging: int
+) -> None:
+    (root / "proc/1/mountinfo").write_text(f"{MOUNTS}31 1 0:61 / /data rw - nfs4 10.0.0.7:/x rw\n")
+    asked: list[list[str]] = []
+    free_kib = 500
+
+    def touch_all(_: Node, paths: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
+        asked.append([path for path, _ in paths])
+        sizes = {"total_kib": 1000, "free_kib": free_kib, "inodes": 100, "inodes_free": 90, "read_s": 0.001}
+        return [{**UNKNOWN, "alive": "hung"} if path == "/fsx" else {**sizes, "alive": "yes"} for path, _ in paths]
+
+    monkeypatch.setattr(collect_mounts, "touch_all", touch_all)
+    sampler = mounts.Sampler(Node(str(root)))
+    facts(sampler, root)
+    facts(sampler, root)
+    free_kib = 0
+    shown = {one["path"]: one for one in facts(sampler, root)["mounts"]["mounts"]}
+    assert (shown["/data"]["free_kib"], shown["/fsx"]["alive"]) == (0, "hung")
+    assert [sorted(paths) for paths in asked] == [["/data", "/fsx"], ["/data"], ["/data"]]
 
 
 def test_looking_at_mounts_leaves_no_file_open_and_no_process(root: Path) -> None:

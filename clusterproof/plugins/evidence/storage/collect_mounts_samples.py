@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LOOK_S = 9.5  # at what nobody mounts or unmounts: does it answer, has it room
-MAX_LOOKS = 8  # while a process of ours hangs in one of them
+MAX_LOOKS = 8  # at what hangs, while a process of ours does in it
 HANGS = ("hung", "slow")
 
 
@@ -40,8 +40,7 @@ class Sampler:
             return {}
         self._looked = now
         before = {one["path"] for one in self._facts["mounts"] if one["alive"] in HANGS}
-        if self._may_look(is_changed):
-            self._facts = look(node, self._spared())
+        self._facts = look(node, self._known(is_changed))
         hanging = {one["path"] for one in self._facts["mounts"] if one["alive"] in HANGS}
         signature = _signature(self._facts)
         if hanging - before or signature == self._sent:
@@ -60,16 +59,20 @@ class Sampler:
         self._table = [one for one in every if not PSEUDO.fullmatch(one["type"]) and not OF_OTHERS.match(one["path"])]
         return self._table != before
 
-    def _spared(self) -> dict[str, dict[str, object]]:
-        """What autofs has mounted, and has answered: touched again and again it would never be unmounted."""
+    def _known(self, is_changed: bool) -> dict[str, dict[str, object]]:
+        """What is not touched again: what would never be unmounted then, and what would only have one more hang."""
+        hanging = () if self._may_touch_all(is_changed) else HANGS
         return {
             one["path"]: {key: one[key] for key in ("alive", *UNKNOWN)}
             for one in self._facts["mounts"]
-            if one["alive"] == "yes" and any(f"{one['path']}/".startswith(f"{above}/") for above in self._automatic)
+            if one["alive"] in hanging or (one["alive"] == "yes" and self._is_automatic(one["path"]))
         }
 
-    def _may_look(self, is_changed: bool) -> bool:
-        """Not where a process of the last look hangs: another would hang beside it, and no signal ends one."""
+    def _is_automatic(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{above}/") for above in self._automatic)
+
+    def _may_touch_all(self, is_changed: bool) -> bool:
+        """Not while a process of a look before hangs in one of them: no signal ends it."""
         if not are_left():
             self._looks = 0
             return True
