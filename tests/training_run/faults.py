@@ -225,7 +225,7 @@ FAULTS = (
     RunFault(
         "a loss that is no number from the 60th step on",
         lambda: losing(lambda step: 2.0 if step < 60 else nan),
-        {"run.loss_finite": FAIL},
+        {"run.loss_finite": FAIL, "run.loss_spikes": INCOMPLETE},
         "rank 0: the loss is nan from step 60 on, in 241 of 300 lines; expected a number",
     ),
     RunFault(
@@ -257,6 +257,18 @@ FAULTS = (
         lambda: losing(lambda _: 2.0, lambda step: 0.3 if step != 200 else 9.0),
         {"run.loss_spikes": CONCERN},
         "rank 0: the norm of the gradients is 9 at step 200, 30 times the largest of the 100 lines before",
+    ),
+    RunFault(
+        "losses below 0, which no multiple tells anything of",
+        lambda: losing(lambda step: -1.0 if step != 200 else 30.0),
+        {"run.loss_spikes": INCOMPLETE},
+        "no loss has 100 before it, all above 0; expected more",
+    ),
+    RunFault(
+        "a log too short for its losses to be compared",
+        lambda: losing(lambda _: 2.0, steps=90),
+        {"run.loss_spikes": INCOMPLETE},
+        "no loss and no norm of the gradients has 100 before it",
     ),
     RunFault(
         "a collective that never ends",

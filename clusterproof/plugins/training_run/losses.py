@@ -47,13 +47,9 @@ class Series:
     word: str = ""  # nan, inf
     leap: Leap | None = None  # the highest over the largest of the lines before
     rise: Leap | None = None  # the last of the lines that stay highest over the mean of the lines before
+    compared: int = 0  # lines that have enough before them
     _before: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     _times: deque[float] = field(default_factory=lambda: deque(maxlen=LASTING))  # the mean of the lines before
-
-    @property
-    def compared(self) -> int:
-        """How many lines have enough before them."""
-        return max(0, self.lines - self.wrong - WINDOW)
 
     def add(self, step: int, value: float) -> None:
         """Take in the next line."""
@@ -71,8 +67,9 @@ class Series:
         self.word = str(value)
 
     def _compare(self, step: int, value: float) -> None:
-        """Beside the lines before it, where they are enough and their loss is above 0."""
+        """Beside the lines before it, where they are enough and all above 0."""
         if len(self._before) == WINDOW and min(self._before) > 0:
+            self.compared += 1
             times = value / max(self._before)
             if self.leap is None or times > self.leap.times:
                 self.leap = Leap(step, value, times)
