@@ -6,7 +6,15 @@ from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, NA, Fault
 from tests.testbed.faults import with_spare_port
 from tests.testbed.needs import needs_frozen
-from tests.testbed.node import with_frozen, with_full_root, with_service, with_tmpfs, without_driver, without_tmpfs
+from tests.testbed.node import (
+    with_file,
+    with_frozen,
+    with_full_root,
+    with_service,
+    with_tmpfs,
+    without_driver,
+    without_tmpfs,
+)
 
 # A process that no signal ends, and that last ran (by /proc) in the machine's first second. That is longer ago than
 # AT_ONCE allows however young this machine is; the default of a minute is not over on one that has just booted.
@@ -85,6 +93,16 @@ FAULTS = (
         lambda image: with_service(image, "munge", active="inactive", sub="dead"),
         {"host.services": FAIL},
         "munge is inactive (proves who asks Slurm)",
+    ),
+    Fault(
+        "a slurmd without a munged, neither of which systemd has started",
+        lambda image: with_file(
+            with_service(image, "munge", load="not-found", active="inactive", sub="dead", enabled=""),
+            "/etc/slurm/slurm.conf",
+            "ClusterName=training\n",
+        ),
+        {"host.services": FAIL},
+        "munge does not run, and slurmd does, which needs it by /etc/slurm/slurm.conf (proves who asks Slurm)",
     ),
     Fault(
         "a service that exits and waits to be restarted",

@@ -24,9 +24,9 @@ def test_services(node: Node) -> None:
     """Services.
 
     A service that jobs, launchers or operators need has failed, keeps restarting, or is enabled and does not run. One
-    that is not installed or not enabled is not reported, except DCGM: without it nothing watches the GPUs while jobs
-    run. Other failed units are a concern, and ignored before a job; a user's own units never count. A machine that only
-    builds an image need not run the services of a device that it does not have.
+    that is not installed or not enabled is not reported, except munge beside a slurmd that needs it, and DCGM: without
+    it nothing watches the GPUs while jobs run. Other failed units are a concern, and ignored before a job; a user's own
+    units never count. A machine that only builds an image need not run the services of a device that it does not have.
 
     Remedy (restore service): Read its log (journalctl -u NAME), fix what it names and start it.
     """
@@ -36,6 +36,9 @@ def test_services(node: Node) -> None:
     services = {name: unit for name, unit in units.items() if _is_installed(unit)}
     amiss = {name: words for name, words in each(services, lambda name: (name, _amiss(node, services, name))) if words}
     amiss |= {name: "is failed" for name in map(_name, failed) if name in needed_services() and name not in services}
+    without_munge = known(lambda: node.slurm_without_munge, "")
+    if without_munge and "munge" not in amiss:
+        amiss["munge"] = f"does not run, and slurmd does, which needs it by {without_munge}"
     amiss = {name: words for name, words in amiss.items() if name not in idle}
     needed = ", ".join(_in_words(amiss, "fail"))
     fail_if(needed, f"{needed}; expected every enabled service active")

@@ -183,6 +183,7 @@ class Node:
     failed_units = host.failed_units
     units_left_out = host.units_left_out
     restarting_units = host.restarting_units
+    slurm_without_munge = host.slurm_without_munge
     kubelet = collected_as("kubelet", Kubelet)
     fabric_manager_version = host.fabric_manager_version
 

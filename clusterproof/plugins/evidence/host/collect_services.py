@@ -1,9 +1,12 @@
-"""The services of a training node, and what systemd calls failed: `systemctl`."""
+"""The services of a training node, and what systemd calls failed: `systemctl`; whether munged runs beside slurmd."""
 
 from __future__ import annotations
 
+import re
+
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node
 from clusterproof.plugins.agent.tools import command, lines
+from clusterproof.plugins.evidence.processes.collect_owner import daemons, slurm_confs
 
 WANTED = (
     "slurmd",
@@ -27,10 +30,47 @@ WANTED = (
 PROPERTIES = {"load": "LoadState", "active": "ActiveState", "sub": "SubState", "enabled": "UnitFileState"}
 RESTARTS, SINCE = "NRestarts", "ActiveEnterTimestampMonotonic"
 MAX_FAILED = 256
+AUTHENTICATION = re.compile(r"(?im)^[^\S\n]*AuthType[^\S\n]*=[^\S\n]*([\w/]+)")
+INCLUDE = re.compile(r"(?im)^[^\S\n]*Include[^\S\n]")
+MUNGE = "auth/munge"  # also where AuthType is not set
 
 
 def read(node: Node) -> object:
-    """The state of each wanted service, and the names of units that failed or that systemd is to start once more."""
+    """The state of each wanted service, failed units, and the slurm.conf that needs a munged which does not run."""
+    try:
+        data = _of_systemd(node)
+    except Absent as why:
+        without_munge = _without_munge(node)
+        if not without_munge:
+            raise
+        absent = {"error": "ENOENT", "text": str(why)}
+        return {"services": absent, "failed": absent, "restarting": absent, "without_munge": without_munge}
+    services = data["services"]
+    is_active = isinstance(services, dict) and services["munge"]["active"] == "active"
+    return data if is_active else {**data, "without_munge": _without_munge(node)}
+
+
+def _without_munge(node: Node) -> str:
+    """The slurm.conf by which a slurmd that runs needs munge, where no munged runs; else empty.
+
+    A process of that name leaves it open, whoever owns it: munged may have an account that is not called munge.
+    """
+    if not isinstance(daemons(node, ["slurmd"]).get("slurmd"), str):
+        return ""
+    processes = (name for name in node.names("/proc") if name.isdecimal())
+    if any(node.text(f"/proc/{pid}/comm", absent="") == "munged" for pid in processes):
+        return ""
+    return next((path for path, text in slurm_confs(node).items() if _needs_munge(text)), "")
+
+
+def _needs_munge(slurm_conf: str) -> bool:
+    """Whether this slurm.conf chooses munge, or leaves Slurm's default and no other file could change it."""
+    named = AUTHENTICATION.search(slurm_conf)
+    return named[1] == MUNGE if named else not INCLUDE.search(slurm_conf)
+
+
+def _of_systemd(node: Node) -> dict[str, object]:
+    """What systemctl says of services and failed units. Raises Absent, Denied, Broke."""
     asked = ",".join((*PROPERTIES.values(), RESTARTS, SINCE))
     units = [f"{name}.service" for name in WANTED]
     shown = _systemctl(node, "show", "--no-pager", f"--property={asked}", *units)

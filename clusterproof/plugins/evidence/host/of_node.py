@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.fact import (
     collected_by,
     list_collected_as,
 )
-from clusterproof.plugins.evidence.field import number, optional, read, table, texts, whole
+from clusterproof.plugins.evidence.field import number, optional, read, table, text, texts, whole
 from clusterproof.plugins.evidence.host.facts import (
     BlockedProcess,
     Command,
@@ -109,6 +109,12 @@ def units_left_out(node: EvidenceSource, systemd: CollectorData) -> int:
 def restarting_units(node: EvidenceSource, systemd: CollectorData) -> tuple[str, ...]:
     """The systemd units that ended and are to be started once more; none where nobody asked."""
     return systemd.get("restarting", optional(texts)) or ()
+
+
+@collected_by("services")
+def slurm_without_munge(node: EvidenceSource, systemd: CollectorData) -> str:
+    """The slurm.conf by which the slurmd that runs needs munge, where no munged runs; else empty."""
+    return systemd.get("without_munge", optional(text)) or ""
 
 
 fabric_manager_version = collected_as("fabric_manager", Command)

@@ -50,10 +50,15 @@ def is_daemon(node: Node, pid: str | int, name: str, users: frozenset[int]) -> b
 
 def daemon_users(node: Node) -> frozenset[int]:
     """Root, and the users that slurm.conf gives Slurm's daemons, by the node's own /etc/passwd."""
-    texts = [node.text(f"{folder}/slurm.conf", absent="") for folder in SLURM]
-    named = {user for text in texts if isinstance(text, str) for user in USERS.findall(text)}
+    named = {user for text in slurm_confs(node).values() for user in USERS.findall(text)}
     accounts = (line.split(":") for line in str(node.text("/etc/passwd", absent="")).splitlines())
     return frozenset([ROOT, *(int(a[2]) for a in accounts if len(a) > 3 and a[2].isdecimal() and named & {a[0], a[2]})])
+
+
+def slurm_confs(node: Node) -> dict[str, str]:
+    """Each slurm.conf that a node has and that may be read, by its path."""
+    texts = {path: node.text(path, absent="") for path in (f"{folder}/slurm.conf" for folder in SLURM)}
+    return {path: text for path, text in texts.items() if isinstance(text, str) and text}
 
 
 def daemons(node: Node, names: Collection[str]) -> dict[str, str | OSError]:
