@@ -29,7 +29,7 @@ from tests.testbed.image import Content, File, Link, NodeImage
 from tests.testbed.node import healthy_p5, with_tmpfs
 from tests.testbed.slurm_version import OWN, TRIXIE, SlurmVersion
 
-TIMEOUT_S = 480.0  # for the jobs; what is under way then comes to its end
+TIMEOUT_S = 3600.0  # for the jobs; what is under way then comes to its end
 AT_ONCE = 8  # jobs in the queue for each node
 MAX_IN_AN_ARRAY = 8
 LOOK_S = 1.0
