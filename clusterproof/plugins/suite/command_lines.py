@@ -65,6 +65,12 @@ def init() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="where to (default: here)")
+    parser.add_argument(
+        "--from-nhc",
+        default="",
+        metavar="FILE",
+        help="an nhc.conf: print which checks say what each line asks for, and take over what a policy can have",
+    )
     return parser
 
 

@@ -51,7 +51,7 @@ function _shtab_clusterproof_using
 end
 
 set -g _shtab_clusterproof_commands check checks explain doctor init history watch manifest completion help version
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
+set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -149,6 +149,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_cluster
 complete -c clusterproof -n '_shtab_clusterproof_using doctor' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a init -d 'Writes cluster.toml and clusterproof.toml with comments. Nothing that is there is overwritten.'
 complete -c clusterproof -n '_shtab_clusterproof_using init' -s h -l help -d 'show this help message and exit'
+complete -c clusterproof -n '_shtab_clusterproof_using init' -l from-nhc -xka "(__fish_complete_path (commandline -ct))" -d 'an nhc.conf: print which checks say what each line asks for, and take over what a policy can have'
 complete -c clusterproof -n '_shtab_clusterproof_using init; and test $_shtab_clusterproof_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where to (default: here)'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a history -d 'What is new, what flaps, which hardware fails again, and how measurements move.'
 complete -c clusterproof -n '_shtab_clusterproof_using history' -s h -l help -d 'show this help message and exit'

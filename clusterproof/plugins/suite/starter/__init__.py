@@ -7,28 +7,51 @@ from shlex import quote
 
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.suite import command_lines
+from clusterproof.plugins.suite.starter import nhc
 
 BAD_COMMAND_LINE = 4
 TEMPLATES = {"cluster.toml": "which nodes, and how to reach them", "clusterproof.toml": "what is expected of them"}
 
 
 def init(arguments: list[str]) -> tuple[int, str]:
-    """The exit code and the text of `clusterproof init [DIR]`. Raises SystemExit after its help, or a usage error."""
-    return begin_in(Path(command_lines.init().parse_args(arguments).folder))
+    """The exit code and the text of `clusterproof init [DIR] [--from-nhc FILE]`.
+
+    Raises SystemExit after its help, or a usage error.
+    """
+    options = command_lines.init().parse_args(arguments)
+    if not options.from_nhc:
+        return begin_in(Path(options.folder))
+    try:
+        lines = nhc.read_nhc(Path(options.from_nhc))
+    except (OSError, ValueError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else str(problem)
+        return BAD_COMMAND_LINE, f"clusterproof init: {options.from_nhc}: {reason}; expected an nhc.conf\n"
+    code, written = begin_in(Path(options.folder), nhc.policy_of(lines))
+    if code:
+        return code, written
+    missing = sum(not nhc.is_covered(line) for line in lines)
+    count = f"{len(lines)} lines of {options.from_nhc}: {len(lines) - missing} covered, {missing} not\n"
+    return code, "".join([*nhc.comparison(lines), "\n", count, written])
 
 
-def begin_in(folder: Path) -> tuple[int, str]:
-    """Write the files that the folder lacks all of, and the folder itself; none where one is there."""
+def begin_in(folder: Path, policy: str = "") -> tuple[int, str]:
+    """Write the files that the folder lacks all of, and the folder itself; none where one is there.
+
+    `policy` is what clusterproof.toml has besides its comments.
+    """
     there = [name for name in TEMPLATES if is_there(folder / name)]
     if there:
         what = f"{folder / there[0]} is there already: nothing was written; another folder: clusterproof init DIR"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
+    texts = {name: template(name) for name in TEMPLATES}
+    if policy:
+        texts["clusterproof.toml"] += f"\n# What nhc.conf asked of every node:\n{policy}"
     try:
         if not is_there(folder):
             folder.mkdir()
-        for name in TEMPLATES:
+        for name, text in texts.items():
             with (folder / name).open("x", encoding="utf-8") as file:
-                file.write(template(name))
+                file.write(text)
     except OSError as problem:
         what = f"{problem.filename}: {problem.strerror}; expected a folder that may be written"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"

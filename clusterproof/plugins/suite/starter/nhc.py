@@ -1,0 +1,203 @@
+"""`clusterproof init --from-nhc FILE`: what here says what each line of an nhc.conf asks for, and a policy of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from textwrap import fill
+
+from clusterproof.plugins.catalog.node import needed_services
+from clusterproof.plugins.catalog.rows import table
+from clusterproof.plugins.core.opened import read_whole
+from clusterproof.plugins.core.record import record
+
+MAX_BYTES = 1_000_000
+EVERYWHERE = "*"
+LINE = re.compile(r"^(\S+)\s*\|\|\s*(\S.*)$")
+VARIABLE = re.compile(r"^(?:export\s+)?([A-Za-z_]\w*)=(.*)$")
+SIZE = re.compile(r"^(\d{1,12})([kmgtpe]?)b?$", re.IGNORECASE)
+PERCENT = re.compile(r"^(\d{1,3})%$")
+INDENT = " " * 6
+KIB_PER_GIB = 1024**2
+# What every node has mounted whatever a site wants.
+OF_THE_KERNEL = ("/", "/dev", "/proc", "/sys", "/run")
+OF_SERVICES = ("check_ps_service", "check_ps_daemon")
+NOT_NEEDED = "a unit of systemd's that fails is a concern (host.services); whether this one runs is not looked at"
+VARIABLES = {"MCELOG_MAX_CORRECTED_RATE": "kernel_log.corrected_per_day"}
+
+Policy = dict[str, dict[str, object]]
+
+
+@record
+class Replacement:
+    """What stands here for a check of NHC's: checks of ours, none where nothing does; how they differ, or why not."""
+
+    name: str
+    source: str
+    note: str
+    checks: tuple[str, ...] = ()
+    policy: str = ""  # which of SETTINGS makes a policy of its arguments
+
+
+@record
+class Line:
+    """A line of an nhc.conf that asks for something: `target || check words`; no target where it is none of NHC's."""
+
+    number: int
+    target: str
+    words: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """NHC's check, or whatever else it runs."""
+        return self.words[0] if self.words else ""
+
+
+@cache
+def replacements() -> Mapping[str, Replacement]:
+    """Every row of nhc.toml by the name of NHC's check. Raises CatalogError."""
+    return table(Replacement, "nhc.toml", "check", key="name")
+
+
+def read_nhc(path: Path) -> tuple[Line, ...]:
+    """The lines of an nhc.conf. Raises OSError; ValueError for what is not text, or has no line of NHC's."""
+    text = read_whole(path, MAX_BYTES).decode()
+    rows = [(number, row.strip()) for number, row in enumerate(text.splitlines(), 1)]
+    lines = tuple(_line(number, row) for number, row in rows if row and not row.startswith("#"))
+    if not any(line.target for line in lines):
+        raise ValueError("has no line such as: * || check_fs_mount_rw -f /")
+    return lines
+
+
+def _line(number: int, row: str) -> Line:
+    data = LINE.match(row)
+    return Line(number, data[1], tuple(_words(data[2]))) if data else Line(number, "", tuple(_words(row)))
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command, comments=True)
+    except ValueError:  # a quote that bash would end on the next line
+        return command.split()
+
+
+def comparison(lines: Iterable[Line]) -> Iterator[str]:
+    """Of each line of the file: where it stands, what it runs, and what says it here."""
+    for line in lines:
+        asked = " ".join(line.words)
+        yield f"{line.number:>4}  {asked if asked.isprintable() else ascii(asked):.90}\n"
+        yield f"{fill(_meaning(line), 100, initial_indent=INDENT, subsequent_indent=INDENT)}\n"
+
+
+def _meaning(line: Line) -> str:
+    setting, row = VARIABLE.match(" ".join(line.words)), replacements().get(line.name)
+    if not line.target:
+        return "NOT READ: expected TARGET || CHECK"
+    if setting:
+        return f"the threshold {VARIABLES[setting[1]]}" if setting[1] in VARIABLES else "a setting of NHC itself"
+    if row is None:
+        return "NOT COVERED: not known as a check of NHC's; a check of your own can say it (docs/extend.md)"
+    if not is_covered(line):
+        return f"NOT COVERED: {row.note if not row.checks else NOT_NEEDED}"
+    only = "" if line.target == EVERYWHERE else f" (there only on {line.target!a:.60}: here on every node)"
+    return f"{', '.join(row.checks)}{f': {row.note}' if row.note else ''}{only}"
+
+
+def is_covered(line: Line) -> bool:
+    """Whether a check here says what this line asks for; a setting asks for nothing."""
+    if not line.target or VARIABLE.match(" ".join(line.words)):
+        return bool(line.target)
+    row = replacements().get(line.name)
+    if row and line.name in OF_SERVICES:
+        return bool(needed_services().keys() & {*line.words[1:]})
+    return bool(row and row.checks)
+
+
+def policy_of(lines: Iterable[Line]) -> str:
+    """The text of a clusterproof.toml: what lines for every node ask for, as far as a policy has a word for it."""
+    policy: Policy = {}
+    for line in {line.words: line for line in lines if line.target == EVERYWHERE}.values():
+        setting = VARIABLE.match(" ".join(line.words))
+        if setting and setting[1] in VARIABLES and setting[2].isdecimal():
+            _threshold(policy, VARIABLES[setting[1]], int(setting[2]))
+        row = replacements().get(line.name)
+        if row and row.policy:
+            SETTINGS[row.policy](policy, line.words[1:])
+    return "\n".join(_toml(name, rows) for name, rows in policy.items())
+
+
+def _toml(name: str, rows: Mapping[str, object]) -> str:
+    return f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items())
+
+
+def _threshold(policy: Policy, name: str, value: float) -> None:
+    group, _, key = name.partition(".")
+    policy.setdefault(f"thresholds.{group}", {})[key] = value
+
+
+def _mounts(policy: Policy, words: tuple[str, ...]) -> None:
+    named = [path for flag, path in pairwise(words) if flag in ("-f", "-F")]
+    paths = named or [word for word in words[:1] if not word.startswith("-")]
+    wanted = policy.get("mounts", {}).get("expected", [])
+    assert isinstance(wanted, list)
+    new = [path for path in paths if path.startswith("/") and path not in wanted and not _is_of_the_kernel(path)]
+    if new:
+        policy.setdefault("mounts", {})["expected"] = [*wanted, *new]
+
+
+def _is_of_the_kernel(path: str) -> bool:
+    return path in OF_THE_KERNEL or path.startswith(tuple(f"{one}/" for one in OF_THE_KERNEL[1:]))
+
+
+def _used(policy: Policy, words: tuple[str, ...]) -> None:
+    percent = PERCENT.match(words[1]) if len(words) > 1 and words[0] == "/" else None
+    if percent and int(percent[1]) <= 100:
+        _threshold(policy, "root.used_fail_percent", int(percent[1]))
+
+
+def _free(policy: Policy, words: tuple[str, ...]) -> None:
+    percent = PERCENT.match(words[1]) if len(words) > 1 and words[0] == "/" else None
+    if percent and int(percent[1]) <= 100:
+        _threshold(policy, "root.used_fail_percent", 100 - int(percent[1]))
+
+
+def _swap(policy: Policy, words: tuple[str, ...]) -> None:
+    size_kib = _kib(words[1]) if len(words) > 1 else None
+    if size_kib:
+        _threshold(policy, "memory.swap_concern_gib", round(size_kib / KIB_PER_GIB, 3))
+
+
+def _kib(size: str) -> int | None:
+    """A size in NHC's words: kilobytes of 1,024 where it has no unit; 0 for bytes, as there."""
+    read = SIZE.match(size)
+    if read is None:
+        return None
+    exponent = "kmgtpe".find(read[2].lower()) if read[2] else 0
+    return int(read[1]) << 10 * exponent
+
+
+def _gpus(policy: Policy, words: tuple[str, ...]) -> None:
+    if words and words[0].isdecimal() and len(words[0]) < 4:
+        policy.setdefault("expect", {})["gpus"] = int(words[0])
+
+
+def _ib(policy: Policy, words: tuple[str, ...]) -> None:
+    """One more device, of those that lines name: `check_hw_ib 400 mlx5_ib0:1`."""
+    if len(words) > 1:
+        expect = policy.setdefault("expect", {})
+        expect["ib"] = int(str(expect.get("ib", 0))) + 1
+
+
+SETTINGS: Mapping[str, Callable[[Policy, tuple[str, ...]], None]] = {
+    "mounts": _mounts,
+    "used": _used,
+    "free": _free,
+    "swap": _swap,
+    "gpus": _gpus,
+    "ib": _ib,
+}
