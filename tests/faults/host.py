@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, NA, Fault
 from tests.testbed.faults import with_spare_port
@@ -131,6 +133,24 @@ FAULTS = (
         ),
         {"host.services": CONCERN},
         "fwupd-refresh.service failed, exporter.service failed; expected no failed unit",
+    ),
+    Fault(
+        "a BIOS that an update has missed",
+        lambda image: with_file(image, "/sys/devices/virtual/dmi/id/bios_version", "0.9\n"),
+        {"host.firmware_uniform": CONCERN},
+        "BIOS of Amazon EC2 Not Specified 0.9; expected 1.0 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "GPUs with another InfoROM than those of the other nodes",
+        lambda image: replace(image, nvml=(image.nvml or "").replace("G520.0200.00.05", "G520.0200.00.04")),
+        {"host.firmware_uniform": CONCERN},
+        "InfoROM of NVIDIA H100 80GB HBM3 G520.0200.00.04; expected G520.0200.00.05 as on 3 of 4 nodes",
+    ),
+    Fault(
+        "one disk with other firmware",
+        lambda image: with_file(image, "/sys/class/nvme/nvme1/firmware_rev", "2\n"),
+        {"host.firmware_uniform": CONCERN},
+        "firmware of Amazon EC2 NVMe Instance Storage 0 and 2; expected 0 as on 3 of 4 nodes",
     ),
     Fault(
         "an NVMe controller whose start failed",

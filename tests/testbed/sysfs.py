@@ -94,6 +94,8 @@ def dmi(vendor: str, product: str) -> Tree:
         f"{here}/sys_vendor": f"{vendor}\n",
         f"{here}/product_name": f"{product}\n",
         f"{here}/board_vendor": f"{vendor}\n",
+        f"{here}/board_name": "Not Specified\n",
+        f"{here}/bios_version": "1.0\n",
         f"{here}/board_asset_tag": "i-0f1e2d3c4b5a69788\n",
         f"{here}/product_serial": File("ec2f1e2d-3c4b-5a69-7887-96a5b4c3d2e1\n", 0o400),
     }

@@ -103,6 +103,7 @@ ASKED: dict[str, Callable[[object], object]] = {
     "serial": call("nvmlDeviceGetSerial"),
     "name": call("nvmlDeviceGetName"),
     "vbios": call("nvmlDeviceGetVbiosVersion"),
+    "inforom": call("nvmlDeviceGetInforomImageVersion"),
     "pci": call("nvmlDeviceGetPciInfo", of=_address),
     "ecc_enabled ecc_pending": call("nvmlDeviceGetEccMode", of=lambda modes: (bool(modes[0]), bool(modes[1]))),
     "ecc_uncorrected_dram": call("nvmlDeviceGetMemoryErrorCounter", UNCORRECTED, VOLATILE, DRAM),

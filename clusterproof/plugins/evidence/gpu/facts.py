@@ -136,6 +136,7 @@ class Gpu:
     serial = Field(text)
     name = Field(text)
     vbios = Field(text)
+    inforom = Field(optional(text))  # the version of its image
     pci = Field(text)
     ecc_enabled = Field(flag)
     ecc_pending = Field(flag)  # whether it will be enabled after the next reset

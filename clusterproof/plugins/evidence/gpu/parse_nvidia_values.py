@@ -49,6 +49,7 @@ GPU: dict[str, Reader] = {
     "serial": value(text, "serial number", "serial", "gpu_serial"),
     "name": value(text, "product name", "product_name", "name", "gpu_name"),
     "vbios": value(text, "vbios version", "vbios_version"),
+    "inforom": value(text, "inforom version/image version", "inforom_version/img_version", "inforom.img"),
     "pci": value(address, "pci/bus id", "pci/pci_bus_id", "pci.bus_id", "gpu_bus_id"),
     "ecc_pending": value(flag, "ecc mode/pending", "ecc_mode/pending_ecc", "ecc.mode.pending"),
     "ecc_enabled": value(flag, "ecc mode/current", "ecc_mode/current_ecc", "ecc.mode.current"),

@@ -52,6 +52,8 @@ class Platform(Reported):
 
     vendor = Field(text)
     product = Field(text)
+    board = Field(optional(text))
+    bios = Field(optional(text))  # its version; of UEFI likewise
 
 
 @record

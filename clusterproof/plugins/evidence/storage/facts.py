@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.field import Field, Reported, each, every, known, text, texts, whole
+from clusterproof.plugins.evidence.field import Field, Reported, each, every, known, optional, text, texts, whole
 from clusterproof.plugins.evidence.group import compared
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.pattern import Pattern
@@ -33,6 +33,7 @@ class NvmeController(Reported):
 
     label = Field(text, "name")
     model = Field(text)
+    firmware = Field(optional(text))
     state = Field(text)
     disks = Field(every(NvmeDisk), where="nvme: disks")
 
