@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(plugin, "clusterproof-run")
     elif config.option.markers:  # a list for people
-        from clusterproof.plugins.suite.routing import mark_lines
+        from clusterproof.plugins.evaluation.routing import mark_lines
 
         for line in mark_lines():
             config.addinivalue_line("markers", line)

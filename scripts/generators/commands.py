@@ -10,7 +10,7 @@ import shtab
 from argparse_manpage.manpage import Manpage
 
 from clusterproof.plugins.core.kinds import KINDS
-from clusterproof.plugins.suite.all_checks import all_checks, marks_of
+from clusterproof.plugins.evaluation.all_checks import all_checks, marks_of
 from clusterproof.plugins.suite.command_lines import whole
 from clusterproof.plugins.suite.shell import FILES, MAN_PAGE
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.catalog.rows import document
 from clusterproof.plugins.core.result import SUBSYSTEMS
+from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
-from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.suite.command_lines import OF_PYTEST
 from scripts.generators.checks import about_check
 from scripts.generators.messages import messages

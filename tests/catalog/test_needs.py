@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.catalog.needs import Need, kinds, needs, needs_of
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.needs_of_check import of_nodes
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.needs import of_nodes
 
 OTHER_PIECES = ("its peers", "the beginning of the kernel log")
 NEED = Need(("gpu.a",), ("platform", "pci.devices[].class"), "identity", "what it is", "policy", finding="expected 8")

@@ -15,9 +15,9 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.manifest.compose import Manifest, text_of
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.builders.evaluated import probed, results
 from tests.builders.examples import examples
 from tests.faults.software import with_package

@@ -14,8 +14,8 @@ import pytest
 
 from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.evaluate import ALL_PASSED
 from clusterproof.plugins.suite import outcomes, parallel, protocol
-from clusterproof.plugins.suite.evaluate import ALL_PASSED
 from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
 
 # Says which process it runs in, and ends that where a child meets the node `end`.

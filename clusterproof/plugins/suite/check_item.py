@@ -11,12 +11,11 @@ from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evaluation.check import SUBJECTS, Check, Owner, call, subjects_of
+from clusterproof.plugins.evaluation.evaluate import Examined, not_run, verdict_on
 from clusterproof.plugins.evidence.cluster import ClusterFacts, why_not_asked
 from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
-from clusterproof.plugins.suite.check import Check, call, subjects_of
-from clusterproof.plugins.suite.evaluate import Examined, not_run, verdict_on
 from clusterproof.plugins.suite.state import CLUSTER, TRAINING_RUN, cluster_of, nodes_of, pair_of, policy_of
-from clusterproof.plugins.suite.subjects import SUBJECTS, Owner
 
 # What pytest gives every item, and hardly anybody asks of a light one: 600,000 of them would take 1 GB for it.
 _OF_PYTEST = frozenset(

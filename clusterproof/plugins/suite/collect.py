@@ -12,16 +12,15 @@ import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.result import ALL_PAIRS
-from clusterproof.plugins.suite.check import Check, check_of, is_light
+from clusterproof.plugins.evaluation.check import WHOLE, Check, check_of, is_light
+from clusterproof.plugins.evaluation.index import PACKAGE, Stale, load, marks_of, read_check, read_index
+from clusterproof.plugins.evaluation.needs import unloaded
 from clusterproof.plugins.suite.check_item import CheckItem
-from clusterproof.plugins.suite.index import PACKAGE, Stale, load, marks_of, read_check, read_index
-from clusterproof.plugins.suite.needs_of_check import unloaded
 from clusterproof.plugins.suite.selected import are_alike, are_others_in, is_selected
 from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, TRAINING_RUN
-from clusterproof.plugins.suite.subjects import WHOLE
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.index import Entry
+    from clusterproof.plugins.evaluation.index import Entry
 
 EVERY_NODE = ""  # stands in the place of their names until all is collected
 # Hooks of other authors' plugins that may look at a test function while it is collected.

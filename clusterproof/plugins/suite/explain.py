@@ -12,14 +12,12 @@ from clusterproof.plugins.catalog.nvidia import Xid, xid, xids
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks, example_of, marks_of, when
+from clusterproof.plugins.evaluation.check import WHOLE, Check
+from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.suite import command_lines
-from clusterproof.plugins.suite.all_checks import all_checks, marks_of, when
-from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.examples import example_of
-from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
-from clusterproof.plugins.suite.subjects import WHOLE
 from clusterproof.reports.wording import skill_of
 
 EXIT_UNKNOWN = 4  # as pytest's for a bad command line

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.evaluation.needs import PAIRWISE, needs_of, of_nodes
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, is_of_instances
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.suite.check_item import CheckItem
 from clusterproof.plugins.suite.collect import asks_for_node
-from clusterproof.plugins.suite.needs_of_check import PAIRWISE, needs_of, of_nodes
 
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
 OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # where nodes stand

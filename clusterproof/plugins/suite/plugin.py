@@ -12,6 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyp
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.written import keep_private
+from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import collect, protocol
@@ -23,7 +24,6 @@ from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.perf.load_options import check_load_options
 from clusterproof.plugins.suite.perf.pairs_options import check_pair_options
 from clusterproof.plugins.suite.reporting import Reporting
-from clusterproof.plugins.suite.routing import mark_lines
 from clusterproof.plugins.suite.ruling import Ruling
 from clusterproof.plugins.suite.session import Session
 from clusterproof.plugins.suite.state import CLUSTER, POLICY, ROUTES, TRAINING_RUN, is_named

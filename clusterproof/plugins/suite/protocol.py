@@ -11,17 +11,16 @@ import pytest
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Recording, Several, Verdict
-from clusterproof.plugins.suite.check import NO_VERDICT
+from clusterproof.plugins.evaluation.check import NO_VERDICT, Owner
+from clusterproof.plugins.evaluation.evaluate import Examined, result_of
+from clusterproof.plugins.evaluation.routing import Route, route
 from clusterproof.plugins.suite.check_item import CheckItem
 from clusterproof.plugins.suite.collect import asks_for_node
-from clusterproof.plugins.suite.evaluate import Examined, result_of
 from clusterproof.plugins.suite.freezing import freeze
 from clusterproof.plugins.suite.parallel import Children, children_of
 from clusterproof.plugins.suite.quiet import IS_WELL, Quiet
 from clusterproof.plugins.suite.report import ENDED, KeptReport, properties, report_of, teardown_of
-from clusterproof.plugins.suite.routing import Route, route
 from clusterproof.plugins.suite.state import ROUTES, USUAL_WAY, names_of, nodes_of, policy_of
-from clusterproof.plugins.suite.subjects import Owner
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

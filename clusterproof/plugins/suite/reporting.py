@@ -85,7 +85,7 @@ class Reporting:
             self._failed(problem)
 
     def _run(self, exit_code: int) -> Run:
-        from clusterproof.plugins.suite.all_checks import evaluated_by_pairs
+        from clusterproof.plugins.evaluation.all_checks import evaluated_by_pairs
         from clusterproof.plugins.suite.command import command_of
         from clusterproof.reports.run import Run
 

@@ -77,6 +77,8 @@ def _further_expectations(policy: Policy) -> Iterator[str]:
 
 def _packaged() -> frozenset[str]:
     """The ids of all packaged checks, also of those that this run leaves out."""
-    from clusterproof.plugins.suite.all_checks import all_checks  # imports every check: only where a rule asks for it
+    from clusterproof.plugins.evaluation.all_checks import (
+        all_checks,  # imports every check: only where a rule asks for it
+    )
 
     return frozenset(all_checks())

@@ -14,12 +14,12 @@ from clusterproof.plugins.core.policy import words_of
 from clusterproof.plugins.core.record import names_of, record, replace
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evaluation.check import Check
+from clusterproof.plugins.evaluation.evaluate import not_run, result_of
+from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evidence.recording import write_whole
-from clusterproof.plugins.suite.check import Check
 from clusterproof.plugins.suite.check_item import CheckItem, owner_of, subject_of
-from clusterproof.plugins.suite.evaluate import not_run, result_of
 from clusterproof.plugins.suite.protocol import node_name, route_of
-from clusterproof.plugins.suite.routing import Route
 from clusterproof.plugins.suite.state import policy_of
 
 FILE = "chosen.json"  # in the folder that a worker shares with the process that reports, which collects nothing itself

@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.evaluation.all_checks import all_checks
 
 MAX_NODES = 1_000  # whose names are compared with a word
 _OPERATORS = frozenset({"and", "or", "not", "True", "False", "None"})

@@ -129,7 +129,7 @@ def _selected(option: Options, paths: Collection[Path], others: Iterable[Test]) 
 
 
 def _packaged() -> Iterator[Test]:
-    from clusterproof.plugins.suite.all_checks import all_checks, marks_of
+    from clusterproof.plugins.evaluation.all_checks import all_checks, marks_of
     from clusterproof.plugins.suite.perf.load_others import Test
 
     for check in all_checks().values():

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
-from clusterproof.plugins.suite.check import check_of, is_light
-from clusterproof.plugins.suite.needs_of_check import CHECKS, PAIRWISE, needs_of, of_nodes
+from clusterproof.plugins.evaluation.check import check_of, is_light
+from clusterproof.plugins.evaluation.needs import CHECKS, PAIRWISE, needs_of, of_nodes
 
 
 @dataclass(frozen=True, slots=True)

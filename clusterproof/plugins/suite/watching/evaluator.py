@@ -14,13 +14,13 @@ from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.evaluate import verdicts_on
 from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, said
 from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
-from clusterproof.plugins.suite.evaluate import verdicts_on
 from clusterproof.plugins.watch.newer import LOG, WATCHED, with_facts, with_known, with_lines, with_reported
 from clusterproof.plugins.watch.states import ALSO, Seen
 from clusterproof.plugins.watch.updates import LogLine

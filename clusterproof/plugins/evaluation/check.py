@@ -3,16 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clusterproof.plugins.core.marks import Mark
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import OF_A_MEMBER, OF_A_RUN, OF_THE_CLUSTER
-from clusterproof.plugins.suite.routing import Route, route
-from clusterproof.plugins.suite.subjects import ALL_SUBJECTS, SUBJECTS, SUBJECTS_OF_PAIR, WHOLE
+from clusterproof.plugins.evaluation.routing import Route, route
+from clusterproof.plugins.evidence.node import Node
 
 if TYPE_CHECKING:
     import pytest
+
+# The argument of a light check says what it is called for: once for the node, or once for each of its devices. A check
+# of devices may ask for the node besides.
+SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
+    "node": lambda node: (node,),
+    "gpu": lambda node: node.gpus,
+    "pci_device": lambda node: node.pci_devices,
+    "efa_device": lambda node: node.efa_devices,
+    "ib_device": lambda node: node.ib_devices,
+    "mount": lambda node: node.mounts,
+    "lustre_client": lambda node: node.lustre_clients,
+    "ost": lambda node: node.osts,
+    "mdt": lambda node: node.mdts,
+    "nvme": lambda node: node.nvme_controllers,
+    "neuron_device": lambda node: node.neuron_devices,
+}
+# Or for two nodes that were measured together.
+SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pair: pair.subjects}
+
+
+def _file_systems(cluster: Any) -> Iterable[Any]:
+    from clusterproof.plugins.evidence.fsx.mounted import file_systems  # no node has any
+
+    return file_systems(cluster)
+
+
+# Once for the cluster, or for each thing that the cluster has; or for one node of it, as its control plane has that.
+SUBJECTS_OF_CLUSTER: dict[str, Callable[[Any], Iterable[Any]]] = {
+    "cluster": lambda cluster: (cluster,),
+    "file_system": _file_systems,
+    OF_A_MEMBER: lambda owner: (owner.member,),
+}
+# Once for a training run, or for each of its ranks.
+SUBJECTS_OF_RUN: dict[str, Callable[[Any], Iterable[Any]]] = {"run": lambda run: (run,), "rank": lambda run: run.ranks}
+ALL_SUBJECTS = {**SUBJECTS, **SUBJECTS_OF_PAIR, **SUBJECTS_OF_CLUSTER, **SUBJECTS_OF_RUN}
+WHOLE = ("node", "cluster", "run")  # what has no devices beside it
+UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR, OF_A_MEMBER)
+DEVICES = {
+    "gpu": "NVIDIA GPU",
+    "pci_device": "GPU, network adapter or NVMe controller on the PCI bus",
+    "efa_device": "EFA device",
+    "ib_device": "InfiniBand or RoCE device",
+    "mount": "mount",
+    "file_system": "FSx file system",
+    "lustre_client": "connection to a Lustre server",
+    "ost": "Lustre OST",
+    "mdt": "Lustre MDT",
+    "nvme": "NVMe controller",
+    "neuron_device": "Neuron device",
+    "rank": "rank",
+}
+COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
+
+
+class Owner(Protocol):
+    """A node, a pair of nodes, or the cluster: what a result is about."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def type_name(self) -> str:
+        """Its instance type, else empty."""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of its GPUs."""
 
 
 @record
@@ -29,14 +97,14 @@ class Check:
     @property
     def collectors(self) -> frozenset[str]:
         """The collectors of a node that it needs."""
-        from clusterproof.plugins.suite.needs_of_check import of_nodes
+        from clusterproof.plugins.evaluation.needs import of_nodes
 
         return self.needs & of_nodes()
 
     @property
     def control_collectors(self) -> frozenset[str]:
         """The collectors of the control plane that it needs; a check of a node needs none."""
-        from clusterproof.plugins.suite.needs_of_check import of_control_plane
+        from clusterproof.plugins.evaluation.needs import of_control_plane
 
         return self.needs & of_control_plane() if self.is_of_cluster else frozenset()
 
@@ -45,7 +113,7 @@ class Check:
         """The collectors that it reads, and `pairwise` where it goes by measurements of pairs."""
         if self.is_of_run or self.is_of_pair:
             return frozenset()
-        from clusterproof.plugins.suite.needs_of_check import needs_of  # a prolog knows it from the index
+        from clusterproof.plugins.evaluation.needs import needs_of  # a prolog knows it from the index
 
         return needs_of(self.route.check, self.subject, self.function)
 

@@ -11,11 +11,10 @@ from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import SEVERITIES, Finding, Result, devices_of, grouped, with_findings
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Recording, Several, Verdict
+from clusterproof.plugins.evaluation.check import COUNTED, DEVICES, UNLABELLED, Check, Owner, call, subjects_of
+from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evidence.gpu.of_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.check import Check, call, subjects_of
-from clusterproof.plugins.suite.routing import Route
-from clusterproof.plugins.suite.subjects import COUNTED, DEVICES, UNLABELLED, Owner
 
 Examined: TypeAlias = tuple[list[Finding], float]  # what a check says of its subjects, and the seconds that it took
 

@@ -18,12 +18,12 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from typing import Any
 
-    from clusterproof.plugins.suite.check import Check
+    from clusterproof.plugins.evaluation.check import Check
 
     Entry = Mapping[str, Any]
 
 PACKAGE = os.path.realpath(f"{__file__}/../../..")
-FILE = f"{PACKAGE}/plugins/suite/checks.json"
+FILE = f"{PACKAGE}/plugins/evaluation/checks.json"
 MADE_OF = ("checks", "plugins/evidence")  # folders: the checks, and what determines which collectors they need
 ON_FUNCTION = ("by_hand", "remedied_by", "over_ssm")  # what of a route is no text
 NODE = "node"  # the subsystem whose checks come first
@@ -49,8 +49,8 @@ def read_index(file: str | os.PathLike[str] = FILE) -> dict[str, Entry]:
 
 def make_index() -> dict[str, Entry]:
     """The same from the checks themselves, of which every one is loaded: some tenths of a second."""
-    from clusterproof.plugins.suite.all_checks import all_checks, marks_on_check, occasions
-    from clusterproof.plugins.suite.routing import Route
+    from clusterproof.plugins.evaluation.all_checks import all_checks, marks_on_check, occasions
+    from clusterproof.plugins.evaluation.routing import Route
 
     checks = all_checks()
     order = sorted(checks, key=lambda name: checks[name].route.subsystem != NODE)  # as a run of pytest has them
@@ -87,17 +87,17 @@ def marks_of(entry: Entry) -> list[Mark]:
 
 def read_check(entry: Entry, path: str) -> Check:
     """What is known of a check before its file, at `path`, is imported: it may be spoken of, and not called."""
-    from clusterproof.plugins.suite.check import Check
-    from clusterproof.plugins.suite.needs_of_check import unloaded
-    from clusterproof.plugins.suite.routing import Route
+    from clusterproof.plugins.evaluation.check import Check
+    from clusterproof.plugins.evaluation.needs import unloaded
+    from clusterproof.plugins.evaluation.routing import Route
 
     return Check(unloaded, entry["subject"], entry["wants_owner"], Route(**entry["route"]), path, entry["line"])
 
 
 def load(entry: Entry) -> Check:
     """The check that an entry is of; its file is imported."""
-    from clusterproof.plugins.suite.check import Check
-    from clusterproof.plugins.suite.routing import Route
+    from clusterproof.plugins.evaluation.check import Check
+    from clusterproof.plugins.evaluation.routing import Route
 
     module = import_module(entry["module"])
     function = getattr(module, entry["function"])

@@ -16,11 +16,10 @@ from clusterproof.integrations.slurm.checking import NoVerdict, policy_of, prepa
 from clusterproof.integrations.slurm.settings import Settings
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.suite import index
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.all_checks import marks_of as names_of_marks
-from clusterproof.plugins.suite.index import (
+from clusterproof.plugins.evaluation import index
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.all_checks import marks_of as names_of_marks
+from clusterproof.plugins.evaluation.index import (
     Stale,
     load,
     make_index,
@@ -30,7 +29,8 @@ from clusterproof.plugins.suite.index import (
     read_index,
     written,
 )
-from clusterproof.plugins.suite.needs_of_check import unloaded
+from clusterproof.plugins.evaluation.needs import unloaded
+from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.transport.gather import replayed
 from tests.builders.runs import Runs
 
@@ -111,7 +111,7 @@ def test_a_rule_for_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None
 def test_a_prolog_loads_nothing_of_pytest_and_no_machinery_of_classes() -> None:
     looks = (
         "import sys; from clusterproof.integrations.slurm import checking as c, main;"
-        "from clusterproof.plugins.suite.index import make_index, of_occasions, read_index;"
+        "from clusterproof.plugins.evaluation.index import make_index, of_occasions, read_index;"
         "from clusterproof.integrations.slurm.settings import DEFAULT;"
         "import json; index = json.loads(sys.stdin.read());"
         "policy = c.policy_of(DEFAULT, frozenset());"

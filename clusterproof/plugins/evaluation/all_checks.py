@@ -1,9 +1,10 @@
-"""The packaged checks, as data: for the documentation and for the suite's own tests."""
+"""The packaged checks, as data, with an example of what each finds: for documents, `clusterproof explain` and tests."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.marks import Mark, marks_on
-from clusterproof.plugins.suite.check import Check, check_of, is_light
-from clusterproof.plugins.suite.routing import OCCASIONS
+from clusterproof.plugins.evaluation.check import Check, check_of, is_light
+from clusterproof.plugins.evaluation.routing import OCCASIONS
 
 if TYPE_CHECKING:
     import pytest
@@ -70,3 +71,17 @@ def when(check: Check) -> str:
 def evaluated_by_pairs() -> frozenset[str]:
     """The checks that are evaluated from measurements of pairs of nodes, by id."""
     return frozenset(name for name, check in all_checks().items() if check.needs_pairs)
+
+
+EXAMPLES = Path(__file__).with_name("examples.json")
+
+
+def example_of(check: str) -> str:
+    """`GPU 1: uncorrected ECC errors: 14 in DRAM; expected 0`; empty where there is none."""
+    return _examples().get(check, "")
+
+
+@cache
+def _examples() -> dict[str, str]:
+    data: dict[str, str] = json.loads(EXAMPLES.read_text(encoding="utf-8"))
+    return data
