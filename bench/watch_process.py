@@ -24,7 +24,7 @@ PORT = 9188
 LOOK_S = 0.5  # at what it has said and sampled
 TIMEOUT_S = 90.0
 MAIN = f"""import sys
-from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.suite.watching import line, watch
 from clusterproof.plugins.transport import staying
 {"".join(f"{name} = {value}{chr(10)}" for name, value in QUICK.items())}sys.exit(main())"""

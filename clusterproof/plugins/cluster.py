@@ -6,24 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
-from clusterproof.plugins.suite.two_words import begin_again
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options.argv import restart_joined
+from clusterproof.plugins.suite import hookspecs
 
-_OURS = ("--cluster", "--run", "clusterproof.plugins.suite.packaged")  # words of a run over a cluster
+_OURS = ("--cluster", "--run", "clusterproof.plugins.command_line.own_checks")  # words of a run over a cluster
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the suite's options."""
     config = pluginmanager.get_plugin("pytestconfig")
-    for title, options in {**flags.GROUPS, **flags_of_perf.GROUPS}.items():
+    for title, options in {**table.GROUPS, **perf_table.GROUPS}.items():
         group = parser.getgroup(title)
         for option in options:
             group.addoption(option.flag, help=option.words, **option.more)
     if isinstance(config, pytest.Config):
-        begin_again(config.invocation_params.args)
+        restart_joined(config.invocation_params.args)
         if any(str(word).partition("=")[0] in _OURS for word in config.invocation_params.args):
-            from clusterproof.plugins.suite.mistakes import say_plainly  # most runs of pytest are of other tests
+            from clusterproof.plugins.options.mistakes import say_plainly  # most runs of pytest are of other tests
 
             say_plainly(getattr(parser, "optparser", None))
 

@@ -158,7 +158,7 @@ def test_the_index_says_all_of_a_check_but_its_functions() -> None:
 
 def test_a_run_of_one_check_imports_no_benchmark_no_training_run_and_no_other_check() -> None:
     looks = (
-        "import sys; from clusterproof.plugins.suite.cli import main;"
+        "import sys; from clusterproof.plugins.command_line.main import main;"
         "code = main(['check', 'demo', '-k', 'no_uncorrected_ecc', '--no-report']);"
         "print(*(name for name in sys.modules if name.startswith('clusterproof')))"
     )

@@ -21,7 +21,7 @@ from tests.testbed.kubernetes.machine import Machine, cgroup_of
 from tests.watch.watched_bed import RunningHere, watching
 
 OOM = "Out of memory: Killed process 4242 (python3) total-vm:9437184kB, anon-rss:8388608kB"
-MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 
 
 def settings(names: Sequence[str], root: str = "/", **of_cluster: str) -> tuple[Cluster, Settings]:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import heartbeat
 from clusterproof.plugins.suite.watching.controller import Controller, Settings
 from clusterproof.plugins.suite.watching.heartbeat import Heartbeat, NoHeartbeat, accepted, send

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
 
-from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch import listening
 from clusterproof.plugins.watch.listening import Address, Listener, NoAddress
 from clusterproof.plugins.watch.metrics import Metrics
@@ -24,7 +24,7 @@ from tests.builders.wheel import ROOT
 from tests.watch.outlets_of_day import OfDay, series, tick
 
 TIMEOUT_S = 60.0
-MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 
 
 @pytest.fixture

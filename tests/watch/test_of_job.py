@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.watching import job as module
 from clusterproof.plugins.suite.watching.job import JobEnd, evaluate_recorded
 from tests.builders.wheel import ROOT

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.watch.pace import PACE, Pace, WrongPace
 from clusterproof.plugins.watch.states import Kind, Seen, States
 

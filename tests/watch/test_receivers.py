@@ -9,7 +9,7 @@ from pathlib import Path
 import apprise
 import pytest
 
-from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.suite.forms.notify import MAX_BODY, MAX_TITLE
 from clusterproof.plugins.suite.watching.receivers import message_of, receiver_of
 from clusterproof.plugins.watch.alert import Alert, Notification

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch.textfile import NoTextfile, Textfile
 from tests.watch.outlets_of_day import OfDay, series, tick
 

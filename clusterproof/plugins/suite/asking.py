@@ -21,8 +21,8 @@ from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_settin
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.recording import read_control_plane
 from clusterproof.plugins.kubernetes import HOST
+from clusterproof.plugins.options.validate import log_cursor, window_minutes
 from clusterproof.plugins.suite.freezing import frozen_afterwards
-from clusterproof.plugins.suite.options import log_cursor, window_minutes
 from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
 from clusterproof.plugins.suite.stopping import INTERRUPTED, is_by_signal
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
 
 EXIT_UNCHECKED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # 5: no check was selected, or none of them applies
-EXIT_INCOMPLETE = 10  # nothing failed, and something could not be measured; pytest's own end at 6
 EXIT_UNWRITTEN = 11  # what `--k8s-gate` was to write could not be, or not all of it
 BY_VERDICTS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
@@ -31,11 +30,11 @@ def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_ot
     5 where no check applies: what was not checked is not fit.
     """
     if broken or verdicts[Verdict.FAIL]:
-        return 1
+        return EXIT_FAILED
     if verdicts[Verdict.CONCERN] and option.concerns == "fail":
-        return 1
+        return EXIT_FAILED
     if verdicts[Verdict.INCOMPLETE] and option.incomplete != "ignore":
-        return 1 if option.incomplete == "fail" else EXIT_INCOMPLETE
+        return EXIT_FAILED if option.incomplete == "fail" else EXIT_INCOMPLETE
     is_checked = is_others or verdicts.keys() != {Verdict.NOT_APPLICABLE}
     return 0 if is_checked else EXIT_UNCHECKED
 
@@ -44,4 +43,4 @@ def of_cut(code: int, *, by_failures: bool) -> int:
     """The code of a run that was cut: no success, whatever may be ignored."""
     if not by_failures:
         return INTERRUPTED
-    return code if code in (1, EXIT_INCOMPLETE) else 1
+    return code if code in (EXIT_FAILED, EXIT_INCOMPLETE) else EXIT_FAILED

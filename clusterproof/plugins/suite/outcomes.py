@@ -15,9 +15,7 @@ from clusterproof.plugins.core.result import Result, from_json
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.exit_code import BY_VERDICTS, exit_code, is_by_failures, of_cut
 from clusterproof.plugins.suite.forms.choose import forms, history_form
-from clusterproof.plugins.suite.outlet import Outlet
 from clusterproof.plugins.suite.places import topology_of
-from clusterproof.plugins.suite.plain import is_plain
 from clusterproof.plugins.suite.progress import Evaluating
 from clusterproof.plugins.suite.report import ENDED
 from clusterproof.plugins.suite.state import (
@@ -30,6 +28,7 @@ from clusterproof.plugins.suite.state import (
     note_unwritten,
 )
 from clusterproof.plugins.suite.stopping import INTERRUPTED, why_it_ended
+from clusterproof.plugins.suite.terminal import FailSafeStream, is_plain
 from clusterproof.plugins.suite.writers import guard_writers
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
@@ -74,7 +73,7 @@ class Outcomes:
         guard_writers(self.config)
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
-            reporter._tw._file = Outlet(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
+            reporter._tw._file = FailSafeStream(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
             reporter.startpath = (
                 self.config.rootpath
             )  # files as `checks/gpu/test_memory.py`, wherever that is installed

@@ -14,12 +14,12 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.written import keep_private
 from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
+from clusterproof.plugins.options.validate import check_options, check_root
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite import collect, protocol
 from clusterproof.plugins.suite.check_item import CheckItem
 from clusterproof.plugins.suite.collect import asks_for_node, load_chosen, with_every_node
 from clusterproof.plugins.suite.needs import needs_pairs
-from clusterproof.plugins.suite.options import check_options, check_root
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.perf.load_options import check_load_options
 from clusterproof.plugins.suite.perf.pairs_options import check_pair_options
@@ -30,7 +30,7 @@ from clusterproof.plugins.suite.state import CLUSTER, POLICY, ROUTES, TRAINING_R
 from clusterproof.plugins.suite.stopping import Stopping
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -86,7 +86,7 @@ class Reporting:
 
     def _run(self, exit_code: int) -> Run:
         from clusterproof.plugins.evaluation.all_checks import evaluated_by_pairs
-        from clusterproof.plugins.suite.command import command_of
+        from clusterproof.plugins.options.argv import command_of
         from clusterproof.reports.run import Run
 
         history = self.outcomes.history

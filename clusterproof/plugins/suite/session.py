@@ -28,7 +28,6 @@ from clusterproof.plugins.evidence.recording import (
 )
 from clusterproof.plugins.suite.asking import Asking, Noted
 from clusterproof.plugins.suite.collect import expand_pairs
-from clusterproof.plugins.suite.header import OwnHeader, of_captures, of_cluster, of_window
 from clusterproof.plugins.suite.needs import collectors_of_control_plane, collectors_of_nodes, needs_pairs, one_of_each
 from clusterproof.plugins.suite.perf import load_options as command_line
 from clusterproof.plugins.suite.state import (
@@ -40,6 +39,7 @@ from clusterproof.plugins.suite.state import (
     note_unwritten,
     policy_of,
 )
+from clusterproof.plugins.suite.terminal import RedactedHeader, capture_lines, cluster_lines, window_lines
 from clusterproof.plugins.suite.unevaluated import Ended, chosen_of, read_chosen, unevaluated, write_chosen
 from clusterproof.plugins.transport.gather import replay
 
@@ -75,7 +75,7 @@ class Session:
         if worker is None:
             self.redaction = Redaction(self.cluster, policy)
             self.config.stash[POLICY] = self.redaction.policy
-            self.config.pluginmanager.register(OwnHeader(), "clusterproof-own-header")
+            self.config.pluginmanager.register(RedactedHeader(), "clusterproof-own-header")
         else:
             shown: dict[str, str] = worker["clusterproof_policy"]
             self.config.stash[POLICY] = without_names(policy, *(shown.__getitem__,) * 3)
@@ -86,7 +86,11 @@ class Session:
         if not shown.targets:
             return []
         captured = self.asking.captured
-        return [*of_cluster(shown), *of_window(self.config.option.since), *of_captures(captured, self.redaction)]
+        return [
+            *cluster_lines(shown),
+            *window_lines(self.config.option.since),
+            *capture_lines(captured, self.redaction),
+        ]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:

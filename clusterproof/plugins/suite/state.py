@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.written import NO_ROOM
 from clusterproof.plugins.evaluation.routing import OCCASIONS, Route
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
@@ -36,7 +36,6 @@ TRAINING_RUN: pytest.StashKey[TrainingRun] = pytest.StashKey()
 UNWRITTEN: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by option, what kept a file from being written
 FULL: pytest.StashKey[bool] = pytest.StashKey()  # whether a full disk kept a report from being written
 USUAL_WAY: pytest.StashKey[bool] = pytest.StashKey()  # light items run by pytest's own protocol
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 

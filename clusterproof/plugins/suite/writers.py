@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.suite.state import NO_ROOM, note_unwritten
+from clusterproof.plugins.core.written import NO_ROOM
+from clusterproof.plugins.suite.state import note_unwritten
 
 _WRITERS = (("_pytest.junitxml", "--junitxml", "xmlpath"), ("pytest_html", "--html", "htmlpath"))
 

@@ -12,7 +12,7 @@ from clusterproof.reports.history.place import default_path
 from clusterproof.reports.runs import RUNS
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
 
 OF_ANOTHER_TIME = ("replay", "capture", "run")  # connections whose evidence says nothing new of the cluster
 

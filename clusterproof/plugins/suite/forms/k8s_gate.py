@@ -24,7 +24,7 @@ from clusterproof.plugins.suite.state import occasion_of
 from clusterproof.reports.cut import Cut, cut_of
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
 
 
 def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:

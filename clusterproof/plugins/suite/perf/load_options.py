@@ -15,7 +15,7 @@ from clusterproof.plugins.suite.state import is_named
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.load.options import LoadOptions
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
     from clusterproof.plugins.suite.perf.load_others import Test
 
 LEAST_MIB = 64  # of the scratch file

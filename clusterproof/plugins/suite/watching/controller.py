@@ -6,7 +6,7 @@ import ctypes
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -33,12 +33,6 @@ from clusterproof.plugins.watch.updates import Hello, Update
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 END_S = 5.0  # for nodes to end their samplers
-WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
-    "ssm": "Systems Manager's commands end with an answer, and stream nothing",
-    "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
-    "replay": "a recording does not change",
-    "capture": "what was collected by hand does not change",
-}
 
 Show = Callable[[Sequence[Change]], object]
 

@@ -35,7 +35,7 @@ REPORT = "report"  # the folder in the recording's
 # A folder that a watch is begun in may be anybody's: Python would look there first.
 MAIN = """import sys
 sys.path[:] = filter(None, sys.path)
-from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.command_line.main import main
 raise SystemExit(main())"""
 
 

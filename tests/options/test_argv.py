@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.suite import flags, flags_of_perf
-from clusterproof.plugins.suite.flags import Option
-from clusterproof.plugins.suite.two_words import joined
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options.argv import joined_options
+from clusterproof.plugins.options.table import Option
 from tests.builders.recordings import boot, node
 from tests.builders.runs import Runs
 from tests.builders.wheel import ROOT, Installed
 
 OPTIONS = [
-    option for group in (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values()) for option in group if option.has_value
+    option for group in (*table.GROUPS.values(), *perf_table.GROUPS.values()) for option in group if option.has_value
 ]
 OF_PATHS = [option for option in OPTIONS if option.more.get("metavar", "").startswith(("FILE", "DIR", "PATH"))]
 FOLDERS = ("--report", "--record", "--run", "--host-root", "--load-path", "--fs-bandwidth")
@@ -25,18 +25,18 @@ IDLE = ("--resume", "--baseline", "--save-baseline", "--bundle")  # want what on
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.flag)
 def test_an_option_and_a_path_that_exists_become_one_word(option: Option, tmp_path: Path) -> None:
     here = str(tmp_path)
-    assert joined(["-q", option.flag, here, "checks"]) == ["-q", f"{option.flag}={here}", "checks"]
-    assert joined([f"{option.flag}={here}", here]) == [f"{option.flag}={here}", here]
-    assert joined([option.flag, f"{here}/not there"]) == [option.flag, f"{here}/not there"]
-    assert joined(["--", option.flag, here]) == ["--", option.flag, here]
+    assert joined_options(["-q", option.flag, here, "checks"]) == ["-q", f"{option.flag}={here}", "checks"]
+    assert joined_options([f"{option.flag}={here}", here]) == [f"{option.flag}={here}", here]
+    assert joined_options([option.flag, f"{here}/not there"]) == [option.flag, f"{here}/not there"]
+    assert joined_options(["--", option.flag, here]) == ["--", option.flag, here]
 
 
 @pytest.mark.parametrize("flag", ["--srun-options", "--mpirun-options", "--meter-options"])
 def test_an_option_of_words_takes_one_that_begins_with_a_dash(flag: str) -> None:
-    assert joined(["-q", flag, "--mpi=pmix", "--redact"]) == ["-q", f"{flag}=--mpi=pmix", "--redact"]
-    assert joined([flag, "-t 1 -O 0", "checks"]) == [f"{flag}=-t 1 -O 0", "checks"]
-    assert joined([f"{flag}=--mpi=pmix", "--redact"]) == [f"{flag}=--mpi=pmix", "--redact"]
-    assert joined(["--", flag, "--redact"]) == ["--", flag, "--redact"]
+    assert joined_options(["-q", flag, "--mpi=pmix", "--redact"]) == ["-q", f"{flag}=--mpi=pmix", "--redact"]
+    assert joined_options([flag, "-t 1 -O 0", "checks"]) == [f"{flag}=-t 1 -O 0", "checks"]
+    assert joined_options([f"{flag}=--mpi=pmix", "--redact"]) == [f"{flag}=--mpi=pmix", "--redact"]
+    assert joined_options(["--", flag, "--redact"]) == ["--", flag, "--redact"]
 
 
 def test_every_option_of_words_is_one_that_takes_dashes() -> None:
@@ -57,7 +57,7 @@ def test_words_that_begin_with_a_dash_are_no_error(runs: Runs, installed: Instal
 
 def test_a_path_behind_a_switch_or_another_plugins_option_stays_a_test(tmp_path: Path) -> None:
     words = ["--redact", str(tmp_path), "--junitxml", str(tmp_path), str(tmp_path), "a\0b"]
-    assert joined(words) == words
+    assert joined_options(words) == words
 
 
 def existing(option: Option, folder: Path) -> Path:

@@ -13,11 +13,11 @@ import pytest
 
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.opened import is_file, is_folder
+from clusterproof.plugins.core.written import NO_ROOM
 from clusterproof.plugins.evidence.kernel_log.window import window
-from clusterproof.plugins.suite.state import NO_ROOM
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
 
 
 def check_options(option: Options) -> None:
@@ -42,8 +42,6 @@ def check_options(option: Options) -> None:
     if option.bundle is not None and not option.bundle.endswith(".tar.zst"):
         raise pytest.UsageError(f"--bundle is {option.bundle!r:.200}; expected a file that ends in .tar.zst")
     if option.cloudwatch is not None:
-        from clusterproof.plugins.suite.forms.cloudwatch import check_namespace
-
         check_namespace(option.cloudwatch)
     for flag in ("k8s_max_tainted", "k8s_startup_taint"):
         if getattr(option, flag) is not None and not option.k8s_gate:
@@ -60,7 +58,7 @@ def check_root(config: pytest.Config) -> None:
 
     Pytest looks for its configuration before it knows our options: the file of `--history FILE`, once it is there, is
     a test to it, by whose folder it goes. Then what pytest.toml says here does not hold, and anything may be collected.
-    `two_words` prevents that on a command line; not in PYTEST_ADDOPTS, nor where a program calls pytest.main.
+    `argv.restart_joined` prevents that on a command line; not in PYTEST_ADDOPTS, nor where a program calls pytest.main.
     """
     here = config.invocation_params.dir / "pytest.toml"
     are_named = config.args_source is pytest.Config.ArgsSource.ARGS  # the tests: then none are looked for
@@ -68,6 +66,14 @@ def check_root(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"pytest took a path of the command line for a test and did not read {here}; "
             "write every option that names a file elsewhere with an equals sign, as --history=FILE"
+        )
+
+
+def check_namespace(name: str) -> None:
+    """Refuse what CloudWatch would. Raises pytest.UsageError."""
+    if not _NAMESPACE.fullmatch(name):
+        raise pytest.UsageError(
+            f"--cloudwatch is {name!r:.80}; expected a namespace of letters, digits and . - _ / # :, not of AWS/…"
         )
 
 
@@ -140,3 +146,4 @@ _MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
 _LEAST_WINDOW = 15  # minutes: the rule of sustained load looks at so many together
 _MAX_WINDOW = 15 * 24 * 60  # CloudWatch keeps points of one minute so long
 _IS_NUMBER = re.compile(r"[0-9]{1,6}").fullmatch
+_NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#-][A-Za-z0-9._/#:-]{0,254}")  # of CloudWatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.suite.flags import Option
+from clusterproof.plugins.options.table import Option
 
 QUICK, FULL = "quick", "full"
 # These have tables of their own elsewhere, which are not imported: every run of pytest would pay for that.

@@ -8,20 +8,23 @@ import warnings
 from pathlib import Path
 from shlex import quote
 
+from clusterproof.plugins.command_line.help import short_help, shortest_help
+from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand
 from clusterproof.plugins.core.kinds import KINDS
+from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.version import __version__
-from clusterproof.plugins.suite.short_help import short_help, shortest_help
-from clusterproof.plugins.suite.two_words import joined
+from clusterproof.plugins.options.argv import joined_options
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
-BAD_COMMAND_LINE = 4
 ALL_OPTIONS = "--help-all"
-WITHOUT_A_RUN = ("checks", "completion", "doctor", "explain", "history", "init", "watch")
-COMMANDS = ("check", *WITHOUT_A_RUN, "manifest", "help", "version")
-_ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged", "clusterproof.plugins.suite.plain")
+_ALWAYS = (
+    "clusterproof.plugins.cluster",
+    "clusterproof.plugins.command_line.own_checks",
+    "clusterproof.plugins.suite.terminal",
+)
 # Plugins that are worth their start-up time only when the command line asks for them.
 _ON_REQUEST = {
     "xdist.plugin": ("-n", "--numprocesses", "--dist"),
@@ -48,24 +51,24 @@ def main(arguments: list[str] | None = None) -> int:
         arguments = [*arguments[1:2], "--help"]
     if arguments[:1] == ["check"]:
         arguments = _as_a_run(arguments[1:])
-    arguments = joined(arguments)
+    arguments = joined_options(arguments)
     if arguments in (["--version"], ["version"]):
         print(f"clusterproof {__version__}")
         return 0
-    if wants_help(arguments) and arguments[0] not in (*WITHOUT_A_RUN, "manifest"):
+    if wants_help(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
         return _print(0, short_help())
-    if arguments[:1] and arguments[0] in WITHOUT_A_RUN:
-        return _print(*_answer(arguments[0], arguments[1:]))
+    if arguments[:1] and arguments[0] in ANSWERED:
+        return _print(*_answer(ANSWERED[arguments[0]], arguments[1:]))
     plugins_of_run: list[object] = []
     if arguments[:1] == ["manifest"]:
-        from clusterproof.plugins.suite.manifest_command import command_line
+        from clusterproof.plugins.command_line.manifest import command_line
 
         arguments, writer = command_line(arguments[1:], PACKAGE)
         plugins_of_run.append(writer)
     os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     import pytest  # only now: it reads the environment when it is imported
 
-    from clusterproof.plugins.suite.own_tests import root_of_own_tests
+    from clusterproof.plugins.command_line.own_checks import root_of_own_tests
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
@@ -83,33 +86,11 @@ def _as_a_run(arguments: list[str]) -> list[str]:
     return ["--cluster", *arguments]
 
 
-def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
-    """The exit code and the text of a command that needs no run. Raises SystemExit after its help, or a usage error."""
+def _answer(subcommand: Subcommand, arguments: list[str]) -> tuple[int, str]:
+    """The exit code and the text of a subcommand without a run. Raises SystemExit after its help, or a usage error."""
     try:
-        if command == "history":
-            from clusterproof.reports.history.command import history
-
-            return history(arguments)
-        if command == "completion":
-            from clusterproof.plugins.suite.shell import completion
-
-            return completion(arguments)
-        if command == "doctor":
-            from clusterproof.plugins.suite.doctor import doctor
-
-            return doctor(arguments)
-        if command == "watch":
-            from clusterproof.plugins.suite.watching.command import watch
-
-            return watch(arguments)
-        if command == "init":
-            from clusterproof.plugins.suite.starter import init
-
-            return init(arguments)
-        from clusterproof.plugins.suite.explain import checks, explain
-
-        return checks(arguments) if command == "checks" else explain(arguments)
-    except SystemExit as end:  # argparse's own 2 is an interruption here
+        return subcommand.answer(arguments)
+    except SystemExit as end:
         raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
 
 
@@ -118,12 +99,12 @@ def _mistaken_command(arguments: list[str]) -> str:
     word = arguments[0] if arguments else "-"
     if word == "help" and len(arguments) > 1:
         word = arguments[1]
-        return "" if word in COMMANDS else f"no command is called {word!r:.80}{nearest(word, COMMANDS) or _LISTED}"
-    if word.startswith("-") or word in COMMANDS or is_there(word.partition("::")[0]):
+        return "" if word in NAMES else f"no command is called {word!r:.80}{nearest(word, NAMES) or _LISTED}"
+    if word.startswith("-") or word in NAMES or is_there(word.partition("::")[0]):
         return ""
     if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
         return f"{word!r:.80} is a cluster; expected clusterproof check {quote(word[:80])}"
-    near = nearest(word, COMMANDS)
+    near = nearest(word, NAMES)
     if not near and any(sign in word for sign in "./:["):
         return ""
     return f"no command is called {word!r:.80}{near or _LISTED}"

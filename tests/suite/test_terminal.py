@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.suite.progress import Evaluating
 
 CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]

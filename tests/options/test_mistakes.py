@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.suite.cli import main
+from clusterproof.plugins.command_line.main import main
 from tests.builders.runs import Runs
 
 MISTAKES = [

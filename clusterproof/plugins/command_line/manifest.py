@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.evidence.recording import write_whole
 from clusterproof.plugins.manifest.compose import manifest_of, text_of
-from clusterproof.plugins.suite import command_lines
 from clusterproof.plugins.suite.state import nodes_of
 
 CHECKS = "checks/software/test_manifest.py"  # what they read is what a manifest is made of
-BAD_COMMAND_LINE = 4  # as the rest of the suite has it; argparse's own 2 is an interruption here
 SILENT = ("-p", "no:terminal", "-m", "ami")
 
 
@@ -66,10 +66,23 @@ def _write(path: Path, text: str) -> None:
         write_whole(path.resolve(), text)
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof manifest`."""
+    parser = OneLineParser(
+        prog="clusterproof manifest",
+        description="Writes the golden manifest of a machine known to be good, for --policy golden.toml -m ami.",
+        epilog="Any other option of clusterproof, such as --nodes, --region or --sudo, may follow.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--from", "--cluster", dest="source", required=True, metavar="X", help="what --cluster takes")
+    parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: print it)")
+    return parser
+
+
 def command_line(arguments: list[str], package: Path) -> tuple[list[str], WriteManifest]:
     """Pytest's arguments for `clusterproof manifest ARGUMENTS`, and the plugin that writes. Raises SystemExit."""
     try:
-        data, further = command_lines.manifest().parse_known_args(arguments)
+        data, further = parser().parse_known_args(arguments)
     except SystemExit as end:
         raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
     return [*SILENT, "--cluster", data.source, str(package / CHECKS), *further], WriteManifest(data.source, data.out)

@@ -1,8 +1,15 @@
-"""`clusterproof --help`: what is needed to begin, on one screen. `--help-all` has every option."""
+"""`clusterproof --help` and `clusterproof completion`: one screen to begin with, and words completed by a shell.
+
+`--help-all` has every option.
+"""
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
+
 from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS
+from clusterproof.plugins.core.one_line import OneLineParser
 
 _WHAT = {
     "local": "this machine",
@@ -90,3 +97,24 @@ def short_help() -> str:
     """The text, of at most 60 lines."""
     rows = [(kind.form, _WHAT[kind.word or kind.form]) for kind in (*KINDS, HYPERPOD, FILE)]
     return _HEAD + "".join(f"  {form:<36} {words}\n" for form, words in rows) + _TAIL
+
+
+FILES = {"bash": "clusterproof.bash", "zsh": "_clusterproof", "fish": "clusterproof.fish"}
+MAN_PAGE = "clusterproof.1"
+
+
+def completion_parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof completion`."""
+    parser = OneLineParser(
+        prog="clusterproof completion",
+        description='Prints what completes words of clusterproof in a shell: eval "$(clusterproof completion bash)".',
+        allow_abbrev=False,
+    )
+    parser.add_argument("shell", choices=tuple(FILES), help="which shell")
+    return parser
+
+
+def completion(arguments: list[str]) -> tuple[int, str]:
+    """The exit code and the script. Raises SystemExit after its help, or a usage error."""
+    shell = completion_parser().parse_args(arguments).shell
+    return 0, (Path(__file__).with_name("shell") / FILES[shell]).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shutil
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.version import __version__
-from clusterproof.plugins.suite import command_lines
 
 ANSWER_S = 10.0  # for a command of Slurm's
 MAX_ANSWER = 100  # characters of what it says
@@ -33,9 +34,18 @@ class Means:
         return f"{'ok' if self.is_there else '--':<4} {self.serves:<12} {self.words}"
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof doctor`."""
+    return OneLineParser(
+        prog="clusterproof doctor",
+        description="What can be reached from here, and what is missing for the rest. Nothing is asked over a network.",
+        allow_abbrev=False,
+    )
+
+
 def doctor(arguments: list[str]) -> tuple[int, str]:
     """The exit code and the text of `clusterproof doctor`. Raises SystemExit after its help, or a usage error."""
-    command_lines.doctor().parse_args(arguments)
+    parser().parse_args(arguments)
     head = f"clusterproof {__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}"
     return 0, "\n".join([head, "", *(means.line for means in every_means(os.environ, Path.home())), ""])
 

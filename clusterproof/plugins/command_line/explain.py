@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import textwrap
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.catalog.nvidia import Xid, xid, xids
+from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict
@@ -17,10 +19,8 @@ from clusterproof.plugins.evaluation.check import WHOLE, Check
 from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
-from clusterproof.plugins.suite import command_lines
 from clusterproof.reports.wording import skill_of
 
-EXIT_UNKNOWN = 4  # as pytest's for a bad command line
 MAX_WIDTH = 110
 WHEN = {  # of an Xid, by its verdict in the catalogue
     "none": "never a finding",
@@ -39,29 +39,51 @@ _XID = re.compile(r"xid[ :=]?(\d{1,4})", re.IGNORECASE)
 LABEL = 16
 
 
+def checks_parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof checks`."""
+    parser = OneLineParser(prog="clusterproof checks", description="The packaged checks, a line for each.")
+    parser.add_argument("-m", metavar="MARKS", default="", help="those that `-m MARKS` would choose: 'prolog and gpu'")
+    return parser
+
+
+def explain_parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof explain`."""
+    parser = OneLineParser(
+        prog="clusterproof explain",
+        description="What a check or an Xid means, what is said and when, what to do then, and whose it is: offline.",
+    )
+    parser.add_argument(
+        "name",
+        nargs="+",
+        metavar="CHECK",
+        help="as reports have it: gpu.no_xid; or no_xid, or test_no_xid; or xid:79",
+    )
+    return parser
+
+
 def checks(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print: a line for each check. Raises SystemExit where argparse does."""
-    marks = command_lines.checks().parse_args(arguments).m
+    marks = checks_parser().parse_args(arguments).m
     try:
         chosen = [check for check in all_checks().values() if _has(check, marks)]
     except SyntaxError as wrong:
         expected = "expected marks with and, or, not and brackets (pytest --markers lists them)"
-        return EXIT_UNKNOWN, f"clusterproof checks: -m {marks!r}: {wrong.msg}; {expected}\n"
+        return BAD_COMMAND_LINE, f"clusterproof checks: -m {marks!r}: {wrong.msg}; {expected}\n"
     if not chosen:
-        return EXIT_UNKNOWN, f"clusterproof checks: no check has the marks {marks!r}; pytest --markers lists them\n"
+        return BAD_COMMAND_LINE, f"clusterproof checks: no check has the marks {marks!r}; pytest --markers lists them\n"
     return 0, "\n".join(_listed(chosen)) + "\n"
 
 
 def explain(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print: all that is known of some checks. Raises SystemExit where argparse does."""
     pages: list[str] = []
-    for word in command_lines.explain().parse_args(arguments).name:
+    for word in explain_parser().parse_args(arguments).name:
         code = _XID.fullmatch(word)
         found = [xid_page(xid(int(code[1])))] if code else [page(check) for check in named(word)]
         if not found:
             near = nearest(word, [*all_checks(), *map(_name, all_checks())])
             expected = "clusterproof checks lists all; an Xid is xid:79"
-            return EXIT_UNKNOWN, f"clusterproof explain: no check is called {word!r:.80}{near}; {expected}\n"
+            return BAD_COMMAND_LINE, f"clusterproof explain: no check is called {word!r:.80}{near}; {expected}\n"
         pages += ["\n".join(lines) for lines in found]
     return 0, "\n\n".join(pages) + "\n"
 

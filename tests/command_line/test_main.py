@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.command_line.doctor import every_means, of_aws, of_slurm, of_ssh
+from clusterproof.plugins.command_line.help import short_help, shortest_help
+from clusterproof.plugins.command_line.init import TEMPLATES, template
+from clusterproof.plugins.command_line.main import COMMANDS, main
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.policy.file import read_policy
-from clusterproof.plugins.suite import flags, flags_of_perf
-from clusterproof.plugins.suite.cli import COMMANDS, main
-from clusterproof.plugins.suite.doctor import every_means, of_aws, of_slurm, of_ssh
-from clusterproof.plugins.suite.short_help import short_help, shortest_help
-from clusterproof.plugins.suite.starter import TEMPLATES, template
 
 
 def test_the_help_fits_on_a_screen() -> None:
@@ -51,7 +51,7 @@ def test_the_help_names_every_command() -> None:
 
 
 def test_the_help_names_no_option_that_does_not_exist() -> None:
-    groups = (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values())
+    groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
     known = {option.flag for group in groups for option in group} | {"--help-all", "--cluster", "--from"}
     assert set(re.findall(r"--[a-z][a-z-]+", short_help())) <= known
 
@@ -67,7 +67,7 @@ def test_help_is_the_short_one_whatever_else_is_said(words: list[str], capsys: p
 
 def uncommented(text: str) -> str:
     """A template with every setting taken out of its comment."""
-    return re.sub(r"^#= ?", "", text, flags=re.MULTILINE)
+    return re.sub(r"^#= ?", "", text, table=re.MULTILINE)
 
 
 def test_init_writes_both_files_and_says_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

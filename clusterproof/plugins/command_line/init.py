@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from shlex import quote
 
+from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.opened import is_there
-from clusterproof.plugins.suite import command_lines
 
-BAD_COMMAND_LINE = 4
 TEMPLATES = {"cluster.toml": "which nodes, and how to reach them", "clusterproof.toml": "what is expected of them"}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof init`."""
+    parser = OneLineParser(
+        prog="clusterproof init",
+        description="Writes cluster.toml and clusterproof.toml with comments. Nothing that is there is overwritten.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="where to (default: here)")
+    return parser
 
 
 def init(arguments: list[str]) -> tuple[int, str]:
     """The exit code and the text of `clusterproof init [DIR]`. Raises SystemExit after its help, or a usage error."""
-    return begin_in(Path(command_lines.init().parse_args(arguments).folder))
+    return begin_in(Path(parser().parse_args(arguments).folder))
 
 
 def begin_in(folder: Path) -> tuple[int, str]:
@@ -33,10 +44,10 @@ def begin_in(folder: Path) -> tuple[int, str]:
         what = f"{problem.filename}: {problem.strerror}; expected a folder that may be written"
         return BAD_COMMAND_LINE, f"clusterproof init: {what}\n"
     lines = [f"wrote {folder / name}: {words}\n" for name, words in TEMPLATES.items()]
-    way = "" if folder == Path() else f"cd {quote(str(folder))} && "
-    return 0, "".join([*lines, f"Put your nodes into cluster.toml, then: {way}clusterproof check ./cluster.toml\n"])
+    cd = "" if folder == Path() else f"cd {quote(str(folder))} && "
+    return 0, "".join([*lines, f"Put your nodes into cluster.toml, then: {cd}clusterproof check ./cluster.toml\n"])
 
 
 def template(name: str) -> str:
     """The text of a file as it is written."""
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return (Path(__file__).with_name("starter") / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A site's own checks that `clusterproof check X FILE…` names: where they are rooted, and what they may load.
+"""The checks that `clusterproof check X FILE…` runs: the packaged ones, or a site's own, and what these may load.
 
 Nothing else that lies in the working folder is run: it may be anybody's, as /tmp is, or a recording.
 """
@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -77,3 +78,26 @@ def _named(arguments: Sequence[str]) -> Iterator[Path]:
         path = Path(word.partition("::")[0])
         if before not in _VALUED and not word.startswith("-") and (path.suffix == ".py" or is_folder(path)):
             yield path.resolve()
+
+
+CHECKS = Path(__file__).resolve().parents[2] / "checks"
+NOT_LOADED = pytest.StashKey[str]()  # why, in words
+WORKER = "popen"  # as `-n` has it
+ISOLATED = f"popen//python={quote(sys.executable)} -I"  # else Python would look for its modules in this folder first
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Load no conftest.py but of tests that are named."""
+    early_config.stash[NOT_LOADED] = let_in(early_config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose what to collect, and how workers are started."""
+    if config.args_source is config.ArgsSource.INVOCATION_DIR:
+        config.args = [str(CHECKS)]
+    if config.stash[NOT_LOADED] and not hasattr(config, "workerinput"):
+        sys.stderr.write(f"clusterproof: {config.stash[NOT_LOADED]}\n")
+    if getattr(config.option, "tx", None):
+        config.option.tx = [ISOLATED if one == WORKER else one for one in config.option.tx]

@@ -6,11 +6,11 @@ from typing import get_type_hints
 
 import pytest
 
-from clusterproof.plugins.suite import flags, flags_of_perf
-from clusterproof.plugins.suite.flags import Option
-from clusterproof.plugins.suite.option_types import Options
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options.parsed import Options
+from clusterproof.plugins.options.table import Option
 
-OPTIONS = [option for group in (*flags.GROUPS.values(), *flags_of_perf.GROUPS.values()) for option in group]
+OPTIONS = [option for group in (*table.GROUPS.values(), *perf_table.GROUPS.values()) for option in group]
 OF_PYTEST = {"collectonly", "keyword", "markexpr"}
 TYPES = get_type_hints(Options)
 
