@@ -11,7 +11,8 @@ import pytest
 from clusterproof.plugins.command_line.doctor import every_means, of_aws, of_slurm, of_ssh
 from clusterproof.plugins.command_line.help import short_help, shortest_help
 from clusterproof.plugins.command_line.init import TEMPLATES, template
-from clusterproof.plugins.command_line.main import COMMANDS, main
+from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.command_line.subcommands import NAMES
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.options import perf_table, table
@@ -30,7 +31,7 @@ def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: p
     assert said == shortest_help()
     assert len(said.splitlines()) < 24
     assert max(map(len, said.splitlines())) <= 80
-    assert set(re.findall(r"clusterproof (\w+)", said)) >= set(COMMANDS) - {"version"}
+    assert set(re.findall(r"clusterproof (\w+)", said)) >= set(NAMES) - {"version"}
 
 
 @pytest.mark.parametrize(("words", "begin"), [(["version"], "clusterproof 0."), (["help"], "clusterproof: proves")])
@@ -47,7 +48,7 @@ def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_help_names_every_command() -> None:
-    assert set(re.findall(r"^  clusterproof (\w+)", short_help(), re.MULTILINE)) == set(COMMANDS)
+    assert set(re.findall(r"^  clusterproof (\w+)", short_help(), re.MULTILINE)) == set(NAMES)
 
 
 def test_the_help_names_no_option_that_does_not_exist() -> None:
@@ -67,7 +68,7 @@ def test_help_is_the_short_one_whatever_else_is_said(words: list[str], capsys: p
 
 def uncommented(text: str) -> str:
     """A template with every setting taken out of its comment."""
-    return re.sub(r"^#= ?", "", text, table=re.MULTILINE)
+    return re.sub(r"^#= ?", "", text, flags=re.MULTILINE)
 
 
 def test_init_writes_both_files_and_says_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

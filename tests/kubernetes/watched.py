@@ -13,9 +13,9 @@ from pathlib import Path
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes.access import SETTING
-from clusterproof.plugins.suite.watching.controller import Settings
-from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.watch.controller import Settings
+from clusterproof.plugins.watch.sampler_session import How
 from tests.builders.runs import ROOT
 from tests.testbed.kubernetes.machine import Machine, cgroup_of
 from tests.watch.watched_bed import RunningHere, watching

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from clusterproof.plugins.suite.watching import line, watch
 from clusterproof.plugins.transport import staying
-from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT, SILENT
+from clusterproof.plugins.watch import sampler_session, watch
+from clusterproof.plugins.watch.sample_rules import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import set_clock
 from tests.testbed.faults import with_file
 from tests.testbed.image import NodeImage
@@ -106,4 +106,4 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that sends nothing is given up, and tried again, within seconds."""
     for name, value in QUICK.items():
         module, _, constant = name.partition(".")
-        monkeypatch.setattr({"line": line, "staying": staying, "watch": watch}[module], constant, value)
+        monkeypatch.setattr({"line": sampler_session, "staying": staying, "watch": watch}[module], constant, value)

@@ -18,7 +18,7 @@ UBUNTU = 1000
 TIMEOUT_S = 120.0  # this machine may be busy
 MAIN = """import sys
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.suite.watching import job
+from clusterproof.plugins.watch import job
 job.ASK_S = 1.0
 sys.exit(main())"""
 

@@ -18,12 +18,12 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.suite.watching import heartbeat
-from clusterproof.plugins.suite.watching.controller import Controller, Settings
-from clusterproof.plugins.suite.watching.heartbeat import Heartbeat, NoHeartbeat, accepted, send
-from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.transport import Limits
-from tests.watch.outlets_of_day import OfDay
+from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.notify import heartbeat
+from clusterproof.plugins.watch.notify.heartbeat import Heartbeat, NoHeartbeat, accepted, send
+from clusterproof.plugins.watch.sampler_session import How
+from tests.watch.sinks_of_day import OfDay
 
 SECRET = "tok3n-and-passw0rd"
 TIMEOUT_S = 60.0

@@ -15,11 +15,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusterproof.plugins.command_line import subcommands
-from clusterproof.plugins.watch.listening import Address
+from clusterproof.plugins.watch.metrics.http_server import Address
+from clusterproof.plugins.watch.options import parser
 from tests.builders.wheel import ROOT
-from tests.watch.outlets_of_day import OfDay, tick
 from tests.watch.receiving import change
+from tests.watch.sinks_of_day import OfDay, tick
 
 INTEGRATIONS = ROOT / "integrations"
 UNIT = INTEGRATIONS / "systemd" / "clusterproof-watch.service"
@@ -29,7 +29,7 @@ NAME = re.compile(r"\bclusterproof_watch_\w+")
 def parsed(words: list[str], folder: Path) -> Any:
     """What the command makes of these words, where its file of arguments lies in the folder."""
     (folder / "watch.args").write_text("slurm:\n--via=nodes\n--notify=slack://…\n--heartbeat=https://hc-ping.com/…\n")
-    return subcommands.watch().parse_args([word.replace("/etc/clusterproof", str(folder)) for word in words])
+    return parser().parse_args([word.replace("/etc/clusterproof", str(folder)) for word in words])
 
 
 def test_the_unit_is_what_systemd_reads(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.suite.watching.evaluator import Evaluator
-from clusterproof.plugins.suite.watching.outlets import Outlets
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
-from clusterproof.plugins.watch.metrics import families
+from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.metrics.families import families
+from clusterproof.plugins.watch.sinks import Outlets
 from clusterproof.plugins.watch.updates import Hello
+from clusterproof.plugins.watch.watch import Watch
 from tests.watch.days import NODE
-from tests.watch.outlets_of_day import OfDay, tick
+from tests.watch.sinks_of_day import OfDay, tick
 
 
 @pytest.fixture

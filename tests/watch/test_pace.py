@@ -9,8 +9,7 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.pace import PACE, Pace, WrongPace
-from clusterproof.plugins.watch.states import Kind, Seen, States
+from clusterproof.plugins.watch.states import PACE, Kind, Pace, Seen, States, WrongPace
 
 RULES = frozenset({"gpu.no_throttle"})
 HOLDS = {("GPU 3", "gpu.no_throttle"): Seen(Verdict.CONCERN, "slowed down; expected none")}

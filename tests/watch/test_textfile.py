@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch.textfile import NoTextfile, Textfile
-from tests.watch.outlets_of_day import OfDay, series, tick
+from clusterproof.plugins.watch.metrics.textfile import NoTextfile, Textfile
+from tests.watch.sinks_of_day import OfDay, series, tick
 
 TIMEOUT_S = 60.0
 

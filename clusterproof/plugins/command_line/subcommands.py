@@ -54,8 +54,8 @@ SUBCOMMANDS = (  # in the order in which help has them
     ),
     Subcommand(
         "watch",
-        "clusterproof.plugins.suite.watching.options:parser",
-        "clusterproof.plugins.suite.watching.command:watch",
+        "clusterproof.plugins.watch.options:parser",
+        "clusterproof.plugins.watch.command:watch",
     ),
     Subcommand("manifest", f"{_HERE}.manifest:parser"),
     Subcommand("completion", f"{_HERE}.help:completion_parser", f"{_HERE}.help:completion"),

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clusterproof.plugins.watch.textfile import Textfile
+from clusterproof.plugins.watch.metrics.textfile import Textfile
 from tests.counterparts import installed
-from tests.watch.outlets_of_day import OfDay, series, tick
+from tests.watch.sinks_of_day import OfDay, series, tick
 
 pytestmark = installed.needs("prometheus")
 

@@ -11,8 +11,8 @@ from io import FileIO
 from pathlib import Path
 
 from clusterproof.plugins.core.written import append, appendable, created
-from clusterproof.plugins.watch.outage import Outage
-from clusterproof.plugins.watch.outbox import WRONG, Entry, Outbox
+from clusterproof.plugins.watch.notify.outbox import WRONG, Entry, Outbox
+from clusterproof.plugins.watch.own_health import Outage
 
 RETRY_S = 5.0  # after a write that failed
 SPARE_BYTES = 1 << 20  # of entries that are no longer needed, before the file is written anew

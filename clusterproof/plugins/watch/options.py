@@ -13,12 +13,12 @@ from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
-from clusterproof.plugins.suite.watching.controller import Settings
-from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.stays import JOB, STREAMING
 from clusterproof.plugins.transport.submit_host import submit_host
-from clusterproof.plugins.watch.pace import Pace, WrongPace
+from clusterproof.plugins.watch.controller import Settings
+from clusterproof.plugins.watch.sampler_session import How
+from clusterproof.plugins.watch.states import Pace, WrongPace
 
 MIN_REMIND_S = 60.0
 MIN_EVERY_S, MAX_EVERY_S = 1.0, 3600.0

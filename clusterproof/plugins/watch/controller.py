@@ -17,19 +17,19 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
-from clusterproof.plugins.suite.progress import LINE_S, Awaited
-from clusterproof.plugins.suite.watching.line import Ended, Event, How, Line
-from clusterproof.plugins.suite.watching.outlets import Outlets
-from clusterproof.plugins.suite.watching.own_clock import OwnClock
-from clusterproof.plugins.suite.watching.view import first_answers
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Connection, Limits
 from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather
+from clusterproof.plugins.transport.progress import LINE_S, Awaited
 from clusterproof.plugins.transport.stays import stays_for
+from clusterproof.plugins.watch.own_health import OwnClock
 from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.sampler_session import Ended, Event, How, Line
+from clusterproof.plugins.watch.sinks import Outlets
 from clusterproof.plugins.watch.states import Change, Kind
 from clusterproof.plugins.watch.updates import Hello, Update
+from clusterproof.plugins.watch.view import first_answers
+from clusterproof.plugins.watch.watch import Watch
 
 WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
 END_S = 5.0  # for nodes to end their samplers

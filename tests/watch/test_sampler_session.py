@@ -10,8 +10,8 @@ import pytest
 
 from clusterproof.plugins.agent.program import Program
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.suite.watching import line as module
-from clusterproof.plugins.suite.watching.line import MAX_A_TICK, Ended, Event, How, Line
+from clusterproof.plugins.watch import sampler_session as module
+from clusterproof.plugins.watch.sampler_session import MAX_A_TICK, Ended, Event, How, Line
 from clusterproof.plugins.watch.updates import Hello
 
 HELLO = b' {"sampler":1,"boot_id":"b","log":"","now":1.0,"up":2.0}\n'

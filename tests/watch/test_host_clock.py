@@ -10,12 +10,11 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.watching import own_clock
-from clusterproof.plugins.suite.watching.controller import Controller, Settings
-from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch.changes import CHANGES_FILE, read_changes
-from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch import own_health
+from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, read_changes
+from clusterproof.plugins.watch.sampler_session import How
 from clusterproof.plugins.watch.updates import Hello, Logged
 from tests.watch.days import NODE, UP_S, Day
 from tests.watch.receiving import change
@@ -35,7 +34,7 @@ def watched(day: Day, moments: list[tuple[float, float]], monkeypatch: pytest.Mo
             controller.stop()
         return left.pop(0) if len(left) > 1 else left[0]
 
-    monkeypatch.setattr(own_clock, "moment", moment)
+    monkeypatch.setattr(own_health, "moment", moment)
     monkeypatch.setattr(controller, "_visit", lambda _: controller._events.put(None))
     monkeypatch.setattr(controller, "_connect", lambda: None)
     controller.run()
@@ -57,7 +56,7 @@ def test_the_clock_of_the_watching_host_is_said_to_be_set_and_nothing_else_chang
     day = Day()
     day.ticks(3)
     before = len(day.said)
-    assert watched(day, moments, monkeypatch) == [own_clock.SET.format(one) for one in said]
+    assert watched(day, moments, monkeypatch) == [own_health.SET.format(one) for one in said]
     assert len(day.said) == before
 
 

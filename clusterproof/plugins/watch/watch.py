@@ -9,9 +9,9 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.watching.evaluator import LASTING, Evaluator, evaluated
-from clusterproof.plugins.watch.newer import LOG, NVML, Meanwhile, boot_of
-from clusterproof.plugins.watch.of_tick import (
+from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
+from clusterproof.plugins.watch.overlay import LOG, NVML, Meanwhile, boot_of
+from clusterproof.plugins.watch.sample_rules import (
     CLOCK,
     NO_LOG,
     REBOOT,
@@ -24,8 +24,7 @@ from clusterproof.plugins.watch.of_tick import (
     of_sources,
     silent,
 )
-from clusterproof.plugins.watch.pace import PACE, Pace
-from clusterproof.plugins.watch.states import Change, Key, Kind, Seen, States
+from clusterproof.plugins.watch.states import PACE, Change, Key, Kind, Pace, Seen, States
 from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 Found = Mapping[tuple[str, str], Seen]

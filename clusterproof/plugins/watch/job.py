@@ -23,7 +23,7 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.training_job import FORM, JobState, job_named
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.submit_host import JOBS, ask_slurm, submit_host
-from clusterproof.plugins.watch.outage import Outage
+from clusterproof.plugins.watch.own_health import Outage
 
 OF_KUBERNETES = ("k8s:", "eks:")  # whose jobs have a namespace and a name
 NUMBER = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")  # of Slurm's: also of an array, or of several in one

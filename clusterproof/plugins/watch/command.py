@@ -17,37 +17,21 @@ from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verd
 from clusterproof.plugins.core.written import keep_private
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.policy.file import find_policy
-from clusterproof.plugins.suite.watching.controller import Controller, Settings
-from clusterproof.plugins.suite.watching.evaluator import Evaluator
-from clusterproof.plugins.suite.watching.heartbeat import NoHeartbeat
-from clusterproof.plugins.suite.watching.job import (
-    JobEnd,
-    NoJob,
-    asking,
-    cluster_of,
-    evaluate_recorded,
-    folder_of,
-    keep_latest,
-)
-from clusterproof.plugins.suite.watching.options import (
-    Refused,
-    cluster_to_watch,
-    pace_of,
-    parser,
-    remind_s,
-    settings_of,
-)
-from clusterproof.plugins.suite.watching.outlets import Outlets
-from clusterproof.plugins.suite.watching.receivers import receiver_of
-from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, summary
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.read_pods import write_pods
 from clusterproof.plugins.transport import Unusable
-from clusterproof.plugins.watch.changes import CHANGES_FILE
-from clusterproof.plugins.watch.listening import Address, NoAddress
-from clusterproof.plugins.watch.receiver import NoReceiver
-from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.textfile import NoTextfile
+from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.job import JobEnd, NoJob, asking, cluster_of, evaluate_recorded, folder_of, keep_latest
+from clusterproof.plugins.watch.metrics.http_server import Address, NoAddress
+from clusterproof.plugins.watch.metrics.textfile import NoTextfile
+from clusterproof.plugins.watch.notify.heartbeat import NoHeartbeat
+from clusterproof.plugins.watch.notify.receiver import NoReceiver
+from clusterproof.plugins.watch.notify.services import receiver_of
+from clusterproof.plugins.watch.options import Refused, cluster_to_watch, pace_of, parser, remind_s, settings_of
+from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
+from clusterproof.plugins.watch.sinks import Outlets
+from clusterproof.plugins.watch.view import Lines, Screen, beginning, summary
+from clusterproof.plugins.watch.watch import Watch
 
 
 def watch(arguments: Sequence[str]) -> tuple[int, str]:

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.watch.metrics import Metrics, Over, Snapshot
-from clusterproof.plugins.watch.outage import WHY, Outage
+from clusterproof.plugins.watch.metrics.families import Metrics, Over, Snapshot
+from clusterproof.plugins.watch.own_health import WHY, Outage
 
 SUFFIX = ".prom"
 MODE = 0o644  # node_exporter is another user

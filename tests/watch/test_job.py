@@ -14,8 +14,8 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.suite.watching import job as module
-from clusterproof.plugins.suite.watching.job import JobEnd, evaluate_recorded
+from clusterproof.plugins.watch import job as module
+from clusterproof.plugins.watch.job import JobEnd, evaluate_recorded
 from tests.builders.wheel import ROOT
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm import SlurmBed

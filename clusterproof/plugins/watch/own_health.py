@@ -1,12 +1,36 @@
-"""The clock of the host that watches: that somebody has set it is said, for times that are recorded go by it."""
+"""What a watch says of itself: that a part of it fails, and that the clock of its host was set."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from clusterproof.plugins.watch.of_tick import step_s
+from clusterproof.plugins.watch.sample_rules import step_s
 from clusterproof.plugins.watch.updates import Hello
+
+WHY = "{why}"
+
+
+class Outage:
+    """Of one part of the watch."""
+
+    def __init__(self, say: Callable[[str], object], begins: str, ends: str) -> None:
+        """`begins`: words with a place for the reason, `{why}`."""
+        self._say, self._begins, self._ends = say, begins, ends
+        self.is_so = False
+
+    def failed(self, why: object) -> None:
+        """It did not work."""
+        if not self.is_so:
+            self._say(self._begins.replace(WHY, str(why)))
+        self.is_so = True
+
+    def worked(self) -> None:
+        """It did."""
+        if self.is_so:
+            self._say(self._ends)
+        self.is_so = False
+
 
 SET = "the clock of this host was set by {} s; times that are recorded and sent follow it, nothing else does"
 

@@ -7,12 +7,53 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from clusterproof.plugins.watch.alert import Alert, Notification
-from clusterproof.plugins.watch.attempts import Attempts
-from clusterproof.plugins.watch.outage import Outage
-from clusterproof.plugins.watch.outbox_file import OutboxFile
-from clusterproof.plugins.watch.receiver import Outcome, Receiver
+from clusterproof.plugins.watch.notify.alert import Alert, Notification
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
+from clusterproof.plugins.watch.notify.receiver import Outcome, Receiver
+from clusterproof.plugins.watch.own_health import Outage
 from clusterproof.plugins.watch.states import Change, Key, Seen
+
+FIRST_S = 1.0  # doubled with each failure
+MOST_S = 60.0
+
+
+def pause_s(failures: int, asked_s: float = 0.0) -> float:
+    """After so many failures in a row; never less than a receiver has asked for."""
+    return max(asked_s, min(MOST_S, FIRST_S * (1 << min(failures - 1, 16))))
+
+
+class Attempts:
+    """Of one receiver. One notification that it does not take holds up no other, save those of the same findings."""
+
+    def __init__(self) -> None:
+        self._failures = 0  # in a row, of all
+        self._from = 0.0  # before then nothing is sent
+        self._of: dict[str, tuple[int, float]] = {}  # failures of each notification, and when it is due
+
+    def failed(self, name: str, now: float, asked_s: float = 0.0) -> None:
+        """It was not taken."""
+        failures = self._of.get(name, (0, 0.0))[0] + 1
+        self._failures += 1
+        self._from = now + pause_s(self._failures, asked_s)
+        self._of[name] = failures, now + pause_s(failures, asked_s)
+
+    def taken(self, name: str) -> None:
+        """It was."""
+        self._failures, self._from = 0, 0.0
+        self._of.pop(name, None)
+
+    def due_s(self, name: str) -> float:
+        """When it is due, by itself."""
+        return self._of.get(name, (0, 0.0))[1]
+
+    def not_before(self, due_s: float) -> float:
+        """When something that is due then may be sent."""
+        return max(due_s, self._from)
+
+    def next(self, names: Collection[str]) -> str | None:
+        """The notification that is due first."""
+        return min(names, key=self.due_s, default=None)
+
 
 GATHER_S = 2.0  # from the first change on: a switch that fails takes its nodes within that
 END_S = 10.0  # for all that is left to be sent, when the watch ends

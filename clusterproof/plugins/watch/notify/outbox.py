@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from clusterproof.plugins.watch.alert import REMINDER, Alert, Notification, only_first
+from clusterproof.plugins.watch.notify.alert import REMINDER, Alert, Notification, only_first
 from clusterproof.plugins.watch.states import Change, Key, Kind, Seen
 
 MAX_WAITING = 20_000  # alerts; of more the oldest that were never tried are dropped, which is said

@@ -17,11 +17,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch import listening
-from clusterproof.plugins.watch.listening import Address, Listener, NoAddress
-from clusterproof.plugins.watch.metrics import Metrics
+from clusterproof.plugins.watch.metrics import http_server
+from clusterproof.plugins.watch.metrics.families import Metrics
+from clusterproof.plugins.watch.metrics.http_server import Address, Listener, NoAddress
 from tests.builders.wheel import ROOT
-from tests.watch.outlets_of_day import OfDay, series, tick
+from tests.watch.sinks_of_day import OfDay, series, tick
 
 TIMEOUT_S = 60.0
 MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
@@ -101,7 +101,7 @@ def test_openmetrics_is_answered_to_who_asks_for_it(listener: Listener) -> None:
 
 
 def place_of(listener: Listener) -> tuple[str, int]:
-    return listening.HERE, int(listener.url.split(":")[2].split("/")[0])
+    return http_server.HERE, int(listener.url.split(":")[2].split("/")[0])
 
 
 def is_given_up(connection: socket.socket) -> bool:
@@ -121,12 +121,12 @@ def trickle(connection: socket.socket) -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "], ids=["mute", "slow"])
 def test_whoever_asks_is_answered_however_many_others_keep_it_waiting(listener: Listener, begun: bytes) -> None:
-    slow = [socket.create_connection(place_of(listener)) for _ in range(5 * listening.AT_ONCE)]
+    slow = [socket.create_connection(place_of(listener)) for _ in range(5 * http_server.AT_ONCE)]
     for one in slow:
         with suppress(OSError):
             one.sendall(begun)
     assert "clusterproof_watch_up" in asked(listener.url)[0]
-    assert all(map(is_given_up, slow[: -listening.OF_ONE]))
+    assert all(map(is_given_up, slow[: -http_server.OF_ONE]))
     for one in slow:
         one.close()
 
@@ -134,7 +134,7 @@ def test_whoever_asks_is_answered_however_many_others_keep_it_waiting(listener: 
 def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_keep_coming(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "DEADLINE_S", 1.0)
+    monkeypatch.setattr(http_server, "DEADLINE_S", 1.0)
     with socket.create_connection(place_of(listener)) as slow:
         slow.sendall(b"GET /metrics HTTP/1.1\r\n")
         with pytest.raises(ConnectionError):
@@ -157,6 +157,6 @@ def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_
     ],
 )
 def test_of_too_many_the_oldest_goes_first_of_those_that_have_not_asked(connections: str, gone: str) -> None:
-    made = {word: listening._Open(word[0], float(word[1]), word.endswith("+")) for word in connections.split()}
+    made = {word: http_server._Open(word[0], float(word[1]), word.endswith("+")) for word in connections.split()}
     names = {id(one): word for word, one in made.items()}
-    assert " ".join(names[id(one)] for one in listening.given_up(made.values())) == gone
+    assert " ".join(names[id(one)] for one in http_server.given_up(made.values())) == gone

@@ -12,18 +12,18 @@ from prometheus_client import CollectorRegistry
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.core.version import __version__
-from clusterproof.plugins.suite.watching.heartbeat import Heartbeat
-from clusterproof.plugins.suite.watching.watch import Watch
-from clusterproof.plugins.watch.latest import Latest
-from clusterproof.plugins.watch.listening import Address, Listener
-from clusterproof.plugins.watch.metrics import Metrics, Snapshot
-from clusterproof.plugins.watch.notifier import OUTCOMES, Notifier
-from clusterproof.plugins.watch.outbox import Outbox
-from clusterproof.plugins.watch.outbox_file import OutboxFile
-from clusterproof.plugins.watch.receiver import Receiver
+from clusterproof.plugins.watch.metrics.families import Metrics, Snapshot
+from clusterproof.plugins.watch.metrics.http_server import Address, Listener
+from clusterproof.plugins.watch.metrics.latest import Latest
+from clusterproof.plugins.watch.metrics.textfile import Textfile
+from clusterproof.plugins.watch.notify.heartbeat import Heartbeat
+from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
+from clusterproof.plugins.watch.notify.receiver import Receiver
 from clusterproof.plugins.watch.states import Change, Key, Seen
-from clusterproof.plugins.watch.textfile import Textfile
 from clusterproof.plugins.watch.updates import Update
+from clusterproof.plugins.watch.watch import Watch
 
 LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
 

@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
-from clusterproof.plugins.watch.latest import SUMMED, Latest
-from clusterproof.plugins.watch.of_tick import IN_WORDS
+from clusterproof.plugins.watch.metrics.latest import SUMMED, Latest
+from clusterproof.plugins.watch.sample_rules import IN_WORDS
 from clusterproof.plugins.watch.states import Key, Seen
 
 Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
