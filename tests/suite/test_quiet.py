@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.suite import outcomes, protocol
+from clusterproof.plugins.suite import outcomes, run_loop
 from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, counts, saying
 
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two items are many."""
-    monkeypatch.setattr(protocol, "MANY", 1)
+    monkeypatch.setattr(run_loop, "MANY", 1)
     monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
 
 
@@ -20,7 +20,7 @@ def test_the_same_is_counted_kept_and_said_in_the_end(runs: Runs, monkeypatch: p
     monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
     said = []
     for most in (1_000, 1):
-        monkeypatch.setattr(protocol, "MANY", most)
+        monkeypatch.setattr(run_loop, "MANY", most)
         data = runs.over([*all_verdicts(), *(saying(f"n{number}", "pass") for number in range(9))], "-rA")
         said.append((counts(data), data.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]))
     assert said[0] == said[1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import EXIT_INCOMPLETE, Verdict
-from clusterproof.plugins.suite.exit_code import EXIT_UNCHECKED, EXIT_UNWRITTEN
+from clusterproof.plugins.suite.ending import EXIT_UNCHECKED, EXIT_UNWRITTEN
 from tests.builders.recordings import node, unreached
 from tests.builders.runs import DEVICES, LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, counts, saying
 

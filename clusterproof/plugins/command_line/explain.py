@@ -167,7 +167,7 @@ def _name(check: str) -> str:
 
 
 def _has(check: Check, marks: str) -> bool:
-    from clusterproof.plugins.suite.selected import chooses  # needs pytest
+    from clusterproof.plugins.suite.selection import chooses  # needs pytest
 
     return not marks or chooses(marks, marks_of(check))
 

@@ -15,8 +15,8 @@ from clusterproof.plugins.core.result import ALL_PAIRS
 from clusterproof.plugins.evaluation.check import WHOLE, Check, check_of, is_light
 from clusterproof.plugins.evaluation.index import PACKAGE, Stale, load, marks_of, read_check, read_index
 from clusterproof.plugins.evaluation.needs import unloaded
-from clusterproof.plugins.suite.check_item import CheckItem
-from clusterproof.plugins.suite.selected import are_alike, are_others_in, is_selected
+from clusterproof.plugins.suite.items import CheckItem, asks_for_node, is_ours
+from clusterproof.plugins.suite.selection import are_alike, are_others_in, is_selected
 from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, TRAINING_RUN
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _HOOKS = (
 )
 INDEXED: pytest.StashKey[Mapping[str, Mapping[str, Entry]]] = pytest.StashKey()
 # Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
-_USUAL_WAY = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
+_ONLY_PYTEST_HONOURS = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -166,7 +166,7 @@ def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
     if not inspect.isfunction(obj) or not collector.funcnamefilter(name) or not is_light(obj):
         return False
     marks = [*marks_of_pytest(obj), *collector.iter_markers()]
-    return _USUAL_WAY.isdisjoint(mark.name for mark in marks) and not _needs_fixtures(collector, obj)
+    return _ONLY_PYTEST_HONOURS.isdisjoint(mark.name for mark in marks) and not _needs_fixtures(collector, obj)
 
 
 def _needs_fixtures(collector: pytest.Module, function: Callable[..., Any]) -> bool:
@@ -184,28 +184,12 @@ def _is_any_of_others(file: pytest.Module, names: Iterable[str]) -> bool:
     return any(not is_ours(made) for every in (*always.values(), *named) for made in every)
 
 
-def is_ours(made: Any) -> bool:
-    """Whether a fixture definition is the suite's own."""
-    return str(made.func.__module__).startswith("clusterproof.fixtures.")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test that asks for `node` and more pytest's usual way: one item per node."""
     if not asks_for_node(metafunc.definition) or _parametrizes_node(metafunc):
         return
     names = [target.name for target in metafunc.config.stash[CLUSTER].targets]
     metafunc.parametrize("node", names, ids=names, indirect=True, scope="session")
-
-
-def asks_for_node(item: pytest.Item) -> bool:
-    """Whether a test's `node` is ours: no fixture of another stands before it that does not itself ask for it."""
-    data = getattr(item, "_fixtureinfo", None)
-    for made in reversed(data.name2fixturedefs.get("node", ()) if data else ()):
-        if is_ours(made):
-            return True
-        if "node" not in made.argnames:
-            return False
-    return False
 
 
 def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:

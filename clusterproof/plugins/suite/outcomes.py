@@ -11,13 +11,13 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.result import Result, from_json
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.exit_code import BY_VERDICTS, exit_code, is_by_failures, of_cut
+from clusterproof.plugins.suite.ending import BY_VERDICTS, INTERRUPTED, exit_code, is_by_failures, of_cut, why_it_ended
 from clusterproof.plugins.suite.forms.choose import forms, history_form
-from clusterproof.plugins.suite.places import topology_of
+from clusterproof.plugins.suite.forms.writers import guard_writers
 from clusterproof.plugins.suite.progress import Evaluating
-from clusterproof.plugins.suite.report import ENDED
+from clusterproof.plugins.suite.report import ENDED, carried_result
 from clusterproof.plugins.suite.state import (
     FULL,
     PAIRWISE,
@@ -26,17 +26,16 @@ from clusterproof.plugins.suite.state import (
     catalog_of,
     is_named,
     note_unwritten,
+    topology_of,
 )
-from clusterproof.plugins.suite.stopping import INTERRUPTED, why_it_ended
 from clusterproof.plugins.suite.terminal import FailSafeStream, is_plain
-from clusterproof.plugins.suite.writers import guard_writers
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines
 
 NONE_HERE = "no check was collected here; clusterproof's own: clusterproof check X, or --pyargs clusterproof.checks"
 DEFAULT_REPORTCHARS = "fE"  # pytest's own
-QUIET_ABOVE = 2_000  # results from which on none gets a letter
+NO_LETTERS_ABOVE = 2_000  # results from which on none gets a letter
 
 _WORDS: dict[Verdict, tuple[str, str, Any]] = {
     Verdict.PASS: ("passed", ".", "PASSED"),
@@ -85,7 +84,7 @@ class Outcomes:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Of a large cluster the findings say more than pages of letters."""
         self.is_empty = not session.items
-        self.is_large = len(session.items) > QUIET_ABOVE and self.config.get_verbosity() <= 0
+        self.is_large = len(session.items) > NO_LETTERS_ABOVE and self.config.get_verbosity() <= 0
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         self.is_silent = self.is_large or is_plain(reporter)
         if self.is_silent and reporter:
@@ -96,7 +95,7 @@ class Outcomes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
         """Each verdict's own category, letter and word."""
-        result = result_of(report)
+        result = carried_result(report)
         if result is None:
             return None
         category, letter, word = _WORDS[result.verdict]
@@ -105,7 +104,7 @@ class Outcomes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep every result, on disk at once where a file was asked for."""
-        result = result_of(report)
+        result = carried_result(report)
         if result is None:
             self.broken += report.failed
             self.is_others = self.is_others or report.when == "call"
@@ -144,7 +143,7 @@ class Outcomes:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Refuse a mark that is misspelt before pytest looks for it."""
         if self.config.option.markexpr:
-            from clusterproof.plugins.suite.unmatched import refuse_misspelt_mark
+            from clusterproof.plugins.suite.selection import refuse_misspelt_mark
 
             refuse_misspelt_mark(self.config, items)
 
@@ -234,7 +233,7 @@ class Outcomes:
         if self.is_empty and not (deselected or self.broken):
             terminalreporter.write_line(NONE_HERE, yellow=True)
         if keyword and self.is_empty and deselected:
-            from clusterproof.plugins.suite.unmatched import nothing_chosen  # most runs choose something
+            from clusterproof.plugins.suite.selection import nothing_chosen  # most runs choose something
 
             terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)
 
@@ -255,9 +254,3 @@ def results_file(path: Path) -> ResultsFile:
     except OSError as problem:
         words = f"--results: {problem.filename or path}: {problem.strerror}; expected a file that may be written"
         raise pytest.UsageError(words) from None
-
-
-def result_of(report: object) -> Result | None:
-    """The result that a report carries, if it is about a node."""
-    carried = getattr(report, "clusterproof", None)
-    return from_json(carried) if isinstance(carried, dict) else carried

@@ -26,7 +26,7 @@ from clusterproof.plugins.evaluation.check import SUBJECTS
 from clusterproof.plugins.evaluation.evaluate import ALL_PASSED, Examined, examine
 from clusterproof.plugins.evaluation.needs import CHECKS
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.check_item import CheckItem
+from clusterproof.plugins.suite.items import CheckItem
 from clusterproof.plugins.suite.state import nodes_of, policy_of
 
 MIN_ITEMS = 10_000  # below which nothing is forked

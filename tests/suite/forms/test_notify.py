@@ -21,9 +21,9 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms.notify import MAX_BODY, message_of
+from clusterproof.plugins.suite.forms.notify import message_of
 from clusterproof.plugins.watch.notify import services
-from clusterproof.plugins.watch.notify.services import MAX_TITLE
+from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE
 from clusterproof.reports.deadline import within
 from clusterproof.reports.history.changes import Change, Changes
 from tests.builders.runs import LIGHT, Runs, saying

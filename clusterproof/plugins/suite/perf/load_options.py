@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.evidence.fact import LOADING
-from clusterproof.plugins.suite.needs import collectors_of
+from clusterproof.plugins.suite.selection import collectors_of
 from clusterproof.plugins.suite.state import is_named
 
 if TYPE_CHECKING:

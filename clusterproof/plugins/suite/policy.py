@@ -12,11 +12,10 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.policy.file import refuse_unknown
-from clusterproof.plugins.suite.check_item import CheckItem
-from clusterproof.plugins.suite.protocol import node_name, route_of
+from clusterproof.plugins.suite.items import CheckItem, node_name, route_of
 
 
-class Ruling:
+class SitePolicy:
     """The plugin object of a run that has a policy."""
 
     def __init__(self, policy: Policy) -> None:

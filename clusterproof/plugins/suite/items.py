@@ -1,4 +1,4 @@
-"""A light item: a check on one node, without what pytest keeps in items of its own."""
+"""Items of a run: the light one, a check on one node without what pytest keeps in items; and what any item is about."""
 
 from __future__ import annotations
 
@@ -13,9 +13,19 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evaluation.check import SUBJECTS, Check, Owner, call, subjects_of
 from clusterproof.plugins.evaluation.evaluate import Examined, not_run, verdict_on
+from clusterproof.plugins.evaluation.routing import Route, route
 from clusterproof.plugins.evidence.cluster import ClusterFacts, why_not_asked
 from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
-from clusterproof.plugins.suite.state import CLUSTER, TRAINING_RUN, cluster_of, nodes_of, pair_of, policy_of
+from clusterproof.plugins.suite.state import (
+    CLUSTER,
+    ROUTES,
+    TRAINING_RUN,
+    cluster_of,
+    names_of,
+    nodes_of,
+    pair_of,
+    policy_of,
+)
 
 # What pytest gives every item, and hardly anybody asks of a light one: 600,000 of them would take 1 GB for it.
 _OF_PYTEST = frozenset(
@@ -190,3 +200,43 @@ def ended_as(result: Result) -> BaseException | None:
     if result.verdict is Verdict.NOT_APPLICABLE:
         return pytest.skip.Exception(result.message)
     return None
+
+
+def route_of(item: pytest.Item) -> Route | None:
+    """The route of an item, or None where it is not about a node."""
+    if isinstance(item, CheckItem):
+        return item.check.route
+    if not node_name(item):
+        return None
+    routes = item.config.stash[ROUTES]
+    function = item.function  # type: ignore[attr-defined]
+    if function not in routes:
+        routes[function] = route(function, item.iter_markers())
+    return routes[function]
+
+
+def node_name(item: pytest.Item) -> str:
+    """The node that an item is about, else empty."""
+    if isinstance(item, CheckItem):
+        return item.node_name
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or not asks_for_node(item):
+        return ""
+    name = str(callspec.params.get("node"))
+    return name if name in names_of(item.config) else ""
+
+
+def is_ours(made: Any) -> bool:
+    """Whether a fixture definition is the suite's own."""
+    return str(made.func.__module__).startswith("clusterproof.fixtures.")
+
+
+def asks_for_node(item: pytest.Item) -> bool:
+    """Whether a test's `node` is ours: no fixture of another stands before it that does not itself ask for it."""
+    data = getattr(item, "_fixtureinfo", None)
+    for made in reversed(data.name2fixturedefs.get("node", ()) if data else ()):
+        if is_ours(made):
+            return True
+        if "node" not in made.argnames:
+            return False
+    return False

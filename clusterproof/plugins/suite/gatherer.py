@@ -22,8 +22,8 @@ from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBE
 from clusterproof.plugins.evidence.recording import read_control_plane
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.options.validate import log_cursor, window_minutes
-from clusterproof.plugins.suite.freezing import frozen_afterwards
 from clusterproof.plugins.suite.progress import progress
+from clusterproof.plugins.suite.run_loop import frozen_afterwards
 from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable
 from clusterproof.plugins.transport.choose import connection_for
@@ -38,7 +38,7 @@ UNNAMED_S = 30.0  # for AWS to answer about nodes that were named without it: no
 
 
 @dataclass(slots=True)
-class Noted:
+class Discovered:
     """What AWS is asked about, as nodes report it: the file systems that they mount, and which instances they are."""
 
     mounted: set[Source] = field(default_factory=set)
@@ -55,7 +55,7 @@ class Noted:
         return note
 
 
-class Asking:
+class Gatherer:
     """How a run asks the nodes of a cluster, and its control plane."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
@@ -109,12 +109,12 @@ class Asking:
 
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 
-    def control_plane(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
+    def control_plane(self, collectors: frozenset[str], discovered: Discovered) -> NodeEvidence:
         """What AWS, Slurm and Kubernetes report about the cluster, and AWS about the file systems its nodes mount."""
         if self.cluster.connection == "replay":
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
         of_aws, of_kubernetes = collectors - NOT_OF_AWS, collectors & OF_KUBERNETES
-        data = self._aws(of_aws, noted) if of_aws else NodeEvidence(self.cluster.name)
+        data = self._aws(of_aws, discovered) if of_aws else NodeEvidence(self.cluster.name)
         answers = dict(data.collectors)
         if SLURM_COLLECTOR in collectors and is_of_slurm(self.cluster):
             answers |= ask_slurm(submit_host(self.cluster.settings), self.limits())
@@ -124,18 +124,20 @@ class Asking:
             answers |= ask(self.cluster, of_kubernetes)
         return replace(data, collectors=answers)
 
-    def _aws(self, collectors: frozenset[str], noted: Noted) -> NodeEvidence:
+    def _aws(self, collectors: frozenset[str], discovered: Discovered) -> NodeEvidence:
         """What AWS reports about its cluster, or one whose nodes have turned out to be instances; else nothing."""
         if is_of_aws(self.cluster):
-            return self._from_aws(self.cluster, collectors, noted, aws.COLLECTOR_S)
-        instances, option = noted.instances, self.config.option
+            return self._from_aws(self.cluster, collectors, discovered, aws.COLLECTOR_S)
+        instances, option = discovered.instances, self.config.option
         if not (may_be_on_ec2(self.cluster) and (instances.identities or instances.nameless)):
             return NodeEvidence(self.cluster.name)
         seen = instances.cluster(self.cluster, option.region or "")
         seen = replace(seen, settings={**seen.settings, "profile": option.profile or ""})
-        return self._from_aws(seen, collectors, noted, UNNAMED_S)
+        return self._from_aws(seen, collectors, discovered, UNNAMED_S)
 
-    def _from_aws(self, cluster: Cluster, collectors: frozenset[str], noted: Noted, timeout_s: float) -> NodeEvidence:
+    def _from_aws(
+        self, cluster: Cluster, collectors: frozenset[str], discovered: Discovered, timeout_s: float
+    ) -> NodeEvidence:
         settings = cluster.settings
         try:
             account = Account(settings.get("region", ""), settings.get("profile", ""))
@@ -145,7 +147,7 @@ class Asking:
             status = Status.BROKE if was_named or problem.code != NO_CREDENTIALS else Status.NOT_ASKED
             return NodeEvidence(cluster.name, dict.fromkeys(collectors, Collected(status, detail=str(problem))))
         window = str(window_minutes(self.config.option.fsx_window))
-        asked = {SETTING: as_setting(noted.mounted), "fsx_window_minutes": window}
+        asked = {SETTING: as_setting(discovered.mounted), "fsx_window_minutes": window}
         return aws.ask(account, replace(cluster, settings={**settings, **asked}), collectors, timeout_s)
 
     def connection(self) -> Connection:

@@ -1,4 +1,4 @@
-"""What ends a run before its checks do: the first signal stops it, and what was evaluated is reported."""
+"""How a run ends: by a signal or before its checks did, and with which exit code."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import os
 import signal
 import sys
 import threading
+from collections import Counter
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.options.parsed import Options
 
 AT_ONCE_FROM = 3  # signals, and the process goes at once
 INTERRUPTED = 2
@@ -17,7 +23,7 @@ _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NAMES = tuple(number.name for number in _ENDS)
 
 
-class Stopping:
+class Signals:
     """The plugin object that handles signals from the start of the session until pytest is done."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -76,3 +82,36 @@ def why_it_ended(session: pytest.Session, raised: BaseException | None) -> str:
 def is_by_signal(raised: BaseException | None) -> bool:
     """Whether Ctrl-C or another signal interrupted pytest, and not pytest itself."""
     return type(raised) is KeyboardInterrupt
+
+
+EXIT_UNCHECKED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # 5: no check was selected, or none of them applies
+EXIT_UNWRITTEN = 11  # what `--k8s-gate` was to write could not be, or not all of it
+BY_VERDICTS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+
+
+def is_by_failures(session: pytest.Session, raised: BaseException | None) -> bool:
+    """Whether `-x` or `--maxfail` ended the run: verdicts decide then, also where workers let pytest say otherwise."""
+    is_usual = session.exitstatus in (*BY_VERDICTS, pytest.ExitCode.INTERRUPTED)
+    return is_usual and bool(session.shouldfail) and not is_by_signal(raised)
+
+
+def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_others: bool) -> int:
+    """0 nothing failed, 1 a failure, 10 nothing failed but something is incomplete; policies may change that.
+
+    5 where no check applies: what was not checked is not fit.
+    """
+    if broken or verdicts[Verdict.FAIL]:
+        return EXIT_FAILED
+    if verdicts[Verdict.CONCERN] and option.concerns == "fail":
+        return EXIT_FAILED
+    if verdicts[Verdict.INCOMPLETE] and option.incomplete != "ignore":
+        return EXIT_FAILED if option.incomplete == "fail" else EXIT_INCOMPLETE
+    is_checked = is_others or verdicts.keys() != {Verdict.NOT_APPLICABLE}
+    return 0 if is_checked else EXIT_UNCHECKED
+
+
+def of_cut(code: int, *, by_failures: bool) -> int:
+    """The code of a run that was cut: no success, whatever may be ignored."""
+    if not by_failures:
+        return INTERRUPTED
+    return code if code in (EXIT_FAILED, EXIT_INCOMPLETE) else EXIT_FAILED
