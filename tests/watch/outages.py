@@ -19,7 +19,12 @@ from tests.testbed.node import healthy_p5
 from tests.watch.watched_bed import Watched, log
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-QUICK = {"line.LEAST_DEAD_S": 6.0, "line.LONGEST_PAUSE_S": 2.0, "staying.LOOK_S": 1.0, "watch.AGAIN_S": 10.0}
+QUICK = {
+    "sampler_session.LEAST_DEAD_S": 6.0,
+    "sampler_session.LONGEST_PAUSE_S": 2.0,
+    "staying.LOOK_S": 1.0,
+    "watch.AGAIN_S": 10.0,
+}
 OPENED, CLOSED, HAPPENED = "opened", "closed", "happened"
 Act = Callable[[Watched, str], object]
 
@@ -106,4 +111,6 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that sends nothing is given up, and tried again, within seconds."""
     for name, value in QUICK.items():
         module, _, constant = name.partition(".")
-        monkeypatch.setattr({"line": sampler_session, "staying": staying, "watch": watch}[module], constant, value)
+        monkeypatch.setattr(
+            {"sampler_session": sampler_session, "staying": staying, "watch": watch}[module], constant, value
+        )

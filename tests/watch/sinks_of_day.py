@@ -1,4 +1,4 @@
-"""The outlets of a watch of one node with two GPUs, and what Prometheus reads of them."""
+"""The sinks of a watch of one node with two GPUs, and what Prometheus reads of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
 from clusterproof.plugins.watch.metrics.families import Metrics
-from clusterproof.plugins.watch.sinks import Outlets
+from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello, Tick, Update
 from tests.watch.days import NODE, Day
 
@@ -25,19 +25,19 @@ def tick(up: float, *, late: float = 0.0, gpus: tuple[SampledGpu, ...] | None = 
 
 
 class OfDay:
-    """Outlets, updated by hand."""
+    """Sinks, updated by hand."""
 
     def __init__(self) -> None:
         self.day = Day()
         self.own: list[str] = []
-        self.outlets = Outlets("prod", self.day.watch, self.own.append)
+        self.sinks = Sinks("prod", self.day.watch, self.own.append)
         self.at = 0.0
 
     def take(self, *every: Update) -> OfDay:
         """The node sends these, ten seconds between two."""
         for update in every:
             self.at += 10.0
-            self.outlets.take(NODE, update, 1.7e9 + self.at, self.outlets.snapshot().now)
+            self.sinks.take(NODE, update, 1.7e9 + self.at, self.sinks.snapshot().now)
         return self
 
     def hello(self) -> OfDay:
@@ -47,9 +47,9 @@ class OfDay:
     @property
     def text(self) -> str:
         """What Prometheus is answered."""
-        self.outlets.look([NODE])
+        self.sinks.look([NODE])
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(Metrics(self.outlets.snapshot))
+        registry.register(Metrics(self.sinks.snapshot))
         return generate_latest(registry).decode()
 
     @property

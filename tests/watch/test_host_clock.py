@@ -14,7 +14,7 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.watch import own_health
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording, read_changes
-from clusterproof.plugins.watch.sampler_session import How
+from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.updates import Hello, Logged
 from tests.watch.days import NODE, UP_S, Day
 from tests.watch.receiving import change
@@ -23,18 +23,18 @@ from tests.watch.receiving import change
 def watched(day: Day, moments: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a watch says of its own host, whose clocks (set by people, since boot) read so at its looks."""
     own: list[str] = []
-    settings = Settings(How(0.001), Limits(), ProbeOptions())
+    settings = Settings(SamplerOptions(0.001), Limits(), ProbeOptions())
     controller = Controller(
         Cluster("day", "local", (Target(NODE),)), day.watch, settings, None, lambda _: None, say=own.append
     )
     left = [Hello("", *one) for one in moments]
 
-    def moment() -> Hello:
+    def clocks_now() -> Hello:
         if len(left) == 1:
             controller.stop()
         return left.pop(0) if len(left) > 1 else left[0]
 
-    monkeypatch.setattr(own_health, "moment", moment)
+    monkeypatch.setattr(own_health, "clocks_now", clocks_now)
     monkeypatch.setattr(controller, "_visit", lambda _: controller._events.put(None))
     monkeypatch.setattr(controller, "_connect", lambda: None)
     controller.run()

@@ -30,7 +30,7 @@ MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys
 @pytest.fixture
 def listener() -> Iterator[Listener]:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Metrics(OfDay().hello().take(tick(100.0)).outlets.snapshot))
+    registry.register(Metrics(OfDay().hello().take(tick(100.0)).sinks.snapshot))
     made = Listener(Address.of(":0"), registry)
     yield made
     made.close()
@@ -101,7 +101,7 @@ def test_openmetrics_is_answered_to_who_asks_for_it(listener: Listener) -> None:
 
 
 def place_of(listener: Listener) -> tuple[str, int]:
-    return http_server.HERE, int(listener.url.split(":")[2].split("/")[0])
+    return http_server.LOCALHOST, int(listener.url.split(":")[2].split("/")[0])
 
 
 def is_given_up(connection: socket.socket) -> bool:
@@ -121,12 +121,12 @@ def trickle(connection: socket.socket) -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nX: "], ids=["mute", "slow"])
 def test_whoever_asks_is_answered_however_many_others_keep_it_waiting(listener: Listener, begun: bytes) -> None:
-    slow = [socket.create_connection(place_of(listener)) for _ in range(5 * http_server.AT_ONCE)]
+    slow = [socket.create_connection(place_of(listener)) for _ in range(5 * http_server.MAX_CONNECTIONS)]
     for one in slow:
         with suppress(OSError):
             one.sendall(begun)
     assert "clusterproof_watch_up" in asked(listener.url)[0]
-    assert all(map(is_given_up, slow[: -http_server.OF_ONE]))
+    assert all(map(is_given_up, slow[: -http_server.MAX_PER_ADDRESS]))
     for one in slow:
         one.close()
 
@@ -157,6 +157,6 @@ def test_a_request_that_is_never_whole_is_given_up_at_its_deadline_though_bytes_
     ],
 )
 def test_of_too_many_the_oldest_goes_first_of_those_that_have_not_asked(connections: str, gone: str) -> None:
-    made = {word: http_server._Open(word[0], float(word[1]), word.endswith("+")) for word in connections.split()}
+    made = {word: http_server._Connection(word[0], float(word[1]), word.endswith("+")) for word in connections.split()}
     names = {id(one): word for word, one in made.items()}
     assert " ".join(names[id(one)] for one in http_server.given_up(made.values())) == gone

@@ -81,11 +81,11 @@ def served() -> dict[str, set[str]]:
     """The labels of each metric that a watch answers over HTTP, of a day in which everything happens."""
     watched = OfDay().hello().take(tick(100.0), tick(110.0))
     watched.day.silence(60)
-    with watched.outlets as outlets:
-        outlets.said([change("gpu001")])
-        outlets.add_part("recording", lambda: True)
-        outlets.listen(Address.of(":0"))
-        watched.take(tick(120.0)).outlets.look(["gpu001"])
+    with watched.sinks as sinks:
+        sinks.said([change("gpu001")])
+        sinks.add_part("recording", lambda: True)
+        sinks.listen(Address.of(":0"))
+        watched.take(tick(120.0)).sinks.look(["gpu001"])
         url = watched.own[-1].removeprefix("metrics: ")
         texts = [scraped(url)]
         watched.take(tick(130.0, late=10.0))

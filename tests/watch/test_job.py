@@ -15,7 +15,7 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.watch import job as module
-from clusterproof.plugins.watch.job import JobEnd, evaluate_recorded
+from clusterproof.plugins.watch.job import JobMonitor, evaluate_recorded
 from tests.builders.wheel import ROOT
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm import SlurmBed
@@ -126,7 +126,7 @@ def test_neither_a_slurm_that_does_not_answer_nor_a_job_that_is_halted_ends_a_wa
             raise Incomplete("slurmctld does not answer")
         return answer
 
-    with JobEnd("12", state, lambda: own.append("over"), own.append) as end:
+    with JobMonitor("12", state, lambda: own.append("over"), own.append) as end:
         until(lambda: "over" in own, lambda: own)
     end._thread.join()
     assert own == [

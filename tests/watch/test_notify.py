@@ -115,7 +115,7 @@ def test_a_retry_after_is_a_number_or_a_date_and_is_bounded(words: str, seconds:
 
 
 def test_one_notification_that_is_never_taken_holds_up_no_other() -> None:
-    due = notifier.Attempts()
+    due = notifier.RetrySchedule()
     due.failed("poison", 0.0)
     due.failed("poison", 10.0)
     assert due.next(["poison", "other"]) == "other"
@@ -276,10 +276,10 @@ def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
 
 def test_a_watch_tells_each_of_what_it_says_and_counts_that(tmp_path: Path) -> None:
     watched, files = OfDay(), [tmp_path / "first", tmp_path / "second"]
-    with watched.outlets as outlets:
-        outlets.notify([Program(["sh", "-c", 'cat >> "$0"', str(file)]) for file in files], tmp_path)
+    with watched.sinks as sinks:
+        sinks.notify([Program(["sh", "-c", 'cat >> "$0"', str(file)]) for file in files], tmp_path)
         watched.day.silence(60)
-        outlets.said(watched.day.said)
+        sinks.said(watched.day.said)
     for file in files:
         (one,) = lines(file)
         assert (one["cluster"], one["check"], one["kind"]) == ("prod", "watch.silent", "opened")

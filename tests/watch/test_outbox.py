@@ -19,7 +19,7 @@ from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox
 from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.sampler_session import How
+from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.states import Kind
 from tests.watch.days import NODE
 from tests.watch.receiving import Notified, WebServer, change, lines, quick, web_server
@@ -117,7 +117,7 @@ def test_a_full_disk_under_the_outbox_is_said_and_nothing_is_forgotten(
         assert "No space left on device" in notified.own[0]
         assert not outbox_of(folder).count
         free()
-        notified.until(lambda: not notified.file.outage.is_so)
+        notified.until(lambda: not notified.file.outage.is_failing)
         assert outbox_of(folder).count == 200
         server.status = 200
         notified.counted("delivered").notifier.close()
@@ -150,17 +150,17 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     watched, said = OfDay(), tmp_path / "changes.jsonl"
     recording = Recording(tmp_path, 1.0, watched.own.append)
     cluster = Cluster("prod", "ssh", (Target(NODE),))
-    settings = Settings(How(1.0), Limits(), ProbeOptions())
+    settings = Settings(SamplerOptions(1.0), Limits(), ProbeOptions())
     notified = Notified(["false"], tmp_path)
-    watched.outlets._notifiers.append(notified.notifier)
-    controller = Controller(cluster, watched.day.watch, settings, recording, lambda _: None, watched.outlets)
+    watched.sinks._notifiers.append(notified.notifier)
+    controller = Controller(cluster, watched.day.watch, settings, recording, lambda _: None, watched.sinks)
     with monkeypatch.context() as full:
         full.setattr(OutboxFile, "_append", _no_room)
         full.setattr(OutboxFile, "_begin_anew", _no_room)
         controller._say([change("a")])
         controller._say([change("a", Kind.CLOSED)])
         assert not said.exists() or not lines(said)[1:]
-    notified.until(lambda: not notified.file.outage.is_so)
+    notified.until(lambda: not notified.file.outage.is_failing)
     assert outbox_of(tmp_path).count == 2
     recording.guard(lambda: None, time.monotonic() + 120.0)
     assert [one["kind"] for one in lines(said)] == ["opened", "closed"]

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.agent.program import Program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.watch import sampler_session as module
-from clusterproof.plugins.watch.sampler_session import MAX_A_TICK, Ended, Event, How, Line
+from clusterproof.plugins.watch.sampler_session import MAX_A_TICK, Ended, Event, SamplerOptions, SamplerSession
 from clusterproof.plugins.watch.updates import Hello
 
 HELLO = b' {"sampler":1,"boot_id":"b","log":"","now":1.0,"up":2.0}\n'
@@ -84,7 +84,7 @@ def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
     events: SimpleQueue[Event | None] = SimpleQueue()
     staying = Scripted(act, says_hello)
-    line = Line(Target("gpu001"), staying, How(10.0), lambda: None, events)
+    line = SamplerSession(Target("gpu001"), staying, SamplerOptions(10.0), lambda: None, events)
     line.start()
     seen: list[object] = []
     while sum(isinstance(one, Ended) for one in seen) < 2:
@@ -108,7 +108,7 @@ def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.Monkey
         return ""
 
     events: SimpleQueue[Event | None] = SimpleQueue()
-    line = Line(Target("gpu001"), Scripted(sends_much), How(10.0), lambda: None, events)
+    line = SamplerSession(Target("gpu001"), Scripted(sends_much), SamplerOptions(10.0), lambda: None, events)
     line.start()
     taken = [events.get(timeout=TIMEOUT_S)]
     while not has_update.is_set() or events.qsize():

@@ -117,10 +117,10 @@ def test_nothing_of_a_url_is_in_the_outbox_or_in_what_is_said(tmp_path: Path) ->
     with web_server() as server:
         server.status = 500
         watched = OfDay()
-        with watched.outlets as outlets:
+        with watched.sinks as sinks:
             url = f"json://ops:{SECRET}@127.0.0.1:{server.port}/{SECRET}"
-            outlets.notify([receiver_of(url, 1), Program(["sh", "-c", f"cat > {tmp_path}/told"])], tmp_path)
-            outlets.said([change("gpu001")])
+            sinks.notify([receiver_of(url, 1), Program(["sh", "-c", f"cat > {tmp_path}/told"])], tmp_path)
+            sinks.said([change("gpu001")])
     assert server.refused
     assert lines(tmp_path / "told")[0]["nodes"] == "gpu001"
     assert SECRET not in str(watched.own) + "".join(path.read_text() for path in tmp_path.iterdir())

@@ -21,7 +21,7 @@ from clusterproof.plugins.watch import controller as module
 from clusterproof.plugins.watch.controller import Controller, Settings, Visited
 from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.sample_rules import SILENT
-from clusterproof.plugins.watch.sampler_session import Event, How
+from clusterproof.plugins.watch.sampler_session import Event, SamplerOptions
 from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.updates import Tick
 from clusterproof.plugins.watch.view import first_answers
@@ -30,7 +30,7 @@ from tests.watch.days import NODE, Day, evidence
 
 EVERY_S, LOOKS = 0.01, 20  # many more ticks than a silence takes
 TIMEOUT_S = 60.0
-SETTINGS = Settings(How(EVERY_S), Limits(), ProbeOptions())
+SETTINGS = Settings(SamplerOptions(EVERY_S), Limits(), ProbeOptions())
 
 
 @dataclass

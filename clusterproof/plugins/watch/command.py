@@ -21,15 +21,23 @@ from clusterproof.plugins.training_run.read_pods import write_pods
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.job import JobEnd, NoJob, asking, cluster_of, evaluate_recorded, folder_of, keep_latest
+from clusterproof.plugins.watch.job import (
+    JobMonitor,
+    NoJob,
+    cluster_of,
+    evaluate_recorded,
+    folder_of,
+    job_query,
+    keep_latest,
+)
 from clusterproof.plugins.watch.metrics.http_server import Address, NoAddress
 from clusterproof.plugins.watch.metrics.textfile import NoTextfile
 from clusterproof.plugins.watch.notify.heartbeat import NoHeartbeat
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import receiver_of
-from clusterproof.plugins.watch.options import Refused, cluster_to_watch, pace_of, parser, remind_s, settings_of
+from clusterproof.plugins.watch.options import Refused, cluster_to_watch, parser, remind_s, settings_of, timing_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
-from clusterproof.plugins.watch.sinks import Outlets
+from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.view import Lines, Screen, beginning, summary
 from clusterproof.plugins.watch.watch import Watch
 
@@ -78,59 +86,59 @@ def _watched(cluster: Cluster, policy: Policy, settings: Settings, option: argpa
     """Watch until the end; the exit code."""
     began = time.monotonic()
     names = [target.name for target in cluster.targets]
-    state = Watch(Evaluator(cluster, policy), settings.how.every_s, names, began, pace_of(policy))
+    state = Watch(Evaluator(cluster, policy), settings.sampling.every_s, names, began, timing_of(policy))
     view = Screen(state, cluster.name) if sys.stdout.isatty() else Lines(state, sys.stdout)
     try:
-        recording = Recording(Path(option.record), settings.how.every_s, view.say) if option.record else None
+        recording = Recording(Path(option.record), settings.sampling.every_s, view.say) if option.record else None
         before = state.resume(recording.said_before(), time.time() - began) if recording else 0
     except OSError as problem:
         raise Refused(f"--record {option.record}: {problem.strerror}; expected a folder that may be written") from None
-    outlets = Outlets(cluster.name, state, view.say)
-    controller = Controller(cluster, state, settings, recording, view.show, outlets, view.say)
-    end = _end_of(option.job, cluster, controller, view) if option.job else None
+    sinks = Sinks(cluster.name, state, view.say)
+    controller = Controller(cluster, state, settings, recording, view.show, sinks, view.say)
+    end = _job_monitor(option.job, cluster, controller, view) if option.job else None
     with _stopped_by_signals(controller):
-        with view, outlets, end or nullcontext():
-            _open(outlets, recording, option)
-            view.say(beginning(cluster, settings.how.every_s, settings.for_s, option.job or ""))
+        with view, sinks, end or nullcontext():
+            _open(sinks, recording, option)
+            view.say(beginning(cluster, settings.sampling.every_s, settings.for_s, option.job or ""))
             if before:
-                outlets.look(names)
+                sinks.look(names)
                 view.say(f"open since before, and not said again: {before} ({option.record}/{CHANGES_FILE})")
             controller.run()
         for line in summary(state, time.monotonic() - began):
             sys.stdout.write(f"{line}\n")
         if end and recording:
-            folder, places = recording.folder, end.places
+            folder, pod_hosts = recording.folder, end.pod_hosts
             recording.guard(lambda: keep_latest(folder, names, state.evaluator.latest), time.monotonic())
-            recording.guard(lambda: write_pods(folder, places), time.monotonic())
+            recording.guard(lambda: write_pods(folder, pod_hosts), time.monotonic())
             evaluate_recorded(folder, option.steps, option.policy)
     verdicts = set(state.verdicts.values())
     is_incomplete = Verdict.INCOMPLETE in verdicts or bool(state.unknown)
     return EXIT_FAILED if Verdict.FAIL in verdicts else EXIT_INCOMPLETE if is_incomplete else 0
 
 
-def _open(outlets: Outlets, recording: Recording | None, option: argparse.Namespace) -> None:
-    """Open the outlets that the command line names. Raises NoAddress, NoTextfile, NoReceiver, NoHeartbeat."""
+def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace) -> None:
+    """Open the sinks that the command line names. Raises NoAddress, NoTextfile, NoReceiver, NoHeartbeat."""
     if recording:
-        outlets.add_part("recording", lambda: recording.is_failing)
+        sinks.add_part("recording", lambda: recording.is_failing)
     if option.listen is not None:
-        outlets.listen(Address.of(option.listen))
+        sinks.listen(Address.of(option.listen))
     if option.textfile is not None:
-        outlets.write(Path(option.textfile))
+        sinks.write(Path(option.textfile))
     if option.heartbeat is not None:
-        outlets.beat(option.heartbeat)
+        sinks.beat(option.heartbeat)
     receivers = [receiver_of(text, number) for number, text in enumerate(option.notify, start=1)]
     if receivers:
         try:
-            outlets.notify(receivers, recording.folder if recording else None, remind_s(option))
+            sinks.notify(receivers, recording.folder if recording else None, remind_s(option))
         except OSError as problem:
             raise Refused(f"--record {option.record}: {problem}; expected an outbox of this user's there") from None
 
 
-def _end_of(job: str, cluster: Cluster, controller: Controller, view: Screen | Lines) -> JobEnd:
+def _job_monitor(job: str, cluster: Cluster, controller: Controller, view: Screen | Lines) -> JobMonitor:
     """What ends the watch with the job. Raises KubernetesError."""
-    state, places = asking(job, cluster, view.say)
-    end = JobEnd(job, state, controller.stop, view.say, places)
-    controller.outlets.on_end(end.ask)
+    state, pod_hosts = job_query(job, cluster, view.say)
+    end = JobMonitor(job, state, controller.stop, view.say, pod_hosts)
+    controller.sinks.on_end(end.ask)
     return end
 
 

@@ -22,10 +22,10 @@ from clusterproof.plugins.transport.choose import connection_for
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.progress import LINE_S, Awaited
 from clusterproof.plugins.transport.stays import stays_for
-from clusterproof.plugins.watch.own_health import OwnClock
+from clusterproof.plugins.watch.own_health import HostClock
 from clusterproof.plugins.watch.recording import Recording
-from clusterproof.plugins.watch.sampler_session import Ended, Event, How, Line
-from clusterproof.plugins.watch.sinks import Outlets
+from clusterproof.plugins.watch.sampler_session import Ended, Event, SamplerOptions, SamplerSession
+from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.states import Change, Kind
 from clusterproof.plugins.watch.updates import Hello, Update
 from clusterproof.plugins.watch.view import first_answers
@@ -41,7 +41,7 @@ Show = Callable[[Sequence[Change]], object]
 class Settings:
     """How a watch runs."""
 
-    how: How
+    sampling: SamplerOptions
     limits: Limits
     probe: ProbeOptions
     for_s: float | None = None
@@ -57,18 +57,18 @@ class Controller:
         settings: Settings,
         recording: Recording | None,
         show: Show,
-        outlets: Outlets | None = None,
+        sinks: Sinks | None = None,
         say: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.cluster, self.watch, self.settings = cluster, watch, settings
         self.recording, self.show, self.say = recording, show, say
-        self.outlets = outlets or Outlets(cluster.name, watch, lambda _: None)
+        self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
         self._events: SimpleQueue[Event | Visited | None] = SimpleQueue()
         self._is_over = threading.Event()
         self._awaited = Awaited("asking the nodes", list(watch.names), are_named=True)
         self._visiting: set[str] = set()
         self._why: dict[str, str] = {}
-        self._lines: list[Line] = []
+        self._sessions: list[SamplerSession] = []
         self._visitors: list[Connection] = []
         self._stays = stays_for(cluster.connection, settings.limits)
         self._failed: Exception | None = None
@@ -111,23 +111,23 @@ class Controller:
             self.say(first_answers(self.watch, not_reached))
 
     def _connect(self) -> None:
-        how = self.settings.how
-        self._stays.open(how.sampler(self._stays.is_heard))  # before there are threads
+        sampling = self.settings.sampling
+        self._stays.open(sampling.sampler(self._stays.is_heard))  # before there are threads
         self.watch.connecting(time.monotonic())
         for target in self.cluster.targets:
             staying = self._stays.on_node(partial(self._cut, target.name))
             cursor = _cursor_of(self.watch, target.name)
-            line = Line(target, staying, how, cursor, self._events)  # type: ignore[arg-type] # takes more
-            self._lines.append(line)
-            line.start()
+            session = SamplerSession(target, staying, sampling, cursor, self._events)  # type: ignore[arg-type] # takes more
+            self._sessions.append(session)
+            session.start()
 
     def _cut(self, node: str, why: str) -> None:
         """Nothing comes of a node for a while."""
         self._events.put(Event(node, Ended(why), time.monotonic()))
 
     def _loop(self) -> None:
-        every_s = self.settings.how.every_s
-        clock, began = OwnClock(self.watch.pace.clock_step_s, self.say), time.monotonic()
+        every_s = self.settings.sampling.every_s
+        clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
         until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
         look, whole = began + every_s, began + WHOLE_S
         while not self._is_over.is_set():
@@ -143,8 +143,8 @@ class Controller:
                 for _ in range(self._events.qsize()):  # what came in while a visit was evaluated comes before silence
                     self._take(self._events.get())
                 self._say(self.watch.look(now))
-                self.outlets.look(self.watch.names)
-                self.outlets.ticked()
+                self.sinks.look(self.watch.names)
+                self.sinks.ticked()
             try:
                 event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
             except Empty:
@@ -156,20 +156,20 @@ class Controller:
             return
         if isinstance(event, Visited):
             self._evaluate(event.data)
-            self.outlets.look(event.data)
+            self.sinks.look(event.data)
         elif isinstance(event.what, Ended):
             self._why[event.node] = event.what.why
             self.watch.ended(event.node, event.what.why)
-            self.outlets.ended()
+            self.sinks.ended()
         else:
             self._update(event.node, event.what, event.at)
-            self.outlets.look([event.node])
+            self.sinks.look([event.node])
 
     def _update(self, node: str, update: Update, at: float) -> None:
         if self.recording:
             why = self._why.pop(node, "") if isinstance(update, Hello) else ""
             self.recording.take(node, update, time.time(), at, why)
-        self.outlets.take(node, update, time.time(), at)
+        self.sinks.take(node, update, time.time(), at)
         self._say(self.watch.take(node, update, at))
         if self.watch.is_due(node, update, at):
             self._visit([node])
@@ -224,21 +224,21 @@ class Controller:
     def _say(self, changes: Sequence[Change]) -> None:
         """Killed at any moment, a watch that goes on sends what is open or over otherwise than was delivered."""
         once = [one for one in changes if one.kind is Kind.HAPPENED]  # and cannot be seen again
-        self.outlets.said(once)
+        self.sinks.said(once)
         if changes and self.recording:
-            self.recording.changes(changes, time.time(), time.monotonic(), self.outlets.are_kept)
-        self.outlets.said([one for one in changes if one.kind is not Kind.HAPPENED])
+            self.recording.changes(changes, time.time(), time.monotonic(), self.sinks.are_kept)
+        self.sinks.said([one for one in changes if one.kind is not Kind.HAPPENED])
         self.show(changes)
 
     def _end(self) -> None:
-        for line in self._lines:
-            line.end()
+        for session in self._sessions:
+            session.end()
         self._stays.close()
         for connection in list(self._visitors):
             getattr(connection, "abandon", lambda: None)()
         until = time.monotonic() + END_S
-        for line in self._lines:
-            line.join(max(0.0, until - time.monotonic()))
+        for session in self._sessions:
+            session.join(max(0.0, until - time.monotonic()))
         if self.recording:
             self.recording.close(time.monotonic())
 

@@ -27,8 +27,8 @@ from clusterproof.plugins.watch.updates import LogLine
 
 OCCASION = "preflight"
 CHANGING = frozenset(WATCHED)  # what is reported again while a node is watched
-OF_PLACE = ("boot", "platform", "imds", "resource_config", "edac", "pci", "neuron")
-KEPT = CHANGING | frozenset(OF_PLACE)  # … and what it is evaluated with
+UNCHANGING = ("boot", "platform", "imds", "resource_config", "edac", "pci", "neuron")
+KEPT = CHANGING | frozenset(UNCHANGING)  # … and what it is evaluated with
 XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one …
 LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: evaluated at each tick, said when it lasts
 

@@ -64,7 +64,7 @@ def folder_of(job: str) -> str:
     return f"clusterproof-job-{job.replace('/', '-')}"
 
 
-def asking(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Callable[[], str], Mapping[str, str]]:
+def job_query(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Callable[[], str], Mapping[str, str]]:
     """What asks for the job's state, empty where it is over; raises Incomplete, KubernetesError where it is unknown.
 
     And the nodes of its pods by their hosts, as it last found them; of a job of Slurm's there are none.
@@ -90,7 +90,7 @@ def state_of(job: str, settings: Mapping[str, str]) -> str:
     return "" if state == COMPLETING else state
 
 
-class JobEnd:
+class JobMonitor:
     """A thread that asks how the job is, says where that keeps it from running, and calls `over` once it is over."""
 
     def __init__(
@@ -99,10 +99,10 @@ class JobEnd:
         state: Callable[[], str],
         over: Callable[[], object],
         say: Callable[[str], object],
-        places: Mapping[str, str] = {},
+        pod_hosts: Mapping[str, str] = {},
     ) -> None:
-        """`state`: a word for how it is, such as `running`; empty where it is over. `places`: its nodes by hosts."""
-        self.places = places
+        """`state`: a word for how it is, such as `running`; empty where it is over. `pod_hosts`: its nodes by hosts."""
+        self.pod_hosts = pod_hosts
         self._job, self._state, self._over, self._say = job, state, over, say
         self._halted = ""
         self._outage = Outage(
@@ -111,7 +111,7 @@ class JobEnd:
         self._asked, self._is_closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="watch-job", daemon=True)
 
-    def __enter__(self) -> JobEnd:
+    def __enter__(self) -> JobMonitor:
         self._thread.start()
         return self
 

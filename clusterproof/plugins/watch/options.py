@@ -17,8 +17,8 @@ from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.stays import JOB, STREAMING
 from clusterproof.plugins.transport.submit_host import submit_host
 from clusterproof.plugins.watch.controller import Settings
-from clusterproof.plugins.watch.sampler_session import How
-from clusterproof.plugins.watch.states import Pace, WrongPace
+from clusterproof.plugins.watch.sampler_session import SamplerOptions
+from clusterproof.plugins.watch.states import InvalidTiming, Timing
 
 MIN_REMIND_S = 60.0
 MIN_EVERY_S, MAX_EVERY_S = 1.0, 3600.0
@@ -117,18 +117,18 @@ def settings_of(option: argparse.Namespace, cluster: Cluster, policy: Policy) ->
     ours = {key: getattr(option, key) for key in ("k8s_namespace", "k8s_image") if getattr(option, key)}
     root = HOST if option.k8s_image and cluster.connection == "kubernetes" else option.host_root
     return Settings(
-        How(every_s, root, option.sudo, policy.mounts),
+        SamplerOptions(every_s, root, option.sudo, policy.mounts),
         Limits(option.fanout, option.connect_timeout, settings={**cluster.settings, **trust, **ours}),
         ProbeOptions(host_root=root, sudo=option.sudo, checkpoints=policy.checkpoints, mounts=policy.mounts),
         None if option.for_s is None else _span(option.for_s, "--for"),
     )
 
 
-def pace_of(policy: Policy) -> Pace:
+def timing_of(policy: Policy) -> Timing:
     """How often something must hold before it is said. Raises Refused."""
     try:
-        return Pace.of(Catalog.of(policy))
-    except WrongPace as wrong:
+        return Timing.of(Catalog.of(policy))
+    except InvalidTiming as wrong:
         raise Refused(f"{policy.source}: {wrong}") from None
 
 

@@ -25,7 +25,7 @@ Facts = Mapping[int, Mapping[str, Any]]  # of GPUs by index
 
 
 @dataclass
-class Meanwhile:
+class PendingUpdates:
     """What a node sends while all of its evidence is gathered, which is then older than this."""
 
     facts: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Meanwhile:
         elif isinstance(update, Logged):
             self.lines.extend(update.lines)
 
-    def over(self, evidence: NodeEvidence) -> NodeEvidence:
+    def applied_to(self, evidence: NodeEvidence) -> NodeEvidence:
         """The evidence with this over it, and without lines that it has already."""
         cursor = (_value(evidence, LOG) or {}).get("cursor")
         known = cursor[1] if isinstance(cursor, list) and len(cursor) == 3 and isinstance(cursor[1], int) else -1

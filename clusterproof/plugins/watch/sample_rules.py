@@ -13,7 +13,7 @@ from clusterproof.plugins.watch.updates import Hello, Tick
 SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
 REASONS, SLOWDOWN = "clocks_event_reasons", "slowdown"  # facts of a GPU
 THROTTLED = frozenset({REASONS, SLOWDOWN})
-RULES_OF_TICK = frozenset({SOURCE})
+TICK_RULES = frozenset({SOURCE})
 IN_WORDS = {
     "gpu": "the NVIDIA driver",
     "host": "/proc",
@@ -24,7 +24,7 @@ IN_WORDS = {
 }
 
 
-def of_sources(tick: Tick) -> dict[tuple[str, str], Seen]:
+def late_sources(tick: Tick) -> dict[tuple[str, str], Seen]:
     """The sources that are late, each a finding: what hangs in the driver is the driver's."""
     found = {}
     for name, (seconds, words) in tick.late.items():

@@ -41,7 +41,7 @@ class Event:
 
 
 @record
-class How:
+class SamplerOptions:
     """How the sampler runs on nodes."""
 
     every_s: float
@@ -54,13 +54,24 @@ class How:
         return sampler(self.every_s, self.host_root, is_heard, self.mounts)
 
 
-class Line:
+class SamplerSession:
     """The thread of one node."""
 
     def __init__(
-        self, target: Target, staying: Staying, how: How, cursor: Cursor, events: SimpleQueue[Event | None]
+        self,
+        target: Target,
+        staying: Staying,
+        sampling: SamplerOptions,
+        cursor: Cursor,
+        events: SimpleQueue[Event | None],
     ) -> None:
-        self._target, self._staying, self._how, self._cursor, self._events = target, staying, how, cursor, events
+        self._target, self._staying, self._sampling, self._cursor, self._events = (
+            target,
+            staying,
+            sampling,
+            cursor,
+            events,
+        )
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"watch-{target.name}", daemon=True)
 
@@ -93,20 +104,20 @@ class Line:
         """Why it ended."""
         nonce = new_nonce()
         stream = Stream(nonce)
-        room = _Room(self._how.every_s)
+        bucket = _TokenBucket(self._sampling.every_s)
 
         def received(piece: bytes) -> None:
-            room.take(len(piece))
+            bucket.take(len(piece))
             for update in stream.updates(piece):
                 while self._events.qsize() > MAX_WAITING and not self._is_over.is_set():
                     time.sleep(BUSY_S)  # many send at once what they could not before; their connections hold it
                 self._put(update)
 
-        dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._how.every_s)
+        dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._sampling.every_s)
         try:
-            text = self._how.sampler(self._staying.is_heard)
+            text = self._sampling.sampler(self._staying.is_heard)
             word = cursor_word(self._cursor() or NO_CURSOR)
-            program = started_by_shell(text, nonce, self._how.sudo, on_stdin=True, word=word)
+            program = started_by_shell(text, nonce, self._sampling.sudo, on_stdin=True, word=word)
             why = self._staying.stay(self._target, program, received, dead_s)
         except LinesLost as lost:
             return str(lost)
@@ -120,7 +131,7 @@ class Line:
         self._events.put(Event(self._target.name, what, time.monotonic()))
 
 
-class _Room:
+class _TokenBucket:
     """How much a node may send: a stream that does not end would fill the controller."""
 
     def __init__(self, every_s: float) -> None:

@@ -28,7 +28,7 @@ from clusterproof.plugins.watch.watch import Watch
 LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
 
 
-class Outlets:
+class Sinks:
     """Open from when they are made until they are closed.
 
     The watch's own thread updates them; whoever asks for a snapshot, from another, waits for nothing that it does.
@@ -47,15 +47,15 @@ class Outlets:
         self._ticks: list[Callable[[], object]] = []
         self._open = ExitStack()
 
-    def __enter__(self) -> Outlets:
+    def __enter__(self) -> Sinks:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def add_part(self, part: str, is_so: Callable[[], bool]) -> None:
+    def add_part(self, part: str, is_failing: Callable[[], bool]) -> None:
         """Let metrics show whether a part of the watch fails now."""
-        self._parts[part] = is_so
+        self._parts[part] = is_failing
 
     def listen(self, address: Address) -> None:
         """Answer Prometheus. Raises NoAddress."""
@@ -69,7 +69,7 @@ class Outlets:
         """Keep a file for node_exporter. Raises NoTextfile."""
         file = Textfile(path, max(LEAST_S, self._watch.every_s), self.snapshot, self._say)
         self._open.callback(file.close)
-        self.add_part("textfile", lambda: file.outage.is_so)
+        self.add_part("textfile", lambda: file.outage.is_failing)
 
     def notify(self, receivers: Sequence[Receiver], folder: Path | None, remind_s: float | None = None) -> None:
         """Tell these what changes; what waits is kept in the folder. Raises OSError."""
@@ -87,7 +87,7 @@ class Outlets:
         heartbeat = Heartbeat(url, self._say)
         self._open.callback(heartbeat.close)
         self._ticks.append(heartbeat.ticked)
-        self.add_part("heartbeat", lambda: heartbeat.outage.is_so)
+        self.add_part("heartbeat", lambda: heartbeat.outage.is_failing)
 
     def ticked(self) -> None:
         """The watch has completed a tick."""
@@ -130,14 +130,14 @@ class Outlets:
             began_s=self._began_s,
             now=time.monotonic(),
             every_s=self._watch.every_s,
-            fresh_s=self._watch.pace.silent_ticks * self._watch.every_s,
+            fresh_s=self._watch.timing.silent_ticks * self._watch.every_s,
             nodes=self._nodes.copy(),
             open={key: seen for of_node in list(self._open_of.values()) for key, seen in of_node.items()},
             evaluated=frozenset(filter(self._watch.evaluator.knows, list(self._nodes))),
             incomplete=self._watch.incomplete.copy(),
             said=dict(self._said),
             notified=self._notified(),
-            failing={part: is_so() for part, is_so in self._parts.copy().items()},
+            failing={part: is_failing() for part, is_failing in self._parts.copy().items()},
         )
 
     def _notified(self) -> Mapping[str, int]:

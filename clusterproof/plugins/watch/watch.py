@@ -10,26 +10,26 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
-from clusterproof.plugins.watch.overlay import LOG, NVML, Meanwhile, boot_of
+from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
 from clusterproof.plugins.watch.sample_rules import (
     CLOCK,
     NO_LOG,
     REBOOT,
-    RULES_OF_TICK,
     SILENT,
     THROTTLED,
+    TICK_RULES,
     clock_step,
     is_slowed,
+    late_sources,
     lines_lost,
-    of_sources,
     silent,
 )
-from clusterproof.plugins.watch.states import PACE, Change, Key, Kind, Pace, Seen, States
+from clusterproof.plugins.watch.states import TIMING, Change, Key, Kind, Seen, States, Timing
 from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 Found = Mapping[tuple[str, str], Seen]
 AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which sends its ticks
-LASTS = frozenset({*LASTING, *RULES_OF_TICK})
+LASTS = frozenset({*LASTING, *TICK_RULES})
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Node:
     why: str = ""  # the connection ended
     slowed: set[int] = field(default_factory=set)  # its GPUs whose clocks something holds down
     ticks: int = 0
-    meanwhile: Meanwhile | None = None  # while it is visited
+    pending: PendingUpdates | None = None  # while it is visited
     visited: float = 0.0  # when its last visit began
     is_due: bool = True  # all of its evidence is to be gathered: it has not been in this boot
 
@@ -58,13 +58,13 @@ class Watch:
     every_s: float
     names: Iterable[str]
     began: float
-    pace: Pace = PACE
+    timing: Timing = TIMING
     states: States = field(init=False)
     verdicts: dict[Key, Verdict] = field(default_factory=dict)  # the worst that was said of each
     incomplete: dict[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
 
     def __post_init__(self) -> None:
-        self.states = States(self.pace)
+        self.states = States(self.timing)
         self._nodes = {name: _Node(self.began) for name in self.names}
 
     @property
@@ -98,7 +98,7 @@ class Watch:
     def visiting(self, names: Iterable[str], now: float) -> None:
         """All evidence of these nodes is being gathered; what they send meanwhile is newer."""
         for name in names:
-            self._nodes[name].meanwhile = Meanwhile()
+            self._nodes[name].pending = PendingUpdates()
             self._nodes[name].visited = now
 
     def is_due(self, name: str, update: Update, now: float) -> bool:
@@ -109,7 +109,7 @@ class Watch:
     def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
         """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
         changes = []
-        data = {name: self._with_meanwhile(name, one) for name, one in data.items()}
+        data = {name: self._with_pending(name, one) for name, one in data.items()}
         for name, (found, results) in self.evaluator.whole(data).items():
             self.incomplete[name] = len({one.check for one in results if one.verdict is Verdict.INCOMPLETE})
             if data[name].unreached:
@@ -126,8 +126,8 @@ class Watch:
         """What a node's sampler sends."""
         node = self._nodes[name]
         node.last_seen, node.is_expected, node.silent_looks, node.why = now, True, 0, ""
-        if node.meanwhile:
-            node.meanwhile.take(update)
+        if node.pending:
+            node.pending.take(update)
         changes = self.states.events(name, frozenset({SILENT}), {}, now)
         if isinstance(update, Hello):
             changes += self._hello(name, node, update, now)
@@ -167,7 +167,9 @@ class Watch:
         for name, node in self._nodes.items():
             seconds = now - node.last_seen
             node.silent_looks += 1
-            is_long = seconds >= self.pace.silent_ticks * self.every_s and node.silent_looks >= self.pace.silent_ticks
+            is_long = (
+                seconds >= self.timing.silent_ticks * self.every_s and node.silent_looks >= self.timing.silent_ticks
+            )
             if node.is_expected and is_long:
                 found = {("", SILENT): silent(seconds, node.why)}
                 changes += self.states.events(name, frozenset({SILENT}), found, now)
@@ -176,7 +178,7 @@ class Watch:
     def _hello(self, name: str, node: _Node, hello: Hello, now: float) -> list[Change]:
         changes = []
         if self.is_new_boot(name, hello):
-            node.meanwhile = Meanwhile() if node.meanwhile else None
+            node.pending = PendingUpdates() if node.pending else None
             node.is_due, node.last_boot_id, node.sequence = True, node.boot_id, 0
             changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
         node.hello = node.last = hello
@@ -191,7 +193,7 @@ class Watch:
     def _tick(self, name: str, node: _Node, tick: Tick, now: float) -> list[Change]:
         node.ticks += 1
         changes = []
-        step = clock_step(node.last, tick, self.pace.clock_step_s) if node.last else None
+        step = clock_step(node.last, tick, self.timing.clock_step_s) if node.last else None
         if step:
             changes.append(_once(name, CLOCK, step.message, now))
         node.last = tick
@@ -200,7 +202,7 @@ class Watch:
             changes += self._evaluated_again(name, (NVML,), now)
         if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
             changes += self._evaluated_again(name, tick.reported, now)
-        lasting = dict(of_sources(tick))
+        lasting = dict(late_sources(tick))
         for index, facts in tick.facts.items():
             if THROTTLED.intersection(facts):
                 (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
@@ -213,9 +215,9 @@ class Watch:
         rules, found, unknown = self.evaluator.again(name, self.evaluator.rules(*collectors))
         return self.states.events(name, rules, found, now, unknown)
 
-    def _with_meanwhile(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
-        meanwhile, self._nodes[name].meanwhile = self._nodes[name].meanwhile, None
-        return meanwhile.over(evidence) if meanwhile and not evidence.unreached else evidence
+    def _with_pending(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
+        pending, self._nodes[name].pending = self._nodes[name].pending, None
+        return pending.applied_to(evidence) if pending and not evidence.unreached else evidence
 
     def _said(self, changes: list[Change]) -> list[Change]:
         for change in changes:

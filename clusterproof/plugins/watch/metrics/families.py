@@ -74,7 +74,7 @@ _COUNTERS = (
     _Series(_ECC, _ECC_WORDS, "ecc_corrected", labels={"error": "corrected"}),
     _Series("nvlink_errors", "Errors of all its NVLinks since their counters began.", "link_errors"),
 )
-_PLACES = {column: place for place, column in enumerate(GPU_COLUMNS)}
+_INDEX = {column: place for place, column in enumerate(GPU_COLUMNS)}
 _SUMS = {column: place for place, column in enumerate(SUMMED)}
 
 
@@ -138,7 +138,7 @@ def _of_findings(seen: Snapshot) -> Iterator[Metric]:
     yield _counter("changes", "Changes that were said.", said, seen, ("kind", "verdict"))
     notified = {(outcome,): number for outcome, number in seen.notified.items()}
     yield _counter("notifications", "Notifications by what became of them.", notified, seen, ("outcome",))
-    failing = {(part,): float(is_so) for part, is_so in seen.failing.items()}
+    failing = {(part,): float(is_failing) for part, is_failing in seen.failing.items()}
     yield _gauge(
         "trouble", "1 while a part of the watch itself fails, and the watch goes on.", failing, seen, ("part",)
     )
@@ -193,7 +193,7 @@ def _fixed(present: Iterable[tuple[str, Latest]]) -> Iterator[tuple[str, int, Sa
 def _values(present: Iterable[tuple[str, Latest]], series: _Series) -> dict[tuple[str, ...], float]:
     more = tuple(series.labels.values())
     is_sum = series.column in _SUMS
-    place = (_SUMS if is_sum else _PLACES)[series.column]
+    place = (_SUMS if is_sum else _INDEX)[series.column]
     return {
         (name, str(at), *more): value * series.scale
         for name, one in present

@@ -18,12 +18,12 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import record
 
-HERE = "127.0.0.1"
-AT_ONCE = 8  # of more the one that has waited longest is given up
-OF_ONE = 4  # the same of the connections of one address
-ANSWERED = 32  # of those that are given up some are still computed: beyond, nobody is let in
+LOCALHOST = "127.0.0.1"
+MAX_CONNECTIONS = 8  # of more the one that has waited longest is given up
+MAX_PER_ADDRESS = 4  # the same of the connections of one address
+MAX_ANSWERED = 32  # of those that are given up some are still computed: beyond, nobody is let in
 DEADLINE_S = 10.0  # from the first byte of a request to the last of its answer
-_FORM = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>[0-9]{1,5})")
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>[0-9]{1,5})")
 
 
 class NoAddress(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
@@ -40,10 +40,10 @@ class Address:
     @staticmethod
     def of(text: str) -> Address:
         """Of `:9188`, which is this machine's alone, `0.0.0.0:9188`, `head:9188` or `[::1]:9188`. Raises NoAddress."""
-        found = _FORM.fullmatch(text)
+        found = _ADDRESS.fullmatch(text)
         if not found or int(found["port"]) > 65_535:
             raise NoAddress(f"--listen is {text[:60]!r}; expected [HOST]:PORT, such as :9188")
-        return Address(found["v6"] or found["host"] or HERE, int(found["port"]))
+        return Address(found["v6"] or found["host"] or LOCALHOST, int(found["port"]))
 
 
 class Listener:
@@ -89,7 +89,7 @@ class _Handler(WSGIRequestHandler):
 
 
 @dataclass
-class _Open:
+class _Connection:
     """A connection, since when it is open, and whether its request is whole."""
 
     address: str
@@ -103,7 +103,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     allow_reuse_port = False  # a port that is taken is to be said
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        self._open: dict[socket.socket, _Open] = {}
+        self._open: dict[socket.socket, _Connection] = {}
         self._lock = threading.Lock()
         self._answered: set[socket.socket] = set()
         super().__init__(*arguments, **more)
@@ -117,9 +117,9 @@ class _Server(ThreadingMixIn, WSGIServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread; where too many are open, give up one that was there before."""
         with self._lock:
-            is_let_in = len(self._answered) < ANSWERED
+            is_let_in = len(self._answered) < MAX_ANSWERED
             if is_let_in:
-                self._open[request] = _Open(str(client_address[0]), time.monotonic())
+                self._open[request] = _Connection(str(client_address[0]), time.monotonic())
                 for one in given_up(self._open.values()):
                     self._give_up(one)
         if is_let_in:
@@ -150,7 +150,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             if request in self._open:
                 self._open[request].has_asked = True
 
-    def _give_up(self, given: _Open) -> None:
+    def _give_up(self, given: _Connection) -> None:
         """Let whoever waits for this connection's client wait no more."""
         for request in [request for request, one in self._open.items() if one is given]:
             del self._open[request]
@@ -161,11 +161,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         """The client has gone: nothing to report."""
 
 
-def given_up(connections: Iterable[_Open]) -> list[_Open]:
+def given_up(connections: Iterable[_Connection]) -> list[_Connection]:
     """Which are too many, of one address or of all: first those that have not yet asked, the oldest first."""
     left = sorted(connections, key=lambda one: (one.has_asked, one.since_s))
     newest = max(left, key=lambda one: one.since_s)
     of_one = [one for one in left if one.address == newest.address and one is not newest]
-    gone = of_one[: max(0, len(of_one) + 1 - OF_ONE)]
+    gone = of_one[: max(0, len(of_one) + 1 - MAX_PER_ADDRESS)]
     others = [one for one in left if one is not newest and one not in gone]
-    return gone + others[: max(0, len(others) + 1 - AT_ONCE)]
+    return gone + others[: max(0, len(others) + 1 - MAX_CONNECTIONS)]

@@ -15,7 +15,7 @@ SUMMED: Mapping[str, float] = {
     "capped": 0.01,  # % → seconds
     "slowed": 0.01,
 }
-_PLACES = {column: place for place, column in enumerate(GPU_COLUMNS)}
+_INDEX = {column: place for place, column in enumerate(GPU_COLUMNS)}
 NOTHING = (None,) * len(SUMMED)
 
 Values = tuple[float | None, ...]
@@ -58,6 +58,6 @@ def _summed(sums: tuple[Values, ...], gpu: tuple[Values, ...], seconds: float) -
     for index, values in enumerate(gpu):
         before = sums[index] if index < len(sums) else NOTHING
         yield tuple(
-            old if (value := values[_PLACES[column]]) is None else (old or 0.0) + max(0.0, value) * seconds * scale
+            old if (value := values[_INDEX[column]]) is None else (old or 0.0) + max(0.0, value) * seconds * scale
             for old, (column, scale) in zip(before, SUMMED.items(), strict=True)
         )

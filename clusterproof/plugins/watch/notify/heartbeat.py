@@ -74,10 +74,10 @@ def accepted(url: str) -> str:
     """The URL that `--heartbeat` names. Raises NoHeartbeat, with nothing of it: it is a password."""
     try:
         parts = urlsplit(url.strip())
-        is_so = bool(_URL.fullmatch(url.strip()) and parts.hostname and parts.port != 0 and not parts.username)
+        is_valid = bool(_URL.fullmatch(url.strip()) and parts.hostname and parts.port != 0 and not parts.username)
     except ValueError:
-        is_so = False
-    if not is_so:
+        is_valid = False
+    if not is_valid:
         raise NoHeartbeat(
             "--heartbeat is not a URL that can be asked (not shown: it may hold a password); "
             "expected https://HOST/… or http://HOST/… without a user's name"
@@ -89,7 +89,7 @@ def send(url: str) -> str:
     """Ask for it once, and follow no redirection; why it was not taken, in words that hold nothing of the URL."""
     request = urllib.request.Request(url, headers={"User-Agent": f"clusterproof/{__version__}"})  # noqa: S310 - accepted
     try:
-        with urllib.request.build_opener(_StaysThere).open(request, timeout=TIMEOUT_S):
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=TIMEOUT_S):
             return ""
     except HTTPError as refused:
         refused.close()
@@ -100,7 +100,7 @@ def send(url: str) -> str:
         return _words(problem)
 
 
-class _StaysThere(urllib.request.HTTPRedirectHandler):
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Where a redirection is an answer like others: it could have this host ask its metadata service."""
 
     def redirect_request(self, *_: object) -> None:

@@ -22,7 +22,7 @@ def pause_s(failures: int, asked_s: float = 0.0) -> float:
     return max(asked_s, min(MOST_S, FIRST_S * (1 << min(failures - 1, 16))))
 
 
-class Attempts:
+class RetrySchedule:
     """Of one receiver. One notification that it does not take holds up no other, save those of the same findings."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Notifier:
         self, receiver: Receiver, file: OutboxFile, say: Callable[[str], object], remind_s: float | None = None
     ) -> None:
         self._receiver, self._file, self._say, self._remind_s = receiver, file, say, remind_s
-        self._outbox, self._attempts = file.outbox, Attempts()
+        self._outbox, self._retries = file.outbox, RetrySchedule()
         self._change = threading.Condition()
         self._is_over = self._is_cancelled = False
         self._came: dict[int, float] = {}  # when alerts came, by number
@@ -87,12 +87,12 @@ class Notifier:
     @property
     def is_failing(self) -> bool:
         """Whether something is not delivered, or not on disk, now."""
-        return self.outage.is_so or self._file.outage.is_so
+        return self.outage.is_failing or self._file.outage.is_failing
 
     @property
     def is_kept(self) -> bool:
         """Whether all that waits is on disk, where it is to be."""
-        return not self._file.outage.is_so
+        return not self._file.outage.is_failing
 
     def said(self, changes: Sequence[Change]) -> None:
         """Notify of these, soon; when this returns they are on disk."""
@@ -153,8 +153,8 @@ class Notifier:
             return self._next_of_the_end()
         if time.monotonic() < self._due_s():
             return None
-        name, group = self._attempts.next(self._outbox.frozen), self._oldest()
-        if group and (name is None or self._gathered_s(group) <= self._attempts.due_s(name)):
+        name, group = self._retries.next(self._outbox.frozen), self._oldest()
+        if group and (name is None or self._gathered_s(group) <= self._retries.due_s(name)):
             return self._frozen(group)
         return self._outbox.notification(name) if name else None
 
@@ -182,10 +182,10 @@ class Notifier:
 
     def _due_s(self) -> float:
         """When there is something to send."""
-        name, group = self._attempts.next(self._outbox.frozen), self._oldest()
-        due = [self._attempts.due_s(name)] if name else []
+        name, group = self._retries.next(self._outbox.frozen), self._oldest()
+        due = [self._retries.due_s(name)] if name else []
         due += [self._gathered_s(group)] if group else []
-        return self._attempts.not_before(min(due, default=float("inf")))
+        return self._retries.not_before(min(due, default=float("inf")))
 
     def _sent(self, one: Notification) -> Outcome:
         try:
@@ -196,10 +196,10 @@ class Notifier:
     def _count(self, one: Notification, outcome: Outcome) -> None:
         self.counts["failed" if outcome.why else "delivered"] += 1
         if outcome.why:
-            self._attempts.failed(one.id, time.monotonic(), outcome.after_s)
+            self._retries.failed(one.id, time.monotonic(), outcome.after_s)
             self.outage.failed(f"{outcome.why} (of {one.alerts[0].key.rule}, {one.nodes:.100})")
         else:
-            self._attempts.taken(one.id)
+            self._retries.taken(one.id)
             self._file.write([{"sent": one.id}])
             self.outage.worked()
         if self._outbox.dropped > self.counts["dropped"]:

@@ -32,7 +32,7 @@ from clusterproof.reports.deadline import within
 MAX_IDS = 8  # of findings, that a message names
 _URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*://")
 _WORDS = {Kind.CLOSED.value: "over", Kind.WORSE.value: "worse", Kind.FLAPPING.value: "flapping", REMINDER: "still open"}
-_asked: ContextVar[list[float] | None] = ContextVar("asked", default=None)  # seconds, by Retry-After
+_retry_after: ContextVar[list[float] | None] = ContextVar("asked", default=None)  # seconds, by Retry-After
 
 
 MAX_TITLE = 100  # characters: a subject of SNS's
@@ -151,10 +151,10 @@ class Service:
 
     def send(self, one: Notification) -> Outcome:
         """Send it; one that does not answer in time is left behind."""
-        asked: list[float] = []
+        pauses: list[float] = []
         with silenced():
-            (why,) = within(TIMEOUT_S, [partial(_listening, asked, partial(self._send, message_of(one)))])
-        return Outcome(f"{self.name}: {why}" if why else "", max(asked, default=0.0))
+            (why,) = within(TIMEOUT_S, [partial(_sent_noting_pauses, pauses, partial(self._send, message_of(one)))])
+        return Outcome(f"{self.name}: {why}" if why else "", max(pauses, default=0.0))
 
     def cancel(self) -> None:
         """Nothing: what is sent is left behind when the watch ends."""
@@ -182,25 +182,25 @@ def _more(count: int) -> str:
     return f" and {count - MAX_IDS} more" if count > MAX_IDS else ""
 
 
-def _listening(asked: list[float], send: Callable[[], str]) -> str:
+def _sent_noting_pauses(pauses: list[float], send: Callable[[], str]) -> str:
     """Send, and keep what the service asks for: Apprise reports only whether it was taken."""
-    _hear_answers()
-    _asked.set(asked)
+    _read_retry_after()
+    _retry_after.set(pauses)
     return send()
 
 
 @cache
-def _hear_answers() -> None:
+def _read_retry_after() -> None:
     """Read each Retry-After of requests, by which Apprise sends; it has no hook for all that it sends."""
     from requests import Session
 
     send = Session.send
 
-    def heard(session: Session, request: Any, **more: Any) -> Any:
+    def noted(session: Session, request: Any, **more: Any) -> Any:
         answer = send(session, request, **more)
-        asked, words = _asked.get(), answer.headers.get("Retry-After", "")
-        if asked is not None and words and answer.status_code in (429, 503):
-            asked.append(after_s(words, time.time()))
+        pauses, words = _retry_after.get(), answer.headers.get("Retry-After", "")
+        if pauses is not None and words and answer.status_code in (429, 503):
+            pauses.append(after_s(words, time.time()))
         return answer
 
-    Session.send = heard  # type: ignore[method-assign, assignment]
+    Session.send = noted  # type: ignore[method-assign, assignment]

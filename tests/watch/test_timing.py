@@ -9,19 +9,19 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.states import PACE, Kind, Pace, Seen, States, WrongPace
+from clusterproof.plugins.watch.states import TIMING, InvalidTiming, Kind, Seen, States, Timing
 
 RULES = frozenset({"gpu.no_throttle"})
 HOLDS = {("GPU 3", "gpu.no_throttle"): Seen(Verdict.CONCERN, "slowed down; expected none")}
 
 
 def test_the_catalogue_has_every_number() -> None:
-    assert Pace(5, 3, 6, 2, 3600.0, 3, 2.0) == PACE
+    assert Timing(5, 3, 6, 2, 3600.0, 3, 2.0) == TIMING
 
 
 def test_a_sites_own_numbers_decide_when_a_state_is_said() -> None:
     site = Catalog({"watch.opens_ticks": 1, "watch.closes_ticks": 2, "watch.flaps_times": 1})
-    states = States(Pace.of(site))
+    states = States(Timing.of(site))
     said = [states.tick("gpu001", RULES, HOLDS if look == "x" else {}, 10.0 * at) for at, look in enumerate("x..x")]
     assert [[change.kind for change in changes] for changes in said] == [
         [Kind.OPENED],
@@ -41,8 +41,8 @@ def test_a_sites_own_numbers_decide_when_a_state_is_said() -> None:
     ],
 )
 def test_numbers_by_which_nothing_would_be_said_are_refused(numbers: dict[str, float], said: str) -> None:
-    with pytest.raises(WrongPace) as wrong:
-        Pace.of(Catalog({f"watch.{name}": value for name, value in numbers.items()}))
+    with pytest.raises(InvalidTiming) as wrong:
+        Timing.of(Catalog({f"watch.{name}": value for name, value in numbers.items()}))
     assert said in str(wrong.value)
 
 
