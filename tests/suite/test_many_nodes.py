@@ -82,7 +82,7 @@ def test_a_run_leaves_the_collector_as_another_had_it(
 def test_a_large_run_has_findings_in_the_place_of_letters(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
     small = runs.over(all_verdicts()).outlines
-    monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
+    monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
     large = runs.over(all_verdicts()).outlines
     letters = [line for line in small if line.endswith("%]")]
     assert [line.partition(" ")[0] for line in letters] == ["test_gpus.py", "test_it.py"]

@@ -37,7 +37,7 @@ def parallel_runs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs that two children examine nodes for, however small and on whatever machine."""
     monkeypatch.setenv("PARENT", str(os.getpid()))
     monkeypatch.setattr(run_loop, "MANY", 1)
-    monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
+    monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
     monkeypatch.setattr(parallel, "MIN_ITEMS", 1)
     monkeypatch.setattr(parallel, "MIN_GROUP_NODES", 100)
     monkeypatch.setattr(parallel, "BATCH_ITEMS", 3)

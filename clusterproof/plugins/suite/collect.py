@@ -31,7 +31,7 @@ _HOOKS = (
     "pytest_collection_modifyitems",
 )
 INDEXED: pytest.StashKey[Mapping[str, Mapping[str, Entry]]] = pytest.StashKey()
-# Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
+# Marks that only pytest's own protocol honours: a test that carries one runs by that.
 _ONLY_PYTEST_HONOURS = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
 
 
@@ -69,7 +69,7 @@ class IndexedFile(pytest.Module):
     loaded: dict[str, Check]
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Its checks; by pytest's usual way where a fixture of another author takes part."""
+        """Its checks; by pytest's own protocol where a fixture of another author takes part."""
         names = {name for entry in self.entries.values() for name in (entry["subject"], *WHOLE)}
         if _is_any_of_others(self, names):
             return super().collect()
@@ -185,7 +185,7 @@ def _is_any_of_others(file: pytest.Module, names: Iterable[str]) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that asks for `node` and more pytest's usual way: one item per node."""
+    """Give a test that asks for `node` and more one item of pytest's own per node."""
     if not asks_for_node(metafunc.definition) or _parametrizes_node(metafunc):
         return
     names = [target.name for target in metafunc.config.stash[CLUSTER].targets]

@@ -51,7 +51,7 @@ class CheckItem(pytest.Item):
         "node_name",
         "raised",
     )
-    evaluated: Result | None  # where it took pytest's usual way
+    evaluated: Result | None  # where it ran by pytest's own protocol
     raised: BaseException | None
 
     def __init__(
@@ -135,7 +135,7 @@ class CheckItem(pytest.Item):
         return self.collector.nodeid, self.check.line, self.name
 
     def runtest(self) -> None:
-        """Pytest's usual way, for plugins that watch; under `--pdb` the check alone, its exceptions let through."""
+        """What pytest's own protocol calls for plugins that watch; under `--pdb` the check alone, as it ends."""
         if not self.config.option.usepdb:
             self.evaluated = self.result()
             self.raised = ended_as(self.evaluated)

@@ -162,7 +162,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give a test that pytest ran in its usual way, and that asks for a node, its verdict."""
+    """Give a test that pytest ran by its own protocol, and that asks for a node, its verdict."""
     report = yield
     about = _about(item)
     if about is None or (call.when != "call" and call.excinfo is None) or call.when == "teardown":
@@ -179,7 +179,7 @@ def pytest_runtest_makereport(
 
 
 def _of_light(item: pytest.Item, ended: BaseException | None) -> Result | None:
-    """The result of a light item that took the usual way, unless another author's plugin ended it differently."""
+    """The result of a light item run by pytest's own protocol, unless another author's plugin ended it otherwise."""
     if not isinstance(item, CheckItem) or item.evaluated is None:
         return None
     return item.evaluated if ended is None or ended is item.raised else None

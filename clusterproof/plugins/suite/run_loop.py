@@ -145,7 +145,7 @@ def _replace_report(config: pytest.Config, report: pytest.TestReport, instead: p
 
 NO_FINDING = (Verdict.PASS, Verdict.NOT_APPLICABLE)
 _HOOKS = ("pytest_runtest_logstart", "pytest_runtest_logreport", "pytest_runtest_logfinish")
-# They do nothing about what is well, or only what `Quiet` does in their place.
+# They do nothing about what is well, or only what `FastPath` does in their place.
 _READ_LITTLE = ("clusterproof.", "_pytest.cacheprovider", "_pytest.logging", "_pytest.main", "_pytest.terminal")
 
 
