@@ -97,16 +97,16 @@ class Check:
     @property
     def collectors(self) -> frozenset[str]:
         """The collectors of a node that it needs."""
-        from clusterproof.plugins.evaluation.needs import of_nodes
+        from clusterproof.plugins.evaluation.needs import node_collectors
 
-        return self.needs & of_nodes()
+        return self.needs & node_collectors()
 
     @property
     def control_collectors(self) -> frozenset[str]:
         """The collectors of the control plane that it needs; a check of a node needs none."""
-        from clusterproof.plugins.evaluation.needs import of_control_plane
+        from clusterproof.plugins.evaluation.needs import control_plane_collectors
 
-        return self.needs & of_control_plane() if self.is_of_cluster else frozenset()
+        return self.needs & control_plane_collectors() if self.is_of_cluster else frozenset()
 
     @property
     def needs(self) -> frozenset[str]:

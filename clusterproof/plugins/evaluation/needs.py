@@ -26,7 +26,7 @@ def reads(*collectors: str) -> Callable[[F], F]:
     A check that declares nothing gets all evidence but those measurements. The values of one's own collectors are
     always there. Raises ValueError for what is no collector's name.
     """
-    known = {PAIRWISE, *of_nodes(), *of_control_plane()}
+    known = {PAIRWISE, *node_collectors(), *control_plane_collectors()}
     for name in collectors:
         if name not in known:
             raise ValueError(f"reads({name!r:.60}): no collector is called so{nearest(name, known)}")
@@ -49,10 +49,12 @@ def recorded() -> Mapping[str, frozenset[str]]:
 def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozenset[str]:
     """What a check of this id and subject reads, `pairwise` among it where it goes by pairs."""
     if _is_packaged(function):
-        return recorded().get(check, of_control_plane() if subject in (*OF_THE_CLUSTER, OF_A_MEMBER) else of_nodes())
+        return recorded().get(
+            check, control_plane_collectors() if subject in (*OF_THE_CLUSTER, OF_A_MEMBER) else node_collectors()
+        )
     collectors: tuple[str, ...] | None = getattr(function, "__reads__", None)
     if collectors is None:
-        return of_nodes() | of_control_plane()
+        return node_collectors() | control_plane_collectors()
     return recorded().get(subject, frozenset()).union(collectors)
 
 
@@ -66,7 +68,7 @@ def _is_packaged(function: Callable[..., Any]) -> bool:
 
 
 @cache
-def of_nodes() -> frozenset[str]:
+def node_collectors() -> frozenset[str]:
     """Every collector of a node, including those that load it and those that only captures have."""
     from clusterproof.plugins.agent.program import collector_names
 
@@ -74,7 +76,7 @@ def of_nodes() -> frozenset[str]:
 
 
 @cache
-def of_control_plane() -> frozenset[str]:
+def control_plane_collectors() -> frozenset[str]:
     """Every collector that asks AWS, Slurm or Kubernetes about the cluster."""
     from clusterproof.plugins.aws.collector import collector_names
     from clusterproof.plugins.evidence.cluster import NOT_OF_AWS

@@ -41,10 +41,10 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
     if not (isinstance(collector, pytest.Module) and _is_check(collector, name, obj)):
         return None
     check = check_of(obj, [*marks_of_pytest(obj), *collector.iter_markers()])  # type: ignore[arg-type]
-    return of_each(CheckItem.from_parent(collector, check=check, function_name=name, node_name=EVERY_NODE))
+    return items_for(CheckItem.from_parent(collector, check=check, function_name=name, node_name=EVERY_NODE))
 
 
-def of_each(item: CheckItem) -> list[CheckItem]:
+def items_for(item: CheckItem) -> list[CheckItem]:
     """Its check on everything that it is about; one item stands for all nodes until they differ."""
     config, check = item.config, item.check
     cluster = config.stash[CLUSTER]
@@ -54,12 +54,12 @@ def of_each(item: CheckItem) -> list[CheckItem]:
     if not cluster.targets:
         return []  # a training run is evaluated on its own
     if check.is_of_pair:
-        return of_pairs(item)
+        return pair_items(item)
     if check.is_of_cluster and (not check.is_of_member or item.why_not_asked):
         return [item.on(cluster.name)]
     if not is_selected(config, item.iter_markers()):
         return [item.on(target.name) for target in cluster.targets[:1]]
-    return [item] if are_alike(config) else of_nodes(item)
+    return [item] if are_alike(config) else node_items(item)
 
 
 class IndexedFile(pytest.Module):
@@ -73,7 +73,7 @@ class IndexedFile(pytest.Module):
         names = {name for entry in self.entries.values() for name in (entry["subject"], *WHOLE)}
         if _is_any_of_others(self, names):
             return super().collect()
-        return [item for entry in self.entries.values() for item in of_each(self._item(entry))]
+        return [item for entry in self.entries.values() for item in items_for(self._item(entry))]
 
     def _item(self, entry: Entry) -> CheckItem:
         return CheckItem.from_parent(
@@ -121,12 +121,12 @@ def load_chosen(items: Iterable[pytest.Item]) -> None:
             item.check = file.load(item.check)
 
 
-def of_nodes(item: CheckItem) -> list[CheckItem]:
+def node_items(item: CheckItem) -> list[CheckItem]:
     """Its check on each node."""
     return [item.on(target.name) for target in item.config.stash[CLUSTER].targets]
 
 
-def of_pairs(item: CheckItem) -> list[CheckItem]:
+def pair_items(item: CheckItem) -> list[CheckItem]:
     """Its check on each pair that was measured; one that stands for all until it is known which they are."""
     run = item.config.stash.get(PAIRWISE, None)
     names = [pair.name for pair in run.pairs] if run else []
@@ -135,12 +135,12 @@ def of_pairs(item: CheckItem) -> list[CheckItem]:
 
 def with_every_node(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The items, those that stand for every node replaced by one for each."""
-    return _expanded(items, lambda item: item.node_name == EVERY_NODE, of_nodes)
+    return _expanded(items, lambda item: item.node_name == EVERY_NODE, node_items)
 
 
 def with_measured_pairs(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The items, those that stand for all pairs replaced by one for each that was measured."""
-    return _expanded(items, lambda item: item.check.is_of_pair and item.node_name == ALL_PAIRS, of_pairs)
+    return _expanded(items, lambda item: item.check.is_of_pair and item.node_name == ALL_PAIRS, pair_items)
 
 
 def _expanded(

@@ -110,7 +110,7 @@ def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_ot
     return 0 if is_checked else EXIT_UNCHECKED
 
 
-def of_cut(code: int, *, by_failures: bool) -> int:
+def exit_code_of_cut(code: int, *, by_failures: bool) -> int:
     """The code of a run that was cut: no success, whatever may be ignored."""
     if not by_failures:
         return INTERRUPTED

@@ -105,7 +105,7 @@ class Gatherer:
             except Unusable as problem:
                 raise pytest.UsageError(str(problem)) from None
         if loads:
-            from clusterproof.plugins.suite.perf.load_visit import load_nodes  # few runs load anything
+            from clusterproof.plugins.suite.perf.load_nodes import load_nodes  # few runs load anything
 
             load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
 

@@ -13,7 +13,14 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.ending import BY_VERDICTS, INTERRUPTED, exit_code, is_by_failures, of_cut, why_it_ended
+from clusterproof.plugins.suite.ending import (
+    BY_VERDICTS,
+    INTERRUPTED,
+    exit_code,
+    exit_code_of_cut,
+    is_by_failures,
+    why_it_ended,
+)
 from clusterproof.plugins.suite.forms.choose import forms, history_form
 from clusterproof.plugins.suite.forms.writers import guard_writers
 from clusterproof.plugins.suite.progress import Evaluating
@@ -193,7 +200,7 @@ class Outcomes:
             return session.exitstatus
         verdicts = Counter(result.verdict for result in self.results)
         code = exit_code(verdicts, self.config.option, broken=self.broken, is_others=self.is_others)
-        code = of_cut(code, by_failures=by_failures) if self.is_cut else code
+        code = exit_code_of_cut(code, by_failures=by_failures) if self.is_cut else code
         return INTERRUPTED if FULL in self.config.stash else code
 
     def _silence_pytests_own_summary(self) -> None:

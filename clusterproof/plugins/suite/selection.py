@@ -13,7 +13,7 @@ from _pytest.mark.expression import Expression  # pytest has no public name for 
 
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.plugins.evaluation.needs import PAIRWISE, needs_of, of_nodes
+from clusterproof.plugins.evaluation.needs import PAIRWISE, needs_of, node_collectors
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, is_of_instances
 from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
@@ -77,9 +77,11 @@ def _is_known(function: object) -> bool:
 
 
 ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
-OF_PLACES = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # where nodes stand
-OF_INSTANCES = frozenset({"imds", "platform"})  # whether they are EC2's, and which
-OF_TYPES = frozenset({"imds", "platform", "resource_config", "rdma", "nvml", "versions"})  # and of what kind they are
+PLACEMENT = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # where nodes stand
+INSTANCE_IDENTITY = frozenset({"imds", "platform"})  # whether they are EC2's, and which
+INSTANCE_TYPE = frozenset(
+    {"imds", "platform", "resource_config", "rdma", "nvml", "versions"}
+)  # and of what kind they are
 
 
 def one_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
@@ -94,9 +96,9 @@ def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset
     """The collectors that nodes are asked for; none where every check is of the cluster and looks at no node."""
     collectors = frozenset[str]().union(*(collectors_of(item) for item in items))
     if may_be_on_ec2(cluster) and is_of_instances(collectors_of_control_plane(items, cluster)):
-        collectors |= OF_INSTANCES
+        collectors |= INSTANCE_IDENTITY
     if any(needs_pairs(item) for item in items):
-        collectors |= OF_TYPES
+        collectors |= INSTANCE_TYPE
     looks_at_nodes = any(
         not (isinstance(item, CheckItem) and (item.check.is_of_cluster or item.check.is_of_run)) for item in items
     )
@@ -107,7 +109,7 @@ def collectors_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> f
     """What the control plane is asked for, where nodes stand included if pairs of them are measured."""
     asked = frozenset[str]().union(*(item.check.control_collectors for item in items if isinstance(item, CheckItem)))
     if any(needs_pairs(item) for item in items):
-        asked |= OF_PLACES if is_of_aws(cluster) else frozenset[str]()
+        asked |= PLACEMENT if is_of_aws(cluster) else frozenset[str]()
         asked |= frozenset({SLURM_COLLECTOR}) if is_of_slurm(cluster) else frozenset[str]()
         asked |= frozenset({NODES}) if is_of_kubernetes(cluster) else frozenset[str]()
     return asked
@@ -118,7 +120,7 @@ def collectors_of(item: pytest.Item) -> frozenset[str]:
     if isinstance(item, CheckItem):
         return item.check.collectors
     if asks_for_node(item):
-        return needs_of(item.name, "node", item.function) & of_nodes()  # type: ignore[attr-defined]
+        return needs_of(item.name, "node", item.function) & node_collectors()  # type: ignore[attr-defined]
     return frozenset()
 
 
