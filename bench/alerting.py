@@ -15,16 +15,16 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.watching.controller import Controller, Settings
-from clusterproof.plugins.suite.watching.evaluator import Evaluator
-from clusterproof.plugins.suite.watching.line import How
-from clusterproof.plugins.suite.watching.outlets import Outlets
-from clusterproof.plugins.suite.watching.receivers import receiver_of
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import attempts, notifier, outbox_file, recording
-from clusterproof.plugins.watch.pace import PACE
-from clusterproof.plugins.watch.states import Seen
+from clusterproof.plugins.watch import recording
+from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.notify import notifier, outbox_file
+from clusterproof.plugins.watch.notify.services import receiver_of
+from clusterproof.plugins.watch.sampler_session import SamplerOptions
+from clusterproof.plugins.watch.sinks import Sinks
+from clusterproof.plugins.watch.states import TIMING, Seen
+from clusterproof.plugins.watch.watch import Watch
 
 LOOK_S = 0.02
 QUICK_S = 0.1  # in the place of pauses of seconds and minutes
@@ -34,16 +34,16 @@ NEVER = 1_000_000  # so often a state opens before it flaps
 
 def watch(names: list[str], broken: Path, record: Path, command: str) -> None:
     """Until it is killed."""
-    notifier.GATHER_S = attempts.FIRST_S = outbox_file.RETRY_S = recording.RETRY_S = QUICK_S
-    notifier.LOOK_S, attempts.MOST_S = QUICK_S, 5 * QUICK_S
+    notifier.GATHER_S = notifier.FIRST_S = outbox_file.RETRY_S = recording.RETRY_S = QUICK_S
+    notifier.LOOK_S, notifier.MOST_S = QUICK_S, 5 * QUICK_S
     cluster = Cluster("chaos", "ssh", tuple(map(Target, names)))
-    state = Watch(Evaluator(cluster, NO_POLICY), 1.0, names, time.monotonic(), replace(PACE, flaps_times=NEVER))
+    state = Watch(Evaluator(cluster, NO_POLICY), 1.0, names, time.monotonic(), replace(TIMING, flaps_times=NEVER))
     kept = recording.Recording(record, 1.0, _say)
     state.resume(kept.said_before(), time.time() - time.monotonic())
-    settings = Settings(How(1.0), Limits(), ProbeOptions())
-    with Outlets(cluster.name, state, _say) as outlets:
-        outlets.notify([receiver_of(command, 1)], record)
-        controller = Controller(cluster, state, settings, kept, lambda _: None, outlets, _say)
+    settings = Settings(SamplerOptions(1.0), Limits(), ProbeOptions())
+    with Sinks(cluster.name, state, _say) as sinks:
+        sinks.notify([receiver_of(command, 1)], record)
+        controller = Controller(cluster, state, settings, kept, lambda _: None, sinks, _say)
         while True:
             now = json.loads(broken.read_text(encoding="utf-8"))
             for name in names:

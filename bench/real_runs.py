@@ -22,8 +22,8 @@ from typing import IO
 
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.evaluate import verdict_on
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.evaluate import verdict_on
 from clusterproof.plugins.training_run.reading import read_run
 from scripts.arguments import Arguments, count
 

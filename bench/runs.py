@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.figure import Figure
-from clusterproof.plugins.suite.all_checks import all_checks
+from clusterproof.plugins.evaluation.all_checks import all_checks
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "fixtures" / "demo"

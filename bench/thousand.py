@@ -25,15 +25,15 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.suite.watching import controller as module
-from clusterproof.plugins.suite.watching import line as lines
-from clusterproof.plugins.suite.watching.controller import Controller, Settings, give_back_memory
-from clusterproof.plugins.suite.watching.evaluator import Evaluator
-from clusterproof.plugins.suite.watching.line import Event, How
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Program
+from clusterproof.plugins.watch import controller as module
+from clusterproof.plugins.watch import sampler_session as lines
+from clusterproof.plugins.watch.controller import Controller, Settings, give_back_memory
+from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.sampler_session import Event, SamplerOptions
 from clusterproof.plugins.watch.updates import Stream
+from clusterproof.plugins.watch.watch import Watch
 
 ROOT = Path(__file__).parents[1]
 REAL, REPLAYED = 64, 936
@@ -95,7 +95,7 @@ def watch(address: str) -> dict[str, float]:
     _simulate(ticks)
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(Path(folder), EVERY_S, print)
-        settings = Settings(How(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
+        settings = Settings(SamplerOptions(EVERY_S), Limits(connect_s=30.0), ProbeOptions())
         some = replace(cluster, targets=targets[:REAL])
         running = Controller(some, state, settings, recording, lambda _: None)
         vars(module)["sampler"] = lambda *_: ""

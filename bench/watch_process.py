@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusterproof.plugins.watch.changes import CHANGES_FILE, read_changes
+from clusterproof.plugins.watch.recording import CHANGES_FILE, read_changes
 from tests.testbed.cluster import Testbed
 from tests.watch.outages import QUICK
 from tests.watch.watched_bed import Watched
@@ -24,8 +24,8 @@ PORT = 9188
 LOOK_S = 0.5  # at what it has said and sampled
 TIMEOUT_S = 90.0
 MAIN = f"""import sys
-from clusterproof.plugins.suite.cli import main
-from clusterproof.plugins.suite.watching import line, watch
+from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.watch import sampler_session, watch
 from clusterproof.plugins.transport import staying
 {"".join(f"{name} = {value}{chr(10)}" for name, value in QUICK.items())}sys.exit(main())"""
 _SAMPLES = re.compile(r'^clusterproof_watch_node_samples_total\{.*node="(.+?)".*\} (\S+)$', re.MULTILINE)

@@ -19,11 +19,11 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import load
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.suite.watching.evaluator import Evaluator
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
+from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.updates import Stream
+from clusterproof.plugins.watch.watch import Watch
 from tests.testbed import needs
 from tests.testbed.node import entered, healthy_p5
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.verdict import not_applicable as not_applicable
     from clusterproof.plugins.core.verdict import part as part
     from clusterproof.plugins.core.version import __version__ as __version__
+    from clusterproof.plugins.evaluation.needs import reads as reads
+    from clusterproof.plugins.evaluation.routing import evidence as evidence
     from clusterproof.plugins.evidence.cluster import ClusterFacts as ClusterFacts
     from clusterproof.plugins.evidence.field import readings as readings
     from clusterproof.plugins.evidence.field import require as require
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node as Node
     from clusterproof.plugins.evidence.pci.facts import PciDevice as PciDevice
     from clusterproof.plugins.evidence.storage.facts import NvmeController as NvmeController
-    from clusterproof.plugins.suite.needs_of_check import reads as reads
-    from clusterproof.plugins.suite.routing import evidence as evidence
     from clusterproof.plugins.transport import Answer as Answer
     from clusterproof.plugins.transport import Connection as Connection
     from clusterproof.plugins.transport import Limits as Limits
@@ -79,6 +79,8 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
         "part",
     ),
     "core.version": ("__version__",),
+    "evaluation.needs": ("reads",),
+    "evaluation.routing": ("evidence",),
     "evidence.cluster": ("ClusterFacts",),
     "evidence.field": (
         "readings",
@@ -96,8 +98,6 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
     "evidence.node": ("Node",),
     "evidence.pci.facts": ("PciDevice",),
     "evidence.storage.facts": ("NvmeController",),
-    "suite.needs_of_check": ("reads",),
-    "suite.routing": ("evidence",),
     "transport": (
         "Answer",
         "Connection",

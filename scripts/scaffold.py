@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.evaluation.routing import evidence
 
 pytestmark = [mark.{subsystem}, mark.preflight]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from clusterproof.plugins.suite.routing import mark_lines
+from clusterproof.plugins.evaluation.routing import mark_lines
 from tests.builders.runs import Runs, load_suite
 from tests.builders.wheel import ROOT, Installed, clone_of, environment_with, wheel_of
 

@@ -6,24 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
-from clusterproof.plugins.suite.two_words import begin_again
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options.argv import restart_joined
+from clusterproof.plugins.suite import hookspecs
 
-_OURS = ("--cluster", "--run", "clusterproof.plugins.suite.packaged")  # words of a run over a cluster
+_OURS = ("--cluster", "--run", "clusterproof.plugins.command_line.own_checks")  # words of a run over a cluster
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the suite's options."""
     config = pluginmanager.get_plugin("pytestconfig")
-    for title, options in {**flags.GROUPS, **flags_of_perf.GROUPS}.items():
+    for title, options in {**table.GROUPS, **perf_table.GROUPS}.items():
         group = parser.getgroup(title)
         for option in options:
             group.addoption(option.flag, help=option.words, **option.more)
     if isinstance(config, pytest.Config):
-        begin_again(config.invocation_params.args)
+        restart_joined(config.invocation_params.args)
         if any(str(word).partition("=")[0] in _OURS for word in config.invocation_params.args):
-            from clusterproof.plugins.suite.mistakes import say_plainly  # most runs of pytest are of other tests
+            from clusterproof.plugins.options.mistakes import say_plainly  # most runs of pytest are of other tests
 
             say_plainly(getattr(parser, "optparser", None))
 
@@ -43,7 +44,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Compare the catalogue where the command line asks for that; else let the run begin, whatever its reports say."""
     region = config.getoption("--refresh-catalog")
     if is_asked(config) and config.getoption("htmlpath", None):
-        from clusterproof.plugins.suite.writers import guard_beginning_of_html
+        from clusterproof.plugins.suite.forms.writers import guard_beginning_of_html
 
         guard_beginning_of_html(config)
     if region is None or config.option.help:
@@ -63,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(plugin, "clusterproof-run")
     elif config.option.markers:  # a list for people
-        from clusterproof.plugins.suite.routing import mark_lines
+        from clusterproof.plugins.evaluation.routing import mark_lines
 
         for line in mark_lines():
             config.addinivalue_line("markers", line)

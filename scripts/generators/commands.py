@@ -9,12 +9,12 @@ from pathlib import Path
 import shtab
 from argparse_manpage.manpage import Manpage
 
+from clusterproof.plugins.command_line.help import FILES, MAN_PAGE
+from clusterproof.plugins.command_line.subcommands import whole
 from clusterproof.plugins.core.kinds import KINDS
-from clusterproof.plugins.suite.all_checks import all_checks, marks_of
-from clusterproof.plugins.suite.command_lines import whole
-from clusterproof.plugins.suite.shell import FILES, MAN_PAGE
+from clusterproof.plugins.evaluation.all_checks import all_checks, marks_of
 
-FOLDER = Path(__file__).parents[2] / "plugins" / "suite" / "shell"
+FOLDER = Path(__file__).parents[2] / "clusterproof" / "plugins" / "command_line" / "shell"
 OF_FILES = ("FILE", "PATH", "X")  # by what a value is called in help: completed as files, or as folders
 OF_FOLDERS = ("DIR",)
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.examples import FILE
+from clusterproof.plugins.evaluation.all_checks import EXAMPLES, all_checks
 from clusterproof.reports.results import read_results
 from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
 from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
@@ -57,4 +56,4 @@ def _of_demo() -> Iterator[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    Path(FILE).write_text(document(), encoding="utf-8")
+    Path(EXAMPLES).write_text(document(), encoding="utf-8")

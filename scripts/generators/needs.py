@@ -16,11 +16,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from clusterproof.plugins.evaluation import needs
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.check import SUBJECTS
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite import needs_of_check
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.evaluate import evaluate
-from clusterproof.plugins.suite.subjects import SUBJECTS
 from scripts.arguments import Arguments, near
 from tests.builders.reads import watched
 from tests.faults import ALL_FAULTS, FAULTS
@@ -41,7 +41,7 @@ def recorded(chosen: Collection[str] = ()) -> dict[str, list[str]]:
     for case in cases:
         case.checks = {name: check for name, check in case.checks.items() if not chosen or name in chosen}
     seen = _seen(cases)
-    before = {} if is_whole else needs_of_check.recorded()
+    before = {} if is_whole else needs.recorded()
     nothing = frozenset[str]()
     return {name: sorted(seen.get(name, nothing) | before.get(name, nothing)) for name in sorted({*seen, *before})}
 
@@ -83,7 +83,7 @@ def main(words: Sequence[str]) -> None:
         if name not in all_checks():
             parser.error(f"{name!r:.80} is no check{near(name, list(all_checks()))}; expected an id such as host.swap")
     rows = (f"{json.dumps(name)}: {json.dumps(collectors)}" for name, collectors in recorded(chosen).items())
-    needs_of_check.FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    needs.FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

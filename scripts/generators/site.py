@@ -13,10 +13,11 @@ from pathlib import Path
 
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.catalog.rows import document
+from clusterproof.plugins.command_line.subcommands import OF_PYTEST
 from clusterproof.plugins.core.result import SUBSYSTEMS
-from clusterproof.plugins.suite import flags, flags_of_perf, hookspecs
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.command_lines import OF_PYTEST
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.suite import hookspecs
 from scripts.generators.checks import about_check
 from scripts.generators.messages import messages
 
@@ -64,7 +65,7 @@ def _list_of_checks() -> Iterator[str]:
 
 def _options() -> Iterator[str]:
     yield "# Options\n\nWhat `--help-all` says of the suite's own, and those of pytest's that are of use with them.\n"
-    groups = {**flags.GROUPS, **flags_of_perf.GROUPS, "of pytest": OF_PYTEST}
+    groups = {**table.GROUPS, **perf_table.GROUPS, "of pytest": OF_PYTEST}
     for title, options in groups.items():
         yield f"## {title.removeprefix('clusterproof: ').capitalize()}\n\n| option | |\n|---|---|"
         for option in options:

@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite import asking
+from clusterproof.plugins.suite import gatherer
 from tests.aws.storage import LUSTRE_MOUNT, mounting
 from tests.builders.recordings import boot, node
 from tests.builders.runs import ROOT, Runs
@@ -47,7 +47,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *nodes: NodeEvidence) -> None:
         for evidence in nodes:
             arguments[4](evidence)
 
-    monkeypatch.setattr(asking, "gather", answer)
+    monkeypatch.setattr(gatherer, "gather", answer)
 
 
 def ran(runs: Runs, *arguments: str, cluster: str = SSH) -> dict[str, tuple[Verdict, str]]:

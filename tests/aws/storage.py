@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.suite import asking
+from clusterproof.plugins.suite import gatherer
 from tests.aws.clusters import client, with_cluster
 from tests.aws.service import Change, Service
 from tests.builders.recordings import boot, node, unreached
@@ -197,4 +197,4 @@ def nodes_that_mount(
             )
             keep(answer)
 
-    monkeypatch.setattr(asking, "gather", answer)
+    monkeypatch.setattr(gatherer, "gather", answer)

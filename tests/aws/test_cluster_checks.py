@@ -9,9 +9,9 @@ import pytest
 
 from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.check import SUBJECTS_OF_CLUSTER
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, OF_HYPERPOD
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.subjects import SUBJECTS_OF_CLUSTER
 from tests.aws.cluster_faults import FAULTS, described, in_two_zones, listed
 from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster

@@ -15,10 +15,10 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.fsx.mounted import source_of
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.aws.cluster_faults import listed
 from tests.aws.cluster_runs import CHECKS, messages, verdicts
 from tests.aws.clusters import NAME, instance_id, with_cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
 from tests.aws.clusters import ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.service import Service

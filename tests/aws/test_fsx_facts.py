@@ -13,11 +13,11 @@ from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.aws import fsx_metrics
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fsx.facts import FileSystem, Metrics, Series
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.aws.storage import LUSTRE_MOUNT, mounting
 from tests.builders.recordings import node
 from tests.builders.samples import sample

@@ -56,8 +56,8 @@ class OfWorker:
 
 def _make_large(config: pytest.Config) -> None:
     """Let a small run go the ways of a large one: past pytest's hooks, with children that examine nodes ahead."""
-    from clusterproof.plugins.suite import outcomes, parallel, protocol
+    from clusterproof.plugins.suite import outcomes, parallel, run_loop
 
-    protocol.MANY = outcomes.QUIET_ABOVE = parallel.MIN_ITEMS = 1
+    run_loop.MANY = outcomes.NO_LETTERS_ABOVE = parallel.MIN_ITEMS = 1
     vars(parallel)["CHECKS"] = config.rootpath
     parallel._processors = lambda: 2

@@ -16,11 +16,11 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.check import Check
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node as FactsOfNode
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
-from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.gather import evidence_of
 from tests.testbed.image import NodeImage

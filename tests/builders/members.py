@@ -7,10 +7,10 @@ from collections import defaultdict
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.evaluation import evaluate
+from clusterproof.plugins.evaluation.check import Check
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
-from clusterproof.plugins.suite import evaluate
-from clusterproof.plugins.suite.check import Check
 
 
 def of_each(check: Check, facts: ClusterFacts) -> dict[str, Result]:

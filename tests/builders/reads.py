@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.evidence import Collected
+from clusterproof.plugins.evaluation import evaluate as evaluating
+from clusterproof.plugins.evaluation.check import Check
+from clusterproof.plugins.evaluation.needs import PAIRWISE
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fact import Fact
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite import evaluate as evaluating
-from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.needs_of_check import PAIRWISE
 
 FINDS = evaluating._findings  # what a check reads, without what every result says about its node
 READS = Fact.__get__

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 # A check reads its verdict from the kernel's name that the node reported.
 SAYING = """
     import pytest
-    from clusterproof.plugins.suite.routing import evidence
+    from clusterproof.plugins.evaluation.routing import evidence
     from clusterproof.plugins.core.verdict import concern, incomplete, not_applicable
 
     def say(word):

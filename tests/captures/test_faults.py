@@ -8,8 +8,8 @@ import pytest
 
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.faults.captured import FAULTS
 from tests.faults.captured_fault import CapturedFault, changes, evaluated
 from tests.testbed.outputs import P5, TRN1

@@ -16,6 +16,8 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.dcgm import parse as dcgmi
 from clusterproof.plugins.evidence.ec2 import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
@@ -38,8 +40,6 @@ from clusterproof.plugins.evidence.software import parse as versions
 from clusterproof.plugins.evidence.storage import parse_disks as disks
 from clusterproof.plugins.evidence.storage import parse_fstab as fstab
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic
 

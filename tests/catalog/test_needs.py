@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.catalog.needs import Need, kinds, needs, needs_of
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.needs_of_check import of_nodes
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.needs import node_collectors
 
 OTHER_PIECES = ("its peers", "the beginning of the kernel log")
 NEED = Need(("gpu.a",), ("platform", "pci.devices[].class"), "identity", "what it is", "policy", finding="expected 8")
@@ -17,7 +17,7 @@ def test_a_row_is_of_checks_and_facts_that_there_are(name: str) -> None:
     row = needs()[name]
     assert set(row.checks) <= node_checks().keys()
     facts = [fact for fact in row.facts if fact not in OTHER_PIECES and "file " not in fact]
-    assert {fact.partition(".")[0] for fact in facts} <= of_nodes()
+    assert {fact.partition(".")[0] for fact in facts} <= node_collectors()
 
 
 def test_reasons_are_of_few_kinds() -> None:

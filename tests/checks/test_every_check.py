@@ -11,14 +11,14 @@ from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.catalog import owners
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.check import Check
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.fact import ONLY_CAPTURED
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
-from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
 from tests.builders.evaluated import probed, results
 from tests.faults.gpu import dgx_h100

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, EvidenceError, NodeEvidence, Status, from_json, load, to_json
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.fact import CollectorData, collected_by
 from clusterproof.plugins.evidence.gpu.facts import Gpu
@@ -22,8 +24,6 @@ from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.recording import read_cluster
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
 from tests.builders.examples import examples
 from tests.evidence.nonsense import JSON

@@ -15,10 +15,10 @@ from clusterproof.plugins.agent.reading import Absent, Node
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.ec2 import collect_imds as imds
 from clusterproof.plugins.evidence.node import Node as FactsNode
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.testbed.imds import identity
 
 DOCUMENT = "/latest/dynamic/instance-identity/document"

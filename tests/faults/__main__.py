@@ -15,8 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.needs_of_check import recorded
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.needs import recorded
 from scripts.arguments import Arguments
 from tests.builders.reads import Watch, watched
 from tests.faults import ALL_FAULTS, captured_fault

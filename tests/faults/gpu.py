@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.evaluation.all_checks import node_checks
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.buses import EFA_NAMES
 from tests.testbed.gpus import healthy_gpu_node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from tests.faults.fault import FAIL, INCOMPLETE, Fault
 from tests.testbed.node import with_file, with_tool
 

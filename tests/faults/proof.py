@@ -13,9 +13,9 @@ from clusterproof.plugins.benchmarks.load.options import COLLECTORS
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import verdict_on
-from clusterproof.plugins.suite.index import make_index, of_occasions
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import verdict_on
+from clusterproof.plugins.evaluation.index import make_index, of_occasions
 from tests.builders.evaluated import among, probed, results
 from tests.faults.fault import Fault
 from tests.testbed.image import NodeImage
@@ -23,7 +23,7 @@ from tests.testbed.load import LOADABLE
 from tests.testbed.needs import needs_nodes
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.index import Entry
+    from clusterproof.plugins.evaluation.index import Entry
 
 NODE, PEERS = "gpu001", ("gpu002", "gpu003", "gpu004")
 

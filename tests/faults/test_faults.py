@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.evaluation.all_checks import node_checks
 from tests.faults import FAULTS, captured
 from tests.faults.fault import DOES_NOT_APPLY, p5
 from tests.faults.proof import verdicts_of_healthy

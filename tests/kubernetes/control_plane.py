@@ -11,12 +11,12 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import NODES, PODS, QUEUES, SLICES, STORAGE
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collector import ask
-from clusterproof.plugins.suite.all_checks import all_checks
 from tests.builders.members import worst
 from tests.testbed.kubernetes.bed import Bed
 

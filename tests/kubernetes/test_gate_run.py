@@ -43,7 +43,11 @@ def labelled(gate: GateBed) -> Iterator[str]:
 
 def run(gate: GateBed, *words: str) -> tuple[int, str]:
     """The exit code and what is said."""
-    command = [sys.executable, "-c", "from clusterproof.plugins.suite.cli import main; raise SystemExit(main())"]
+    command = [
+        sys.executable,
+        "-c",
+        "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())",
+    ]
     environment = {"KUBECONFIG": str(gate.kubeconfig), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
     command += ["check", "k8s:bed", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -8,11 +8,11 @@ import pytest
 
 from clusterproof.plugins.core.result import UNREACHABLE, Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.gate.health import MAX_MESSAGE, health_of, healths, reason_of, unvisited
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.writer import Writer
-from clusterproof.plugins.suite.all_checks import all_checks
 
 PASS, CONCERN, FAIL, INCOMPLETE, NOT_APPLICABLE = (
     Verdict.PASS,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.catalog.node import unreached_rows
+from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.kubernetes.api import KubernetesRefused
-from clusterproof.plugins.suite.all_checks import all_checks
 from clusterproof.plugins.transport.kubernetes_outcome import refused
 from clusterproof.plugins.transport.kubernetes_pod import Run
 from tests.builders.runs import ROOT

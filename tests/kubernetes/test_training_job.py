@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.inventory import InventoryError, resolve
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.training_job import ABSENT_S, LABELS, OF_JOB, JobState, job_named
-from clusterproof.plugins.suite.cli import main
-from clusterproof.plugins.suite.watching import job as module
 from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.watch import job as module
 from tests.kubernetes.programs import NODE, PODS
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.machine import SANDBOX

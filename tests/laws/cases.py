@@ -11,8 +11,8 @@ from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import examine
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import examine
 from tests.builders.evaluated import among
 from tests.faults import captured_fault, proof
 from tests.faults.captured_fault import CapturedFault

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.evaluation.all_checks import node_checks
 from scripts.arguments import Arguments
 from tests.faults import ALL_FAULTS
 from tests.faults.captured_fault import CapturedFault

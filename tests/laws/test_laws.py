@@ -15,7 +15,7 @@ from clusterproof.plugins.catalog.needs import needs
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.evaluation.all_checks import node_checks
 from tests.builders.cuts import Cut, Ran
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.faults import FAULTS, captured

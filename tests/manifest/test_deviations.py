@@ -15,9 +15,9 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.plugins.inventory import InventoryError
 from clusterproof.plugins.manifest.compose import Manifest, text_of
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
 from tests.builders.evaluated import probed, results
 from tests.builders.examples import examples
 from tests.faults.software import with_package
@@ -200,7 +200,7 @@ def typed(bed: Testbed, *words: str) -> tuple[int, str]:
 @needs_cluster
 def test_the_gate_as_a_person_types_it(bed: Testbed, tmp_path: Path) -> None:
     manifest, junit = tmp_path / "golden.toml", tmp_path / "junit.xml"
-    main = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+    main = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
     made = bed.run([sys.executable, "-c", main, "manifest", "--from", "ssh:gpu001", "--out", str(manifest)], timeout=60)
     assert (made.returncode, made.stdout) == (0, b""), made.stderr
     assert made.stderr.decode().strip().endswith(f"wrote {manifest}")
@@ -232,7 +232,7 @@ def test_the_gate_on_the_instance_itself(image: Callable[[], NodeImage], exit_co
 
 @needs_cluster
 def test_a_manifest_of_nobody_is_refused(bed: Testbed, tmp_path: Path) -> None:
-    main = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+    main = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
     out = str(tmp_path / "golden.toml")
     made = bed.run([sys.executable, "-c", main, "manifest", "--from", "ssh:nobody", "--out", out], timeout=60)
     assert made.returncode == 4

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from random import Random
 
-from clusterproof.plugins.suite.all_checks import all_checks, node_checks
+from clusterproof.plugins.evaluation.all_checks import all_checks, node_checks
 from scripts.arguments import Arguments, count
 from tests.faults import ALL_FAULTS
 from tests.mutants import evaluated, faults, unit_tests

@@ -14,11 +14,11 @@ from typing import Any
 from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.check import Check
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.mutants.mutations import Mutant, live_objects
 
 Lines = frozenset[tuple[str, int]]  # a file and a line of it

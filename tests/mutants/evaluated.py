@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.result import Finding
-from clusterproof.plugins.suite import evaluate as evaluating
-from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.subjects import Owner
+from clusterproof.plugins.evaluation import evaluate as evaluating
+from clusterproof.plugins.evaluation.check import Check, Owner
 from tests.mutants.cases import Case
 
 TESTS = (

@@ -7,8 +7,8 @@ from concurrent.futures import Executor, Future
 from typing import TypeAlias
 
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import node_checks
 from tests.builders.evaluated import among, asked_of
 from tests.faults import ALL_FAULTS, proof
 from tests.faults.captured_fault import NODE, CapturedFault, read

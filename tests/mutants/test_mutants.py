@@ -12,8 +12,8 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.check import check_of
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.check import check_of
 from tests.builders.recordings import boot, node
 from tests.mutants.bench import Bench
 from tests.mutants.cases import Case

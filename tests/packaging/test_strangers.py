@@ -20,12 +20,12 @@ LOADED = {
     "clusterproof.plugins.cluster",
     "clusterproof.plugins.core",
     "clusterproof.plugins.suite",
-    "clusterproof.plugins.suite.flags",
-    "clusterproof.plugins.suite.flags_of_perf",
+    "clusterproof.plugins.options.table",
+    "clusterproof.plugins.options.perf_table",
     "clusterproof.plugins.suite.hookspecs",
     "clusterproof.plugins.core.kinds",
     "clusterproof.plugins.core.record",
-    "clusterproof.plugins.suite.two_words",
+    "clusterproof.plugins.options.argv",
 }
 LISTING = """
     import json, sys

@@ -10,12 +10,12 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Measured
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.document import document
 from clusterproof.reports.history.model import Entry, Past

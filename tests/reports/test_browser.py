@@ -14,11 +14,11 @@ from selenium.webdriver.support.ui import Select
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.document import document
 from tests.builders.recordings import boot, gpu, node, nvml

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.journal import read, write
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairwise.model import pair
-from clusterproof.plugins.suite.cli import main
 from clusterproof.plugins.suite.forms.bundle import ROOT as IN_BUNDLE
 from clusterproof.reports.history.store import read_past
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, PAIR_FAULTS, PairFault, write_recording

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.catalog import rows, thresholds
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.examples import FILE as EXAMPLES
-from clusterproof.plugins.suite.index import FILE, written
-from clusterproof.plugins.suite.rules import Rule, rules, thresholds_of
+from clusterproof.plugins.evaluation.all_checks import EXAMPLES, all_checks
+from clusterproof.plugins.evaluation.index import FILE, written
+from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from scripts.generators import examples, site
 from scripts.generators.checks import PATH, document
 from tests.builders.wheel import ROOT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from clusterproof.plugins.suite.needs_of_check import FILE
+from clusterproof.plugins.evaluation.needs import FILE
 from tests.builders.runs import ROOT
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.flags import GROUPS
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.options.table import GROUPS
 from scripts.generators.site import write
 from tests.builders.runs import ROOT
 

@@ -12,7 +12,7 @@ import pytest
 
 from clusterproof.plugins.core.result import OF_THE_CLUSTER, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
 from tests.faults.fault import DOES_NOT_APPLY

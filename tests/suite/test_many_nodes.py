@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.suite import outcomes, protocol, session
+from clusterproof.plugins.suite import outcomes, run_loop, session
 from tests.builders.runs import DEVICES, LIGHT, VERDICTS, Runs, all_verdicts, counts, saying
 
 
@@ -41,7 +41,7 @@ def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
     said = []
     for most in (1_000, 1):
-        monkeypatch.setattr(protocol, "MANY", most)
+        monkeypatch.setattr(run_loop, "MANY", most)
         monkeypatch.setattr(session, "MAX_NODES_KEPT_WHOLE", most)
         data = runs.over(all_verdicts(), "-rA")
         lines = [line for line in data.outlines if not line.startswith(("=", "rootdir"))]
@@ -52,7 +52,7 @@ def test_a_large_run_says_what_a_small_one_says(runs: Runs, monkeypatch: pytest.
 @pytest.mark.parametrize("most", [1_000, 1], ids=["small", "large"])
 def test_a_run_freezes_no_object_beyond_its_end(runs: Runs, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     runs.checks(test_it=LIGHT)
-    monkeypatch.setattr(protocol, "MANY", most)
+    monkeypatch.setattr(run_loop, "MANY", most)
     gc.unfreeze()
     runs.over(all_verdicts())
     assert (gc.get_freeze_count(), gc.isenabled()) == (0, True)
@@ -63,7 +63,7 @@ def test_a_run_leaves_the_collector_as_another_had_it(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, is_enabled: bool
 ) -> None:
     runs.checks(test_it=LIGHT)
-    monkeypatch.setattr(protocol, "MANY", 1)
+    monkeypatch.setattr(run_loop, "MANY", 1)
     of_another: list[object] = []
     gc.freeze()
     made_later: list[object] = []
@@ -82,7 +82,7 @@ def test_a_run_leaves_the_collector_as_another_had_it(
 def test_a_large_run_has_findings_in_the_place_of_letters(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.checks(test_it=LIGHT, test_gpus=DEVICES)
     small = runs.over(all_verdicts()).outlines
-    monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
+    monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
     large = runs.over(all_verdicts()).outlines
     letters = [line for line in small if line.endswith("%]")]
     assert [line.partition(" ")[0] for line in letters] == ["test_gpus.py", "test_it.py"]

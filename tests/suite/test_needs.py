@@ -9,9 +9,9 @@ import pytest
 
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.needs import ALWAYS
-from clusterproof.plugins.suite.needs_of_check import reads, recorded
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.needs import reads, recorded
+from clusterproof.plugins.suite.selection import ALWAYS
 from tests.builders.runs import Runs
 
 BY_A_COMPUTED_NAME = """

@@ -14,8 +14,8 @@ import pytest
 
 from clusterproof.plugins.core.result import Finding
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite import outcomes, parallel, protocol
-from clusterproof.plugins.suite.evaluate import ALL_PASSED
+from clusterproof.plugins.evaluation.evaluate import ALL_PASSED
+from clusterproof.plugins.suite import outcomes, parallel, run_loop
 from tests.builders.runs import DEVICES, LIGHT, Runs, all_verdicts, saying
 
 # Says which process it runs in, and ends that where a child meets the node `end`.
@@ -36,8 +36,8 @@ NODES = [saying(f"gpu{number}", "pass") for number in range(1, 9)]
 def parallel_runs(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs that two children examine nodes for, however small and on whatever machine."""
     monkeypatch.setenv("PARENT", str(os.getpid()))
-    monkeypatch.setattr(protocol, "MANY", 1)
-    monkeypatch.setattr(outcomes, "QUIET_ABOVE", 1)
+    monkeypatch.setattr(run_loop, "MANY", 1)
+    monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
     monkeypatch.setattr(parallel, "MIN_ITEMS", 1)
     monkeypatch.setattr(parallel, "MIN_GROUP_NODES", 100)
     monkeypatch.setattr(parallel, "BATCH_ITEMS", 3)

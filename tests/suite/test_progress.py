@@ -10,7 +10,8 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.suite import progress as module
-from clusterproof.plugins.suite.progress import Awaited, progress
+from clusterproof.plugins.suite.progress import progress
+from clusterproof.plugins.transport.progress import Awaited
 from tests.builders.recordings import node, unreached
 
 NAMES = [f"gpu{number:03}" for number in range(1, 21)]

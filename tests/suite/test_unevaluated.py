@@ -10,7 +10,7 @@ import pytest
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import INTERRUPTED
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.asking import Asking
+from clusterproof.plugins.suite.gatherer import Gatherer
 from tests.builders.runs import DEVICES, LIGHT, ROOT, USUAL, Runs, saying
 
 INCOMPLETE, PASS, FAIL, NOT_APPLICABLE = Verdict.INCOMPLETE, Verdict.PASS, Verdict.FAIL, Verdict.NOT_APPLICABLE
@@ -105,11 +105,11 @@ def test_before_the_first_check_no_node_is_known(runs: Runs) -> None:
 
 
 def test_while_the_nodes_are_asked_no_node_is_known(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: Asking, __: Any, ___: Any, keep: Callable[[NodeEvidence], None]) -> None:
+    def interrupted(_: Gatherer, __: Any, ___: Any, keep: Callable[[NodeEvidence], None]) -> None:
         keep(BAD_SECOND[0])
         raise KeyboardInterrupt("SIGINT")
 
-    monkeypatch.setattr(Asking, "nodes", interrupted)
+    monkeypatch.setattr(Gatherer, "nodes", interrupted)
     runs.checks(test_it=LIGHT)
     with pytest.raises(KeyboardInterrupt):
         runs.over(BAD_SECOND, "--report", "out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.suite.unmatched import misspelt_mark, nothing_chosen
+from clusterproof.plugins.suite.selection import misspelt_mark, nothing_chosen
 from tests.builders.runs import LIGHT, Runs, all_verdicts
 
 MARKS = ("prolog: before each job", "gpu: checks of this subsystem", "hyperpod_nccl(section): of an owner", "slow")

@@ -14,7 +14,7 @@ from clusterproof.plugins.inventory.recording import DEMO
 from tests.testbed.needs import needs_root
 
 SPRUNG = "sprung"
-MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 QUIET = ("-q", "--no-report", "-k", "uptime")
 OWN = "def test_own(node):\n    import beside\n    assert beside.KNOWN\n"
 

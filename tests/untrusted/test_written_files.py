@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.core.written import appendable
 from clusterproof.plugins.evidence import recording
-from clusterproof.plugins.watch.changes import append_changes
+from clusterproof.plugins.watch.recording import append_changes
 from clusterproof.reports.folder import write_whole
 from clusterproof.reports.history.model import HistoryError
 from clusterproof.reports.history.place import require_own_history

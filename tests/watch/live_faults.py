@@ -55,7 +55,7 @@ class OfNode:
     words: str
     begin: str = ""
     end: str = ""
-    meanwhile: str = ""
+    pending: str = ""
 
 
 HEAT, BRAKE = "0x48", "0x80"
@@ -197,7 +197,7 @@ NODE_FAULTS = (  # of a node whose root volume is half full
         "cp /proc/meminfo /run/before; sed 's/^MemAvailable.*/MemAvailable: 9000000 kB/' /run/before >/proc/meminfo",
         "cat /run/before >/proc/meminfo",
     ),
-    OfNode("network.efa_counters", "rx_drops", meanwhile=counting("rx_drops", 1000)),
+    OfNode("network.efa_counters", "rx_drops", pending=counting("rx_drops", 1000)),
 )
 VISITED_GPU_FAULTS = (
     OfGpu("a GPU is hot", 2, "gpu.temperature", "temperature", {"temperature_c": 93, "temperature_margin_c": -4}),
@@ -234,7 +234,7 @@ def broken(root: Path, faults: Sequence[OfFile]) -> Iterator[None]:
 @contextmanager
 def done_on(node: Node, faults: Sequence[OfNode]) -> Iterator[None]:
     """These are so while the block runs."""
-    going = [node.start(["/bin/sh", "-c", fault.meanwhile]) for fault in faults if fault.meanwhile]
+    going = [node.start(["/bin/sh", "-c", fault.pending]) for fault in faults if fault.pending]
     for fault in faults:
         _shell(node, fault.begin)
     yield

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from clusterproof.plugins.suite.watching import line, watch
 from clusterproof.plugins.transport import staying
-from clusterproof.plugins.watch.of_tick import CLOCK, REBOOT, SILENT
+from clusterproof.plugins.watch import sampler_session, watch
+from clusterproof.plugins.watch.sample_rules import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import set_clock
 from tests.testbed.faults import with_file
 from tests.testbed.image import NodeImage
@@ -19,7 +19,12 @@ from tests.testbed.node import healthy_p5
 from tests.watch.watched_bed import Watched, log
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-QUICK = {"line.LEAST_DEAD_S": 6.0, "line.LONGEST_PAUSE_S": 2.0, "staying.LOOK_S": 1.0, "watch.AGAIN_S": 10.0}
+QUICK = {
+    "sampler_session.LEAST_DEAD_S": 6.0,
+    "sampler_session.LONGEST_PAUSE_S": 2.0,
+    "staying.LOOK_S": 1.0,
+    "watch.AGAIN_S": 10.0,
+}
 OPENED, CLOSED, HAPPENED = "opened", "closed", "happened"
 Act = Callable[[Watched, str], object]
 
@@ -106,4 +111,6 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that sends nothing is given up, and tried again, within seconds."""
     for name, value in QUICK.items():
         module, _, constant = name.partition(".")
-        monkeypatch.setattr({"line": line, "staying": staying, "watch": watch}[module], constant, value)
+        monkeypatch.setattr(
+            {"sampler_session": sampler_session, "staying": staying, "watch": watch}[module], constant, value
+        )

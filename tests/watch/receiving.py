@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch import attempts, notifier
-from clusterproof.plugins.watch.notifier import Notifier
-from clusterproof.plugins.watch.outbox import Outbox
-from clusterproof.plugins.watch.outbox_file import OutboxFile
-from clusterproof.plugins.watch.receiver import Program
+from clusterproof.plugins.watch.notify import notifier
+from clusterproof.plugins.watch.notify.notifier import Notifier
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
+from clusterproof.plugins.watch.notify.receiver import Program
 from clusterproof.plugins.watch.states import Change, Key, Kind
 
 TIMEOUT_S = 60.0
@@ -107,8 +107,8 @@ def lines(path: Path) -> list[Any]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of tests."""
     monkeypatch.setattr(notifier, "GATHER_S", 0.05)
-    monkeypatch.setattr(attempts, "FIRST_S", 0.02)
-    monkeypatch.setattr(attempts, "MOST_S", 0.1)
+    monkeypatch.setattr(notifier, "FIRST_S", 0.02)
+    monkeypatch.setattr(notifier, "MOST_S", 0.1)
 
 
 class Notified:

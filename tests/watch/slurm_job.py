@@ -17,8 +17,8 @@ NAMES = ("gpu001", "gpu002")
 UBUNTU = 1000
 TIMEOUT_S = 120.0  # this machine may be busy
 MAIN = """import sys
-from clusterproof.plugins.suite.cli import main
-from clusterproof.plugins.suite.watching import job
+from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.watch import job
 job.ASK_S = 1.0
 sys.exit(main())"""
 

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.cli import main
-from clusterproof.plugins.suite.watching import view
-from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, headline, in_words, summary, worst
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
+from clusterproof.plugins.watch import view
 from clusterproof.plugins.watch.states import Change, Key, Kind
+from clusterproof.plugins.watch.view import Lines, Screen, beginning, headline, in_words, summary, worst
 from tests.builders.wheel import ROOT
 from tests.watch.days import NODE, Day
 
 pytestmark = pytest.mark.long
 
 TIMEOUT_S = 60.0
-MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_what_cannot_be_watched_is_one_line(words: list[str], said: str, capsys:
 
 
 def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from clusterproof.plugins.suite.watching.controller import WHY_NOT
     from clusterproof.plugins.transport.choose import CONNECTIONS
+    from clusterproof.plugins.watch.options import WHY_NOT
 
     assert {"ssh", "local", "srun", "kubernetes", *WHY_NOT} >= CONNECTIONS.keys()
     assert "stream nothing" in WHY_NOT["ssm"]

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
-from clusterproof.plugins.watch.changes import CHANGES_FILE
+from clusterproof.plugins.watch.recording import CHANGES_FILE
 from tests.builders.wheel import ROOT
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster
@@ -26,7 +26,7 @@ from tests.watch.watched_bed import TIMEOUT_S, log, samplers
 
 pytestmark = needs_cluster
 
-MAIN = "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())"
+MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 NAMES = ("gpu001", "gpu002")
 XID = "NVRM: Xid (PCI:0000:64:00): {}, pid='<unknown>', name=<unknown>, it broke"
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.suite.cli import main
-from clusterproof.plugins.suite.watching import heartbeat
-from clusterproof.plugins.suite.watching.controller import Controller, Settings
-from clusterproof.plugins.suite.watching.heartbeat import Heartbeat, NoHeartbeat, accepted, send
-from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.transport import Limits
-from tests.watch.outlets_of_day import OfDay
+from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.notify import heartbeat
+from clusterproof.plugins.watch.notify.heartbeat import Heartbeat, NoHeartbeat, accepted, send
+from clusterproof.plugins.watch.sampler_session import SamplerOptions
+from tests.watch.sinks_of_day import OfDay
 
 SECRET = "tok3n-and-passw0rd"
 TIMEOUT_S = 60.0
@@ -135,9 +135,9 @@ def test_a_heartbeat_that_fails_is_said_once_and_once_that_it_is_taken_again() -
         beats = Heartbeat(one.url, own.append)
         for number in range(3):
             until(lambda number=number: beats.ticked() or len(one.heard) > number)  # type: ignore[misc]
-        until(lambda: beats.outage.is_so)
+        until(lambda: beats.outage.is_failing)
         one.status = 200
-        until(lambda: beats.ticked() or not beats.outage.is_so)
+        until(lambda: beats.ticked() or not beats.outage.is_failing)
         beats.close()
     assert len(own) == 2
     assert own[0].startswith("the heartbeat was not taken: HTTP 503; expected 2xx; it is sent again")
@@ -193,11 +193,11 @@ def test_the_url_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
 def controlled(one: Switch, watched: OfDay, monkeypatch: pytest.MonkeyPatch) -> Controller:
     """A watch of no node, with heartbeats."""
     cluster = Cluster("day", "local", (Target("localhost"),))
-    settings = Settings(How(0.02), Limits(), ProbeOptions())
-    controller = Controller(cluster, watched.day.watch, settings, None, print, watched.outlets)
+    settings = Settings(SamplerOptions(0.02), Limits(), ProbeOptions())
+    controller = Controller(cluster, watched.day.watch, settings, None, print, watched.sinks)
     monkeypatch.setattr(controller, "_visit", lambda _: controller._events.put(None))
     monkeypatch.setattr(controller, "_connect", lambda: None)
-    watched.outlets.beat(one.url)
+    watched.sinks.beat(one.url)
     return controller
 
 
@@ -212,7 +212,7 @@ def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None
         return look(now)
 
     monkeypatch.setattr(watched.day.watch, "look", hangs)
-    with switch() as one, watched.outlets:
+    with switch() as one, watched.sinks:
         controller = controlled(one, watched, monkeypatch)
         thread = threading.Thread(target=controller.run)
         thread.start()
@@ -229,9 +229,9 @@ def test_a_watch_that_hangs_goes_silent(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_metrics_show_a_heartbeat_that_is_not_taken() -> None:
     watched = OfDay().hello()
-    with switch() as one, watched.outlets:
+    with switch() as one, watched.sinks:
         one.status = 500
-        watched.outlets.beat(one.url)
+        watched.sinks.beat(one.url)
         assert watched.read['trouble{part="heartbeat"}'] == 0
-        until(lambda: watched.outlets.ticked() or watched.read['trouble{part="heartbeat"}'] == 1)
+        until(lambda: watched.sinks.ticked() or watched.read['trouble{part="heartbeat"}'] == 1)
     assert SECRET not in str(watched.own)

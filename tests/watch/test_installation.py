@@ -15,11 +15,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusterproof.plugins.suite import command_lines
-from clusterproof.plugins.watch.listening import Address
+from clusterproof.plugins.watch.metrics.http_server import Address
+from clusterproof.plugins.watch.options import parser
 from tests.builders.wheel import ROOT
-from tests.watch.outlets_of_day import OfDay, tick
 from tests.watch.receiving import change
+from tests.watch.sinks_of_day import OfDay, tick
 
 INTEGRATIONS = ROOT / "integrations"
 UNIT = INTEGRATIONS / "systemd" / "clusterproof-watch.service"
@@ -29,7 +29,7 @@ NAME = re.compile(r"\bclusterproof_watch_\w+")
 def parsed(words: list[str], folder: Path) -> Any:
     """What the command makes of these words, where its file of arguments lies in the folder."""
     (folder / "watch.args").write_text("slurm:\n--via=nodes\n--notify=slack://…\n--heartbeat=https://hc-ping.com/…\n")
-    return command_lines.watch().parse_args([word.replace("/etc/clusterproof", str(folder)) for word in words])
+    return parser().parse_args([word.replace("/etc/clusterproof", str(folder)) for word in words])
 
 
 def test_the_unit_is_what_systemd_reads(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def served() -> dict[str, set[str]]:
     """The labels of each metric that a watch answers over HTTP, of a day in which everything happens."""
     watched = OfDay().hello().take(tick(100.0), tick(110.0))
     watched.day.silence(60)
-    with watched.outlets as outlets:
-        outlets.said([change("gpu001")])
-        outlets.add_part("recording", lambda: True)
-        outlets.listen(Address.of(":0"))
-        watched.take(tick(120.0)).outlets.look(["gpu001"])
+    with watched.sinks as sinks:
+        sinks.said([change("gpu001")])
+        sinks.add_part("recording", lambda: True)
+        sinks.listen(Address.of(":0"))
+        watched.take(tick(120.0)).sinks.look(["gpu001"])
         url = watched.own[-1].removeprefix("metrics: ")
         texts = [scraped(url)]
         watched.take(tick(130.0, late=10.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.catalog.log_forms import checked_forms
-from clusterproof.plugins.watch.newer import LOG
+from clusterproof.plugins.watch.overlay import LOG
 from tests.watch.days import Day
 
 ADAPTERS, DISKS = "network.nic_driver_errors", "storage.disk_errors"

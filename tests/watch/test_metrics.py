@@ -13,14 +13,14 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.suite.watching.evaluator import Evaluator
-from clusterproof.plugins.suite.watching.outlets import Outlets
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
-from clusterproof.plugins.watch.metrics import families
+from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.metrics.families import families
+from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello
+from clusterproof.plugins.watch.watch import Watch
 from tests.watch.days import NODE
-from tests.watch.outlets_of_day import OfDay, tick
+from tests.watch.sinks_of_day import OfDay, tick
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_what_a_gpu_does_not_report_has_no_series(watched: OfDay) -> None:
 
 
 def test_values_of_a_node_that_is_silent_are_not_exported_as_current(watched: OfDay) -> None:
-    seen = watched.take(tick(100.0)).outlets.snapshot()
+    seen = watched.take(tick(100.0)).sinks.snapshot()
     later = replace(seen, now=seen.now + 30.0)
     names = {family.name for family in families(later)}
     assert not any("_gpu_" in name for name in names)
@@ -104,7 +104,7 @@ def test_a_driver_that_hangs_is_exported_with_its_time_and_without_old_values(wa
 
 def test_open_findings_are_counted_by_check_and_verdict_and_go_when_they_are_over(watched: OfDay) -> None:
     watched.day.silence(60)
-    watched.outlets.said(watched.day.said)
+    watched.sinks.said(watched.day.said)
     read = watched.read
     assert read['findings{check="watch.silent",verdict="incomplete"}'] == 1
     assert (read['nodes{finding="incomplete"}'], read['nodes{finding="none"}']) == (1, 0)
@@ -118,7 +118,7 @@ def test_a_node_that_was_not_reached_and_never_evaluated_is_incomplete() -> None
     cluster = Cluster("day", "ssh", (Target(NODE),))
     watch = Watch(Evaluator(cluster, NO_POLICY), 10.0, [NODE], 0.0)
     watch.evidence({NODE: NodeEvidence(NODE, unreached=Unreached.REFUSED)}, 0.0)
-    seen = Outlets("day", watch, print).snapshot()
+    seen = Sinks("day", watch, print).snapshot()
     (nodes,) = (family for family in families(seen) if family.name == "clusterproof_watch_nodes")
     assert {one.labels["finding"]: one.value for one in nodes.samples}["incomplete"] == 1
 
@@ -135,7 +135,7 @@ def test_a_node_that_sends_ever_new_words_adds_no_series(watched: OfDay) -> None
 
 def test_a_failure_of_the_watch_itself_is_exported_while_it_lasts(watched: OfDay) -> None:
     failing = [True]
-    watched.outlets.add_part("recording", lambda: failing[0])
+    watched.sinks.add_part("recording", lambda: failing[0])
     assert watched.read['trouble{part="recording"}'] == 1
     failing[0] = False
     assert watched.read['trouble{part="recording"}'] == 0
@@ -148,7 +148,7 @@ def test_metrics_are_read_from_another_thread_while_findings_come_and_go(watched
     def ask() -> None:
         while not is_over.is_set():
             try:
-                watched.outlets.snapshot()
+                watched.sinks.snapshot()
             except Exception as problem:
                 failed.append(problem)
                 return
@@ -157,7 +157,7 @@ def test_metrics_are_read_from_another_thread_while_findings_come_and_go(watched
     asking.start()
     for at in range(20):
         watched.day.log(f"NVRM: Xid (PCI:0000:53:00): {48 + at % 40}, pid=1, name=python3, an error")
-        watched.take(tick(100.0 + at)).outlets.look([NODE])
+        watched.take(tick(100.0 + at)).sinks.look([NODE])
     is_over.set()
     asking.join()
     assert failed == []

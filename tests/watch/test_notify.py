@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.watch import alert, attempts, notifier, receiver
-from clusterproof.plugins.watch.outbox import Outbox
-from clusterproof.plugins.watch.receiver import Program
+from clusterproof.plugins.watch.notify import alert, notifier, receiver
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.receiver import Program
 from clusterproof.plugins.watch.states import Change, Kind
-from tests.watch.outlets_of_day import OfDay
 from tests.watch.receiving import TIMEOUT_S, Notified, WebServer, change, keeping, lines, quick, web_server
+from tests.watch.sinks_of_day import OfDay
 
 
 def notifications(changes: Iterable[Change]) -> list[Any]:
@@ -95,8 +95,8 @@ def test_devices_are_named_and_bounded() -> None:
 
 
 def test_after_growing_pauses_of_a_minute_at_most_and_never_before_the_receiver_asks() -> None:
-    assert [attempts.pause_s(failures) for failures in (1, 2, 3, 7, 1000)] == [1, 2, 4, 60, 60]
-    assert [attempts.pause_s(1, 30.0), attempts.pause_s(1000, 30.0)] == [30, 60]
+    assert [notifier.pause_s(failures) for failures in (1, 2, 3, 7, 1000)] == [1, 2, 4, 60, 60]
+    assert [notifier.pause_s(1, 30.0), notifier.pause_s(1000, 30.0)] == [30, 60]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_retry_after_is_a_number_or_a_date_and_is_bounded(words: str, seconds:
 
 
 def test_one_notification_that_is_never_taken_holds_up_no_other() -> None:
-    due = attempts.Attempts()
+    due = notifier.RetrySchedule()
     due.failed("poison", 0.0)
     due.failed("poison", 10.0)
     assert due.next(["poison", "other"]) == "other"
@@ -276,10 +276,10 @@ def test_the_end_sends_what_waits_and_does_not_wait_for_what_hangs(
 
 def test_a_watch_tells_each_of_what_it_says_and_counts_that(tmp_path: Path) -> None:
     watched, files = OfDay(), [tmp_path / "first", tmp_path / "second"]
-    with watched.outlets as outlets:
-        outlets.notify([Program(["sh", "-c", 'cat >> "$0"', str(file)]) for file in files], tmp_path)
+    with watched.sinks as sinks:
+        sinks.notify([Program(["sh", "-c", 'cat >> "$0"', str(file)]) for file in files], tmp_path)
         watched.day.silence(60)
-        outlets.said(watched.day.said)
+        sinks.said(watched.day.said)
     for file in files:
         (one,) = lines(file)
         assert (one["cluster"], one["check"], one["kind"]) == ("prod", "watch.silent", "opened")

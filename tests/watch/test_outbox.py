@@ -13,17 +13,17 @@ import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.suite.watching.controller import Controller, Settings
-from clusterproof.plugins.suite.watching.line import How
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.watch import notifier
-from clusterproof.plugins.watch.outbox import Outbox
-from clusterproof.plugins.watch.outbox_file import OutboxFile
+from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.notify import notifier
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.states import Kind
 from tests.watch.days import NODE
-from tests.watch.outlets_of_day import OfDay
 from tests.watch.receiving import Notified, WebServer, change, lines, quick, web_server
+from tests.watch.sinks_of_day import OfDay
 from tests.watch.small_disk import small_disk
 
 
@@ -84,7 +84,7 @@ def test_who_is_told_learns_what_a_watch_that_goes_on_finds_otherwise(server: We
 def test_an_outbox_in_which_much_is_over_is_written_anew_and_stays_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.watch.outbox_file.SPARE_BYTES", 2_000)
+    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.SPARE_BYTES", 2_000)
     path = tmp_path / "outbox-1.jsonl"
     file = OutboxFile(path, Outbox("prod"), print)
     for at in range(200):
@@ -105,7 +105,7 @@ def test_an_outbox_in_which_much_is_over_is_written_anew_and_stays_the_same(
 def test_a_full_disk_under_the_outbox_is_said_and_nothing_is_forgotten(
     tmp_path: Path, server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.watch.outbox_file.RETRY_S", 0.05)
+    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
     monkeypatch.setattr(notifier, "LOOK_S", 0.05)
     with small_disk(tmp_path) as (folder, fill, free):
         folder.mkdir()
@@ -117,7 +117,7 @@ def test_a_full_disk_under_the_outbox_is_said_and_nothing_is_forgotten(
         assert "No space left on device" in notified.own[0]
         assert not outbox_of(folder).count
         free()
-        notified.until(lambda: not notified.file.outage.is_so)
+        notified.until(lambda: not notified.file.outage.is_failing)
         assert outbox_of(folder).count == 200
         server.status = 200
         notified.counted("delivered").notifier.close()
@@ -146,21 +146,21 @@ def test_nothing_is_recorded_as_said_while_its_notification_is_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "LOOK_S", 0.05)
-    monkeypatch.setattr("clusterproof.plugins.watch.outbox_file.RETRY_S", 0.05)
+    monkeypatch.setattr("clusterproof.plugins.watch.notify.outbox_file.RETRY_S", 0.05)
     watched, said = OfDay(), tmp_path / "changes.jsonl"
     recording = Recording(tmp_path, 1.0, watched.own.append)
     cluster = Cluster("prod", "ssh", (Target(NODE),))
-    settings = Settings(How(1.0), Limits(), ProbeOptions())
+    settings = Settings(SamplerOptions(1.0), Limits(), ProbeOptions())
     notified = Notified(["false"], tmp_path)
-    watched.outlets._notifiers.append(notified.notifier)
-    controller = Controller(cluster, watched.day.watch, settings, recording, lambda _: None, watched.outlets)
+    watched.sinks._notifiers.append(notified.notifier)
+    controller = Controller(cluster, watched.day.watch, settings, recording, lambda _: None, watched.sinks)
     with monkeypatch.context() as full:
         full.setattr(OutboxFile, "_append", _no_room)
         full.setattr(OutboxFile, "_begin_anew", _no_room)
         controller._say([change("a")])
         controller._say([change("a", Kind.CLOSED)])
         assert not said.exists() or not lines(said)[1:]
-    notified.until(lambda: not notified.file.outage.is_so)
+    notified.until(lambda: not notified.file.outage.is_failing)
     assert outbox_of(tmp_path).count == 2
     recording.guard(lambda: None, time.monotonic() + 120.0)
     assert [one["kind"] for one in lines(said)] == ["opened", "closed"]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.watching import controller
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, MEMORY
+from clusterproof.plugins.watch import controller
 from clusterproof.plugins.watch.states import Kind
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster

@@ -16,8 +16,7 @@ from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, Sam
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
 from clusterproof.plugins.training_run.unpacked import RunFile
 from clusterproof.plugins.watch import recording as module
-from clusterproof.plugins.watch.changes import CHANGES_FILE
-from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.states import Change, Key, Kind
 from clusterproof.plugins.watch.updates import Hello, Logged, LogLine, Tick
 

@@ -15,22 +15,22 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.suite.watching import controller as module
-from clusterproof.plugins.suite.watching.controller import Controller, Settings, Visited
-from clusterproof.plugins.suite.watching.evaluator import Evaluator
-from clusterproof.plugins.suite.watching.line import Event, How
-from clusterproof.plugins.suite.watching.view import first_answers
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.transport.staying import Heard
-from clusterproof.plugins.watch.of_tick import SILENT
+from clusterproof.plugins.watch import controller as module
+from clusterproof.plugins.watch.controller import Controller, Settings, Visited
+from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.sample_rules import SILENT
+from clusterproof.plugins.watch.sampler_session import Event, SamplerOptions
 from clusterproof.plugins.watch.states import Change
 from clusterproof.plugins.watch.updates import Tick
+from clusterproof.plugins.watch.view import first_answers
+from clusterproof.plugins.watch.watch import Watch
 from tests.watch.days import NODE, Day, evidence
 
 EVERY_S, LOOKS = 0.01, 20  # many more ticks than a silence takes
 TIMEOUT_S = 60.0
-SETTINGS = Settings(How(EVERY_S), Limits(), ProbeOptions())
+SETTINGS = Settings(SamplerOptions(EVERY_S), Limits(), ProbeOptions())
 
 
 @dataclass

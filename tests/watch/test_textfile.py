@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.suite.cli import main
-from clusterproof.plugins.watch.textfile import NoTextfile, Textfile
-from tests.watch.outlets_of_day import OfDay, series, tick
+from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.watch.metrics.textfile import NoTextfile, Textfile
+from tests.watch.sinks_of_day import OfDay, series, tick
 
 TIMEOUT_S = 60.0
 
@@ -26,7 +26,7 @@ def umask() -> Iterator[None]:
 
 def kept(path: Path, own: list[str] | None = None) -> Textfile:
     watched = OfDay().hello().take(tick(100.0))
-    return Textfile(path, 0.01, watched.outlets.snapshot, (own if own is not None else []).append)
+    return Textfile(path, 0.01, watched.sinks.snapshot, (own if own is not None else []).append)
 
 
 def until(is_so: object) -> None:
@@ -105,7 +105,7 @@ def test_a_failure_is_said_once_and_once_that_it_is_over(tmp_path: Path) -> None
     file = kept(path, own)
     folder.rename(tmp_path / "away")
     until(lambda: own)
-    assert file.outage.is_so
+    assert file.outage.is_failing
     folder.mkdir()
     until(path.exists)
     until(lambda: len(own) > 1)

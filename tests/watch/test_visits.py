@@ -15,10 +15,10 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.watching.evaluator import KEPT, Evaluator
-from clusterproof.plugins.suite.watching.watch import AGAIN_S
-from clusterproof.plugins.watch.newer import LOG, NVML
+from clusterproof.plugins.watch.evaluator import KEPT, Evaluator
+from clusterproof.plugins.watch.overlay import LOG, NVML
 from clusterproof.plugins.watch.updates import Hello, LogLine, Tick
+from clusterproof.plugins.watch.watch import AGAIN_S
 from tests.watch.days import NODE, Day, evidence
 
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', GPU has fallen off the bus."

@@ -15,13 +15,13 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.policy import NO_POLICY
-from clusterproof.plugins.suite.watching.controller import Controller, Settings
-from clusterproof.plugins.suite.watching.evaluator import Evaluator
-from clusterproof.plugins.suite.watching.line import How
-from clusterproof.plugins.suite.watching.watch import Watch
 from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.watch.controller import Controller, Settings
+from clusterproof.plugins.watch.evaluator import Evaluator
 from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.states import Change, Kind
+from clusterproof.plugins.watch.watch import Watch
 from tests.testbed.cluster import Testbed
 from tests.testbed.node import Node
 
@@ -89,7 +89,7 @@ def watched(
     """Watch all nodes of the testbed for as long as the block runs."""
     monkeypatch.setenv("HOME", str(bed.home))
     cluster = Cluster("bed", "ssh", tuple(Target(name) for name in bed.addresses))
-    settings = Settings(How(every_s), Limits(connect_s=5.0, answer_s=60.0), ProbeOptions(collector_s=10.0))
+    settings = Settings(SamplerOptions(every_s), Limits(connect_s=5.0, answer_s=60.0), ProbeOptions(collector_s=10.0))
     with watching(cluster, settings, record, bed.joined) as running:
         yield WatchedHere(running.said, running.own, bed=bed, controller=running.controller)
 
@@ -102,7 +102,7 @@ def watching(
     joined: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[RunningHere]:
     """Watch a cluster for as long as the block runs; whoever is `joined` is on its network."""
-    every_s = settings.how.every_s
+    every_s = settings.sampling.every_s
     names = [target.name for target in cluster.targets]
     watch = Watch(Evaluator(cluster, NO_POLICY), every_s, names, time.monotonic())
     said: list[Change] = []

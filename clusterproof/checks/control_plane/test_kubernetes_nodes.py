@@ -9,13 +9,13 @@ from clusterproof.plugins.catalog.kubernetes import health_of_hyperpod, is_usual
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.group import Values, differences
 from clusterproof.plugins.evidence.group import in_words as compared
 from clusterproof.plugins.evidence.kubernetes.facts import DEFAULTS, KubernetesNode, Taint, in_words
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]
 

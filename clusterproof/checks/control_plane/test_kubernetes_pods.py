@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from clusterproof.plugins.catalog.kubernetes import NeededDaemonSet, needed_daemon_set
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
@@ -14,7 +15,6 @@ from clusterproof.plugins.evidence.kubernetes.facts import in_words
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.evidence.kubernetes.of_cluster import pods_on
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import in_words
 from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
 from clusterproof.plugins.evidence.kubernetes.of_cluster import pods_on
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.ec2.facts_account import (
     efa_security_groups,
@@ -13,7 +14,6 @@ from clusterproof.plugins.evidence.ec2.facts_account import (
     subnets_used,
     table_of,
 )
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import concern_if, fail_if
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.ec2.placement import (
     Spread,
@@ -17,7 +18,6 @@ from clusterproof.plugins.evidence.ec2.placement import (
     ultraservers,
     zones,
 )
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger("B")]
 

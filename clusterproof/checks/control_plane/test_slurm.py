@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmNode
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
 

@@ -15,11 +15,11 @@ from clusterproof.plugins.core.verdict import (
     not_applicable,
     part,
 )
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
     mark.gpu,

@@ -8,10 +8,10 @@ from clusterproof.plugins.catalog.nvidia import severity_in_words, xid
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.dcgm.facts import DiagLog, DiagTest, Result
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.preflight, mark.perf, mark.hyperpod_node_debugger("G.1.b")]
 

@@ -6,8 +6,8 @@ import re
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
     mark.gpu,

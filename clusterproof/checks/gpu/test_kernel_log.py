@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, require_whole_log, say, when
 from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
     mark.gpu,

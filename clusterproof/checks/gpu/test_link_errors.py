@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu, NvlinkErrors
 from clusterproof.plugins.evidence.kernel_log.facts import pci_address
@@ -13,7 +14,6 @@ from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address
 from clusterproof.plugins.evidence.kernel_log.xid_findings import evaluate
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import PciDevice
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 

@@ -13,11 +13,11 @@ from clusterproof.plugins.core.verdict import (
     not_applicable,
     part,
 )
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.gpu.of_node import is_busy
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.preflight, mark.prolog]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.gpu.facts import Gpu
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 

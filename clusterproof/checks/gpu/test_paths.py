@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST, PciLink, PciSwitch
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
     mark.gpu,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.pci.facts import PciDevice
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog]
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, incomplete, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError
 from clusterproof.plugins.evidence.kernel_log.wording import (
@@ -19,7 +20,6 @@ from clusterproof.plugins.evidence.kernel_log.wording import (
     say,
 )
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.catalog.log_forms import is_crash_of_training
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.kernel_log.events_host import AllocationFailure, OomKill, PcieError, Segfault
 from clusterproof.plugins.evidence.kernel_log.wording import (
     PROCESSES,
@@ -18,7 +19,6 @@ from clusterproof.plugins.evidence.kernel_log.wording import (
     total,
 )
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 CRASHES = ("segf", "general", "other")  # classes of lines that were left out
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import compared, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.processes.facts import PORTS
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.kernel_log.events_host import NotKnown
 from clusterproof.plugins.evidence.kernel_log.wording import in_list, require_whole_log, say
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import compared, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.processors.facts import FrequencyPolicy, Processors, in_ranges
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight]
 

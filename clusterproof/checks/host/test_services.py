@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from clusterproof.plugins.catalog.node import is_ignored, needed_services
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.host.facts import Service
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.manifest.values import unattached
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog, mark.ami]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from clusterproof.plugins.catalog.node import HUNG, USER
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.host.facts import BlockedProcess
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.host, mark.preflight, mark.prolog]
 

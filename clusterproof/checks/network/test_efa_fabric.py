@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known
 from clusterproof.plugins.evidence.network.facts import Counters, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]
 

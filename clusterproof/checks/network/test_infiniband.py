@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import NotApplicable, concern_if, fail_if, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.group import differences, in_words
 from clusterproof.plugins.evidence.network.facts import Port, RdmaDevice
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
     mark.network,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log, say
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [
     mark.network,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.network.facts import Interface
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.kernel_log.wording import in_list
 from clusterproof.plugins.evidence.network.facts import Nameserver
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight]
 

@@ -8,9 +8,9 @@ from clusterproof.plugins.catalog.node import EnvironmentRule, environment_rules
 from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, incomplete, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software.facts import Variable, chosen_interfaces
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.preflight, mark.ami, mark.hyperpod_nccl("13")]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log, say
 from clusterproof.plugins.evidence.neuron.facts import Listed, NeuronDevice, parse_neuron_ls
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.neuron, mark.preflight, mark.prolog, mark.hyperpod_node_debugger("F")]
 

@@ -9,8 +9,8 @@ from clusterproof.plugins.core.evidence import Status, Unreached
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern_if, fail, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import by_hand, evidence, over_ssm, remedied_by
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import by_hand, evidence, over_ssm, remedied_by
 
 pytestmark = [
     mark.node,

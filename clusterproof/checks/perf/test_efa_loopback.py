@@ -7,9 +7,9 @@ from statistics import median
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_node_debugger("A")]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart
 from clusterproof.plugins.core.verdict import concern_if, incomplete
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.perf, mark.hyperpod_performance_debugger("B")]
 

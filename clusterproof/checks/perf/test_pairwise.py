@@ -10,11 +10,11 @@ from clusterproof.plugins.benchmarks.pairwise.messages import attribution, measu
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart, speed
 from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
 from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement
-from clusterproof.plugins.suite.routing import by_hand, evidence
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 

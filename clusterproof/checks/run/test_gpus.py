@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if
-from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT
 from clusterproof.plugins.training_run.slow_clocks import SlowClock, slow_clocks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import fail_if, incomplete
-from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.hung import Bounds
 from clusterproof.plugins.training_run.run import TrainingRun
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
-from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.pace import Pace
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
-from clusterproof.plugins.suite.routing import evidence
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.not_recorded import EACH_STEP
 from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT
 from clusterproof.plugins.training_run.phases import all_wait, waited_for

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.expectation import EC2
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software.facts import Image, LeftFile, Library, OwnFile
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.software, mark.ami]
 

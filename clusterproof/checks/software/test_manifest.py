@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.manifest.values import (
@@ -26,7 +27,6 @@ from clusterproof.plugins.manifest.words import (
     component,
     listed,
 )
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]
 

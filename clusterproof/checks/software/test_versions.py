@@ -5,11 +5,11 @@ from __future__ import annotations
 from clusterproof.plugins.catalog import compatibility
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]
 

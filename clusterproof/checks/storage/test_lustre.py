@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.lustre.facts import LustreClient, LustreTarget
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
 

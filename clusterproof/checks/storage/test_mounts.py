@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, part
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import is_network, options_of
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight]
 

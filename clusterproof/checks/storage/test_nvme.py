@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, fail_if, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import NvmeController
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.ami]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.host.facts import Mount
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import entry_of, is_read_only, mounted_alike, options_of
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.ami]
 

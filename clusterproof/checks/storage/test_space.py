@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern_if, fail_if
+from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.host.facts import Mount
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import is_network, written_to
-from clusterproof.plugins.suite.routing import evidence
 
 pytestmark = [mark.storage, mark.preflight, mark.prolog]
 

@@ -17,14 +17,14 @@ from clusterproof.integrations.slurm.standby import StandBy
 from clusterproof.integrations.slurm.verdict import Cursor, Finding, Run, cursor_of, cut_short
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.suite.index import Stale, collectors_of, load, make_index, of_occasions, read_index
+from clusterproof.plugins.evaluation.index import Stale, collectors_of, load, make_index, of_occasions, read_index
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from clusterproof.plugins.core.evidence import NodeEvidence
     from clusterproof.plugins.core.policy import Policy
     from clusterproof.plugins.core.result import Result
-    from clusterproof.plugins.suite.index import Entry
+    from clusterproof.plugins.evaluation.index import Entry
 
 COLLECTOR_S = 5.0  # the suite's own deadline of one collector
 ASIDE_S = 2.0  # of the deadline, for what is not evidence: the start, the end of what hangs, the verdicts
@@ -132,9 +132,9 @@ def prepared(
 ) -> Callable[[NodeEvidence], list[Result]]:
     """What evaluates the node's evidence, with all loaded that this takes. Raises NoVerdict."""
     from clusterproof.plugins.core.cluster import Cluster, Target
+    from clusterproof.plugins.evaluation.evaluate import verdict_on
     from clusterproof.plugins.evidence.node import HEALTH_CHECK
     from clusterproof.plugins.evidence.nodes import nodes
-    from clusterproof.plugins.suite.evaluate import verdict_on
 
     try:
         checks = [load(entry) for entry in entries]

@@ -20,7 +20,7 @@ PLAIN = re.compile(
     r'(?:[ \t]*(?:([A-Za-z0-9_-]+)[ \t]*=[ \t]*(?:"([^"\\\x00-\x1f\x7f]*)"|(true|false)|(0|[1-9][0-9]{0,8}))'
     r"|\[([A-Za-z0-9_-]+)\]))?[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?"
 )
-INDEX = f"{__file__.rpartition('/integrations/')[0]}/plugins/suite/checks.json"  # written with each version
+INDEX = f"{__file__.rpartition('/integrations/')[0]}/plugins/evaluation/checks.json"  # written with each version
 UNNAMED = ("clusterproof.toml", "pyproject.toml")  # where a policy is looked for if none is named
 
 

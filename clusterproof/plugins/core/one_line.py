@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from clusterproof.plugins.core.strict import nearest
 
+BAD_COMMAND_LINE = 4  # as pytest has it; argparse's own 2 is an interruption here
 _UNKNOWN = "unrecognized arguments: "
 
 

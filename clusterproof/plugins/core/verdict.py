@@ -41,6 +41,7 @@ class Verdict(str, Enum):
 
 
 PROVEN = frozenset({Verdict.PASS, Verdict.CONCERN})  # without one of these nothing was checked, and nothing is fit
+EXIT_FAILED, EXIT_INCOMPLETE = 1, 10  # exit codes by the worst verdict; pytest's own end at 6
 
 
 class Failed(AssertionError):  # noqa: N818 - an outcome, as its siblings are

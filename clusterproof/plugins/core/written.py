@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _FLAGS = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MODE = 0o666  # without the umask's
 FOR_OTHERS = 0o077
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, a file that may not be larger
 
 
 def created(path: Path) -> FileIO:

@@ -12,16 +12,15 @@ import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
 from clusterproof.plugins.core.result import ALL_PAIRS
-from clusterproof.plugins.suite.check import Check, check_of, is_light
-from clusterproof.plugins.suite.check_item import CheckItem
-from clusterproof.plugins.suite.index import PACKAGE, Stale, load, marks_of, read_check, read_index
-from clusterproof.plugins.suite.needs_of_check import unloaded
-from clusterproof.plugins.suite.selected import are_alike, are_others_in, is_selected
+from clusterproof.plugins.evaluation.check import WHOLE, Check, check_of, is_light
+from clusterproof.plugins.evaluation.index import PACKAGE, Stale, load, marks_of, read_check, read_index
+from clusterproof.plugins.evaluation.needs import unloaded
+from clusterproof.plugins.suite.items import CheckItem, asks_for_node, is_ours
+from clusterproof.plugins.suite.selection import are_alike, are_others_in, is_selected
 from clusterproof.plugins.suite.state import CLUSTER, PAIRWISE, TRAINING_RUN
-from clusterproof.plugins.suite.subjects import WHOLE
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.index import Entry
+    from clusterproof.plugins.evaluation.index import Entry
 
 EVERY_NODE = ""  # stands in the place of their names until all is collected
 # Hooks of other authors' plugins that may look at a test function while it is collected.
@@ -32,8 +31,8 @@ _HOOKS = (
     "pytest_collection_modifyitems",
 )
 INDEXED: pytest.StashKey[Mapping[str, Mapping[str, Entry]]] = pytest.StashKey()
-# Marks that only pytest's own protocol honours: a test that carries one takes pytest's usual way.
-_USUAL_WAY = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
+# Marks that only pytest's own protocol honours: a test that carries one runs by that.
+_ONLY_PYTEST_HONOURS = frozenset({"parametrize", "skip", "skipif", "xfail", "usefixtures"})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -42,10 +41,10 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
     if not (isinstance(collector, pytest.Module) and _is_check(collector, name, obj)):
         return None
     check = check_of(obj, [*marks_of_pytest(obj), *collector.iter_markers()])  # type: ignore[arg-type]
-    return of_each(CheckItem.from_parent(collector, check=check, function_name=name, node_name=EVERY_NODE))
+    return items_for(CheckItem.from_parent(collector, check=check, function_name=name, node_name=EVERY_NODE))
 
 
-def of_each(item: CheckItem) -> list[CheckItem]:
+def items_for(item: CheckItem) -> list[CheckItem]:
     """Its check on everything that it is about; one item stands for all nodes until they differ."""
     config, check = item.config, item.check
     cluster = config.stash[CLUSTER]
@@ -55,12 +54,12 @@ def of_each(item: CheckItem) -> list[CheckItem]:
     if not cluster.targets:
         return []  # a training run is evaluated on its own
     if check.is_of_pair:
-        return of_pairs(item)
+        return pair_items(item)
     if check.is_of_cluster and (not check.is_of_member or item.why_not_asked):
         return [item.on(cluster.name)]
     if not is_selected(config, item.iter_markers()):
         return [item.on(target.name) for target in cluster.targets[:1]]
-    return [item] if are_alike(config) else of_nodes(item)
+    return [item] if are_alike(config) else node_items(item)
 
 
 class IndexedFile(pytest.Module):
@@ -70,11 +69,11 @@ class IndexedFile(pytest.Module):
     loaded: dict[str, Check]
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Its checks; by pytest's usual way where a fixture of another author takes part."""
+        """Its checks; by pytest's own protocol where a fixture of another author takes part."""
         names = {name for entry in self.entries.values() for name in (entry["subject"], *WHOLE)}
         if _is_any_of_others(self, names):
             return super().collect()
-        return [item for entry in self.entries.values() for item in of_each(self._item(entry))]
+        return [item for entry in self.entries.values() for item in items_for(self._item(entry))]
 
     def _item(self, entry: Entry) -> CheckItem:
         return CheckItem.from_parent(
@@ -122,12 +121,12 @@ def load_chosen(items: Iterable[pytest.Item]) -> None:
             item.check = file.load(item.check)
 
 
-def of_nodes(item: CheckItem) -> list[CheckItem]:
+def node_items(item: CheckItem) -> list[CheckItem]:
     """Its check on each node."""
     return [item.on(target.name) for target in item.config.stash[CLUSTER].targets]
 
 
-def of_pairs(item: CheckItem) -> list[CheckItem]:
+def pair_items(item: CheckItem) -> list[CheckItem]:
     """Its check on each pair that was measured; one that stands for all until it is known which they are."""
     run = item.config.stash.get(PAIRWISE, None)
     names = [pair.name for pair in run.pairs] if run else []
@@ -136,12 +135,12 @@ def of_pairs(item: CheckItem) -> list[CheckItem]:
 
 def with_every_node(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The items, those that stand for every node replaced by one for each."""
-    return _expanded(items, lambda item: item.node_name == EVERY_NODE, of_nodes)
+    return _expanded(items, lambda item: item.node_name == EVERY_NODE, node_items)
 
 
 def with_measured_pairs(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The items, those that stand for all pairs replaced by one for each that was measured."""
-    return _expanded(items, lambda item: item.check.is_of_pair and item.node_name == ALL_PAIRS, of_pairs)
+    return _expanded(items, lambda item: item.check.is_of_pair and item.node_name == ALL_PAIRS, pair_items)
 
 
 def _expanded(
@@ -167,7 +166,7 @@ def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
     if not inspect.isfunction(obj) or not collector.funcnamefilter(name) or not is_light(obj):
         return False
     marks = [*marks_of_pytest(obj), *collector.iter_markers()]
-    return _USUAL_WAY.isdisjoint(mark.name for mark in marks) and not _needs_fixtures(collector, obj)
+    return _ONLY_PYTEST_HONOURS.isdisjoint(mark.name for mark in marks) and not _needs_fixtures(collector, obj)
 
 
 def _needs_fixtures(collector: pytest.Module, function: Callable[..., Any]) -> bool:
@@ -185,28 +184,12 @@ def _is_any_of_others(file: pytest.Module, names: Iterable[str]) -> bool:
     return any(not is_ours(made) for every in (*always.values(), *named) for made in every)
 
 
-def is_ours(made: Any) -> bool:
-    """Whether a fixture definition is the suite's own."""
-    return str(made.func.__module__).startswith("clusterproof.fixtures.")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that asks for `node` and more pytest's usual way: one item per node."""
+    """Give a test that asks for `node` and more one item of pytest's own per node."""
     if not asks_for_node(metafunc.definition) or _parametrizes_node(metafunc):
         return
     names = [target.name for target in metafunc.config.stash[CLUSTER].targets]
     metafunc.parametrize("node", names, ids=names, indirect=True, scope="session")
-
-
-def asks_for_node(item: pytest.Item) -> bool:
-    """Whether a test's `node` is ours: no fixture of another stands before it that does not itself ask for it."""
-    data = getattr(item, "_fixtureinfo", None)
-    for made in reversed(data.name2fixturedefs.get("node", ()) if data else ()):
-        if is_ours(made):
-            return True
-        if "node" not in made.argnames:
-            return False
-    return False
 
 
 def _parametrizes_node(metafunc: pytest.Metafunc) -> bool:

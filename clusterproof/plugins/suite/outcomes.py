@@ -11,15 +11,20 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.core.result import Result, from_json
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.exit_code import BY_VERDICTS, exit_code, is_by_failures, of_cut
+from clusterproof.plugins.suite.ending import (
+    BY_VERDICTS,
+    INTERRUPTED,
+    exit_code,
+    exit_code_of_cut,
+    is_by_failures,
+    why_it_ended,
+)
 from clusterproof.plugins.suite.forms.choose import forms, history_form
-from clusterproof.plugins.suite.outlet import Outlet
-from clusterproof.plugins.suite.places import topology_of
-from clusterproof.plugins.suite.plain import is_plain
+from clusterproof.plugins.suite.forms.writers import guard_writers
 from clusterproof.plugins.suite.progress import Evaluating
-from clusterproof.plugins.suite.report import ENDED
+from clusterproof.plugins.suite.report import ENDED, carried_result
 from clusterproof.plugins.suite.state import (
     FULL,
     PAIRWISE,
@@ -28,16 +33,16 @@ from clusterproof.plugins.suite.state import (
     catalog_of,
     is_named,
     note_unwritten,
+    topology_of,
 )
-from clusterproof.plugins.suite.stopping import INTERRUPTED, why_it_ended
-from clusterproof.plugins.suite.writers import guard_writers
+from clusterproof.plugins.suite.terminal import FailSafeStream, is_plain
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines
 
 NONE_HERE = "no check was collected here; clusterproof's own: clusterproof check X, or --pyargs clusterproof.checks"
 DEFAULT_REPORTCHARS = "fE"  # pytest's own
-QUIET_ABOVE = 2_000  # results from which on none gets a letter
+NO_LETTERS_ABOVE = 2_000  # results from which on none gets a letter
 
 _WORDS: dict[Verdict, tuple[str, str, Any]] = {
     Verdict.PASS: ("passed", ".", "PASSED"),
@@ -74,7 +79,7 @@ class Outcomes:
         guard_writers(self.config)
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
-            reporter._tw._file = Outlet(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
+            reporter._tw._file = FailSafeStream(reporter._tw._file)  # noqa: SLF001 - pytest has no option for it
             reporter.startpath = (
                 self.config.rootpath
             )  # files as `checks/gpu/test_memory.py`, wherever that is installed
@@ -86,7 +91,7 @@ class Outcomes:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Of a large cluster the findings say more than pages of letters."""
         self.is_empty = not session.items
-        self.is_large = len(session.items) > QUIET_ABOVE and self.config.get_verbosity() <= 0
+        self.is_large = len(session.items) > NO_LETTERS_ABOVE and self.config.get_verbosity() <= 0
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         self.is_silent = self.is_large or is_plain(reporter)
         if self.is_silent and reporter:
@@ -97,7 +102,7 @@ class Outcomes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
         """Each verdict's own category, letter and word."""
-        result = result_of(report)
+        result = carried_result(report)
         if result is None:
             return None
         category, letter, word = _WORDS[result.verdict]
@@ -106,7 +111,7 @@ class Outcomes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep every result, on disk at once where a file was asked for."""
-        result = result_of(report)
+        result = carried_result(report)
         if result is None:
             self.broken += report.failed
             self.is_others = self.is_others or report.when == "call"
@@ -145,7 +150,7 @@ class Outcomes:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Refuse a mark that is misspelt before pytest looks for it."""
         if self.config.option.markexpr:
-            from clusterproof.plugins.suite.unmatched import refuse_misspelt_mark
+            from clusterproof.plugins.suite.selection import refuse_misspelt_mark
 
             refuse_misspelt_mark(self.config, items)
 
@@ -195,7 +200,7 @@ class Outcomes:
             return session.exitstatus
         verdicts = Counter(result.verdict for result in self.results)
         code = exit_code(verdicts, self.config.option, broken=self.broken, is_others=self.is_others)
-        code = of_cut(code, by_failures=by_failures) if self.is_cut else code
+        code = exit_code_of_cut(code, by_failures=by_failures) if self.is_cut else code
         return INTERRUPTED if FULL in self.config.stash else code
 
     def _silence_pytests_own_summary(self) -> None:
@@ -235,7 +240,7 @@ class Outcomes:
         if self.is_empty and not (deselected or self.broken):
             terminalreporter.write_line(NONE_HERE, yellow=True)
         if keyword and self.is_empty and deselected:
-            from clusterproof.plugins.suite.unmatched import nothing_chosen  # most runs choose something
+            from clusterproof.plugins.suite.selection import nothing_chosen  # most runs choose something
 
             terminalreporter.write_line(printable(nothing_chosen(keyword, self.cluster)), yellow=True)
 
@@ -256,9 +261,3 @@ def results_file(path: Path) -> ResultsFile:
     except OSError as problem:
         words = f"--results: {problem.filename or path}: {problem.strerror}; expected a file that may be written"
         raise pytest.UsageError(words) from None
-
-
-def result_of(report: object) -> Result | None:
-    """The result that a report carries, if it is about a node."""
-    carried = getattr(report, "clusterproof", None)
-    return from_json(carried) if isinstance(carried, dict) else carried

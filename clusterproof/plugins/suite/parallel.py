@@ -22,12 +22,12 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.result import Finding
+from clusterproof.plugins.evaluation.check import SUBJECTS
+from clusterproof.plugins.evaluation.evaluate import ALL_PASSED, Examined, examine
+from clusterproof.plugins.evaluation.needs import CHECKS
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.check_item import CheckItem
-from clusterproof.plugins.suite.evaluate import ALL_PASSED, Examined, examine
-from clusterproof.plugins.suite.packaged import CHECKS
+from clusterproof.plugins.suite.items import CheckItem
 from clusterproof.plugins.suite.state import nodes_of, policy_of
-from clusterproof.plugins.suite.subjects import SUBJECTS
 
 MIN_ITEMS = 10_000  # below which nothing is forked
 MAX_CHILDREN = 8  # however many processors there are: each has a copy of what it works with

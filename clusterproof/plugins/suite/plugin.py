@@ -12,25 +12,25 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyp
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.written import keep_private
+from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
+from clusterproof.plugins.options.validate import check_options, check_root
 from clusterproof.plugins.policy.file import find_policy
-from clusterproof.plugins.suite import collect, protocol
-from clusterproof.plugins.suite.check_item import CheckItem
-from clusterproof.plugins.suite.collect import asks_for_node, load_chosen, with_every_node
-from clusterproof.plugins.suite.needs import needs_pairs
-from clusterproof.plugins.suite.options import check_options, check_root
+from clusterproof.plugins.suite import collect, report, run_loop
+from clusterproof.plugins.suite.collect import load_chosen, with_every_node
+from clusterproof.plugins.suite.ending import Signals
+from clusterproof.plugins.suite.items import CheckItem, asks_for_node
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.perf.load_options import check_load_options
 from clusterproof.plugins.suite.perf.pairs_options import check_pair_options
+from clusterproof.plugins.suite.policy import SitePolicy
 from clusterproof.plugins.suite.reporting import Reporting
-from clusterproof.plugins.suite.routing import mark_lines
-from clusterproof.plugins.suite.ruling import Ruling
-from clusterproof.plugins.suite.session import Session
+from clusterproof.plugins.suite.selection import needs_pairs
+from clusterproof.plugins.suite.session import ClusterSession
 from clusterproof.plugins.suite.state import CLUSTER, POLICY, ROUTES, TRAINING_RUN, is_named
-from clusterproof.plugins.suite.stopping import Stopping
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,7 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     config.stash[ROUTES] = {}
     config.pluginmanager.register(collect, "clusterproof-collect")
-    config.pluginmanager.register(protocol, "clusterproof-protocol")
+    config.pluginmanager.register(run_loop, "clusterproof-run-loop")
+    config.pluginmanager.register(report, "clusterproof-report")
     config.pluginmanager.register(node, "clusterproof-fixtures")
     config.pluginmanager.register(pairwise, "clusterproof-pairwise")
     check_root(config)
@@ -64,11 +65,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[CLUSTER] = cluster
     if TRAINING_RUN in config.stash:
         training_run.with_nodes(config, cluster)
-    config.pluginmanager.register(Session(config, cluster), "clusterproof-session")
+    config.pluginmanager.register(ClusterSession(config, cluster), "clusterproof-session")
     if policy.source:
-        config.pluginmanager.register(Ruling(config.stash[POLICY]), "clusterproof-policy")
+        config.pluginmanager.register(SitePolicy(config.stash[POLICY]), "clusterproof-policy")
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Stopping(config), "clusterproof-stopping")
+        config.pluginmanager.register(Signals(config), "clusterproof-stopping")
         outcomes = Outcomes(config, config.stash[CLUSTER])
         config.pluginmanager.register(outcomes, "clusterproof-outcomes")
         if not (config.option.no_report or config.option.collectonly):

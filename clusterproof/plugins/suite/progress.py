@@ -11,15 +11,12 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
-from clusterproof.plugins.core.message import number_of, printable
-from clusterproof.plugins.core.nodeset import fold, within
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.transport.progress import LINE_S, Awaited
 
 Shown = Callable[[NodeEvidence], None]
-LINE_S = 10.0
 EVALUATING_S = 0.2  # between two changes of the line
 _EACH = 64  # verdicts between two looks at the clock
-MAX_NAMES = 60  # characters
-FEW, FEW_OF_MANY, MAX_NAMED = 4, 0.1, 32  # nodes, of all, at most: only so many are named
 
 
 @contextmanager
@@ -33,47 +30,6 @@ def progress(config: pytest.Config, cluster: Cluster, doing: str = "asking the n
     show: AbstractContextManager[Shown] = _bar(awaited) if reporter.isatty else _lines(awaited, reporter.write_line)
     with show as shown:
         yield shown
-
-
-class Awaited:
-    """Who has not answered yet, in words; answers come from many threads."""
-
-    def __init__(self, doing: str, names: list[str], *, are_named: bool) -> None:
-        self._doing, self._names, self._are_named = doing, names, are_named
-        self._awaited = dict.fromkeys(names)
-        self._unreached = 0
-        self._lock = threading.Lock()
-
-    def answered(self, evidence: NodeEvidence) -> None:
-        """Note an answer, or that there is none to come."""
-        with self._lock:
-            if not self._awaited:
-                self._awaited, self._unreached = dict.fromkeys(self._names), 0
-            self._awaited.pop(evidence.node, None)
-            self._unreached += evidence.unreached is not None
-
-    @property
-    def total(self) -> int:
-        """How many are asked."""
-        return len(self._names)
-
-    @property
-    def done(self) -> int:
-        """How many are waited for no more."""
-        return len(self._names) - len(self._awaited)
-
-    @property
-    def words(self) -> str:
-        """`asking the nodes: 124 of 128 done, 1 not reached; waiting for gpu[003,017]`."""
-        with self._lock:
-            unreached = f", {self._unreached} not reached" if self._unreached else ""
-            are_few = 0 < len(self._awaited) <= min(MAX_NAMED, max(FEW, len(self._names) * FEW_OF_MANY))
-            names = (
-                f"; waiting for {printable(within(fold(self._awaited), MAX_NAMES))}"
-                if are_few and self._are_named
-                else ""
-            )
-            return f"{self._doing}: {self.done} of {len(self._names)} done{unreached}{names}"
 
 
 class Evaluating:

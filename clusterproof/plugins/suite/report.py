@@ -1,14 +1,20 @@
-"""Pytest's report of a result, in words and with the record that every report form reads."""
+"""Pytest's reports of results, with the record that every report form reads; of tests that pytest itself runs, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.result import Result, from_json
+from clusterproof.plugins.core.verdict import Recording, Several, Verdict
+from clusterproof.plugins.evaluation.check import NO_VERDICT, Owner
+from clusterproof.plugins.evaluation.evaluate import result_of
+from clusterproof.plugins.evaluation.routing import Route
+from clusterproof.plugins.suite.items import CheckItem, node_name, route_of
+from clusterproof.plugins.suite.state import nodes_of, policy_of
 from clusterproof.reports.wording import in_words
 
 ENDED = "clusterproof_ended"  # of a report without a verdict: the check and the node whose test came to its end
@@ -122,3 +128,66 @@ def _longrepr(item: pytest.Item, result: Result) -> Any:
         path, line, _ = item.location
         return (path, line or 0, f"not applicable: {' '.join(result.message.split())}")
     return in_words(result) if result.verdict in (Verdict.FAIL, Verdict.INCOMPLETE) else None
+
+
+def carried_result(report: object) -> Result | None:
+    """The result that a report carries, if it is about a node."""
+    carried = getattr(report, "clusterproof", None)
+    return from_json(carried) if isinstance(carried, dict) else carried
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """A test that asks for a node: what it says while it goes on is its verdict too, and what it returns is none."""
+    if route_of(pyfuncitem) is None or pyfuncitem.config.option.usepdb:
+        return (yield)
+    ended: BaseException | None = None
+    with Recording() as recording, warnings.catch_warnings():
+        warnings.simplefilter("error", pytest.PytestReturnNotNoneWarning)
+        try:
+            yield
+        except pytest.PytestReturnNotNoneWarning:
+            ended = TypeError(NO_VERDICT)
+        except BaseException as outcome:
+            ended = outcome
+            if not recording.outcomes:
+                raise
+    outcomes = recording.take(ended)
+    if outcomes:
+        raise outcomes[0] if len(outcomes) == 1 else Several(tuple(outcomes)) from None
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give a test that pytest ran by its own protocol, and that asks for a node, its verdict."""
+    report = yield
+    about = _about(item)
+    if about is None or (call.when != "call" and call.excinfo is None) or call.when == "teardown":
+        return report
+    if hasattr(report, "wasxfail"):
+        report.__dict__[ENDED] = (about[0].check, about[1].name)
+        return report  # a test marked so is to have pytest's own word
+    ended = call.excinfo.value if call.excinfo else None
+    policy = policy_of(item.config)
+    result = _of_light(item, ended) or policy.read(result_of(about[0], about[1], ended, call.duration))
+    data = properties(result)  # JUnit takes them from the report of the teardown
+    item.user_properties[:] = [*(entry for entry in item.user_properties if entry[0] not in dict(data)), *data]
+    return report_of(item, result, call.start, report.sections)
+
+
+def _of_light(item: pytest.Item, ended: BaseException | None) -> Result | None:
+    """The result of a light item run by pytest's own protocol, unless another author's plugin ended it otherwise."""
+    if not isinstance(item, CheckItem) or item.evaluated is None:
+        return None
+    return item.evaluated if ended is None or ended is item.raised else None
+
+
+def _about(item: pytest.Item) -> tuple[Route, Owner] | None:
+    """The route of an item and what it is about, or None where that is no node and no cluster."""
+    about = route_of(item)
+    if about is None:
+        return None
+    return about, item.owner if isinstance(item, CheckItem) else nodes_of(item.config)[node_name(item)]

@@ -11,8 +11,8 @@ import pytest
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
-from clusterproof.plugins.suite.protocol import route_of
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
 from clusterproof.reports.results import ResultsFile
 
@@ -85,8 +85,8 @@ class Reporting:
             self._failed(problem)
 
     def _run(self, exit_code: int) -> Run:
-        from clusterproof.plugins.suite.all_checks import evaluated_by_pairs
-        from clusterproof.plugins.suite.command import command_of
+        from clusterproof.plugins.evaluation.all_checks import evaluated_by_pairs
+        from clusterproof.plugins.options.argv import command_of
         from clusterproof.reports.run import Run
 
         history = self.outcomes.history

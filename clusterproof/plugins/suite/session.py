@@ -26,11 +26,15 @@ from clusterproof.plugins.evidence.recording import (
     write_control_plane,
     write_node,
 )
-from clusterproof.plugins.suite.asking import Asking, Noted
 from clusterproof.plugins.suite.collect import expand_pairs
-from clusterproof.plugins.suite.header import OwnHeader, of_captures, of_cluster, of_window
-from clusterproof.plugins.suite.needs import collectors_of_control_plane, collectors_of_nodes, needs_pairs, one_of_each
+from clusterproof.plugins.suite.gatherer import Discovered, Gatherer
 from clusterproof.plugins.suite.perf import load_options as command_line
+from clusterproof.plugins.suite.selection import (
+    collectors_of_control_plane,
+    collectors_of_nodes,
+    needs_pairs,
+    one_of_each,
+)
 from clusterproof.plugins.suite.state import (
     CLUSTER,
     CONTROL_PLANE,
@@ -40,6 +44,7 @@ from clusterproof.plugins.suite.state import (
     note_unwritten,
     policy_of,
 )
+from clusterproof.plugins.suite.terminal import RedactedHeader, capture_lines, cluster_lines, window_lines
 from clusterproof.plugins.suite.unevaluated import Ended, chosen_of, read_chosen, unevaluated, write_chosen
 from clusterproof.plugins.transport.gather import replay
 
@@ -52,13 +57,13 @@ GC_THRESHOLDS = (100_000, 20, 100)  # new objects between two collections; how m
 T = TypeVar("T")
 
 
-class Session:
+class ClusterSession:
     """The plugin object of a run over one cluster."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
         self.config = config
         self.cluster = cluster
-        self.asking = Asking(config, cluster)
+        self.gatherer = Gatherer(config, cluster)
         self.redaction: Redaction | None = None
         if config.option.redact:
             self._redact(getattr(config, "workerinput", None))
@@ -75,7 +80,7 @@ class Session:
         if worker is None:
             self.redaction = Redaction(self.cluster, policy)
             self.config.stash[POLICY] = self.redaction.policy
-            self.config.pluginmanager.register(OwnHeader(), "clusterproof-own-header")
+            self.config.pluginmanager.register(RedactedHeader(), "clusterproof-own-header")
         else:
             shown: dict[str, str] = worker["clusterproof_policy"]
             self.config.stash[POLICY] = without_names(policy, *(shown.__getitem__,) * 3)
@@ -85,8 +90,12 @@ class Session:
         shown = self.config.stash[CLUSTER]
         if not shown.targets:
             return []
-        captured = self.asking.captured
-        return [*of_cluster(shown), *of_window(self.config.option.since), *of_captures(captured, self.redaction)]
+        captured = self.gatherer.captured
+        return [
+            *cluster_lines(shown),
+            *window_lines(self.config.option.since),
+            *capture_lines(captured, self.redaction),
+        ]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -188,9 +197,9 @@ class Session:
         folders = [folder for folder in (self._record_folder(), shared) if folder]
         self._write(folders, write_cluster, self.config.stash[CLUSTER])
         kept: dict[str, NodeEvidence] = {}
-        noted = Noted()
+        discovered = Discovered()
         self.config.stash[EVIDENCE] = kept
-        is_spared = self.is_large and not (self.config.option.bundle or shared)
+        is_replaced = self.is_large and not (self.config.option.bundle or shared)
         left_out = frozenset(collector_names()) - collectors
         alike = Alike()
 
@@ -205,16 +214,16 @@ class Session:
             return alike.once(replace(evidence, collectors=asked))
 
         def keep(evidence: NodeEvidence) -> None:
-            kept[evidence.node] = needed(evidence) if is_spared else evidence
+            kept[evidence.node] = needed(evidence) if is_replaced else evidence
             self._write(folders, write_node, evidence)
 
         if self.redaction:
             with self.redaction.rewriting(keep) as learn:
-                self.asking.nodes(collectors, loads, noted.before(learn))
+                self.gatherer.nodes(collectors, loads, discovered.before(learn))
         else:
-            self.asking.nodes(collectors, loads, noted.before(keep))
+            self.gatherer.nodes(collectors, loads, discovered.before(keep))
         if control_collectors:
-            data = self.asking.control_plane(control_collectors, noted)
+            data = self.gatherer.control_plane(control_collectors, discovered)
             self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(data) if self.redaction else data
             self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
 
@@ -234,7 +243,7 @@ class Session:
 
         if PAIRWISE not in self.config.stash and self.cluster.connection not in ("replay", "capture"):
             self.config.stash[PAIRWISE] = measured(
-                self.config, self.cluster, self.asking.connection(), self.asking.limits(), self.redaction
+                self.config, self.cluster, self.gatherer.connection(), self.gatherer.limits(), self.redaction
             )
         if shared and PAIRWISE in self.config.stash:
             write_journals(self.config.stash[PAIRWISE], shared)

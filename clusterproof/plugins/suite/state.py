@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
+from clusterproof.plugins.core.written import NO_ROOM
+from clusterproof.plugins.evaluation.routing import OCCASIONS, Route
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.routing import OCCASIONS, Route
+from clusterproof.reports.topology import Topology, topology
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair, NoPairs, PairwiseRun
@@ -35,8 +36,7 @@ PAIRS: pytest.StashKey[Mapping[str, MeasuredPair]] = pytest.StashKey()
 TRAINING_RUN: pytest.StashKey[TrainingRun] = pytest.StashKey()
 UNWRITTEN: pytest.StashKey[dict[str, str]] = pytest.StashKey()  # by option, what kept a file from being written
 FULL: pytest.StashKey[bool] = pytest.StashKey()  # whether a full disk kept a report from being written
-USUAL_WAY: pytest.StashKey[bool] = pytest.StashKey()  # light items run by pytest's own protocol
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+PYTEST_PROTOCOL: pytest.StashKey[bool] = pytest.StashKey()  # light items run by pytest's own protocol
 ROUTES: pytest.StashKey[dict[Callable[..., Any], Route]] = pytest.StashKey()
 
 
@@ -72,6 +72,12 @@ def cluster_of(config: pytest.Config) -> ClusterFacts:
         seen = instances.cluster(cluster) if instances else cluster
         config.stash[WHOLE] = ClusterFacts(seen, data, nodes_of(config), policy_of(config), instances)
     return config.stash[WHOLE]
+
+
+def topology_of(config: pytest.Config) -> Topology | None:
+    """Where the nodes of a run stand, as far as is known; None where its cluster is neither AWS's nor Kubernetes'."""
+    cluster = config.stash[CLUSTER]
+    return topology(cluster_of(config)) if is_of_aws(cluster) or is_of_kubernetes(cluster) else None
 
 
 def pair_of(config: pytest.Config, name: str) -> MeasuredPair | NoPairs:

@@ -14,12 +14,11 @@ from clusterproof.plugins.core.policy import words_of
 from clusterproof.plugins.core.record import names_of, record, replace
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evaluation.check import Check
+from clusterproof.plugins.evaluation.evaluate import not_run, result_of
+from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evidence.recording import write_whole
-from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.check_item import CheckItem, owner_of, subject_of
-from clusterproof.plugins.suite.evaluate import not_run, result_of
-from clusterproof.plugins.suite.protocol import node_name, route_of
-from clusterproof.plugins.suite.routing import Route
+from clusterproof.plugins.suite.items import CheckItem, node_name, owner_of, route_of, subject_of
 from clusterproof.plugins.suite.state import policy_of
 
 FILE = "chosen.json"  # in the folder that a worker shares with the process that reports, which collects nothing itself
@@ -43,7 +42,7 @@ def chosen_of(items: Iterable[pytest.Item]) -> list[Chosen]:
         about = route_of(item)
         if about:
             number = id(about)
-            checks.setdefault(number, item.check if isinstance(item, CheckItem) else _of_usual_way(about))
+            checks.setdefault(number, item.check if isinstance(item, CheckItem) else _as_check(about))
             names.setdefault(number, []).append(node_name(item))
     return [Chosen(check, names[number]) for number, check in checks.items()]
 
@@ -94,7 +93,7 @@ def _from_json(data: dict[str, Any]) -> Chosen:
     return Chosen(_check(Route(**data["route"]), data["subject"]), data["names"])
 
 
-def _of_usual_way(about: Route) -> Check:
+def _as_check(about: Route) -> Check:
     """A test that pytest itself runs, as a check."""
     return _check(about, "node")
 

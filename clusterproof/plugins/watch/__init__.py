@@ -1,1 +1,1 @@
-"""Watching a cluster while it works: what samplers send, states that open and close, the recording."""
+"""`clusterproof watch`: the same checks, evaluated again whenever a node reports something that they depend on."""

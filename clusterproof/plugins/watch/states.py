@@ -10,9 +10,58 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from clusterproof.plugins.catalog import PACKAGED, Catalog
+from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.watch.pace import PACE, Pace
+
+TABLE = "watch"
+MAX_TICKS = 1_000  # that are kept of each state
+
+
+class InvalidTiming(ClusterproofError, ValueError):  # noqa: N818 - an outcome of reading a policy
+    """Numbers by which nothing would ever be said; the message says which."""
+
+
+@record
+class Timing:
+    """How often something must hold before it is said; thresholds.toml says what each number is."""
+
+    window_ticks: int
+    opens_ticks: int
+    closes_ticks: int
+    flaps_times: int
+    flaps_within_s: float
+    silent_ticks: int
+    clock_step_s: float
+
+    @staticmethod
+    def of(catalog: Catalog) -> Timing:
+        """The timing that a site's numbers set. Raises InvalidTiming."""
+        ticks = {name: _whole(catalog, name) for name in ("window_ticks", "opens_ticks", "closes_ticks")}
+        if ticks["opens_ticks"] > ticks["window_ticks"]:
+            raise InvalidTiming(
+                f"{TABLE}.opens_ticks is {ticks['opens_ticks']}; "
+                f"expected at most {TABLE}.window_ticks, which is {ticks['window_ticks']}"
+            )
+        return Timing(
+            **ticks,
+            flaps_times=_whole(catalog, "flaps_times"),
+            flaps_within_s=catalog.threshold(f"{TABLE}.flaps_within_s"),
+            silent_ticks=_whole(catalog, "silent_ticks"),
+            clock_step_s=catalog.threshold(f"{TABLE}.clock_step_s"),
+        )
+
+
+def _whole(catalog: Catalog, name: str) -> int:
+    value = catalog.threshold(f"{TABLE}.{name}")
+    if not 1 <= value <= MAX_TICKS or value != int(value):
+        raise InvalidTiming(f"{TABLE}.{name} is {value:g}; expected a whole number from 1 to {MAX_TICKS:,}")
+    return int(value)
+
+
+TIMING = Timing.of(PACKAGED)
+
 
 MAX_OPEN = 512  # of one node: more is one thing that is broken
 
@@ -77,8 +126,8 @@ Found = Mapping[tuple[str, str], Seen]  # by device and rule
 class States:
     """The states of all nodes."""
 
-    def __init__(self, pace: Pace = PACE) -> None:
-        self._pace = pace
+    def __init__(self, timing: Timing = TIMING) -> None:
+        self._timing = timing
         self._of: dict[str, dict[Key, _State]] = {}
 
     @property
@@ -102,7 +151,7 @@ class States:
                 state.most_findings = change.message.count(ALSO) + 1
                 state.is_flapping = change.kind is Kind.FLAPPING
                 if change.kind is not Kind.WORSE:
-                    state.opened_at = [*state.opened_at, change.time_s][-self._pace.flaps_times - 1 :]
+                    state.opened_at = [*state.opened_at, change.time_s][-self._timing.flaps_times - 1 :]
             state.is_fail = state.is_open and (state.is_fail or change.verdict is Verdict.FAIL)
         for states in list(self._of.values()):
             for key, state in list(states.items()):
@@ -141,7 +190,7 @@ class States:
             if key.rule in rules and (key.device, key.rule) not in found:
                 state.looks.append(False)
                 state.clean += 1
-                if state.is_open and state.clean >= self._pace.closes_ticks:
+                if state.is_open and state.clean >= self._timing.closes_ticks:
                     changes += self._close(key, state, now)
                 if not state.is_open and not any(state.looks):
                     self._drop(key, state, now)
@@ -151,7 +200,7 @@ class States:
             if held:
                 held.looks.append(True)
                 held.clean = 0
-                if held.is_open or sum(held.looks) >= self._pace.opens_ticks:
+                if held.is_open or sum(held.looks) >= self._timing.opens_ticks:
                     changes += self._look(key, held, seen, now)
         return changes
 
@@ -159,16 +208,16 @@ class States:
         states = self._of.setdefault(key.node, {})
         if key not in states and len(states) >= MAX_OPEN:
             return None
-        return states.setdefault(key, _State(seen, deque(maxlen=self._pace.window_ticks)))
+        return states.setdefault(key, _State(seen, deque(maxlen=self._timing.window_ticks)))
 
     def _look(self, key: Key, state: _State, seen: Seen, now: float) -> Iterator[Change]:
         """It holds: say so where it was closed, has become a fail, or has come to more than was said."""
         state.seen = seen
         if not state.is_open:
             state.is_open, state.is_fail, state.most_findings = True, seen.verdict is Verdict.FAIL, seen.findings
-            state.opened_at = [*(at for at in state.opened_at if now - at < self._pace.flaps_within_s), now]
+            state.opened_at = [*(at for at in state.opened_at if now - at < self._timing.flaps_within_s), now]
             is_first_time = not state.is_flapping
-            state.is_flapping = len(state.opened_at) > self._pace.flaps_times
+            state.is_flapping = len(state.opened_at) > self._timing.flaps_times
             if state.is_flapping and not is_first_time:
                 return
             kind = Kind.FLAPPING if state.is_flapping else Kind.OPENED
@@ -185,5 +234,5 @@ class States:
 
     def _drop(self, key: Key, state: _State, now: float) -> None:
         """Forget a closed state, once it cannot count as flapping any more."""
-        if not any(now - at < self._pace.flaps_within_s for at in state.opened_at):
+        if not any(now - at < self._timing.flaps_within_s for at in state.opened_at):
             self._of[key.node].pop(key, None)

@@ -22,7 +22,7 @@ from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import nccl_tests
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
-from clusterproof.plugins.suite.asking import Asking
+from clusterproof.plugins.suite.gatherer import Gatherer
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.choose import connection_for
 from tests.benchmarks.launchers.launched import (
@@ -162,7 +162,7 @@ def test_a_person_starts_ranks_as_the_launcher_does() -> None:
 def test_further_options_reach_mpirun_word_by_word(pytester: pytest.Pytester) -> None:
     nodes = cluster_of(dict.fromkeys(NAMES, ""), "ssh")
     words = ["-p", "clusterproof.plugins.cluster", "--mpirun-options", "--mca btl_tcp_if_include 'eth 0'"]
-    campaign = Campaign(all_reduce(), MeterSettings(), nodes, Asking(pytester.parseconfig(*words), nodes).limits())
+    campaign = Campaign(all_reduce(), MeterSettings(), nodes, Gatherer(pytester.parseconfig(*words), nodes).limits())
     where = {name: NodeAnswer(name=name) for name in NAMES}
     shell = start_shell(Turn(campaign, Visitor(connection_for("ssh"), campaign.limits), ROUND[0], "run1", where))
     (words,) = (shlex.split(line) for line in shell.splitlines() if line.startswith("set -- "))

@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.load import SCRATCH, gpu_node, with_speed

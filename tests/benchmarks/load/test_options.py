@@ -14,7 +14,7 @@ from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECOND
 from clusterproof.plugins.benchmarks.meters.choose import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import LOADING
-from clusterproof.plugins.suite.flags_of_perf import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
+from clusterproof.plugins.options.perf_table import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
 from clusterproof.plugins.suite.perf.load_options import (
     collectors_named,
     load_options,

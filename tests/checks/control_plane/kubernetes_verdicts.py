@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS
-from clusterproof.plugins.suite.all_checks import all_checks
 from tests.builders.members import worst
 from tests.checks.control_plane.kubernetes_cluster import Words
 from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS

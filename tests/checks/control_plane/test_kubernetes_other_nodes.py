@@ -9,9 +9,9 @@ import pytest
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import all_checks
 from tests.builders.members import of_each, worst
 from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, condition, healthy
 from tests.checks.control_plane.kubernetes_fault import give, label, set_condition, taint

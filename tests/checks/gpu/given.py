@@ -8,9 +8,9 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 
 UNSUPPORTED = {"error": "NOT_SUPPORTED", "text": ""}
 UNKNOWN = {"error": "UNKNOWN", "text": ""}

@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import InstanceType
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.all_checks import node_checks
+from clusterproof.plugins.evaluation.all_checks import node_checks
 from tests.checks.gpu.given import GPU, UNKNOWN, UNSUPPORTED, beside, evaluated
 
 

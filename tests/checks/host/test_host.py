@@ -10,9 +10,9 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.evaluated import verdict_of
 
 PLENTY = {"memlock": None, "nofile": 1048576, "nproc": None}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.index import make_index, of_occasions
+from clusterproof.plugins.evaluation.index import make_index, of_occasions
 from tests.checks.network.given import verdict
 
 PASS, CONCERN, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.INCOMPLETE

@@ -13,9 +13,9 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks, node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.all_checks import all_checks, node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.reports.document import document
 from clusterproof.reports.findings import findings, gaps
 from clusterproof.reports.markdown import markdown

@@ -9,9 +9,9 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 
 
 def ran(output: str, status: int | None = 0, command: str = "x") -> dict[str, Any]:

@@ -13,10 +13,10 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.evidence.perf.facts import Exchange
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from clusterproof.plugins.suite.state import is_named
 from tests.builders.samples import sample
 from tests.checks.perf.given import evaluated, ran

@@ -13,11 +13,11 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.check import Check
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.pairwise.model import Reading
-from clusterproof.plugins.suite.all_checks import all_checks
-from clusterproof.plugins.suite.check import Check
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, KEY, PAIR_FAULTS, TYPE, PairFault, run_of
 
 CHECKS = {name: check for name, check in all_checks().items() if check.needs_pairs}

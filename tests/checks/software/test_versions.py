@@ -13,9 +13,9 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.software.version import parse
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.evaluated import among, results
 from tests.builders.examples import examples
 from tests.builders.recordings import node

@@ -65,7 +65,7 @@ def test_an_installed_prolog_checks_the_node_and_keeps_its_verdict(furnished: Sy
 def test_an_installed_suite_finds_in_the_demo_what_it_is_to_find(furnished: System) -> None:
     words = [
         "-c",
-        "import sys; from clusterproof.plugins.suite.cli import main; sys.exit(main())",
+        "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())",
         "--cluster",
         "demo",
         "-q",

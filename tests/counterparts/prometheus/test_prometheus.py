@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clusterproof.plugins.watch.textfile import Textfile
+from clusterproof.plugins.watch.metrics.textfile import Textfile
 from tests.counterparts import installed
-from tests.watch.outlets_of_day import OfDay, series, tick
+from tests.watch.sinks_of_day import OfDay, series, tick
 
 pytestmark = installed.needs("prometheus")
 
@@ -26,8 +26,8 @@ def linted(text: str) -> str:
 def test_the_linter_has_nothing_against_the_metrics_of_a_watch() -> None:
     watched = OfDay().hello().take(tick(100.0), tick(110.0))
     watched.day.silence(60)
-    watched.outlets.said(watched.day.said)
-    watched.outlets.add_part("recording", lambda: True)
+    watched.sinks.said(watched.day.said)
+    watched.sinks.add_part("recording", lambda: True)
     text = watched.take(tick(120.0)).text
     assert linted(text) == ""
     assert "source_late" not in text
@@ -41,7 +41,7 @@ def test_the_linter_does_find_what_is_wrong() -> None:
 def test_node_exporter_serves_the_file_while_the_watch_runs_and_that_it_is_over_afterwards(tmp_path: Path) -> None:
     watched = OfDay().hello().take(tick(100.0), tick(110.0))
     path = tmp_path / "watch.prom"
-    file = Textfile(path, 3600.0, watched.outlets.snapshot, watched.own.append)
+    file = Textfile(path, 3600.0, watched.sinks.snapshot, watched.own.append)
     with exporter(tmp_path) as url:
         running = series(scraped(url))
         file.close()

@@ -9,12 +9,12 @@ import pytest
 
 from clusterproof.plugins.catalog.catalog import threshold_row
 from clusterproof.plugins.catalog.log_forms import SCOPES, checked_forms, ends, patterns
+from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse as capture
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, Kept, topic_of
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged
 from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, OF_PROCESS, begins_with_a_name, fitting
-from clusterproof.plugins.suite.all_checks import node_checks
 from tests.evidence.kernel_log.known_lines import EVERY_TEXT, KNOWN_LINES, KnownLine
 from tests.evidence.kernel_log.user_text import ANY_LENGTH, COMM_CHARACTERS, OF_A_PROCESS
 

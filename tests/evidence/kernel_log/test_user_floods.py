@@ -18,7 +18,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.kernel_log.collect_follow import Follower
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, Kept
-from clusterproof.plugins.watch.newer import MAX_LINES, with_lines
+from clusterproof.plugins.watch.overlay import MAX_LINES, with_lines
 from clusterproof.plugins.watch.updates import LogLine
 from tests.builders.user_floods import FAULTS, crashes, in_the_middle, names
 from tests.evidence.kernel_log.logged import node, result, verdict

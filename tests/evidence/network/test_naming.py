@@ -17,11 +17,11 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.network import collect_naming as naming
 from clusterproof.plugins.evidence.node import Node as NodeOfCluster
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.probed import collect_under
 
 REAL, SILENT = "127.0.71.55", "127.0.71.56"

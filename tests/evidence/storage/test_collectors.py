@@ -9,9 +9,9 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.probed import PATIENT, collect_under, host_root, probe_node, read_under
 from tests.testbed.image import File
 from tests.testbed.lustre import FILE_SYSTEM, INSTANCE, imported, ost

@@ -12,12 +12,12 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks
+from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.host.facts import Mount
 from clusterproof.plugins.evidence.lustre.facts import CheckpointFolder, LustreClient, LustreTarget, parse_lfs_df
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import is_network, is_read_only, mounted_alike
-from clusterproof.plugins.suite.all_checks import node_checks
-from clusterproof.plugins.suite.evaluate import evaluate
 from tests.builders.examples import examples
 from tests.builders.recordings import boot, node
 from tests.builders.runs import Runs

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.integrations.slurm import settings as settings_file
 from clusterproof.integrations.slurm.settings import HealthCheck, Settings, fingerprint_of
 from clusterproof.plugins.core.policy import OWN_FILE, PYPROJECT
-from clusterproof.plugins.suite import index
+from clusterproof.plugins.evaluation import index
 
 
 def edited(file: Path) -> None:

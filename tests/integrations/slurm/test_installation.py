@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
-from clusterproof.plugins.suite.index import FILE as INDEX
+from clusterproof.plugins.evaluation.index import FILE as INDEX
 from tests.faults import BY_NAME
 from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, asked, marked, output_of
 from tests.integrations.slurm.on_node import node

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.suite.cli import main
 from clusterproof.reports.history.store import read_past
 from clusterproof.reports.history.words import Table
 from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying

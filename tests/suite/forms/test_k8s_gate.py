@@ -9,9 +9,9 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import INTERRUPTED, Result
-from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.verdict import EXIT_INCOMPLETE, Verdict
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
-from clusterproof.plugins.suite.exit_code import EXIT_INCOMPLETE, EXIT_UNWRITTEN
+from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.forms import k8s_gate
 from clusterproof.plugins.suite.forms.k8s_gate import K8sGateForm, orders_of
 from tests.builders.runs import Runs

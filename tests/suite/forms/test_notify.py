@@ -21,8 +21,9 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms import notify
-from clusterproof.plugins.suite.forms.notify import MAX_BODY, MAX_TITLE, message_of
+from clusterproof.plugins.suite.forms.notify import message_of
+from clusterproof.plugins.watch.notify import services
+from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE
 from clusterproof.reports.deadline import within
 from clusterproof.reports.history.changes import Change, Changes
 from tests.builders.runs import LIGHT, Runs, saying
@@ -210,7 +211,7 @@ def test_where_apprise_is_absent_one_line_says_how_to_get_it(runs: Runs, monkeyp
     monkeypatch.setitem(__import__("sys").modules, "apprise", None)
     data = over(runs, f"--notify=json://{SECRET}/", gpu001="pass")
     assert data.ret == 4
-    assert notify.ABSENT in data.stderr.str() + data.stdout.str()
+    assert services.ABSENT in data.stderr.str() + data.stdout.str()
     shows_no_secret(data, runs)
 
 
@@ -281,6 +282,6 @@ def test_the_page_has_an_example_of_each_service() -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirection_is_followed_to_the_metadata_service_or_anywhere(webhook: Webhook, status: int) -> None:
     webhook.status, webhook.location = status, f"http://127.0.0.1:{webhook.port}/latest/meta-data/iam"
-    ((_, send),) = notify.services([webhook.url])
-    assert send(notify.Message("t", "b", "failure")) == "the service refused it or did not answer"
+    ((_, send),) = services.apprise_services([webhook.url])
+    assert send(services.Message("t", "b", "failure")) == "the service refused it or did not answer"
     assert (len(webhook.posted), webhook.got) == (1, [])

@@ -12,7 +12,10 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 
 if TYPE_CHECKING:
+    from clusterproof.plugins.options.parsed import Options
     from clusterproof.plugins.suite.forms.history import HistoryForm
+
+OF_ANOTHER_TIME = ("replay", "capture", "run")  # connections whose evidence says nothing new of the cluster
 
 
 def forms(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> Iterator[tuple[str, object]]:
@@ -53,11 +56,37 @@ def history_form(config: pytest.Config, cluster: Cluster, results: Sequence[Resu
     option = config.option
     if option.collectonly or (option.no_report and not (option.history or option.since_last)):
         return None  # before anything is imported: a prolog is of this kind
-    from clusterproof.plugins.suite.forms.history_place import history_of
-
     path = history_of(option, cluster, config.invocation_params.dir)
     if path is None:
         return None
     from clusterproof.plugins.suite.forms.history import HistoryForm
 
     return HistoryForm(config, cluster, results, path)
+
+
+def history_of(option: Options, cluster: Cluster, where: Path) -> Path | None:
+    """The file that `--history` names, else the one beside the cluster's runs; None where the run keeps none.
+
+    Raises pytest.UsageError where a comparison was asked for, and there is none to compare with.
+    """
+    from clusterproof.reports.history.place import default_path
+    from clusterproof.reports.runs import RUNS
+
+    if option.history:
+        return Path(option.history)
+    why_not = _why_not(option, cluster)
+    if why_not and option.since_last:
+        raise pytest.UsageError(f"--since-last needs --history=FILE: {why_not}")
+    return None if why_not else default_path(cluster.name, where / RUNS)
+
+
+def _why_not(option: Options, cluster: Cluster) -> str:
+    if option.no_report:
+        return "with --no-report nothing is kept beside the reports"
+    if option.report:
+        return "with --report this run is not kept beside others"
+    if option.redact:
+        return "redacted names differ from run to run, and are kept in none"
+    if cluster.connection in OF_ANOTHER_TIME:
+        return f"what a {cluster.connection} holds is of another time, and is kept in none unless that is asked for"
+    return ""

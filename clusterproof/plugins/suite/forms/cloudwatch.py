@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -18,20 +17,11 @@ from clusterproof.reports.history.changes import since_last
 
 MAX_METRICS = 40  # of one run: each name and set of dimensions is one that AWS counts
 TIMEOUT_S = 30.0
-_NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#-][A-Za-z0-9._/#:-]{0,254}")
 _NODES = {
     Verdict.FAIL: "NodesFailed",
     Verdict.INCOMPLETE: "NodesNotProven",
     Verdict.NOT_APPLICABLE: "NodesNotChecked",
 }
-
-
-def check_namespace(name: str) -> None:
-    """Refuse what CloudWatch would. Raises pytest.UsageError."""
-    if not _NAMESPACE.fullmatch(name):
-        raise pytest.UsageError(
-            f"--cloudwatch is {name!r:.80}; expected a namespace of letters, digits and . - _ / # :, not of AWS/…"
-        )
 
 
 def metrics_of(cluster: str, results: Sequence[Result], has_history: bool) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class HistoryForm:
         between = self.config.stash.get(PAIRWISE, None)
         if between is None or not between.is_partial:
             return False
-        from clusterproof.plugins.suite.all_checks import evaluated_by_pairs  # few runs measure pairs
+        from clusterproof.plugins.evaluation.all_checks import evaluated_by_pairs  # few runs measure pairs
 
         return result.check in evaluated_by_pairs()
 

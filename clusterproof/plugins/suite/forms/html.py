@@ -13,8 +13,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.places import topology_of
-from clusterproof.plugins.suite.state import catalog_of
+from clusterproof.plugins.suite.state import catalog_of, topology_of
 from clusterproof.reports.page import proof
 from clusterproof.reports.topology import section
 from clusterproof.reports.wording import in_words, owner_of

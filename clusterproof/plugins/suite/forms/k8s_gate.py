@@ -19,12 +19,12 @@ from clusterproof.plugins.kubernetes.gate.health import healths, unvisited
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, write
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
-from clusterproof.plugins.suite.exit_code import EXIT_UNWRITTEN
+from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import occasion_of
 from clusterproof.reports.cut import Cut, cut_of
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
 
 
 def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:

@@ -10,12 +10,12 @@ import pytest
 
 from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.evidence.fact import LOADING
-from clusterproof.plugins.suite.needs import collectors_of
+from clusterproof.plugins.suite.selection import collectors_of
 from clusterproof.plugins.suite.state import is_named
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.load.options import LoadOptions
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
     from clusterproof.plugins.suite.perf.load_others import Test
 
 LEAST_MIB = 64  # of the scratch file
@@ -129,7 +129,7 @@ def _selected(option: Options, paths: Collection[Path], others: Iterable[Test]) 
 
 
 def _packaged() -> Iterator[Test]:
-    from clusterproof.plugins.suite.all_checks import all_checks, marks_of
+    from clusterproof.plugins.evaluation.all_checks import all_checks, marks_of
     from clusterproof.plugins.suite.perf.load_others import Test
 
     for check in all_checks().values():

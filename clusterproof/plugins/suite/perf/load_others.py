@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.marks import marks_of_pytest
-from clusterproof.plugins.suite.check import check_of, is_light
-from clusterproof.plugins.suite.needs_of_check import CHECKS, PAIRWISE, needs_of, of_nodes
+from clusterproof.plugins.evaluation.check import check_of, is_light
+from clusterproof.plugins.evaluation.needs import CHECKS, PAIRWISE, needs_of, node_collectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +86,4 @@ def _needs(function: Callable[..., Any], marks: list[pytest.Mark]) -> tuple[froz
         return check.collectors, check.needs_pairs
     parameters = inspect.signature(function).parameters
     needs = needs_of(function.__name__, "node", function) if "node" in parameters else frozenset()
-    return needs & of_nodes(), PAIRWISE in parameters or PAIRWISE in needs
+    return needs & node_collectors(), PAIRWISE in parameters or PAIRWISE in needs

@@ -41,7 +41,7 @@ MARGIN_S = 120.0  # of what is reserved, beyond the budget
 
 
 @dataclass(frozen=True)
-class Ways:
+class Setup:
     """How nodes are reached, and where measurements are kept. `real` has a node's own name by the one that is shown.
 
     `unavailable` are nodes that cannot be loaded now, and why.
@@ -58,20 +58,20 @@ class Ways:
     again: str  # the command that goes on with what was broken off
 
 
-def measure(options: PairOptions, cluster: ClusterFacts, ways: Ways) -> PairwiseRun:
-    """Measure the pairs of a cluster, and keep everything in `ways.folder`. Raises pytest.UsageError."""
+def measure(options: PairOptions, cluster: ClusterFacts, setup: Setup) -> PairwiseRun:
+    """Measure the pairs of a cluster, and keep everything in `setup.folder`. Raises pytest.UsageError."""
     figures = _figures(options.baseline)
     begun = [read_or_refuse(path) for path in _files(options.resume)] if options.resume else []
     campaigns: list[Campaign] = []
     for number, nodes in enumerate(parts(list(cluster.nodes.values()))):
-        journal = planned(nodes, options, cluster, ways.unavailable)
+        journal = planned(nodes, options, cluster, setup.unavailable)
         if options.asked and not journal.plan.asked:
             continue
         if options.resume:
             journal = _resumed(journal, begun, options.resume)
-        path = ways.folder / file_name(number)
+        path = setup.folder / file_name(number)
         try:
-            campaigns.append(Campaign(_driven(journal, path, options, ways, nodes), figures, cluster.catalog))
+            campaigns.append(Campaign(_driven(journal, path, options, setup, nodes), figures, cluster.catalog))
         except Unusable as problem:
             return PairwiseRun(tuple(campaigns), why_not=f"nothing could be measured between nodes: {problem}")
         except OSError as problem:
@@ -98,21 +98,21 @@ def write_journals(run: PairwiseRun, folder: Path) -> None:
         write(folder / file_name(number), campaign.journal)
 
 
-def _driven(journal: Journal, path: Path, options: PairOptions, ways: Ways, nodes: Sequence[Node]) -> Journal:
+def _driven(journal: Journal, path: Path, options: PairOptions, setup: Setup, nodes: Sequence[Node]) -> Journal:
     """Drive one campaign. Raises Unusable, OSError."""
     meter, settings = meter_of(nodes, options)
     if not any(journal.plan.first):
         return replace(journal, ended="fewer than two of its nodes could be reached")
-    own = {ways.real[name] for name in journal.plan.nodes if name not in journal.plan.absent}
-    targets = tuple(target for target in ways.cluster.targets if target.name in own)
+    own = {setup.real[name] for name in journal.plan.nodes if name not in journal.plan.absent}
+    targets = tuple(target for target in setup.cluster.targets if target.name in own)
     campaign = launching.Campaign(
         meter,
         settings,
-        replace(ways.cluster, targets=targets),
-        ways.limits,
+        replace(setup.cluster, targets=targets),
+        setup.limits,
         run_s=options.run_s,
         whole_s=options.budget_s + MARGIN_S,
-        connection=ways.connection,
+        connection=setup.connection,
     )
     launching.check(campaign)
     if journal.measurements and not path.exists():
@@ -120,16 +120,16 @@ def _driven(journal: Journal, path: Path, options: PairOptions, ways: Ways, node
         write(path, journal)  # what was measured before belongs to this recording too
     writer = Writer(path, journal)
     try:
-        ways.say(_in_words(journal, meter, options, path))
-        with _shown(ways) as shown, launcher_for(campaign, options.launcher) as launcher:
-            driven = drive(journal, writer, _Renamed(launcher, ways), options.budget_s, options.at_once, shown)
+        setup.say(_in_words(journal, meter, options, path))
+        with _shown(setup) as shown, launcher_for(campaign, options.launcher) as launcher:
+            driven = drive(journal, writer, _Renamed(launcher, setup), options.budget_s, options.at_once, shown)
     except KeyboardInterrupt:
-        ways.say(f"pairs: interrupted; what was measured is kept; to go on: {ways.again}")
+        setup.say(f"pairs: interrupted; what was measured is kept; to go on: {setup.again}")
         raise
     finally:
         writer.close()
     if driven.ended:
-        ways.say(f"pairs: no time for {driven.ended}; to go on: {ways.again}")
+        setup.say(f"pairs: no time for {driven.ended}; to go on: {setup.again}")
     return driven
 
 
@@ -144,7 +144,7 @@ def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) 
 
 
 @contextmanager
-def _shown(ways: Ways) -> Iterator[Callable[[Progress], None]]:
+def _shown(setup: Setup) -> Iterator[Callable[[Progress], None]]:
     """Say each round as it begins."""
     last = 0
 
@@ -153,7 +153,7 @@ def _shown(ways: Ways) -> Iterator[Callable[[Progress], None]]:
         if progress.round != last:
             last = progress.round
             left = f"about {progress.seconds_left:.0f} s left at most"
-            ways.say(
+            setup.say(
                 f"pairs: round {progress.round} of at most {progress.rounds}, {progress.measured} measured, {left}"
             )
 
@@ -165,19 +165,19 @@ class _Renamed:
     """A launcher that knows nodes by the names that are shown."""
 
     launcher: Launcher
-    ways: Ways
+    setup: Setup
 
     def measure(self, pairs: Sequence[Pair], measured: Measured) -> None:
         """Measure under the real names, report under those that are shown."""
-        real = {pair(*(self.ways.real[node] for node in one)): one for one in pairs}
-        shown_names = {name: shown for shown, name in self.ways.real.items()}
+        real = {pair(*(self.setup.real[node] for node in one)): one for one in pairs}
+        shown_names = {name: shown for shown, name in self.setup.real.items()}
 
         def hide(one: Pair, reading: Reading) -> None:
             hidden = replace(
                 reading,
-                problem=self.ways.text(reading.problem),
+                problem=self.setup.text(reading.problem),
                 culprit=shown_names.get(reading.culprit, ""),
-                hosts=tuple(self.ways.text(host) for host in reading.hosts),
+                hosts=tuple(self.setup.text(host) for host in reading.hosts),
             )
             measured(real[one], hidden)
 

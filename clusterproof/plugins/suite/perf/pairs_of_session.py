@@ -15,8 +15,8 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
-from clusterproof.plugins.suite.command import command_of
-from clusterproof.plugins.suite.perf.pairs_measure import Ways, measure, replayed
+from clusterproof.plugins.options.argv import command_of
+from clusterproof.plugins.suite.perf.pairs_measure import Setup, measure, replayed
 from clusterproof.plugins.suite.perf.pairs_options import pair_options
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, catalog_of, policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable, unavailable_under_load, under_load
@@ -56,7 +56,7 @@ def measured(
         unavailable = unavailable_under_load(connection, cluster.targets, limits)
     except Unusable as problem:
         return PairwiseRun(why_not=text(f"nothing could be measured between nodes: {problem}"))
-    ways = Ways(
+    setup = Setup(
         cluster,
         connection,
         limits,
@@ -67,7 +67,7 @@ def measured(
         say=_say(config),
         again=_again(config, folder),
     )
-    return measure(options, _facts(config, shown), ways)
+    return measure(options, _facts(config, shown), setup)
 
 
 def read_again(config: pytest.Config, cluster: Cluster, redaction: Redaction | None, folder: Path) -> PairwiseRun:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clusterproof.plugins.suite.flags_of_perf import FULL, QUICK
+from clusterproof.plugins.options.perf_table import FULL, QUICK
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
     from clusterproof.plugins.evidence.pairwise.model import Pair
-    from clusterproof.plugins.suite.option_types import Options
+    from clusterproof.plugins.options.parsed import Options
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}

@@ -17,7 +17,7 @@ from clusterproof.plugins.catalog.busbw import size_bytes_for
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.suite.flags_of_perf import FULL
+from clusterproof.plugins.options.perf_table import FULL
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions, asked_pairs
 
 

@@ -1,0 +1,139 @@
+"""`clusterproof doctor`: what can be reached from here, and what is missing for the rest. It asks no node anything."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.version import __version__
+
+ANSWER_S = 10.0  # for a command of Slurm's
+MAX_ANSWER = 100  # characters of what it says
+_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")  # OpenSSH's own, as it tries them
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """One means of reaching nodes: for which X, whether it is there, and what was seen or what to do."""
+
+    serves: str
+    is_there: bool
+    words: str
+
+    @property
+    def line(self) -> str:
+        """`ok   ssh:     2 keys in the agent`."""
+        return f"{'ok' if self.is_there else '--':<4} {self.serves:<12} {self.words}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof doctor`."""
+    return OneLineParser(
+        prog="clusterproof doctor",
+        description="What can be reached from here, and what is missing for the rest. Nothing is asked over a network.",
+        allow_abbrev=False,
+    )
+
+
+def doctor(arguments: list[str]) -> tuple[int, str]:
+    """The exit code and the text of `clusterproof doctor`. Raises SystemExit after its help, or a usage error."""
+    parser().parse_args(arguments)
+    head = f"clusterproof {__version__}, Python {platform.python_version()}, {platform.platform(terse=True)}"
+    return 0, "\n".join([head, "", *(means.line for means in every_means(os.environ, Path.home())), ""])
+
+
+def every_means(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
+    """What there is, kind by kind of X."""
+    yield Means("local", platform.system() == "Linux", f"this machine runs {platform.system()}; checks expect Linux")
+    yield from of_ssh(environment, home)
+    yield of_slurm(_scontrol_ping)
+    yield of_kubernetes()
+    yield of_aws(_identity)
+    plugin = shutil.which("session-manager-plugin", path=environment.get("PATH"))
+    missing = "session-manager-plugin is not on PATH; install AWS's package for HyperPod nodes (docs/aws.md)"
+    yield Means("HyperPod", plugin is not None, plugin or missing)
+
+
+def of_ssh(environment: Mapping[str, str], home: Path) -> Iterator[Means]:
+    """Keys to offer, and host keys to believe."""
+    loaded = _keys_of_agent() if environment.get("SSH_AUTH_SOCK") else 0
+    files = [f"~/.ssh/{name}" for name in _KEYS if (home / ".ssh" / name).is_file()]
+    data = [*([f"{loaded} in the agent"] if loaded else []), *files]
+    lacking = "no key in an agent nor in ~/.ssh; ssh-add one, or name it: identity_file in an inventory"
+    yield Means("ssh:", bool(data), f"keys: {', '.join(data)}" if data else lacking)
+    try:
+        lines = (home / ".ssh" / "known_hosts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    hosts = sum(bool(line.strip()) and not line.startswith("#") for line in lines)
+    unknown = "~/.ssh/known_hosts is empty; log in once by hand, or --accept-new-host-keys"
+    yield Means("ssh:", hosts > 0, f"{hosts} host keys in ~/.ssh/known_hosts" if hosts else unknown)
+
+
+def of_slurm(ping: Callable[[], str | None]) -> Means:
+    """Whether Slurm's commands are here and its controller answers; `ping` is None where there are none."""
+    answer = ping()
+    if answer is None:
+        return Means("slurm:", False, "no scontrol on PATH; run this on a submit host, or --via ssh:HOST")
+    answers = answer or f"slurmctld did not answer scontrol within {ANSWER_S:.0f} s"
+    is_up = " is UP" in answer
+    return Means("slurm:", is_up, answers if is_up else f"{answers}; run this on a submit host, or --via ssh:HOST")
+
+
+def of_kubernetes() -> Means:
+    """Whether there is the client, and a kubeconfig with contexts; none of them is tried."""
+    from clusterproof.plugins.kubernetes.access import contexts
+
+    try:
+        known, current = contexts()
+    except ClusterproofError as problem:
+        return Means("k8s:", False, str(problem))
+    if not known:
+        return Means("k8s:", False, "no kubeconfig with a context; expected one (KUBECONFIG, ~/.kube/config)")
+    more = f" and {len(known) - 1} more" if len(known) > 1 else ""
+    return Means("k8s:", True, f"context {current or known[0]}{more} (docs/kubernetes.md has the rights that it needs)")
+
+
+def of_aws(identity: Callable[[], str]) -> Means:
+    """Whether there are credentials and a region, which no call proves here."""
+    try:
+        return Means("ec2:, asg:", True, identity())
+    except ClusterproofError as problem:
+        return Means("ec2:, asg:", False, str(problem))
+
+
+def _identity() -> str:
+    from clusterproof.plugins.aws.account import Account
+
+    account = Account()
+    account.require_credentials()
+    return f"AWS credentials, region {account.region} (docs/aws.md has the policy that they need)"
+
+
+def _keys_of_agent() -> int:
+    from paramiko import Agent
+
+    agent = Agent()
+    try:
+        return len(agent.get_keys())
+    finally:
+        agent.close()
+
+
+def _scontrol_ping() -> str | None:
+    if not shutil.which("scontrol"):
+        return None
+    try:
+        done = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    said = done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
+    return " ".join(said.split())[:MAX_ANSWER]

@@ -1,0 +1,156 @@
+"""The console script: pytest over the packaged checks, from any folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from shlex import quote
+
+from clusterproof.plugins.command_line.help import short_help, shortest_help
+from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand
+from clusterproof.plugins.core.kinds import KINDS
+from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
+from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.options.argv import joined_options
+
+PACKAGE = Path(__file__).resolve().parents[2]
+
+ALL_OPTIONS = "--help-all"
+_ALWAYS = (
+    "clusterproof.plugins.cluster",
+    "clusterproof.plugins.command_line.own_checks",
+    "clusterproof.plugins.suite.terminal",
+)
+# Plugins that are worth their start-up time only when the command line asks for them.
+_ON_REQUEST = {
+    "xdist.plugin": ("-n", "--numprocesses", "--dist"),
+    "pytest_metadata.plugin": ("--html",),
+    "pytest_html.plugin": ("--html", "--self-contained-html"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `clusterproof`: the same pytest, the packaged checks, and no other plugin than those it needs.
+
+    A plugin of one's own is named with `-p` or in PYTEST_PLUGINS; no conftest.py of the working folder is loaded.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # what libraries say of their own future is in front of no answer
+    if not arguments:  # nothing was checked: no exit code of success
+        print(shortest_help(), end="")
+        return BAD_COMMAND_LINE
+    mistaken = _mistaken_command(arguments) or _further_cluster(arguments)
+    if mistaken:
+        return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
+    if arguments[:1] == ["check"]:
+        arguments = _as_a_run(arguments[1:])
+    arguments = joined_options(arguments)
+    if arguments in (["--version"], ["version"]):
+        print(f"clusterproof {__version__}")
+        return 0
+    if wants_help(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
+        return _print(0, short_help())
+    if arguments[:1] and arguments[0] in ANSWERED:
+        return _print(*_answer(ANSWERED[arguments[0]], arguments[1:]))
+    plugins_of_run: list[object] = []
+    if arguments[:1] == ["manifest"]:
+        from clusterproof.plugins.command_line.manifest import command_line
+
+        arguments, writer = command_line(arguments[1:], PACKAGE)
+        plugins_of_run.append(writer)
+    os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    import pytest  # only now: it reads the environment when it is imported
+
+    from clusterproof.plugins.command_line.own_checks import root_of_own_tests
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
+    own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
+    own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
+    plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
+    words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
+    return int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
+
+
+def _as_a_run(arguments: list[str]) -> list[str]:
+    """The command line of `clusterproof check X …` as pytest's: the first word is the cluster."""
+    is_named = any(word.partition("=")[0] == "--cluster" for word in arguments)
+    if is_named or wants_help(arguments) or not arguments or arguments[0].startswith("-"):
+        return arguments
+    return ["--cluster", *arguments]
+
+
+def _answer(subcommand: Subcommand, arguments: list[str]) -> tuple[int, str]:
+    """The exit code and the text of a subcommand without a run. Raises SystemExit after its help, or a usage error."""
+    try:
+        return subcommand.answer(arguments)
+    except SystemExit as end:
+        raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
+
+
+def _mistaken_command(arguments: list[str]) -> str:
+    """What the first word is taken for, where it is no command, no path and no option; empty where nothing is near."""
+    word = arguments[0] if arguments else "-"
+    if word == "help" and len(arguments) > 1:
+        word = arguments[1]
+        return "" if word in NAMES else f"no command is called {word!r:.80}{nearest(word, NAMES) or _LISTED}"
+    if word.startswith("-") or word in NAMES or is_there(word.partition("::")[0]):
+        return ""
+    if any(word == kind.word or (kind.word.endswith(":") and word.startswith(kind.word)) for kind in KINDS):
+        return f"{word!r:.80} is a cluster; expected clusterproof check {quote(word[:80])}"
+    near = nearest(word, NAMES)
+    if not near and any(sign in word for sign in "./:["):
+        return ""
+    return f"no command is called {word!r:.80}{near or _LISTED}"
+
+
+_LISTED = "; clusterproof --help lists them"
+
+
+def _further_cluster(arguments: list[str]) -> str:
+    """What the word behind X is taken for in `clusterproof check X WORD`, where it is no option and no file."""
+    if arguments[:1] != ["check"] or len(arguments) < 3 or arguments[1].startswith("-"):
+        return ""
+    cluster, word = arguments[1:3]
+    path = word.partition("::")[0]
+    if word.startswith("-") or path.endswith(".py") or "/" in path or is_there(path):
+        return ""
+    both = f"{cluster},{word.removeprefix('ssh:')}" if cluster.startswith("ssh:") else "'ssh:gpu[001-004]'"
+    return f"{word!r:.80} is neither an option nor a file of checks; expected one X, such as {both:.120}"
+
+
+def _is_without_cache(arguments: list[str]) -> bool:
+    """Whether pytest's cache is left out, which alone knows the setting of its folder."""
+    words = (*arguments, *os.environ.get("PYTEST_ADDOPTS", "").split())
+    return any(word.removeprefix("-p") == "no:cacheprovider" for word in words)
+
+
+def _print(status: int, text: str) -> int:
+    """Print what a command answers. A pipe that is closed early, as by `head`, is no error."""
+    try:
+        print(text, end="", file=sys.stderr if status else sys.stdout, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def requested(arguments: list[str]) -> list[str]:
+    """The plugins that a command line asks for; all of them for `--help-all`."""
+    words = {argument.split("=")[0] for argument in arguments}
+    short = any(argument.startswith("-n") and argument[2:].isalnum() for argument in arguments)
+    return [
+        plugin
+        for plugin, flags in _ON_REQUEST.items()
+        if ALL_OPTIONS in arguments or not words.isdisjoint(flags) or (short and "-n" in flags)
+    ]
+
+
+def wants_help(arguments: list[str]) -> bool:
+    """Whether the command line asks for help."""
+    return not {"-h", "--help"}.isdisjoint(arguments)

@@ -1,0 +1,88 @@
+"""`clusterproof manifest`: asks a machine known to be good, or a recording of it, and writes its golden manifest."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
+from clusterproof.plugins.evidence.recording import write_whole
+from clusterproof.plugins.manifest.compose import manifest_of, text_of
+from clusterproof.plugins.suite.state import nodes_of
+
+CHECKS = "checks/software/test_manifest.py"  # what they read is what a manifest is made of
+SILENT = ("-p", "no:terminal", "-m", "ami")
+
+
+class WriteManifest:
+    """The plugin object of a run that writes a manifest in place of forming verdicts."""
+
+    def __init__(self, source: str, out: str) -> None:
+        self.source = source
+        self.out = out
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Come last, so that the loop over the checks is ours."""
+        config.pluginmanager.register(_Loop(self.source, self.out), "clusterproof-manifest")
+
+
+class _Loop:
+    def __init__(self, source: str, out: str) -> None:
+        self.source = source
+        self.out = out
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Write what the nodes reported, and run no check."""
+        every = nodes_of(session.config).values()
+        answered = [node for node in every if not node.evidence.unreached]
+        for node in every:
+            if node.evidence.unreached:
+                print(f"left out {node.name}: {node.evidence.unreached.value} {node.evidence.detail}", file=sys.stderr)
+        if not answered:
+            raise pytest.UsageError("no node answered; expected a machine known to be good")
+        text = text_of(manifest_of(answered), date.today().isoformat(), self.source)
+        if not self.out:
+            print(text, end="")
+            return True
+        try:
+            _write(Path(self.out), text)
+        except OSError as problem:
+            raise pytest.UsageError(f"{self.out}: {problem.strerror}; expected a file that may be written") from None
+        print(f"wrote {self.out}", file=sys.stderr)
+        return True
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all; what is no file, such as a pipe, is written to. Raises OSError."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_whole(path.resolve(), text)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof manifest`."""
+    parser = OneLineParser(
+        prog="clusterproof manifest",
+        description="Writes the golden manifest of a machine known to be good, for --policy golden.toml -m ami.",
+        epilog="Any other option of clusterproof, such as --nodes, --region or --sudo, may follow.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--from", "--cluster", dest="source", required=True, metavar="X", help="what --cluster takes")
+    parser.add_argument("--out", default="", metavar="FILE", help="where to write it (default: print it)")
+    return parser
+
+
+def command_line(arguments: list[str], package: Path) -> tuple[list[str], WriteManifest]:
+    """Pytest's arguments for `clusterproof manifest ARGUMENTS`, and the plugin that writes. Raises SystemExit."""
+    try:
+        data, further = parser().parse_known_args(arguments)
+    except SystemExit as end:
+        raise SystemExit(BAD_COMMAND_LINE if end.code else 0) from None
+    return [*SILENT, "--cluster", data.source, str(package / CHECKS), *further], WriteManifest(data.source, data.out)

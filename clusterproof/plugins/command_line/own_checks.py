@@ -1,0 +1,103 @@
+"""The checks that `clusterproof check X FILE…` runs: the packaged ones, or a site's own, and what these may load.
+
+Nothing else that lies in the working folder is run: it may be anybody's, as /tmp is, or a recording.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from shlex import quote
+
+import pytest
+
+from clusterproof.plugins.core.opened import distrust, is_folder, is_there
+
+PACKAGE = Path(__file__).resolve().parents[2]
+_VALUED = ("-c", "-k", "-m", "-n", "-o", "-p", "-W")  # of pytest; ours are one word with theirs where that misleads
+
+
+def root_of_own_tests(arguments: Sequence[str]) -> Path:
+    """Files are named as seen from here; where the packaged checks run as well, or alone, the package is the root."""
+    named = list(_named(arguments))
+    is_packaged = "--pyargs" in arguments or any(PACKAGE in (path, *path.parents) for path in named)
+    return PACKAGE if is_packaged or not named else Path.cwd()
+
+
+def let_in(config: pytest.Config) -> str:
+    """Before pytest looks for a conftest.py: let it load those of the named tests alone, and these import beside them.
+
+    A conftest.py counts beside named files, beneath a named folder, and in one that all of them are in. Says what is
+    not loaded because others may have put it there.
+    """
+    asked = config.known_args_namespace
+    folders = _folders(asked.file_or_dir, config.invocation_params.dir, has_modules=asked.pyargs)
+    doubt = next(filter(None, map(_doubt_of, _looked_into(folders))), "")
+    if doubt:
+        asked.noconftest = True
+        return f"{doubt}: no conftest.py and no module there is loaded"
+    if not folders:  # else pytest would look for one where it is started
+        asked.file_or_dir, asked.confcutdir = [str(PACKAGE / "checks")], str(PACKAGE)
+    elif not any(str(word).startswith("--confcutdir") for word in config.invocation_params.args):
+        asked.confcutdir = os.path.commonpath(folders)
+    sys.path[:0] = map(str, folders)
+    return ""
+
+
+def _doubt_of(folder: Path) -> str:
+    """Why what lies in a folder is not loaded, in words; empty where it is the caller's own."""
+    try:
+        doubt = distrust(folder)
+    except OSError as problem:
+        doubt = str(problem.strerror)
+    return f"{folder} {doubt}" if doubt else ""
+
+
+def _folders(words: Sequence[str], here: Path, *, has_modules: bool) -> list[Path]:
+    """The folders of the tests that pytest takes these words for; a module's is none."""
+    paths = [
+        (here / word).resolve()
+        for word in (word.partition("::")[0] for word in words)
+        if not (has_modules and all(part.isidentifier() for part in word.split(".")))
+    ]
+    there = [path for path in paths if is_there(path) and PACKAGE not in (path, *path.parents)]
+    return list(dict.fromkeys(path if is_folder(path) else path.parent for path in there))
+
+
+def _looked_into(folders: Sequence[Path]) -> Iterable[Path]:
+    """Where pytest looks for a conftest.py: the folders named, and all above them up to what they have in common."""
+    common = Path(os.path.commonpath(folders)) if folders else Path("/")
+    return dict.fromkeys(one for folder in folders for one in (folder, *folder.parents) if one.is_relative_to(common))
+
+
+def _named(arguments: Sequence[str]) -> Iterator[Path]:
+    """The files and folders of tests on a command line."""
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        path = Path(word.partition("::")[0])
+        if before not in _VALUED and not word.startswith("-") and (path.suffix == ".py" or is_folder(path)):
+            yield path.resolve()
+
+
+CHECKS = Path(__file__).resolve().parents[2] / "checks"
+NOT_LOADED = pytest.StashKey[str]()  # why, in words
+WORKER = "popen"  # as `-n` has it
+ISOLATED = f"popen//python={quote(sys.executable)} -I"  # else Python would look for its modules in this folder first
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Load no conftest.py but of tests that are named."""
+    early_config.stash[NOT_LOADED] = let_in(early_config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose what to collect, and how workers are started."""
+    if config.args_source is config.ArgsSource.INVOCATION_DIR:
+        config.args = [str(CHECKS)]
+    if config.stash[NOT_LOADED] and not hasattr(config, "workerinput"):
+        sys.stderr.write(f"clusterproof: {config.stash[NOT_LOADED]}\n")
+    if getattr(config.option, "tx", None):
+        config.option.tx = [ISOLATED if one == WORKER else one for one in config.option.tx]

@@ -1,0 +1,140 @@
+"""The subcommands of `clusterproof`: one table, by which they are called, completed and described on the man page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.core.kinds import forms
+from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options.table import Option
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """What it is called, where its parser is made, and what answers it; that is empty where pytest runs.
+
+    Both are written as entry points are: `package.module:function`. Nothing of them is imported before it is needed.
+    """
+
+    name: str
+    makes_parser: str
+    answers: str = ""
+
+    @property
+    def parser(self) -> argparse.ArgumentParser:
+        """Its command line."""
+        parser: argparse.ArgumentParser = _resolved(self.makes_parser)()
+        return parser
+
+    def answer(self, arguments: Sequence[str]) -> tuple[int, str]:
+        """The exit code and the text. Raises SystemExit after its help, or a usage error."""
+        answer: tuple[int, str] = _resolved(self.answers)(arguments)
+        return answer
+
+
+def _resolved(name: str) -> Any:
+    from pkgutil import resolve_name
+
+    return resolve_name(name)
+
+
+_HERE = __package__
+SUBCOMMANDS = (  # in the order in which help has them
+    Subcommand("check", f"{__name__}:check_parser"),
+    Subcommand("checks", f"{_HERE}.explain:checks_parser", f"{_HERE}.explain:checks"),
+    Subcommand("explain", f"{_HERE}.explain:explain_parser", f"{_HERE}.explain:explain"),
+    Subcommand("doctor", f"{_HERE}.doctor:parser", f"{_HERE}.doctor:doctor"),
+    Subcommand("init", f"{_HERE}.init:parser", f"{_HERE}.init:init"),
+    Subcommand(
+        "history", "clusterproof.reports.history.command:parser", "clusterproof.reports.history.command:history"
+    ),
+    Subcommand(
+        "watch",
+        "clusterproof.plugins.watch.options:parser",
+        "clusterproof.plugins.watch.command:watch",
+    ),
+    Subcommand("manifest", f"{_HERE}.manifest:parser"),
+    Subcommand("completion", f"{_HERE}.help:completion_parser", f"{_HERE}.help:completion"),
+    Subcommand("help", f"{__name__}:help_parser"),
+    Subcommand("version", f"{__name__}:version_parser"),
+)
+NAMES = tuple(subcommand.name for subcommand in SUBCOMMANDS)
+ANSWERED = {subcommand.name: subcommand for subcommand in SUBCOMMANDS if subcommand.answers}  # without a run of pytest
+
+# Pytest's own options that are of use with ours.
+OF_PYTEST = (
+    Option("-m", "checks by occasion, subsystem or owner: prolog, gpu, 'gpu and not perf', …", {"metavar": "MARKS"}),
+    Option("-k", "checks by name", {"metavar": "NAME"}),
+    Option("-x", "stop at the first failure", {"action": "store_true"}),
+    Option("-n", "processes to run the checks in (pytest-xdist)", {"metavar": "N"}),
+    Option("-q", "say less", {"action": "store_true"}),
+    Option("-v", "say more", {"action": "store_true"}),
+    Option("--lf", "only what failed in the last run", {"action": "store_true"}),
+    Option("--collect-only", "list the checks, and run none", {"action": "store_true"}),
+    Option("--junitxml", "a JUnit file with a case for each check and node", {"metavar": "FILE"}),
+    Option("--html", "a page of pytest-html", {"metavar": "FILE"}),
+)
+
+
+def check_parser() -> argparse.ArgumentParser:
+    """`clusterproof check`: pytest reads it, and this describes it."""
+    parser = OneLineParser(
+        prog="clusterproof check",
+        usage="clusterproof check X [OPTION...]",
+        description="Validates the nodes of X; pytest --cluster X is the same.",
+        add_help=False,
+    )
+    parser.add_argument("cluster", metavar="X", help=f"what to validate: {forms()}")
+    _add(parser, "often used options of pytest", OF_PYTEST)
+    for title, options in {**table.GROUPS, **perf_table.GROUPS}.items():
+        of_run = [option for option in options if option.flag not in ("--cluster", "--run")]
+        if of_run:
+            _add(parser, title.removeprefix("clusterproof: "), of_run)
+    return parser
+
+
+def help_parser() -> argparse.ArgumentParser:
+    """`clusterproof help`."""
+    parser = OneLineParser(prog="clusterproof help", description="The options of a command.", add_help=False)
+    names = sorted(set(NAMES) - {"help"})
+    parser.add_argument(
+        "command", nargs="?", choices=names, metavar="COMMAND", help="which command (default: an overview)"
+    )
+    return parser
+
+
+def version_parser() -> argparse.ArgumentParser:
+    """`clusterproof version`."""
+    return OneLineParser(prog="clusterproof version", description="The version.", add_help=False)
+
+
+def whole() -> argparse.ArgumentParser:
+    """`clusterproof` with all its commands."""
+    parser = argparse.ArgumentParser(
+        prog="clusterproof",
+        description="Proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without "
+        "evidence.",
+        epilog="exit codes: 0 nothing failed, 1 a check failed, 2 interrupted, 3 internal error, 4 bad command line or "
+        "inventory, 5 nothing was checked, 10 nothing failed, but something could not be measured, 11 --k8s-gate "
+        "could not write all that it had to",
+    )
+    parser.add_argument("--help-all", action="store_true", help="every option, pytest's own too")
+    parser.add_argument("--version", action="store_true", help="the version")
+    parser.add_argument("--run", metavar="PATH", help="evaluate a training run by its traces, logs or dumps")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser)
+    for subcommand in SUBCOMMANDS:
+        one = subcommand.parser
+        commands.add_parser(
+            subcommand.name, parents=[one], add_help=not one.add_help, usage=one.usage, help=one.description
+        )
+    return parser
+
+
+def _add(parser: argparse.ArgumentParser, title: str, options: Sequence[Option]) -> None:
+    group = parser.add_argument_group(title)
+    for option in options:
+        group.add_argument(option.flag, help=option.words.replace("%", "%%"), **option.more)

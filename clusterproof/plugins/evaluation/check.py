@@ -1,0 +1,193 @@
+"""A check: a test function about one node, its devices, the cluster or a pair, and what is known before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from clusterproof.plugins.core.marks import Mark
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import OF_A_MEMBER, OF_A_RUN, OF_THE_CLUSTER
+from clusterproof.plugins.evaluation.routing import Route, route
+from clusterproof.plugins.evidence.node import Node
+
+if TYPE_CHECKING:
+    import pytest
+
+# The argument of a light check says what it is called for: once for the node, or once for each of its devices. A check
+# of devices may ask for the node besides.
+SUBJECTS: dict[str, Callable[[Node], Iterable[Any]]] = {
+    "node": lambda node: (node,),
+    "gpu": lambda node: node.gpus,
+    "pci_device": lambda node: node.pci_devices,
+    "efa_device": lambda node: node.efa_devices,
+    "ib_device": lambda node: node.ib_devices,
+    "mount": lambda node: node.mounts,
+    "lustre_client": lambda node: node.lustre_clients,
+    "ost": lambda node: node.osts,
+    "mdt": lambda node: node.mdts,
+    "nvme": lambda node: node.nvme_controllers,
+    "neuron_device": lambda node: node.neuron_devices,
+}
+# Or for two nodes that were measured together.
+SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pair: pair.subjects}
+
+
+def _file_systems(cluster: Any) -> Iterable[Any]:
+    from clusterproof.plugins.evidence.fsx.mounted import file_systems  # no node has any
+
+    return file_systems(cluster)
+
+
+# Once for the cluster, or for each thing that the cluster has; or for one node of it, as its control plane has that.
+SUBJECTS_OF_CLUSTER: dict[str, Callable[[Any], Iterable[Any]]] = {
+    "cluster": lambda cluster: (cluster,),
+    "file_system": _file_systems,
+    OF_A_MEMBER: lambda owner: (owner.member,),
+}
+# Once for a training run, or for each of its ranks.
+SUBJECTS_OF_RUN: dict[str, Callable[[Any], Iterable[Any]]] = {"run": lambda run: (run,), "rank": lambda run: run.ranks}
+ALL_SUBJECTS = {**SUBJECTS, **SUBJECTS_OF_PAIR, **SUBJECTS_OF_CLUSTER, **SUBJECTS_OF_RUN}
+WHOLE = ("node", "cluster", "run")  # what has no devices beside it
+UNLABELLED = (*WHOLE, *SUBJECTS_OF_PAIR, OF_A_MEMBER)
+DEVICES = {
+    "gpu": "NVIDIA GPU",
+    "pci_device": "GPU, network adapter or NVMe controller on the PCI bus",
+    "efa_device": "EFA device",
+    "ib_device": "InfiniBand or RoCE device",
+    "mount": "mount",
+    "file_system": "FSx file system",
+    "lustre_client": "connection to a Lustre server",
+    "ost": "Lustre OST",
+    "mdt": "Lustre MDT",
+    "nvme": "NVMe controller",
+    "neuron_device": "Neuron device",
+    "rank": "rank",
+}
+COUNTED = {"gpu": "gpus", "efa_device": "efa"}  # devices of which a node is expected to have a number
+
+
+class Owner(Protocol):
+    """A node, a pair of nodes, or the cluster: what a result is about."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def type_name(self) -> str:
+        """Its instance type, else empty."""
+
+    @property
+    def gpu_uuids(self) -> tuple[str, ...]:
+        """The UUIDs of its GPUs."""
+
+
+@record
+class Check:
+    """A light check and what is known of it before it runs."""
+
+    function: Callable[..., object]
+    subject: str
+    wants_owner: bool  # its node or its cluster, besides the device
+    route: Route
+    path: str
+    line: int
+
+    @property
+    def collectors(self) -> frozenset[str]:
+        """The collectors of a node that it needs."""
+        from clusterproof.plugins.evaluation.needs import node_collectors
+
+        return self.needs & node_collectors()
+
+    @property
+    def control_collectors(self) -> frozenset[str]:
+        """The collectors of the control plane that it needs; a check of a node needs none."""
+        from clusterproof.plugins.evaluation.needs import control_plane_collectors
+
+        return self.needs & control_plane_collectors() if self.is_of_cluster else frozenset()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The collectors that it reads, and `pairwise` where it goes by measurements of pairs."""
+        if self.is_of_run or self.is_of_pair:
+            return frozenset()
+        from clusterproof.plugins.evaluation.needs import needs_of  # a prolog knows it from the index
+
+        return needs_of(self.route.check, self.subject, self.function)
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether the control plane is asked for it: it is run once for the cluster, or is of a member."""
+        return self.is_of_member or self.subject in OF_THE_CLUSTER
+
+    @property
+    def is_of_member(self) -> bool:
+        """Whether it is run on each node, by what the control plane reports about it."""
+        return self.subject == OF_A_MEMBER
+
+    @property
+    def is_of_run(self) -> bool:
+        """Whether it is run once for the training run that `--run` names."""
+        return self.subject in OF_A_RUN
+
+    @property
+    def is_of_pair(self) -> bool:
+        """Whether it is run for each pair of nodes that was measured."""
+        return self.subject in SUBJECTS_OF_PAIR
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether pairs of nodes are to be measured for it."""
+        return self.is_of_pair or "pairwise" in self.needs
+
+
+def check_of(function: Callable[..., Any], marks: Iterable[Mark | pytest.Mark]) -> Check:
+    """The check that a test function is; `is_light` must hold for it."""
+    import inspect  # slow to import, and not needed for a check that is in the index
+
+    parameters = tuple(inspect.signature(function).parameters)
+    subject = next((name for name in parameters if name not in WHOLE), parameters[0])
+    code = inspect.unwrap(function).__code__
+    return Check(
+        function,
+        subject,
+        len(parameters) == 2,
+        route(function, marks),
+        code.co_filename,
+        code.co_firstlineno - 1,
+    )
+
+
+def is_light(function: Callable[..., Any]) -> bool:
+    """Whether a function asks for nothing but a node, or its devices one by one, or both; or so of the cluster."""
+    from inspect import signature
+
+    parameters = signature(function).parameters.keys()
+    if parameters and SUBJECTS_OF_PAIR.keys() >= parameters:
+        return True
+    kinds = ((SUBJECTS.keys(), "node"), ({*OF_THE_CLUSTER, OF_A_MEMBER}, "cluster"), (frozenset(OF_A_RUN), "run"))
+    return any(
+        subjects >= parameters and len(parameters - {whole}) <= 1 <= len(parameters) for subjects, whole in kinds
+    )
+
+
+def subjects_of(check: Check, owner: Any) -> Iterable[Any]:
+    """What the check is called for, one by one. Raises Incomplete, NotApplicable."""
+    return ALL_SUBJECTS[check.subject](owner)
+
+
+NO_VERDICT = "what it returns is no verdict; expected an assert"
+
+
+def call(check: Check, subject: Any, owner: Any) -> None:
+    """Call the test function for one subject; its verdict is how it ends."""
+    asked = {check.subject: subject}
+    if check.wants_owner:
+        asked[_OWNERS.get(check.subject, "node")] = owner.cluster if check.subject == OF_A_MEMBER else owner
+    if check.function(**asked) is not None:
+        raise TypeError(NO_VERDICT)
+
+
+_OWNERS = {OF_A_MEMBER: "cluster", **dict.fromkeys(OF_THE_CLUSTER, "cluster"), **dict.fromkeys(OF_A_RUN, "run")}

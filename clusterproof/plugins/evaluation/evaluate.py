@@ -1,0 +1,217 @@
+"""How a verdict comes about: a check is called for each of its subjects, and the worst of what it found holds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, TypeAlias
+
+from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.policy import Policy, words_of
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import SEVERITIES, Finding, Result, devices_of, grouped, with_findings
+from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Recording, Several, Verdict
+from clusterproof.plugins.evaluation.check import COUNTED, DEVICES, UNLABELLED, Check, Owner, call, subjects_of
+from clusterproof.plugins.evaluation.routing import Route
+from clusterproof.plugins.evidence.gpu.of_node import HIDDEN
+from clusterproof.plugins.evidence.node import Node
+
+Examined: TypeAlias = tuple[list[Finding], float]  # what a check says of its subjects, and the seconds that it took
+
+
+def verdict_on(policy: Policy, check: Check, owner: Owner, known: Examined | None = None) -> Result:
+    """What a check says of a node, as the site's policy reads it; `known` where it was examined already."""
+    rule = policy.disables(check.route.check, owner.name)
+    if rule:
+        return not_run(check, owner, words_of(rule, policy.source))
+    return policy.read(evaluate(check, owner, known))
+
+
+def verdicts_on(policy: Policy, check: Check, owner: Owner) -> list[Result]:
+    """The same, device by device: a result for each that is not well or not evaluated, else one for all of them."""
+    rule = policy.disables(check.route.check, owner.name)
+    if rule:
+        return [not_run(check, owner, words_of(rule, policy.source))]
+    findings = _findings(check, owner)
+    notable: dict[tuple[str, ...], list[Finding]] = {}
+    for one in findings:
+        if one.verdict.is_finding:
+            notable.setdefault(one.devices, []).append(one)
+    return [
+        policy.read(_result(check.route, check.subject, owner, some, 0.0)) for some in notable.values() or [findings]
+    ]
+
+
+def evaluate(check: Check, owner: Owner, known: Examined | None = None) -> Result:
+    """Run a check on a node, a pair of them, or the cluster: one result, as bad as the worst of its devices."""
+    return _result(check.route, check.subject, owner, *(known or examine(check, owner)))
+
+
+def examine(check: Check, owner: Owner) -> Examined:
+    """Call a check for each of its subjects. Where all of them pass that is ALL_PASSED, however many there are."""
+    started = time.perf_counter()
+    findings = _findings(check, owner)
+    is_well = 0 < len(findings) == findings.count(_PASSED)
+    return ALL_PASSED if is_well else findings, time.perf_counter() - started
+
+
+def not_run(check: Check, owner: Owner, why: str) -> Result:
+    """The result of a check that is not to be run: not applicable, and why."""
+    return _result(check.route, check.subject, owner, [Finding(Verdict.NOT_APPLICABLE, why)], 0.0)
+
+
+def result_of(about: Route, node: Owner, outcome: BaseException | None, seconds: float) -> Result:
+    """The result of a test that pytest itself ran, from how it ended."""
+    outcomes = outcome.outcomes if isinstance(outcome, Several) else (outcome,)
+    findings = [Finding(Verdict.PASS) if one is None else _finding((), one) for one in outcomes]
+    return _result(about, "node", node, findings, seconds)
+
+
+def _findings(check: Check, owner: Owner) -> list[Finding]:
+    with Recording() as recording:
+        try:
+            subjects = list(subjects_of(check, owner))
+            unlisted = [_finding((), outcome) for outcome in recording.take(None)]
+            if not subjects:
+                return [_of_nothing(check.subject, owner), *unlisted]
+            unseen = _unseen(check.subject, owner)
+        except Exception as ended:  # whatever a node reported costs its own checks at most
+            return [_finding((), outcome) for outcome in recording.take(ended)]
+        found = [finding for subject in subjects for finding in _examine(check, subject, owner, recording)]
+    return [*found, *unlisted, *unseen]
+
+
+def _unseen(subject: str, owner: Owner) -> list[Finding]:
+    """That there are GPUs which the probe was not let at: what holds for the others is no pass."""
+    if subject != "gpu" or not isinstance(owner, Node) or not owner.hidden_gpus:
+        return []
+    return [Finding(Verdict.INCOMPLETE, owner.hidden_gpus, cause=HIDDEN)]
+
+
+def _of_nothing(subject: str, owner: Owner) -> Finding:
+    """What a check of devices says where there is none: incomplete where there should be some."""
+    try:
+        expected = owner.expected(COUNTED[subject]) if isinstance(owner, Node) and subject in COUNTED else 0
+    except Incomplete:
+        expected = 0  # unknown: then none is no loss, and the check that counts them is incomplete itself
+    if expected:
+        message = f"no {DEVICES[subject]} answers; expected {expected}"
+        return Finding(Verdict.INCOMPLETE, message, cause=f"no {DEVICES[subject]} answers")
+    return Finding(Verdict.NOT_APPLICABLE, f"no {DEVICES[subject]} on this {_whole(owner)}")
+
+
+def _whole(owner: Owner) -> str:
+    return "node" if isinstance(owner, Node) else "cluster"
+
+
+def _examine(check: Check, subject: Any, owner: Owner, recording: Recording) -> list[Finding]:
+    """What a check found of one subject, in the order in which it says it."""
+    ended: BaseException | None = None
+    try:
+        call(check, subject, owner)
+    except _endings() as outcome:  # whatever a check raises is a finding; its own crash is incomplete
+        ended = outcome
+    outcomes = recording.take(ended)
+    if not outcomes:
+        return ALL_PASSED
+    devices = () if check.subject in UNLABELLED else (_label(subject),)
+    return [_finding(devices, outcome) for outcome in outcomes]
+
+
+_PASSED = Finding(Verdict.PASS)
+ALL_PASSED = [_PASSED]
+
+
+def _endings() -> tuple[type[BaseException], ...]:
+    return (Exception, *_words_of_pytest())
+
+
+def _words_of_pytest() -> tuple[type[BaseException], ...]:
+    """`pytest.skip` and `pytest.fail`: where pytest is not imported, no check ends by them."""
+    pytest = sys.modules.get("pytest")
+    return (pytest.skip.Exception, pytest.fail.Exception) if pytest else ()
+
+
+def _label(subject: Any) -> str:
+    try:
+        return str(subject.label)
+    except Exception:  # a name that the node did not report, or not as a text
+        return "a device without a name"
+
+
+def _finding(devices: tuple[str, ...], ended: BaseException) -> Finding:
+    if isinstance(ended, AssertionError):
+        cause, action = getattr(ended, "cause", ""), getattr(ended, "action", "")
+        return Finding(Verdict.FAIL, assertion_message(ended), devices, cause, action)
+    if isinstance(ended, Concern):
+        return Finding(Verdict.CONCERN, str(ended), devices)
+    if isinstance(ended, Incomplete):
+        return Finding(Verdict.INCOMPLETE, str(ended), devices, ended.cause)
+    if isinstance(ended, NotApplicable):
+        return Finding(Verdict.NOT_APPLICABLE, str(ended), devices)
+    for verdict, kind in zip((Verdict.NOT_APPLICABLE, Verdict.FAIL), _words_of_pytest(), strict=False):
+        if isinstance(ended, kind):
+            return Finding(verdict, str(getattr(ended, "msg", "") or ended), devices)
+    what = f"the check itself broke: {type(ended).__name__}: {ended}{_meant(ended)} ({place_of(ended)})"
+    return Finding(Verdict.INCOMPLETE, what, devices, cause=what)
+
+
+def _meant(ended: BaseException) -> str:
+    """The fact that was probably meant, where a check asks for one that does not exist."""
+    if not isinstance(ended, AttributeError) or not ended.name:
+        return ""
+    from clusterproof.plugins.core.strict import nearest
+
+    return nearest(ended.name, [name for name in dir(type(ended.obj)) if not name.startswith("_")])
+
+
+def assertion_message(failed: AssertionError) -> str:
+    """The words of an assert, without the explanation that pytest's rewriting appends."""
+    text = str(failed)
+    return text.split("\nassert ", 1)[0] or text
+
+
+def _result(about: Route, subject: str, node: Owner, findings: list[Finding], seconds: float) -> Result:
+    if isinstance(node, Node):
+        about = about.to(node.target.address)
+    result = Result(
+        check=about.check,
+        node=node.name,
+        verdict=Verdict.PASS,
+        title=about.title,
+        message="",
+        observed="",
+        expected="",
+        devices=(),
+        cause="",
+        owner=about.owner,
+        section=about.section,
+        severity=SEVERITIES.get(Verdict.PASS, "none"),
+        evidence=about.shown_by(node),
+        meaning=about.meaning,
+        remedy=about.remedy_for(node),
+        subsystem=about.subsystem,
+        subject=subject,
+        instance_type=node.type_name,
+        gpu_uuids=node.gpu_uuids,
+        duration_s=round(seconds, 6),
+        since_last="",
+        action="",
+        team=about.team,
+        findings=(),
+    )
+    return result if findings is ALL_PASSED else _with(result, findings, about.action)
+
+
+def _with(result: Result, findings: list[Finding], action: str) -> Result:
+    """The result with what was found; a failure that names no action asks for that of the remedy."""
+    notable = [
+        replace(one, action=one.action or action) if one.verdict is Verdict.FAIL else one
+        for one in findings
+        if one.verdict.is_finding
+    ]
+    if notable:
+        return with_findings(result, grouped(notable))
+    best = min(findings, key=lambda finding: finding.verdict.rank)
+    devices = grouped(one for one in findings if one.verdict is best.verdict)
+    return replace(with_findings(result, grouped((best,))), devices=devices_of(devices, best.verdict), findings=())

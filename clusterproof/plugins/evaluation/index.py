@@ -1,0 +1,149 @@
+"""What is known of the packaged checks without a look at them: `checks.json`, which this file makes when it is run.
+
+Where the checks, or the facts that they read, are no longer those of which it was made, it is not believed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib import import_module
+
+from clusterproof.plugins.core.marks import Mark
+from clusterproof.plugins.core.record import names_of
+
+TYPE_CHECKING = False  # typing's own would cost an import before each job
+if TYPE_CHECKING:
+    from typing import Any
+
+    from clusterproof.plugins.evaluation.check import Check
+
+    Entry = Mapping[str, Any]
+
+PACKAGE = os.path.realpath(f"{__file__}/../../..")
+FILE = f"{PACKAGE}/plugins/evaluation/checks.json"
+MADE_OF = ("checks", "plugins/evidence")  # folders: the checks, and what determines which collectors they need
+ON_FUNCTION = ("by_hand", "remedied_by", "over_ssm")  # what of a route is no text
+NODE = "node"  # the subsystem whose checks come first
+INSTALLED_S = 60.0  # what was written so soon after the index came with it
+
+
+class Stale(Exception):  # noqa: N818 - an outcome: the index is to be made again
+    """The index is not of the checks that lie here."""
+
+
+def read_index(file: str | os.PathLike[str] = FILE) -> dict[str, Entry]:
+    """The entry of every packaged check, by its id. Raises Stale."""
+    try:
+        with open(file, "rb") as opened:
+            data = json.load(opened)
+    except (OSError, ValueError):
+        raise Stale(f"{file} cannot be read") from None
+    if not _is_untouched(data.get("outline"), file) and data.get("of") != signature():
+        raise Stale(f"{os.path.basename(file)} is not of the checks that lie beside it")
+    entries: dict[str, Entry] = data["checks"]
+    return entries
+
+
+def make_index() -> dict[str, Entry]:
+    """The same from the checks themselves, of which every one is loaded: some tenths of a second."""
+    from clusterproof.plugins.evaluation.all_checks import all_checks, marks_on_check, occasions
+    from clusterproof.plugins.evaluation.routing import Route
+
+    checks = all_checks()
+    order = sorted(checks, key=lambda name: checks[name].route.subsystem != NODE)  # as a run of pytest has them
+    return {
+        name: {
+            "module": checks[name].function.__module__,
+            "function": checks[name].function.__name__,
+            "subject": checks[name].subject,
+            "wants_owner": checks[name].wants_owner,
+            "line": checks[name].line,
+            "occasions": occasions(checks[name]),
+            "marks": [[mark.name, *mark.args] for mark in marks_on_check(checks[name])],
+            "collectors": sorted(checks[name].collectors),
+            "route": {key: getattr(checks[name].route, key) for key in names_of(Route) if key not in ON_FUNCTION},
+        }
+        for name in order
+    }
+
+
+def of_occasions(index: Mapping[str, Entry], occasions: Collection[str]) -> dict[str, Entry]:
+    """The entries of the checks that are marked for one of these."""
+    return {name: entry for name, entry in index.items() if not set(occasions).isdisjoint(entry["occasions"])}
+
+
+def collectors_of(entries: Iterable[Entry]) -> frozenset[str]:
+    """The collectors of a node that they need."""
+    return frozenset(collector for entry in entries for collector in entry["collectors"])
+
+
+def marks_of(entry: Entry) -> list[Mark]:
+    """The marks of its function, then those of its file."""
+    return [Mark(name, tuple(args)) for name, *args in entry["marks"]]
+
+
+def read_check(entry: Entry, path: str) -> Check:
+    """What is known of a check before its file, at `path`, is imported: it may be spoken of, and not called."""
+    from clusterproof.plugins.evaluation.check import Check
+    from clusterproof.plugins.evaluation.needs import unloaded
+    from clusterproof.plugins.evaluation.routing import Route
+
+    return Check(unloaded, entry["subject"], entry["wants_owner"], Route(**entry["route"]), path, entry["line"])
+
+
+def load(entry: Entry) -> Check:
+    """The check that an entry is of; its file is imported."""
+    from clusterproof.plugins.evaluation.check import Check
+    from clusterproof.plugins.evaluation.routing import Route
+
+    module = import_module(entry["module"])
+    function = getattr(module, entry["function"])
+    of_function: dict[str, Any] = {key: getattr(function, f"__{key}__", None) for key in ON_FUNCTION}
+    about = Route(**entry["route"], **of_function)
+    return Check(function, entry["subject"], entry["wants_owner"], about, str(module.__file__), entry["line"])
+
+
+def signature() -> int:
+    """A number that changes with the files of which the index is made."""
+    data = 0
+    for folder in MADE_OF:
+        for entry in sorted(_files(f"{PACKAGE}/{folder}"), key=lambda entry: entry.path):
+            with open(entry.path, "rb") as file:
+                data = zlib.crc32(file.read(), zlib.crc32(entry.name.encode(), data))
+    return data
+
+
+def outline() -> tuple[int, float]:
+    """A number that changes with their names and sizes, and when the last of them was written (s since 1970)."""
+    data = [(entry.name, entry.stat()) for folder in MADE_OF for entry in _files(f"{PACKAGE}/{folder}")]
+    names = sorted(f"{name} {stat.st_size}" for name, stat in data)
+    return zlib.crc32("\n".join(names).encode()), max((stat.st_mtime for _, stat in data), default=0.0)
+
+
+def _is_untouched(known: object, file: str | os.PathLike[str]) -> bool:
+    """Whether they look as they did when the index was written: then they need not be read."""
+    names, last = outline()
+    return names == known and last <= os.stat(file).st_mtime + INSTALLED_S
+
+
+def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry
+            elif entry.name != "__pycache__" and entry.is_dir():
+                yield from _files(entry.path)
+
+
+def written() -> str:
+    """The text of the file, a line for each check."""
+    lines = (f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in make_index().items())
+    return f'{{"of": {signature()}, "outline": {outline()[0]}, "checks": {{\n' + ",\n".join(lines) + "\n}}\n"
+
+
+if __name__ == "__main__":
+    with open(FILE, "w", encoding="utf-8") as file:
+        file.write(written())

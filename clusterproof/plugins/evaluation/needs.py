@@ -1,0 +1,84 @@
+"""What one check reads: recorded of a packaged one, declared by another author's, else everything there is."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
+
+FILE = Path(__file__).with_name("needs.json")  # `scripts/generate needs` makes it: it watches checks at work
+CHECKS = Path(__file__).resolve().parents[2] / "checks"  # those that are packaged
+PAIRWISE = "pairwise"  # stands among the collectors for pairs of nodes, which are measured
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def reads(*collectors: str) -> Callable[[F], F]:
+    """Declare which collectors a check reads, besides its device; `pairwise` stands for measurements of pairs.
+
+    A check that declares nothing gets all evidence but those measurements. The values of one's own collectors are
+    always there. Raises ValueError for what is no collector's name.
+    """
+    known = {PAIRWISE, *node_collectors(), *control_plane_collectors()}
+    for name in collectors:
+        if name not in known:
+            raise ValueError(f"reads({name!r:.60}): no collector is called so{nearest(name, known)}")
+
+    def attach(function: F) -> F:
+        function.__reads__ = collectors  # type: ignore[attr-defined]
+        return function
+
+    return attach
+
+
+@cache
+def recorded() -> Mapping[str, frozenset[str]]:
+    """The collectors that are read, by the id of a packaged check, and by the name of a device."""
+    data: Mapping[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    return {name: frozenset(collectors) for name, collectors in data.items()}
+
+
+@cache  # asked for each item of a run
+def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozenset[str]:
+    """What a check of this id and subject reads, `pairwise` among it where it goes by pairs."""
+    if _is_packaged(function):
+        return recorded().get(
+            check, control_plane_collectors() if subject in (*OF_THE_CLUSTER, OF_A_MEMBER) else node_collectors()
+        )
+    collectors: tuple[str, ...] | None = getattr(function, "__reads__", None)
+    if collectors is None:
+        return node_collectors() | control_plane_collectors()
+    return recorded().get(subject, frozenset()).union(collectors)
+
+
+def unloaded(**_: object) -> NoReturn:
+    """Stands for the function of a check whose file is not imported yet."""
+    raise LookupError("the file of this check was not imported")
+
+
+def _is_packaged(function: Callable[..., Any]) -> bool:
+    return function is unloaded or Path(inspect.unwrap(function).__code__.co_filename).resolve().is_relative_to(CHECKS)
+
+
+@cache
+def node_collectors() -> frozenset[str]:
+    """Every collector of a node, including those that load it and those that only captures have."""
+    from clusterproof.plugins.agent.program import collector_names
+
+    return ONLY_CAPTURED.union(collector_names(), LOADING)
+
+
+@cache
+def control_plane_collectors() -> frozenset[str]:
+    """Every collector that asks AWS, Slurm or Kubernetes about the cluster."""
+    from clusterproof.plugins.aws.collector import collector_names
+    from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
+
+    return NOT_OF_AWS.union(collector_names())

@@ -1,0 +1,95 @@
+"""The words of a command line: `--opt WORD` means `--opt=WORD`, also where pytest would not take the two words so.
+
+Pytest looks for its configuration before it knows our options: the folder of a path that exists would become the root
+of the run, whose configuration and conftest.py are others. And a word that begins with a dash is an option to it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options.table import Option
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def restart_joined(arguments: Sequence[str]) -> None:
+    """Start the program anew with one word for each option where two would mislead pytest.
+
+    Only where these are the words of the command line: what a program gives to `pytest.main` stays as it is.
+    """
+    words = list(arguments)
+    data = joined_options(words)
+    before = len(sys.orig_argv) - len(words)
+    if data == words or sys.argv[1:] != words or sys.orig_argv[before:] != words:
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [*sys.orig_argv[:before], *data])  # noqa: S606 - the same program
+
+
+def joined_options(words: Sequence[str]) -> list[str]:
+    """The words of a command line, an option of ours and the word behind it as one where two mislead: `--opt=WORD`."""
+    groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
+    valued = {option.flag: option for group in groups for option in group if option.has_value}
+    data: list[str] = []
+    for word in words:
+        option = valued.get(data[-1]) if data and "--" not in data else None
+        if option and (misleads(word) or (option.takes_dashes and word.startswith("-"))):
+            data[-1] += f"={word}"
+        else:
+            data.append(word)
+    return data
+
+
+def misleads(word: str) -> bool:
+    """Whether pytest would go by the folder of this word: it is a path that exists, and no file of this folder."""
+    try:
+        return os.path.exists(word) and not (os.path.isfile(word) and os.path.dirname(word) in ("", "."))  # noqa: PTH110, PTH113, PTH120 - Path costs every run more
+    except ValueError:  # a null byte
+        return False
+
+
+_NOT_REPEATED = ("--nodes", "--exclude", "--log-cursor", "--resume", "--save-baseline")
+_REPEATED = tuple(
+    option
+    for title, options in {**table.GROUPS, **perf_table.GROUPS}.items()
+    if not title.endswith(("records", "the catalogue"))
+    for option in options
+    if option.flag not in _NOT_REPEATED
+)
+
+
+def command_of(config: pytest.Config) -> tuple[str, ...]:
+    """The words that ask for the same cluster in the same way: program, options, `-m`, and the tests named."""
+    program = Path(sys.argv[0]).name
+    words = [program if program in ("pytest", "clusterproof") else "pytest"]
+    for option in _REPEATED:
+        value = getattr(config.option, option.flag[2:].replace("-", "_"), None)
+        for one in value if isinstance(value, list) else [value]:
+            words += _words(option, one)
+    if config.option.redact:
+        words[1:] = ["--cluster", "X"]
+    if config.option.markexpr:
+        words += ["-m", config.option.markexpr]
+    if config.args_source is config.ArgsSource.ARGS:
+        words += [str(argument) for argument in config.args]
+    redaction = getattr(config.pluginmanager.get_plugin("clusterproof-session"), "redaction", None)
+    return tuple(word for word in words if not redaction or redaction.text(word) == word)
+
+
+def _words(option: Option, value: Any) -> list[str]:
+    if not option.has_value:
+        return [option.flag] if value else []
+    if value is None or value == option.more.get("default"):
+        return []
+    data = f"{value:g}" if isinstance(value, float) else str(value)
+    names_file = str(option.more.get("metavar", "")).startswith(("FILE", "DIR", "PATH"))
+    misleads = names_file or data.startswith("-")  # pytest takes the one for a test, the other for an option
+    return [f"{option.flag}={data}"] if misleads else [option.flag, data]

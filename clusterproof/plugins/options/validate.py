@@ -1,0 +1,149 @@
+"""What the command line may not say."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.opened import is_file, is_folder
+from clusterproof.plugins.core.written import NO_ROOM
+from clusterproof.plugins.evidence.kernel_log.window import window
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.options.parsed import Options
+
+
+def check_options(option: Options) -> None:
+    """Refuse numbers that make no sense. Raises pytest.UsageError."""
+    for flag, value, least in (
+        ("--fanout", option.fanout, 1),
+        ("--connect-timeout", option.connect_timeout, 0.1),
+        ("--probe-timeout", option.probe_timeout, 0.1),
+        ("--answer-timeout", option.answer_timeout, 0.1),
+        ("--ssm-rate", option.ssm_rate, 0.1),
+        ("--slurm-wait", option.slurm_wait, 1),
+    ):
+        if value is not None and not value >= least:
+            raise pytest.UsageError(f"{flag} is {value:g}; expected at least {least:g}")
+    if option.ssm_output and not option.ssm_output.startswith("s3://"):
+        raise pytest.UsageError(f"--ssm-output is {option.ssm_output!r}; expected s3://BUCKET or s3://BUCKET/PREFIX")
+    window_minutes(option.fsx_window)
+    log_cursor(option.log_cursor)
+    if not option.host_root.startswith("/"):
+        raise pytest.UsageError(f"--host-root is {option.host_root!r}; expected a folder that begins with /")
+    _check_history(option)
+    if option.bundle is not None and not option.bundle.endswith(".tar.zst"):
+        raise pytest.UsageError(f"--bundle is {option.bundle!r:.200}; expected a file that ends in .tar.zst")
+    if option.cloudwatch is not None:
+        check_namespace(option.cloudwatch)
+    for flag in ("k8s_max_tainted", "k8s_startup_taint"):
+        if getattr(option, flag) is not None and not option.k8s_gate:
+            raise pytest.UsageError(f"--{flag.replace('_', '-')} is for the gate; expected --k8s-gate with it")
+    _check_files(option)
+    try:
+        window(option.since)
+    except ValueError as why:
+        raise pytest.UsageError(str(why)) from None
+
+
+def check_root(config: pytest.Config) -> None:
+    """Refuse a run that pytest began in another folder than the one it is started in. Raises pytest.UsageError.
+
+    Pytest looks for its configuration before it knows our options: the file of `--history FILE`, once it is there, is
+    a test to it, by whose folder it goes. Then what pytest.toml says here does not hold, and anything may be collected.
+    `argv.restart_joined` prevents that on a command line; not in PYTEST_ADDOPTS, nor where a program calls pytest.main.
+    """
+    here = config.invocation_params.dir / "pytest.toml"
+    are_named = config.args_source is pytest.Config.ArgsSource.ARGS  # the tests: then none are looked for
+    if is_file(here) and config.inipath is None and config.option.inifilename is None and not are_named:
+        raise pytest.UsageError(
+            f"pytest took a path of the command line for a test and did not read {here}; "
+            "write every option that names a file elsewhere with an equals sign, as --history=FILE"
+        )
+
+
+def check_namespace(name: str) -> None:
+    """Refuse what CloudWatch would. Raises pytest.UsageError."""
+    if not _NAMESPACE.fullmatch(name):
+        raise pytest.UsageError(
+            f"--cloudwatch is {name!r:.80}; expected a namespace of letters, digits and . - _ / # :, not of AWS/…"
+        )
+
+
+def _check_history(option: Options) -> None:
+    """Refuse what has no meaning with a history. Raises pytest.UsageError."""
+    if option.history and option.redact:
+        raise pytest.UsageError(
+            "--history with --redact: redacted names differ from run to run; expected one of the two"
+        )
+
+
+def _check_files(option: Options) -> None:
+    """Refuse, before a node is asked, files that cannot be written, or are to be read and not there."""
+    if option.report and option.no_report:
+        raise pytest.UsageError("--report with --no-report: expected one of the two")
+    for flag in ("report", "record", "results", "bundle", "save_baseline", "xmlpath", "htmlpath"):
+        named = getattr(option, flag, None)
+        why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""
+        if why:
+            words = {"xmlpath": "--junitxml", "htmlpath": "--html"}.get(flag, f"--{flag.replace('_', '-')}")
+            raise pytest.UsageError(f"{words} {named}: {why}; expected a place that may be written")
+    if option.baseline and not is_file(option.baseline):
+        raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
+
+
+def why_not_made(path: Path, *, as_folder: bool) -> str:
+    """Why a file or folder cannot be written or made, in words; empty where it can, or a full disk is in the way."""
+    try:
+        there = next(parent for parent in (path, *path.absolute().parents) if _is_there(parent))
+        if is_folder(there) != (as_folder or there != path):
+            return os.strerror(errno.ENOTDIR if as_folder or there != path else errno.EISDIR)
+        if is_folder(there):
+            with tempfile.TemporaryFile(dir=there):
+                return ""
+        return "" if os.access(there, os.W_OK) else os.strerror(errno.EACCES)
+    except OSError as problem:
+        return "" if problem.errno in NO_ROOM else problem.strerror or str(problem)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether it is there, if only as a link. Raises OSError where that cannot be known."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def window_minutes(text: str) -> int:
+    """The minutes of `--fsx-window`. Raises pytest.UsageError."""
+    number, unit = text[:-1], text[-1:]
+    minutes = int(number) * _MINUTES[unit] if _IS_NUMBER(number) and unit in _MINUTES else 0
+    if not _LEAST_WINDOW <= minutes <= _MAX_WINDOW:
+        raise pytest.UsageError(f"--fsx-window is {text!r:.40}; expected from 15m to 15d, as 90m, 12h or 2d")
+    return minutes
+
+
+def log_cursor(text: str) -> tuple[str, int, float]:
+    """The cursor of `--log-cursor`. Raises pytest.UsageError."""
+    if not text:
+        return NO_CURSOR
+    data = _CURSOR.fullmatch(text)
+    if not data:
+        raise pytest.UsageError(f"--log-cursor is {text!r:.80}; expected BOOT_ID:SEQUENCE:SECONDS")
+    return data[1], int(data[2]), float(data[3])
+
+
+_CURSOR = re.compile(r"([0-9a-f-]{1,64}):(-1|[0-9]{1,18}):([0-9]{1,12}(?:\.[0-9]{1,9})?)")
+_MINUTES = {"m": 1, "h": 60, "d": 24 * 60}
+_LEAST_WINDOW = 15  # minutes: the rule of sustained load looks at so many together
+_MAX_WINDOW = 15 * 24 * 60  # CloudWatch keeps points of one minute so long
+_IS_NUMBER = re.compile(r"[0-9]{1,6}").fullmatch
+_NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#-][A-Za-z0-9._/#:-]{0,254}")  # of CloudWatch

@@ -1,0 +1,117 @@
+"""How a run ends: by a signal or before its checks did, and with which exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.options.parsed import Options
+
+AT_ONCE_FROM = 3  # signals, and the process goes at once
+INTERRUPTED = 2
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NAMES = tuple(number.name for number in _ENDS)
+
+
+class Signals:
+    """The plugin object that handles signals from the start of the session until pytest is done."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.signals = 0
+        self.is_finishing = False
+        self.before: dict[int, Any] = {}
+        self.config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Listen, before the first node is asked."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # only there may it be said what a signal does
+        for number in _ENDS:
+            is_left = signal.getsignal(number) is signal.SIG_IGN  # as by nohup
+            if not is_left and not (self.config.option.usepdb and number is signal.SIGINT):
+                self.before[number] = signal.signal(number, self.handle)
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """End the run as Ctrl-C does; once it ends, only say that reports are written; give up at the next signal."""
+        self.signals += 1
+        if self.signals >= AT_ONCE_FROM:
+            os._exit(INTERRUPTED)
+        if self.signals == 1 and not self.is_finishing:
+            raise KeyboardInterrupt(signal.Signals(number).name)
+        os.write(2, b"\nwriting what was evaluated; press again to leave without it\n")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Any:
+        """From now on nothing more is evaluated: the reports are allowed to finish."""
+        self.is_finishing = True
+        return (yield)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Leave signals to who had them."""
+        sys.stdout.flush()
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def why_it_ended(session: pytest.Session, raised: BaseException | None) -> str:
+    """What ended a run before its checks did; `raised` is what pytest was interrupted by."""
+    if is_by_signal(raised):
+        return f"{raised if str(raised) in _NAMES else 'KeyboardInterrupt'} ended the run"
+    if session.shouldfail:
+        return "-x or --maxfail ended the run"
+    if session.exitstatus == pytest.ExitCode.INTERNAL_ERROR:
+        return "an internal error ended the run"
+    if raised or session.shouldstop:
+        return "pytest ended the run"
+    has_workers = session.config.pluginmanager.hasplugin("dsession")
+    return "its worker process was lost" if has_workers else "it ended without a report"
+
+
+def is_by_signal(raised: BaseException | None) -> bool:
+    """Whether Ctrl-C or another signal interrupted pytest, and not pytest itself."""
+    return type(raised) is KeyboardInterrupt
+
+
+EXIT_UNCHECKED = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # 5: no check was selected, or none of them applies
+EXIT_UNWRITTEN = 11  # what `--k8s-gate` was to write could not be, or not all of it
+BY_VERDICTS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+
+
+def is_by_failures(session: pytest.Session, raised: BaseException | None) -> bool:
+    """Whether `-x` or `--maxfail` ended the run: verdicts decide then, also where workers let pytest say otherwise."""
+    is_usual = session.exitstatus in (*BY_VERDICTS, pytest.ExitCode.INTERRUPTED)
+    return is_usual and bool(session.shouldfail) and not is_by_signal(raised)
+
+
+def exit_code(verdicts: Counter[Verdict], option: Options, *, broken: int, is_others: bool) -> int:
+    """0 nothing failed, 1 a failure, 10 nothing failed but something is incomplete; policies may change that.
+
+    5 where no check applies: what was not checked is not fit.
+    """
+    if broken or verdicts[Verdict.FAIL]:
+        return EXIT_FAILED
+    if verdicts[Verdict.CONCERN] and option.concerns == "fail":
+        return EXIT_FAILED
+    if verdicts[Verdict.INCOMPLETE] and option.incomplete != "ignore":
+        return EXIT_FAILED if option.incomplete == "fail" else EXIT_INCOMPLETE
+    is_checked = is_others or verdicts.keys() != {Verdict.NOT_APPLICABLE}
+    return 0 if is_checked else EXIT_UNCHECKED
+
+
+def exit_code_of_cut(code: int, *, by_failures: bool) -> int:
+    """The code of a run that was cut: no success, whatever may be ignored."""
+    if not by_failures:
+        return INTERRUPTED
+    return code if code in (EXIT_FAILED, EXIT_INCOMPLETE) else EXIT_FAILED

@@ -1,0 +1,194 @@
+"""Asks: every node once, and the control plane of its cluster, each in the way of the cluster's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
+from clusterproof.plugins.aws import collector as aws
+from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
+from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_setting, sources_of
+from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
+from clusterproof.plugins.evidence.recording import read_control_plane
+from clusterproof.plugins.kubernetes import HOST
+from clusterproof.plugins.options.validate import log_cursor, window_minutes
+from clusterproof.plugins.suite.progress import progress
+from clusterproof.plugins.suite.run_loop import frozen_afterwards
+from clusterproof.plugins.suite.state import policy_of
+from clusterproof.plugins.transport import Connection, Limits, Unusable
+from clusterproof.plugins.transport.choose import connection_for
+from clusterproof.plugins.transport.gather import gather, replayed
+from clusterproof.plugins.transport.submit_host import ask_slurm, submit_host
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.captures.collection import Understood
+
+
+UNNAMED_S = 30.0  # for AWS to answer about nodes that were named without it: nobody waits for it there
+
+
+@dataclass(slots=True)
+class Discovered:
+    """What AWS is asked about, as nodes report it: the file systems that they mount, and which instances they are."""
+
+    mounted: set[Source] = field(default_factory=set)
+    instances: Instances = field(default_factory=Instances)
+
+    def before(self, keep: Callable[[NodeEvidence], None]) -> Callable[[NodeEvidence], None]:
+        """`keep`, which takes note first."""
+
+        def note(evidence: NodeEvidence) -> None:
+            self.mounted.update(sources_of(evidence))
+            self.instances.note(evidence)
+            keep(evidence)
+
+        return note
+
+
+class Gatherer:
+    """How a run asks the nodes of a cluster, and its control plane."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster) -> None:
+        self.config = config
+        self.cluster = cluster
+        policy = policy_of(config)
+        self.checkpoints, self.mounts = policy.checkpoints, policy.mounts  # as the nodes know them
+
+    @cached_property
+    def captured(self) -> tuple[Understood, ...]:
+        """What the files of a capture hold for each node, read once; empty where the cluster is not a capture."""
+        if self.cluster.connection != "capture":
+            return ()
+        from clusterproof.plugins.captures.collection import read_capture  # many forms: only captures need them
+
+        return read_capture(Path(self.cluster.settings["capture"]), self.cluster, collector_names())
+
+    def nodes(self, collectors: frozenset[str], loads: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
+        """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is."""
+        if not collectors:
+            return
+        if self.cluster.connection == "replay":
+            with frozen_afterwards(self.config):  # it stays to the end, and JSON has no cycles
+                for evidence in replayed(Path(self.cluster.settings["recording"]), self.cluster):
+                    keep(evidence)
+            return
+        if self.cluster.connection == "capture":
+            for node in self.captured:
+                keep(node.evidence)
+            return
+        with progress(self.config, self.cluster) as shown:
+
+            def note(evidence: NodeEvidence) -> None:
+                keep(evidence)
+                shown(evidence)
+
+            try:
+                answered = gather(
+                    self.cluster,
+                    self.connection(),
+                    collectors,
+                    self._probe_options(),
+                    self.limits(),
+                    note,
+                    self._further_collectors(),
+                )
+            except Unusable as problem:
+                raise pytest.UsageError(str(problem)) from None
+        if loads:
+            from clusterproof.plugins.suite.perf.load_nodes import load_nodes  # few runs load anything
+
+            load_nodes(self.config, self.cluster, self.connection(), self.limits(), loads, answered, keep)
+
+    def control_plane(self, collectors: frozenset[str], discovered: Discovered) -> NodeEvidence:
+        """What AWS, Slurm and Kubernetes report about the cluster, and AWS about the file systems its nodes mount."""
+        if self.cluster.connection == "replay":
+            return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
+        of_aws, of_kubernetes = collectors - NOT_OF_AWS, collectors & OF_KUBERNETES
+        data = self._aws(of_aws, discovered) if of_aws else NodeEvidence(self.cluster.name)
+        answers = dict(data.collectors)
+        if SLURM_COLLECTOR in collectors and is_of_slurm(self.cluster):
+            answers |= ask_slurm(submit_host(self.cluster.settings), self.limits())
+        if of_kubernetes and is_of_kubernetes(self.cluster):
+            from clusterproof.plugins.kubernetes.collector import ask  # few clusters are Kubernetes'
+
+            answers |= ask(self.cluster, of_kubernetes)
+        return replace(data, collectors=answers)
+
+    def _aws(self, collectors: frozenset[str], discovered: Discovered) -> NodeEvidence:
+        """What AWS reports about its cluster, or one whose nodes have turned out to be instances; else nothing."""
+        if is_of_aws(self.cluster):
+            return self._from_aws(self.cluster, collectors, discovered, aws.COLLECTOR_S)
+        instances, option = discovered.instances, self.config.option
+        if not (may_be_on_ec2(self.cluster) and (instances.identities or instances.nameless)):
+            return NodeEvidence(self.cluster.name)
+        seen = instances.cluster(self.cluster, option.region or "")
+        seen = replace(seen, settings={**seen.settings, "profile": option.profile or ""})
+        return self._from_aws(seen, collectors, discovered, UNNAMED_S)
+
+    def _from_aws(
+        self, cluster: Cluster, collectors: frozenset[str], discovered: Discovered, timeout_s: float
+    ) -> NodeEvidence:
+        settings = cluster.settings
+        try:
+            account = Account(settings.get("region", ""), settings.get("profile", ""))
+            account.require_credentials()
+        except AwsError as problem:
+            was_named = is_of_aws(self.cluster) or settings.get("profile")  # else no AWS credentials are expected
+            status = Status.BROKE if was_named or problem.code != NO_CREDENTIALS else Status.NOT_ASKED
+            return NodeEvidence(cluster.name, dict.fromkeys(collectors, Collected(status, detail=str(problem))))
+        window = str(window_minutes(self.config.option.fsx_window))
+        asked = {SETTING: as_setting(discovered.mounted), "fsx_window_minutes": window}
+        return aws.ask(account, replace(cluster, settings={**settings, **asked}), collectors, timeout_s)
+
+    def connection(self) -> Connection:
+        """What reaches the nodes: a third party's, or the one that the cluster names."""
+        found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
+        return found or connection_for(self.cluster.connection)
+
+    def _further_collectors(self) -> list[Path]:
+        """Files of third parties, each a collector of the probe."""
+        data = self.config.hook.pytest_cluster_collectors(config=self.config)
+        return [Path(path) for paths in data for path in paths]
+
+    def _probe_options(self) -> ProbeOptions:
+        option = self.config.option
+        return ProbeOptions(
+            host_root=HOST if self._is_in_image() else option.host_root,
+            collector_s=option.probe_timeout,
+            sudo=option.sudo,
+            checkpoints=self.checkpoints,
+            mounts=self.mounts,
+            log_cursor=log_cursor(option.log_cursor),
+        )
+
+    def _is_in_image(self) -> bool:
+        """Whether the probe runs beside the host's files, and not among them."""
+        return self.cluster.connection == "kubernetes" and bool(self.config.option.k8s_image)
+
+    def limits(self) -> Limits:
+        """How many nodes at once, how long, and what else the command line says of connections."""
+        option = self.config.option
+        settings = dict(self.cluster.settings)
+        if option.accept_new_host_keys:
+            settings["accept_new_host_keys"] = "yes"
+        settings |= {
+            key: str(data)
+            for key in ("ssm_rate", "ssm_output", "mpirun_options", "k8s_namespace", "k8s_image", "k8s_perf_image")
+            if (data := getattr(option, key))
+        }
+        return Limits(
+            fanout=option.fanout,
+            connect_s=option.connect_timeout,
+            answer_s=option.answer_timeout or 15 + 3 * option.probe_timeout,
+            settings=settings,
+        )

@@ -1,0 +1,176 @@
+"""What the command line selects: which checks run, what they need, and what is said where none is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from _pytest.mark import MarkMatcher
+from _pytest.mark.expression import Expression  # pytest has no public name for what reads -m
+
+from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.core.strict import nearest
+from clusterproof.plugins.evaluation.needs import PAIRWISE, needs_of, node_collectors
+from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, is_of_instances
+from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
+from clusterproof.plugins.evidence.kubernetes.facts import NODES
+from clusterproof.plugins.suite.items import CheckItem, asks_for_node
+
+PACKAGE = str(Path(__file__).resolve().parents[2])
+_BY_LAST_RUN = ("lf", "failedfirst", "newfirst", "stepwise")
+_HOOKS = ("pytest_itemcollected", "pytest_collection_modifyitems")
+_OTHERS_ARE_MARKED: pytest.StashKey[bool] = pytest.StashKey()
+
+
+def is_selected(config: pytest.Config, marks: Iterable[pytest.Mark]) -> bool:
+    """Whether `-m` may choose a check with these marks; of one that it leaves out, one item stands for all nodes."""
+    if not config.option.markexpr or _marks_may_follow(config):
+        return True
+    try:
+        return _compiled(config.option.markexpr).evaluate(MarkMatcher.from_markers(marks))
+    except SyntaxError:
+        return True  # pytest says what is wrong with it
+
+
+def are_alike(config: pytest.Config) -> bool:
+    """Whether nothing distinguishes items of one check before all are collected: one stands for them."""
+    is_by_name = config.option.keyword or config.option.deselect or any("::" in word for word in config.args)
+    return not (is_by_name or any(config.getoption(name, False) for name in _BY_LAST_RUN) or _marks_may_follow(config))
+
+
+def chooses(markexpr: str, names: Collection[str]) -> bool:
+    """Whether `-m` chooses what has marks of these names. Raises SyntaxError."""
+
+    def is_marked(name: str, /, **_: str | int | bool | None) -> bool:
+        return name in names
+
+    return _compiled(markexpr).evaluate(is_marked)
+
+
+@cache
+def _compiled(markexpr: str) -> Expression:
+    return Expression.compile(markexpr)
+
+
+def _marks_may_follow(config: pytest.Config) -> bool:
+    """Whether another plugin looks at items before `-m` does, and may mark those of one node."""
+    if _OTHERS_ARE_MARKED not in config.stash:
+        config.stash[_OTHERS_ARE_MARKED] = are_others_in(config, _HOOKS)
+    return config.stash[_OTHERS_ARE_MARKED]
+
+
+def are_others_in(config: pytest.Config, hooks: Iterable[str]) -> bool:
+    """Whether another author's plugin or conftest takes part in one of these hooks."""
+    found = (hooked.function for name in hooks for hooked in getattr(config.hook, name).get_hookimpls())
+    return any(not _is_known(function) for function in found)
+
+
+def _is_known(function: object) -> bool:
+    """Whether a hook is pytest's, xdist's or the suite's own."""
+    module = str(getattr(function, "__module__", "")).partition(".")[0]
+    code = getattr(function, "__code__", None)
+    is_ours = code is not None and str(Path(code.co_filename).resolve()).startswith(PACKAGE)
+    return is_ours or module in ("_pytest", "clusterproof", "xdist")
+
+
+ALWAYS = frozenset({"boot", "platform"})  # what every report says of a node, whatever is checked
+PLACEMENT = frozenset({"hyperpod_nodes", "zones", "instances", "instance_topology"})  # where nodes stand
+INSTANCE_IDENTITY = frozenset({"imds", "platform"})  # whether they are EC2's, and which
+INSTANCE_TYPE = frozenset(
+    {"imds", "platform", "resource_config", "rdma", "nvml", "versions"}
+)  # and of what kind they are
+
+
+def one_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The first item of each check that runs, and every other item: what a check needs is the same on each node."""
+    first: dict[int, pytest.Item] = {}
+    for item in items:
+        first.setdefault(id(item.check if isinstance(item, CheckItem) else item), item)
+    return [item for item in first.values() if not (isinstance(item, CheckItem) and item.why_not_asked)]
+
+
+def collectors_of_nodes(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
+    """The collectors that nodes are asked for; none where every check is of the cluster and looks at no node."""
+    collectors = frozenset[str]().union(*(collectors_of(item) for item in items))
+    if may_be_on_ec2(cluster) and is_of_instances(collectors_of_control_plane(items, cluster)):
+        collectors |= INSTANCE_IDENTITY
+    if any(needs_pairs(item) for item in items):
+        collectors |= INSTANCE_TYPE
+    looks_at_nodes = any(
+        not (isinstance(item, CheckItem) and (item.check.is_of_cluster or item.check.is_of_run)) for item in items
+    )
+    return collectors | ALWAYS if collectors or looks_at_nodes else collectors
+
+
+def collectors_of_control_plane(items: list[pytest.Item], cluster: Cluster) -> frozenset[str]:
+    """What the control plane is asked for, where nodes stand included if pairs of them are measured."""
+    asked = frozenset[str]().union(*(item.check.control_collectors for item in items if isinstance(item, CheckItem)))
+    if any(needs_pairs(item) for item in items):
+        asked |= PLACEMENT if is_of_aws(cluster) else frozenset[str]()
+        asked |= frozenset({SLURM_COLLECTOR}) if is_of_slurm(cluster) else frozenset[str]()
+        asked |= frozenset({NODES}) if is_of_kubernetes(cluster) else frozenset[str]()
+    return asked
+
+
+def collectors_of(item: pytest.Item) -> frozenset[str]:
+    """The collectors of evidence that an item needs."""
+    if isinstance(item, CheckItem):
+        return item.check.collectors
+    if asks_for_node(item):
+        return needs_of(item.name, "node", item.function) & node_collectors()  # type: ignore[attr-defined]
+    return frozenset()
+
+
+def needs_pairs(item: pytest.Item) -> bool:
+    """Whether pairs of nodes are to be measured for an item."""
+    if isinstance(item, CheckItem):
+        return item.check.needs_pairs
+    return PAIRWISE in getattr(item, "fixturenames", ()) or (
+        asks_for_node(item) and PAIRWISE in needs_of(item.name, "node", item.function)  # type: ignore[attr-defined]
+    )
+
+
+MAX_NODES = 1_000  # whose names are compared with a word
+_OPERATORS = frozenset({"and", "or", "not", "True", "False", "None"})
+_WORD = re.compile(r"[^\W\d][\w.\-]*")
+_IN_BRACKETS = re.compile(r"\(\s*\w+\s*=[^()]*\)")  # what is said of a mark: `mark(section="G")`
+
+
+def misspelt_mark(markexpr: str, lines: Iterable[str], borne: Collection[str] = ()) -> str:
+    """One clear line where a mark is unknown and another is near; else empty.
+
+    `lines` are those by which marks are registered; `borne` are marks that tests have, registered or not.
+    """
+    names = {re.split(r"[:(]", line, maxsplit=1)[0].strip() for line in lines} | set(borne)
+    for word in _names_in(_IN_BRACKETS.sub("", markexpr)):
+        near = "" if word in names else nearest(word, names)
+        if near:
+            return f"-m {markexpr!r}: no mark is called {word!r}{near}; pytest --markers lists them"
+    return ""
+
+
+def nothing_chosen(keyword: str, cluster: Cluster) -> str:
+    """One clear line where `-k` has chosen nothing."""
+    from clusterproof.plugins.evaluation.all_checks import all_checks  # imports every check
+
+    nodes = [target.name for target in cluster.targets[:MAX_NODES]]
+    known = [*(name.partition(".")[2] for name in all_checks()), *nodes]
+    unknown = [word for word in _names_in(keyword) if not any(word.lower() in name.lower() for name in known)]
+    near = next(filter(None, (nearest(word.removeprefix("test_"), known) for word in unknown)), "")
+    return f"-k {keyword!r} chooses nothing{near}; clusterproof checks lists what there is"
+
+
+def _names_in(expression: str) -> Iterator[str]:
+    return (word for word in _WORD.findall(expression) if word not in _OPERATORS)
+
+
+def refuse_misspelt_mark(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Raise pytest.UsageError where `-m` has a mark that no test has, and one is near."""
+    lines, markexpr = config.getini("markers"), config.option.markexpr
+    if misspelt_mark(markexpr, lines):
+        wrong = misspelt_mark(markexpr, lines, {mark.name for item in items for mark in item.iter_markers()})
+        if wrong:
+            raise pytest.UsageError(wrong)

@@ -1,0 +1,159 @@
+"""What the terminal shows of a run: the lines over it; all with `-v`, else the cluster, the findings and the counts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.nodeset import fold, within
+from clusterproof.plugins.evidence.kernel_log.window import window
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.captures.collection import Understood
+    from clusterproof.plugins.redaction.redact import Redaction
+
+MAX_NODES = 300  # characters of a nodeset
+_FOLDERS = ("rootdir:", "configfile:", "testpaths:", "cachedir:")
+
+
+def cluster_lines(shown: Cluster) -> Iterator[str]:
+    """Which nodes, how they are reached, of what types, and what its inventory says of them."""
+    types = sorted({target.instance_type for target in shown.targets if target.instance_type})
+    nodes = within(fold(target.name for target in shown.targets), MAX_NODES)
+    count = number_of(len(shown.targets), "node")
+    of_types = f", {', '.join(types)}" if types else ""
+    yield f"cluster: {shown.name}: {count} ({nodes}) by {shown.connection}{of_types}"
+    yield from (f"cluster: {note}" for note in shown.notes)
+
+
+def window_lines(option: str) -> Iterator[str]:
+    """How far back the kernel log counts, where that is not the whole boot."""
+    since = window(option)
+    if not since.is_boot:
+        yield f"kernel log: only what it logged {since.in_words} counts"
+
+
+def capture_lines(captured: Sequence[Understood], redaction: Redaction | None) -> Iterable[str]:
+    """The files of a capture that were not understood, by name."""
+    if not captured:
+        return ()
+    from clusterproof.plugins.captures.collection import not_understood  # most runs read no capture
+
+    return not_understood(captured, is_redacted=redaction is not None)
+
+
+class RedactedHeader:
+    """Keeps to itself where on this machine a redacted run is."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_header(self) -> Generator[None, list[str | list[str]], list[str]]:
+        """Leave out the lines of pytest's own that name folders."""
+        data = yield
+        lines = (line for entry in data for line in ([entry] if isinstance(entry, str) else entry))
+        return [line for line in lines if not line.startswith(_FOLDERS)]
+
+
+_OF_PYTEST = ("rootdir:", "configfile:", "testpaths:", "cachedir:", "plugins:", "metadata:")  # lines of its header
+_NOT_COUNTED = ("deselected", "warning")  # what the command line left out; what libraries have to say
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the plain reporter in the place of pytest's own, once that is there."""
+    option = config.option
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if type(reporter) is not pytest.TerminalReporter or option.verbose > 0 or option.collectonly:
+        return
+    option.disable_warnings = True
+    config.pluginmanager.unregister(reporter)
+    config.pluginmanager.register(PlainReporter(config, sys.stdout), "terminalreporter")
+
+
+def is_plain(reporter: object) -> bool:
+    """Whether this is the reporter of the console command."""
+    return isinstance(reporter, PlainReporter)
+
+
+class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pytest has no hooks for what it prints
+    """Pytest's own terminal without its header, the count of items and a letter for each test."""
+
+    def __init__(self, config: pytest.Config, file: Any) -> None:
+        super().__init__(config, file)
+        self._show_progress_info = False
+        self._began = time.monotonic()
+
+    @property
+    def showheader(self) -> bool:
+        """Pytest's own is not shown."""
+        return False
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Say what is validated, and nothing of pytest."""
+        super().pytest_sessionstart(session)
+        self._began = time.monotonic()
+        if self.verbosity < 0:
+            return
+        entries = self.config.hook.pytest_report_header(config=self.config, start_path=self.startpath)
+        for entry in reversed(entries):
+            for line in [entry] if isinstance(entry, str) else entry:
+                if not line.startswith(_OF_PYTEST):
+                    self.write_line(line)
+
+    def pytest_collection(self) -> None:
+        """Say nothing while checks are collected: that takes a moment."""
+
+    def report_collect(self, final: bool = False) -> None:
+        """Say nothing of items."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
+        """Print no letter for a test."""
+        category, _, word = yield
+        return category, "", word
+
+    def summary_stats(self) -> None:
+        """How many of which verdict, and how long it took."""
+        if self.verbosity < -1:
+            return
+        parts, _ = self.build_summary_stats_line()
+        counts = [text for text, _ in parts if not text.rstrip("s").endswith(_NOT_COUNTED)]
+        self.write_line(f"{', '.join(counts) or 'no check ran'} in {time.monotonic() - self._began:.1f} s")
+
+
+class FailSafeStream:
+    """A text stream that falls silent where the one behind it can take no more; all else of it is unchanged."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, or drop it."""
+        try:
+            return self._stream.write(text)
+        except OSError:
+            self._redirect_to_null()
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop what is left."""
+        try:
+            self._stream.flush()
+        except OSError:
+            self._redirect_to_null()
+
+    def _redirect_to_null(self) -> None:
+        """Lead the descriptor to nothing: else Python complains of what it holds back when it ends."""
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, self._stream.fileno())
+        os.close(nothing)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -1,1 +1,0 @@
-"""`clusterproof watch`: the same checks, evaluated again whenever a node reports something that they depend on."""

@@ -1,0 +1,262 @@
+"""The thin shell of a watch: threads that talk to nodes on one side, what is said on the other, one loop between."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.core.alike import Alike
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.recording import write_cluster, write_node
+from clusterproof.plugins.transport import Connection, Limits
+from clusterproof.plugins.transport.choose import connection_for
+from clusterproof.plugins.transport.gather import gather
+from clusterproof.plugins.transport.progress import LINE_S, Awaited
+from clusterproof.plugins.transport.stays import stays_for
+from clusterproof.plugins.watch.own_health import HostClock
+from clusterproof.plugins.watch.recording import Recording
+from clusterproof.plugins.watch.sampler_session import Ended, Event, SamplerOptions, SamplerSession
+from clusterproof.plugins.watch.sinks import Sinks
+from clusterproof.plugins.watch.states import Change, Kind
+from clusterproof.plugins.watch.updates import Hello, Update
+from clusterproof.plugins.watch.view import first_answers
+from clusterproof.plugins.watch.watch import Watch
+
+WHOLE_S = 3600.0  # between two visits of all nodes for all evidence
+END_S = 5.0  # for nodes to end their samplers
+
+Show = Callable[[Sequence[Change]], object]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a watch runs."""
+
+    sampling: SamplerOptions
+    limits: Limits
+    probe: ProbeOptions
+    for_s: float | None = None
+
+
+class Controller:
+    """A watch that runs."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        watch: Watch,
+        settings: Settings,
+        recording: Recording | None,
+        show: Show,
+        sinks: Sinks | None = None,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.cluster, self.watch, self.settings = cluster, watch, settings
+        self.recording, self.show, self.say = recording, show, say
+        self.sinks = sinks or Sinks(cluster.name, watch, lambda _: None)
+        self._events: SimpleQueue[Event | Visited | None] = SimpleQueue()
+        self._is_over = threading.Event()
+        self._awaited = Awaited("asking the nodes", list(watch.names), are_named=True)
+        self._visiting: set[str] = set()
+        self._why: dict[str, str] = {}
+        self._sessions: list[SamplerSession] = []
+        self._visitors: list[Connection] = []
+        self._stays = stays_for(cluster.connection, settings.limits)
+        self._failed: Exception | None = None
+
+    def stop(self) -> None:
+        """End it, from a signal or another thread."""
+        self._is_over.set()
+        self._events.put(None)
+
+    def run(self) -> None:
+        """Visit all nodes, then watch them until the time is over or a stop. Raises what the first visit does."""
+        try:
+            if self.recording:
+                folder = self.recording.folder
+                self.recording.guard(lambda: write_cluster(folder, self.cluster), time.monotonic(), is_owed=True)
+            self._visit([target.name for target in self.cluster.targets])
+            self._take_first(self._first())
+            if not self._is_over.is_set():
+                self._connect()
+                self._loop()
+        finally:
+            self._end()
+
+    def _first(self) -> Event | Visited | None:
+        """The visit of all nodes, or None: it is stopped. Until then it is said who is awaited."""
+        while True:
+            try:
+                return self._events.get(timeout=LINE_S)
+            except Empty:
+                self.say(self._awaited.words)
+                self.show(())
+
+    def _take_first(self, first: Event | Visited | None) -> None:
+        if self._failed:
+            raise self._failed
+        data = first.data if isinstance(first, Visited) else {}
+        not_reached = [node for node, evidence in data.items() if evidence.unreached]
+        self._take(first)
+        if first:
+            self.say(first_answers(self.watch, not_reached))
+
+    def _connect(self) -> None:
+        sampling = self.settings.sampling
+        self._stays.open(sampling.sampler(self._stays.is_heard))  # before there are threads
+        self.watch.connecting(time.monotonic())
+        for target in self.cluster.targets:
+            staying = self._stays.on_node(partial(self._cut, target.name))
+            cursor = _cursor_of(self.watch, target.name)
+            session = SamplerSession(target, staying, sampling, cursor, self._events)  # type: ignore[arg-type] # takes more
+            self._sessions.append(session)
+            session.start()
+
+    def _cut(self, node: str, why: str) -> None:
+        """Nothing comes of a node for a while."""
+        self._events.put(Event(node, Ended(why), time.monotonic()))
+
+    def _loop(self) -> None:
+        every_s = self.settings.sampling.every_s
+        clock, began = HostClock(self.watch.timing.clock_step_s, self.say), time.monotonic()
+        until = began + self.settings.for_s if self.settings.for_s is not None else float("inf")
+        look, whole = began + every_s, began + WHOLE_S
+        while not self._is_over.is_set():
+            now = time.monotonic()
+            if now >= until:
+                return
+            if now >= whole:
+                whole = now + WHOLE_S
+                self._visit([target.name for target in self.cluster.targets])
+            if now >= look:
+                look = now + every_s
+                clock.look()
+                for _ in range(self._events.qsize()):  # what came in while a visit was evaluated comes before silence
+                    self._take(self._events.get())
+                self._say(self.watch.look(now))
+                self.sinks.look(self.watch.names)
+                self.sinks.ticked()
+            try:
+                event = self._events.get(timeout=max(0.0, min(look, until) - time.monotonic()))
+            except Empty:
+                continue
+            self._take(event)
+
+    def _take(self, event: Event | Visited | None) -> None:
+        if event is None:
+            return
+        if isinstance(event, Visited):
+            self._evaluate(event.data)
+            self.sinks.look(event.data)
+        elif isinstance(event.what, Ended):
+            self._why[event.node] = event.what.why
+            self.watch.ended(event.node, event.what.why)
+            self.sinks.ended()
+        else:
+            self._update(event.node, event.what, event.at)
+            self.sinks.look([event.node])
+
+    def _update(self, node: str, update: Update, at: float) -> None:
+        if self.recording:
+            why = self._why.pop(node, "") if isinstance(update, Hello) else ""
+            self.recording.take(node, update, time.time(), at, why)
+        self.sinks.take(node, update, time.time(), at)
+        self._say(self.watch.take(node, update, at))
+        if self.watch.is_due(node, update, at):
+            self._visit([node])
+
+    def _visit(self, names: Iterable[str]) -> None:
+        """Gather all evidence of these nodes, beside the loop."""
+        chosen = dict.fromkeys(name for name in names if name not in self._visiting)
+        if not chosen:
+            return
+        self._visiting.update(chosen)
+        self.watch.visiting(list(chosen), time.monotonic())
+        some = replace(self.cluster, targets=tuple(one for one in self.cluster.targets if one.name in chosen))
+
+        def make() -> None:
+            collectors = self.watch.evaluator.collectors
+            connection = connection_for(self.cluster.connection)
+            self._visitors.append(connection)
+            settings = self.settings
+            once = Alike().once  # a thousand nodes at once are much, and report mostly the same
+
+            def answered(evidence: NodeEvidence) -> NodeEvidence:
+                self._awaited.answered(evidence)
+                return once(evidence)
+
+            data = gather(some, connection, collectors, settings.probe, settings.limits, answered)
+            self._visitors.remove(connection)
+            self._events.put(Visited(data))
+
+        threading.Thread(target=self._tried, args=(make, list(chosen)), name="watch-visit", daemon=True).start()
+
+    def _tried(self, make: Callable[[], None], names: Sequence[str]) -> None:
+        try:
+            make()
+        except Exception as problem:  # of the first visit it is the watch's; of a later one it costs that
+            self._failed = problem
+            self._events.put(Visited({}))
+        finally:
+            self._visiting.difference_update(names)
+
+    def _evaluate(self, data: dict[str, NodeEvidence]) -> None:
+        self._visiting.difference_update(data)
+        now = time.monotonic()
+        if self.recording:
+            folder = self.recording.folder
+            for evidence in data.values():
+                if not evidence.unreached:
+                    self.recording.guard(partial(write_node, folder, evidence), now)
+        self._say(self.watch.evidence(data, now))
+        data.clear()
+        give_back_memory()
+
+    def _say(self, changes: Sequence[Change]) -> None:
+        """Killed at any moment, a watch that goes on sends what is open or over otherwise than was delivered."""
+        once = [one for one in changes if one.kind is Kind.HAPPENED]  # and cannot be seen again
+        self.sinks.said(once)
+        if changes and self.recording:
+            self.recording.changes(changes, time.time(), time.monotonic(), self.sinks.are_kept)
+        self.sinks.said([one for one in changes if one.kind is not Kind.HAPPENED])
+        self.show(changes)
+
+    def _end(self) -> None:
+        for session in self._sessions:
+            session.end()
+        self._stays.close()
+        for connection in list(self._visitors):
+            getattr(connection, "abandon", lambda: None)()
+        until = time.monotonic() + END_S
+        for session in self._sessions:
+            session.join(max(0.0, until - time.monotonic()))
+        if self.recording:
+            self.recording.close(time.monotonic())
+
+
+@dataclass(frozen=True)
+class Visited:
+    """What nodes reported in a whole visit, until it is evaluated."""
+
+    data: dict[str, NodeEvidence]
+
+
+def give_back_memory() -> None:
+    """What a visit took: until the next one none of it is needed."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which keeps it otherwise
+    if trim:
+        trim(0)
+
+
+def _cursor_of(watch: Watch, name: str) -> Callable[[], tuple[str, int, float] | None]:
+    return lambda: watch.log_cursor(name)

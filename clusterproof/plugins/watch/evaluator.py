@@ -1,0 +1,235 @@
+"""Evaluates the packaged checks on a node: all of them at the start, then those that read what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from clusterproof.plugins.catalog.log_forms import log_forms
+from clusterproof.plugins.core.alike import Alike
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
+from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
+from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
+from clusterproof.plugins.evaluation.evaluate import verdicts_on
+from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
+from clusterproof.plugins.evidence.kernel_log.wording import gpus_by_address, said
+from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evaluate, evaluate_switches
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.watch.overlay import LOG, WATCHED, with_facts, with_known, with_lines, with_reported
+from clusterproof.plugins.watch.states import ALSO, Seen
+from clusterproof.plugins.watch.updates import LogLine
+
+OCCASION = "preflight"
+CHANGING = frozenset(WATCHED)  # what is reported again while a node is watched
+UNCHANGING = ("boot", "platform", "imds", "resource_config", "edac", "pci", "neuron")
+KEPT = CHANGING | frozenset(UNCHANGING)  # … and what it is evaluated with
+XIDS: Mapping[str, str] = {"gpu.no_xid": "Xid", "gpu.no_sxid": "SXid"}  # checks whose findings are said one by one …
+LASTING = frozenset({"gpu.no_throttle"})  # checks of what comes and goes: evaluated at each tick, said when it lasts
+
+Found = dict[tuple[str, str], Seen]  # by device and check
+Unknown = frozenset[tuple[str, str]]
+
+
+class Evaluator:
+    """The nodes of a cluster with what is kept of their evidence."""
+
+    def __init__(self, cluster: Cluster, policy: Policy) -> None:
+        self._cluster, self._policy = cluster, policy
+        self._checks = {name: check for name, check in node_checks().items() if OCCASION in occasions(check)}
+        self._nodes: dict[str, Node] = {}
+
+    @property
+    def collectors(self) -> frozenset[str]:
+        """What a node is asked for, so that all of these checks can be evaluated."""
+        asked = frozenset[str]().union(*(check.collectors for check in self._checks.values()))
+        return (asked | {"boot", "platform"}) - ONLY_CAPTURED - LOADING
+
+    def rules(self, *collectors: str) -> frozenset[str]:
+        """The checks that read one of these and nothing that is not kept, without those of what comes and goes."""
+        return frozenset(
+            name
+            for name, check in self._checks.items()
+            if not check.collectors.isdisjoint(collectors) and check.collectors <= KEPT and name not in LASTING
+        )
+
+    def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:
+        """What all checks say of these nodes; what is needed to evaluate them again is kept."""
+        every = {target.name: data.get(target.name) for target in self._cluster.targets}
+        known = {name: one if one else self._of(name) for name, one in every.items()}
+        made = nodes(self._cluster, known, OCCASION, self._policy)
+        said = {}
+        alike = Alike()  # nodes of a kind report mostly the same, at one visit
+        for name in data:
+            results = self._results(made[name], self._checks)
+            said[name] = self._found(made[name], results), results
+        for name in data:
+            if not data[name].unreached:
+                kept = {one: value for one, value in data[name].collectors.items() if one in KEPT}
+                once = with_known(alike.once(replace(data[name], collectors=kept)), self._of(name))
+                self._nodes[name] = replace(made[name], evidence=once, known={})
+        for name, node in self._nodes.items():  # none is left with its last group, and so with the nodes of that
+            self._nodes[name] = replace(node, group=made[name].group)
+        for group in {id(node.group): node.group for node in made.values()}.values():
+            group.nodes = [self._nodes[node.name] for node in group.nodes if node.name in self._nodes]
+        return said
+
+    def knows(self, name: str) -> bool:
+        """Whether a node has reported enough to be evaluated again."""
+        return name in self._nodes
+
+    def latest(self, name: str) -> Mapping[str, Collected]:
+        """What a node has reported again since its last visit, as if it had been visited now."""
+        node = self._nodes.get(name)
+        return {one: value for one, value in node.evidence.collectors.items() if one in CHANGING} if node else {}
+
+    def log_cursor(self, name: str) -> tuple[str, int, float] | None:
+        """Up to where its kernel log is known."""
+        node = self._nodes.get(name)
+        log = node.evidence.collectors.get(LOG) if node else None
+        cursor = log.value.get("cursor") if log and isinstance(log.value, dict) else None
+        if isinstance(cursor, list) and len(cursor) == 3:  # boot id, sequence, seconds
+            boot_id, sequence, seconds = cursor
+            if isinstance(boot_id, str) and isinstance(sequence, int) and isinstance(seconds, (int, float)):
+                return boot_id, sequence, float(seconds)
+        return None
+
+    def logged(self, name: str, lines: Iterable[LogLine]) -> None:
+        """The kernel of a node has logged these."""
+        self._keep(name, with_lines(self._nodes[name].evidence, lines))
+
+    def changed(self, name: str, facts: Mapping[int, Mapping[str, Any]]) -> bool:
+        """The GPUs of a node report these facts; whether that is anything new."""
+        before = self._nodes[name].evidence
+        self._keep(name, with_facts(before, facts))
+        return self._nodes[name].evidence is not before
+
+    def reported(self, name: str, values: Mapping[str, Mapping[str, Any]]) -> bool:
+        """These collectors of a node report this; whether that is anything new."""
+        before = self._nodes[name].evidence
+        self._keep(name, with_reported(before, values))
+        return self._nodes[name].evidence is not before
+
+    def again(self, name: str, rules: Iterable[str]) -> tuple[frozenset[str], Found, Unknown]:
+        """Which of these checks could be evaluated on a node now, what they say of it, and what they do not know."""
+        node = self._nodes[name]
+        results = self._results(node, sorted(rules))
+        known, unknown = evaluated(results)
+        return known | (_over_by_line(node) & frozenset(rules)), self._found(node, results), unknown
+
+    def _of(self, name: str) -> NodeEvidence:
+        node = self._nodes.get(name)
+        return node.evidence if node else NodeEvidence(name)
+
+    def _keep(self, name: str, evidence: NodeEvidence) -> None:
+        node = self._nodes[name]
+        if evidence is not node.evidence:
+            self._nodes[name] = replace(node, evidence=evidence, known={})
+
+    def _results(self, node: Node, rules: Iterable[str]) -> list[Result]:
+        every = (self._checks[rule] for rule in rules if rule in self._checks)
+        return [result for check in every for result in verdicts_on(self._policy, check, node)]
+
+    def _found(self, node: Node, results: Iterable[Result]) -> Found:
+        found: Found = {}
+        every = (one for result in results for one in result.by_verdict)
+        for result in sorted(every, key=lambda one: one.verdict.rank):
+            if result.verdict not in (Verdict.FAIL, Verdict.CONCERN):
+                continue
+            one_by_one = {**_of_xids(node, result), **_of_lines(node, result)}
+            if one_by_one:
+                found = one_by_one | found
+            else:
+                for device in result.devices or ("",):
+                    found[device, result.check] = _with(found.get((device, result.check)), result)
+        return found
+
+
+def _with(seen: Seen | None, result: Result) -> Seen:
+    """What is seen of a device by one check, worst first, in one line."""
+    lines = result.message.split("\n")
+    before = [seen.message] if seen else []
+    return Seen(
+        seen.verdict if seen else result.verdict,
+        ALSO.join([*before, *lines]),
+        (seen.findings if seen else 0) + len(lines),
+    )
+
+
+def evaluated(results: Iterable[Result]) -> tuple[frozenset[str], Unknown]:
+    """The checks that could be evaluated, and devices for which they could not: of these nothing is over."""
+    every = list(results)
+    unknown = {
+        (device, one.check)
+        for result in every
+        for one in result.by_verdict
+        if one.verdict is Verdict.INCOMPLETE
+        for device in one.devices or ("",)
+    }
+    return frozenset(one.check for one in every if ("", one.check) not in unknown), frozenset(unknown)
+
+
+def _of_lines(node: Node, result: Result) -> Found:
+    """What the kernel log shows, where its check evaluates nothing else: each of a form and a device, said once."""
+    if result.check not in evaluated_by_line():
+        return {}
+    try:
+        lines, _ = said(node, result.check)
+    except (Incomplete, NotApplicable):
+        return {}
+    found: Found = {}
+    for one in lines:
+        fails = one.fails and result.verdict is not Verdict.CONCERN  # as the site's policy reads it
+        key = (", ".join(filter(None, (one.device, one.form.label))), result.check)
+        found.setdefault(key, Seen(Verdict.FAIL if fails else Verdict.CONCERN, one.words))
+    return found
+
+
+def _over_by_line(node: Node) -> frozenset[str]:
+    """The checks whose findings end with a later line: that the log has lost its beginning is no reason to keep one."""
+    try:
+        node.kernel_events  # noqa: B018 - raises Incomplete where it could not be read
+    except Incomplete:
+        return frozenset()
+    return evaluated_by_line()
+
+
+@cache
+def evaluated_by_line() -> frozenset[str]:
+    """Checks that say nothing but what forms of the kernel log's lines mean, and those of Xids."""
+    by_form = {form.check for form in log_forms().values() if form.check}
+    return frozenset(by_form - {form.check for form in log_forms().values() if form.event}) | XIDS.keys()
+
+
+def _of_xids(node: Node, result: Result) -> Found:
+    """The findings of the kernel log's Xids: each of a GPU and a code, which is said once."""
+    if result.check not in XIDS:
+        return {}
+    try:
+        data = [finding for finding in _xids(node) if finding.severity != "none"]
+        names = gpus_by_address(node)
+    except (Incomplete, NotApplicable):
+        data, names = [], {}
+    found: Found = {}
+    for finding in data:
+        if finding.family == XIDS[result.check]:
+            where = names[finding.pci].words if finding.pci in names else finding.pci or "an unnamed device"
+            words = f"{finding.family} {finding.code} ({finding.name}){f', {finding.part}' if finding.part else ''}"
+            verdict = Verdict.FAIL if finding.severity == "fail" else Verdict.CONCERN
+            verdict = Verdict.CONCERN if result.verdict is Verdict.CONCERN else verdict  # as the site's policy reads it
+            found[f"{where}, {finding.family} {finding.code}", result.check] = Seen(
+                verdict, f"{words}: {finding.action}"
+            )
+    return found
+
+
+def _xids(node: Node) -> tuple[Finding, ...]:
+    events, gpus = node.kernel_events, gpus_by_address(node)
+    due = [address for address, gpu in gpus.items() if gpu.remap_is_due]
+    uuids = {address: gpu.uuid for address, gpu in gpus.items()}
+    return (*evaluate(events, node.catalog, remap_due=due, uuids=uuids), *evaluate_switches(events, node.catalog))

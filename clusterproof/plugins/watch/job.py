@@ -1,0 +1,167 @@
+"""`--job`: the watch of one job, of Slurm's or Kubernetes', which ends with it and leaves its report."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Collected, EvidenceError, load
+from clusterproof.plugins.core.nodeset import fold, within
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.fact import answer_of
+from clusterproof.plugins.evidence.recording import recording_file, write_node
+from clusterproof.plugins.evidence.slurm.facts import COMPLETING, SlurmJobs
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.training_job import FORM, JobState, job_named
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.submit_host import JOBS, ask_slurm, submit_host
+from clusterproof.plugins.watch.own_health import Outage
+
+OF_KUBERNETES = ("k8s:", "eks:")  # whose jobs have a namespace and a name
+NUMBER = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?")  # of Slurm's: also of an array, or of several in one
+ASK_S = 30.0  # between two questions whether the job still runs; one is asked at once where a connection ends
+LEAST_S = 2.0
+HALTED = frozenset({"suspended", "stopped"})  # states in which no step of a job runs, so that no sampler sends anything
+MARKS = "preflight or run"
+REPORT = "report"  # the folder in the recording's
+# A folder that a watch is begun in may be anybody's: Python would look there first.
+MAIN = """import sys
+sys.path[:] = filter(None, sys.path)
+from clusterproof.plugins.command_line.main import main
+raise SystemExit(main())"""
+
+
+class NoJob(ClusterproofError):  # noqa: N818 - what it is
+    """What is called a job cannot be one; the message says what was expected."""
+
+
+def cluster_of(job: str, cluster: str | None) -> str:
+    """The X of `--cluster` that has the nodes of a job, and those alone. Raises NoJob."""
+    if "/" in job:
+        named = cluster or OF_KUBERNETES[0]
+        if not named.startswith(OF_KUBERNETES):
+            raise NoJob(
+                f"--job {job!r:.80} is a Kubernetes job, and --cluster {named!r:.80}; expected k8s:… or eks:NAME"
+            )
+        return f"{named}/job:{job}"
+    if not NUMBER.fullmatch(job):
+        raise NoJob(f"--job is {job!r:.80}; expected the number of a Slurm job, or {FORM}")
+    if cluster:
+        raise NoJob(f"--job {job} is a Slurm job, and Slurm is asked from here; expected no --cluster, or {FORM}")
+    return f"slurm:job:{job}"
+
+
+def folder_of(job: str) -> str:
+    """Where a job is recorded unless told otherwise."""
+    return f"clusterproof-job-{job.replace('/', '-')}"
+
+
+def job_query(job: str, cluster: Cluster, say: Callable[[str], object]) -> tuple[Callable[[], str], Mapping[str, str]]:
+    """What asks for the job's state, empty where it is over; raises Incomplete, KubernetesError where it is unknown.
+
+    And the nodes of its pods by their hosts, as it last found them; of a job of Slurm's there are none.
+    """
+    if cluster.connection != "kubernetes":
+        return partial(state_of, job, cluster.settings), {}
+    api = open_api(cluster.settings)
+    found, began = job_named(api, job)
+
+    def moved(others: Sequence[str]) -> None:
+        say(
+            f"job {job} has pods on {within(fold(others), 200)} now, which nobody watches; expected another watch of it"
+        )
+
+    state = JobState(api, found, began, moved)
+    return state, state.places
+
+
+def state_of(job: str, settings: Mapping[str, str]) -> str:
+    """What Slurm calls its state, empty where it is over. Raises Incomplete where Slurm does not answer."""
+    answer = ask_slurm(submit_host(settings), Limits(), (JOBS,))[JOBS]
+    state = SlurmJobs(answer_of(JOBS, answer).value).state_of(job)
+    return "" if state == COMPLETING else state
+
+
+class JobMonitor:
+    """A thread that asks how the job is, says where that keeps it from running, and calls `over` once it is over."""
+
+    def __init__(
+        self,
+        job: str,
+        state: Callable[[], str],
+        over: Callable[[], object],
+        say: Callable[[str], object],
+        pod_hosts: Mapping[str, str] = {},
+    ) -> None:
+        """`state`: a word for how it is, such as `running`; empty where it is over. `pod_hosts`: its nodes by hosts."""
+        self.pod_hosts = pod_hosts
+        self._job, self._state, self._over, self._say = job, state, over, say
+        self._halted = ""
+        self._outage = Outage(
+            say, "whether the job runs is not known: {why}; watching goes on", "whether the job runs is known again"
+        )
+        self._asked, self._is_closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="watch-job", daemon=True)
+
+    def __enter__(self) -> JobMonitor:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closed.set()
+        self._asked.set()
+
+    def ask(self) -> None:
+        """Ask soon: a connection has ended, and perhaps the job with it."""
+        self._asked.set()
+
+    def _keep(self) -> None:
+        while not self._is_closed.wait(LEAST_S):
+            try:
+                state = self._state()
+                self._outage.worked()
+                if not state:
+                    self._say(f"job {self._job} has ended")
+                    self._over()
+                    return
+                self._look(state)
+            except Exception as problem:  # no answer, or it is a fault of ours: neither ends the watch
+                self._outage.failed(problem)
+            self._asked.wait(ASK_S)
+            self._asked.clear()
+
+    def _look(self, state: str) -> None:
+        halted = state if state in HALTED else ""
+        if halted and not self._halted:
+            self._say(f"job {self._job} is {state}: its nodes send nothing until it goes on; watching goes on")
+        elif self._halted and not halted:
+            self._say(f"job {self._job} goes on")
+        self._halted = halted
+
+
+def keep_latest(folder: Path, names: Iterable[str], latest: Callable[[str], Mapping[str, Collected]]) -> None:
+    """Add what nodes have reported since their last visit to what is recorded of it. Raises OSError."""
+    for name in names:
+        path = folder / "nodes" / recording_file(name)
+        with contextlib.suppress(FileNotFoundError, EvidenceError):
+            visited = load(path.read_bytes())
+            write_node(folder, replace(visited, collectors={**visited.collectors, **latest(name)}))
+
+
+def evaluate_recorded(folder: Path, steps: Sequence[str], policy: str | None) -> None:
+    """Evaluate what was recorded, the nodes and the run, and leave the report beside it."""
+    missing = [path for path in steps if not Path(path).exists()]
+    for path in missing:
+        sys.stdout.write(f"--steps {path}: there is no such file; the report goes without it\n")
+    sys.stdout.flush()
+    runs_of = [word for path in (str(folder), *steps) if path not in missing for word in ("--run", path)]
+    words = ["check", f"replay:{folder}", "-m", MARKS, "--report", str(folder / REPORT), *runs_of]
+    subprocess.run([sys.executable, "-c", MAIN, *words, *(["--policy", policy] if policy else [])], check=False)

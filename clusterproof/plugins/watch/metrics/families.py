@@ -1,0 +1,230 @@
+"""The metrics of a watch for Prometheus, out of what is known at one moment: base units, counters that only grow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
+from clusterproof.plugins.watch.metrics.latest import SUMMED, Latest
+from clusterproof.plugins.watch.sample_rules import IN_WORDS
+from clusterproof.plugins.watch.states import Key, Seen
+
+Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
+
+PREFIX = "clusterproof_watch"
+BAD = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)
+NONE = "none"
+
+
+@record
+class Snapshot:
+    """A watch at one moment."""
+
+    cluster: str
+    version: str
+    began_s: float  # since 1970
+    now: float  # by time.monotonic()
+    every_s: float
+    fresh_s: float  # what a node sent longer ago is not current
+    nodes: Mapping[str, Latest]
+    open: Mapping[Key, Seen]
+    evaluated: frozenset[str] = frozenset()  # nodes that have reported enough for that
+    incomplete: Mapping[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
+    said: Mapping[tuple[str, Verdict], int] = field(default_factory=dict)  # changes by kind and verdict
+    notified: Mapping[str, int] = field(default_factory=dict)  # notifications by outcome
+    failing: Mapping[str, bool] = field(default_factory=dict)  # parts of the watch: whether one fails now
+
+
+@record
+class _Series:
+    """What a column of a GPU's samples is to Prometheus."""
+
+    name: str
+    words: str
+    column: str
+    scale: float = 1.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+_GAUGES = (
+    _Series("utilization_ratio", "Share of the time in which some kernel ran.", "util", 0.01),
+    _Series("sm_active_ratio", "Share of the SMs that had work.", "sm", 0.01),
+    _Series("tensor_active_ratio", "Share of the tensor cores' cycles.", "tensor", 0.01),
+    _Series("memory_used_bytes", "Memory in use.", "mem", 1024.0**2),
+    _Series("sm_clock_hertz", "Clock of the SMs.", "clock", 1e6),
+    _Series("power_watts", "Power, as a mean since the sample before.", "power"),
+    _Series("temperature_celsius", "Temperature of the GPU.", "temp"),
+)
+_HELD = "throttled_seconds"
+_HELD_WORDS = "Time in which the clocks were held down by the power cap, or by the hardware."
+_ECC, _ECC_WORDS = "ecc_errors", "ECC errors since the driver was loaded."
+_COUNTERS = (
+    _Series("nvlink_bytes", "Bytes over NVLink, both ways.", "nvlink"),
+    _Series("pcie_bytes", "Bytes over PCIe, both ways.", "pcie"),
+    _Series(_HELD, _HELD_WORDS, "capped", labels={"reason": "power_cap"}),
+    _Series(_HELD, _HELD_WORDS, "slowed", labels={"reason": "hardware"}),
+    _Series(_ECC, _ECC_WORDS, "ecc", labels={"error": "uncorrected"}),
+    _Series(_ECC, _ECC_WORDS, "ecc_corrected", labels={"error": "corrected"}),
+    _Series("nvlink_errors", "Errors of all its NVLinks since their counters began.", "link_errors"),
+)
+_INDEX = {column: place for place, column in enumerate(GPU_COLUMNS)}
+_SUMS = {column: place for place, column in enumerate(SUMMED)}
+
+
+class Metrics(Collector):
+    """What prometheus_client asks when Prometheus does."""
+
+    def __init__(self, look: Callable[[], Snapshot]) -> None:
+        self._look = look
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names are not to be asked for before there is anything."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family, as of now."""
+        return families(self._look())
+
+
+class Over(Collector):
+    """What is left for who reads a file once the watch has ended: that it has."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+
+    def describe(self) -> Iterable[Metric]:
+        """As Metrics has it."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """One family."""
+        yield _up(self._cluster, is_running=False)
+
+
+def families(seen: Snapshot) -> Iterable[Metric]:
+    """Every family of metrics of which there is anything to say."""
+    return (family for family in _every(seen) if family.samples)
+
+
+def _every(seen: Snapshot) -> Iterator[Metric]:
+    yield _up(seen.cluster, is_running=True)
+    yield _info(seen)
+    yield _gauge("start_time_seconds", "When the watch began, since 1970.", {(): seen.began_s}, seen)
+    yield _gauge("interval_seconds", "Time between two samples of a node.", {(): seen.every_s}, seen)
+    yield from _of_findings(seen)
+    yield from _of_nodes(seen)
+    yield from _of_gpus(seen)
+
+
+def _of_findings(seen: Snapshot) -> Iterator[Metric]:
+    open_now = Counter((key.node, key.rule, found.verdict.value) for key, found in seen.open.items())
+    words = "Findings that are open now: devices of a node, by check and verdict."
+    yield _gauge("findings", words, open_now, seen, ("node", "check", "verdict"))
+    worst = {node: NONE if node in seen.evaluated else Verdict.INCOMPLETE.value for node in seen.nodes}
+    for key, found in sorted(seen.open.items(), key=lambda one: -one[1].verdict.rank):
+        worst[key.node] = found.verdict.value
+    nodes = Counter(worst.values())
+    count = {(finding,): nodes[finding] for finding in (*(verdict.value for verdict in BAD), NONE)}
+    words = "Nodes by the worst finding that is open; a node that was never evaluated is incomplete."
+    yield _gauge("nodes", words, count, seen, ("finding",))
+    said = {(kind, verdict.value): number for (kind, verdict), number in seen.said.items()}
+    yield _counter("changes", "Changes that were said.", said, seen, ("kind", "verdict"))
+    notified = {(outcome,): number for outcome, number in seen.notified.items()}
+    yield _counter("notifications", "Notifications by what became of them.", notified, seen, ("outcome",))
+    failing = {(part,): float(is_failing) for part, is_failing in seen.failing.items()}
+    yield _gauge(
+        "trouble", "1 while a part of the watch itself fails, and the watch goes on.", failing, seen, ("part",)
+    )
+
+
+def _of_nodes(seen: Snapshot) -> Iterator[Metric]:
+    node = ("node",)
+    last = {(name,): one.seen_s for name, one in seen.nodes.items() if one.seen_s}
+    yield _gauge("node_last_seen_timestamp_seconds", "When a node last sent anything, since 1970.", last, seen, node)
+    samples = {(name,): one.samples for name, one in seen.nodes.items()}
+    yield _counter("node_samples", "Samples that a node has sent.", samples, seen, node)
+    connections = {(name,): one.connections for name, one in seen.nodes.items()}
+    yield _counter("node_connections", "Times that the sampler has begun on a node.", connections, seen, node)
+    incomplete = {(name,): count for name, count in seen.incomplete.items()}
+    words = "Checks that could not be evaluated at the last visit."
+    yield _gauge("node_unjudged_checks", words, incomplete, seen, node)
+    late = {
+        (name, source): s
+        for name, one in seen.nodes.items()
+        for source, (s, _) in one.late.items()
+        if s and source in IN_WORDS
+    }
+    words = "For how long a source of samples has not answered."
+    yield _gauge("source_late_seconds", words, late, seen, ("node", "source"))
+
+
+def _of_gpus(seen: Snapshot) -> Iterator[Metric]:
+    """Of nodes that report at present: old values would look current."""
+    present = [(name, one) for name, one in seen.nodes.items() if one.seen_s and seen.now - one.at < seen.fresh_s]
+    total = {(name, str(at)): gpu.memory_mib * 1024.0**2 for name, at, gpu in _fixed(present) if gpu.memory_mib}
+    yield _gauge("gpu_memory_bytes", "All of its memory.", total, seen, ("node", "gpu"))
+    limits = {(name, str(at)): gpu.power_limit_w for name, at, gpu in _fixed(present) if gpu.power_limit_w}
+    yield _gauge("gpu_power_limit_watts", "Its power limit.", limits, seen, ("node", "gpu"))
+    for series in _GAUGES:
+        values = _values(present, series)
+        yield _gauge(f"gpu_{series.name}", series.words, values, seen, ("node", "gpu"))
+    of_name: dict[str, list[_Series]] = {}
+    for series in _COUNTERS:
+        of_name.setdefault(series.name, []).append(series)
+    for name, every in of_name.items():
+        labels = ("node", "gpu", *every[0].labels)
+        counts = {key: value for series in every for key, value in _values(present, series).items()}
+        yield _counter(f"gpu_{name}", every[0].words, counts, seen, labels)
+
+
+def _fixed(present: Iterable[tuple[str, Latest]]) -> Iterator[tuple[str, int, SampledGpu]]:
+    for name, one in present:
+        for at, gpu in enumerate(one.gpus[: len(one.gpu)]):
+            yield name, at, gpu
+
+
+def _values(present: Iterable[tuple[str, Latest]], series: _Series) -> dict[tuple[str, ...], float]:
+    more = tuple(series.labels.values())
+    is_sum = series.column in _SUMS
+    place = (_SUMS if is_sum else _INDEX)[series.column]
+    return {
+        (name, str(at), *more): value * series.scale
+        for name, one in present
+        for at, values in enumerate(one.sums[: len(one.gpu)] if is_sum else one.gpu)
+        if (value := values[place]) is not None
+    }
+
+
+def _up(cluster: str, *, is_running: bool) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}_up", "1 while the watch runs; 0 is what it leaves.", labels=("cluster",))
+    family.add_metric((cluster,), float(is_running))
+    return family
+
+
+def _info(seen: Snapshot) -> Metric:
+    family = InfoMetricFamily(PREFIX, "Which clusterproof watches.", labels=("cluster",))
+    family.add_metric((seen.cluster,), {"version": seen.version})
+    return family
+
+
+def _gauge(
+    name: str, words: str, values: Mapping[Labels, float], seen: Snapshot, labels: tuple[str, ...] = ()
+) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=("cluster", *labels))
+    for key, value in values.items():
+        family.add_metric((seen.cluster, *key), value)
+    return family
+
+
+def _counter(name: str, words: str, values: Mapping[Labels, float], seen: Snapshot, labels: tuple[str, ...]) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=("cluster", *labels))
+    for key, value in values.items():
+        family.add_metric((seen.cluster, *key), value)
+    return family

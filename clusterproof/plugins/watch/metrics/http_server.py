@@ -1,0 +1,171 @@
+"""`--listen [HOST]:PORT`: answers Prometheus, a few at a time; who keeps it waiting is given up for who comes."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import record
+
+LOCALHOST = "127.0.0.1"
+MAX_CONNECTIONS = 8  # of more the one that has waited longest is given up
+MAX_PER_ADDRESS = 4  # the same of the connections of one address
+MAX_ANSWERED = 32  # of those that are given up some are still computed: beyond, nobody is let in
+DEADLINE_S = 10.0  # from the first byte of a request to the last of its answer
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>[0-9]{1,5})")
+
+
+class NoAddress(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
+    """What cannot be listened at; the message says why."""
+
+
+@record
+class Address:
+    """Where to listen; port 0 is any that is free."""
+
+    host: str
+    port: int
+
+    @staticmethod
+    def of(text: str) -> Address:
+        """Of `:9188`, which is this machine's alone, `0.0.0.0:9188`, `head:9188` or `[::1]:9188`. Raises NoAddress."""
+        found = _ADDRESS.fullmatch(text)
+        if not found or int(found["port"]) > 65_535:
+            raise NoAddress(f"--listen is {text[:60]!r}; expected [HOST]:PORT, such as :9188")
+        return Address(found["v6"] or found["host"] or LOCALHOST, int(found["port"]))
+
+
+class Listener:
+    """Listens from when it is made until it is closed."""
+
+    def __init__(self, address: Address, registry: CollectorRegistry) -> None:
+        """Raises NoAddress where it cannot be listened at."""
+        try:
+            family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
+            kind = type("Server", (_Server,), {"address_family": family})
+            app = make_wsgi_app(registry)
+            self._server: WSGIServer = make_server(
+                address.host, address.port, app, server_class=kind, handler_class=_Handler
+            )
+        except (OSError, UnicodeError) as problem:
+            why = getattr(problem, "strerror", None) or problem
+            where = f"{address.host}:{address.port}"
+            raise NoAddress(f"--listen: {where}: {why}; expected an address of this machine and a free port") from None
+        host = f"[{address.host}]" if family is socket.AF_INET6 else address.host
+        self.url = f"http://{host}:{self._server.server_port}/metrics"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="watch-listen", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(WSGIRequestHandler):
+    server: _Server
+
+    def parse_request(self) -> bool:
+        """Note that the request is whole: from now on it is the server that is waited for."""
+        is_whole = super().parse_request()
+        if is_whole:
+            self.server.has_asked(self.connection)
+        return is_whole
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its parent has it
+        """Nobody reads it."""
+
+
+@dataclass
+class _Connection:
+    """A connection, since when it is open, and whether its request is whole."""
+
+    address: str
+    since_s: float
+    has_asked: bool = False
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_port = False  # a port that is taken is to be said
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        self._open: dict[socket.socket, _Connection] = {}
+        self._lock = threading.Lock()
+        self._answered: set[socket.socket] = set()
+        super().__init__(*arguments, **more)
+
+    def server_bind(self) -> None:
+        """As WSGIServer does it, without asking the name service what this machine is called."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; where too many are open, give up one that was there before."""
+        with self._lock:
+            is_let_in = len(self._answered) < MAX_ANSWERED
+            if is_let_in:
+                self._open[request] = _Connection(str(client_address[0]), time.monotonic())
+                for one in given_up(self._open.values()):
+                    self._give_up(one)
+        if is_let_in:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._answered.discard(request)
+                self._open.pop(request, None)
+
+    def service_actions(self) -> None:
+        """Give up what is late; called twice a second."""
+        now = time.monotonic()
+        with self._lock:
+            for one in [one for one in self._open.values() if now - one.since_s > DEADLINE_S]:
+                self._give_up(one)
+
+    def has_asked(self, request: socket.socket) -> None:
+        """The request of a connection is whole."""
+        with self._lock:
+            self._answered.add(request)
+            if request in self._open:
+                self._open[request].has_asked = True
+
+    def _give_up(self, given: _Connection) -> None:
+        """Let whoever waits for this connection's client wait no more."""
+        for request in [request for request, one in self._open.items() if one is given]:
+            del self._open[request]
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """The client has gone: nothing to report."""
+
+
+def given_up(connections: Iterable[_Connection]) -> list[_Connection]:
+    """Which are too many, of one address or of all: first those that have not yet asked, the oldest first."""
+    left = sorted(connections, key=lambda one: (one.has_asked, one.since_s))
+    newest = max(left, key=lambda one: one.since_s)
+    of_one = [one for one in left if one.address == newest.address and one is not newest]
+    gone = of_one[: max(0, len(of_one) + 1 - MAX_PER_ADDRESS)]
+    others = [one for one in left if one is not newest and one not in gone]
+    return gone + others[: max(0, len(others) + 1 - MAX_CONNECTIONS)]

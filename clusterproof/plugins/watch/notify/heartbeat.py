@@ -1,0 +1,113 @@
+"""`--heartbeat URL`: tells a dead man's switch that the watch goes on; it raises the alarm once it hears nothing."""
+
+from __future__ import annotations
+
+import re
+import threading
+import urllib.request
+from collections.abc import Callable
+from functools import partial
+from http.client import HTTPException
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.watch.own_health import WHY, Outage
+from clusterproof.reports.deadline import within
+
+LEAST_S = 60.0  # between two that were taken: switches count in minutes, and refuse who comes often
+TIMEOUT_S = 10.0
+END_S = 1.0  # for one that is being sent when the watch ends
+MAX_WORDS = 100
+_URL = re.compile(r"https?://[!-~]+")
+
+
+class NoHeartbeat(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
+    """What no heartbeat can be sent to; the message says why."""
+
+
+class Heartbeat:
+    """A thread that sends one after a tick that was completed, and none without; until it is closed."""
+
+    def __init__(self, url: str, say: Callable[[str], object]) -> None:
+        """Raises NoHeartbeat."""
+        self._url = accepted(url)
+        self.outage = Outage(
+            say,
+            f"the heartbeat was not taken: {WHY}; it is sent again after the next tick, and watching goes on",
+            "the heartbeat is taken again",
+        )
+        self._has_ticked, self._is_over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="watch-heartbeat", daemon=True)
+        self._thread.start()
+
+    def ticked(self) -> None:
+        """A tick was completed."""
+        self._has_ticked.set()
+
+    def close(self) -> None:
+        """Send no more."""
+        self._is_over.set()
+        self._has_ticked.set()
+        self._thread.join(END_S)
+
+    def _keep(self) -> None:
+        while self._is_next_tick():
+            (why,) = within(TIMEOUT_S, [partial(send, self._url)])
+            if why:
+                self.outage.failed(why)
+            else:
+                self.outage.worked()
+                self._is_over.wait(LEAST_S)
+
+    def _is_next_tick(self) -> bool:
+        """Wait until a tick is completed from now on: of one before, the watch may have hung since. False: it ends."""
+        self._has_ticked.clear()
+        if not self._is_over.is_set():
+            self._has_ticked.wait()
+        return not self._is_over.is_set()
+
+
+def accepted(url: str) -> str:
+    """The URL that `--heartbeat` names. Raises NoHeartbeat, with nothing of it: it is a password."""
+    try:
+        parts = urlsplit(url.strip())
+        is_valid = bool(_URL.fullmatch(url.strip()) and parts.hostname and parts.port != 0 and not parts.username)
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise NoHeartbeat(
+            "--heartbeat is not a URL that can be asked (not shown: it may hold a password); "
+            "expected https://HOST/… or http://HOST/… without a user's name"
+        )
+    return url.strip()
+
+
+def send(url: str) -> str:
+    """Ask for it once, and follow no redirection; why it was not taken, in words that hold nothing of the URL."""
+    request = urllib.request.Request(url, headers={"User-Agent": f"clusterproof/{__version__}"})  # noqa: S310 - accepted
+    try:
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=TIMEOUT_S):
+            return ""
+    except HTTPError as refused:
+        refused.close()
+        return f"HTTP {refused.code}; expected 2xx"
+    except URLError as problem:
+        return _words(problem.reason)
+    except (OSError, HTTPException) as problem:
+        return _words(problem)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Where a redirection is an answer like others: it could have this host ask its metadata service."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Nothing."""
+
+
+def _words(problem: object) -> str:
+    kind = type(problem).__name__
+    said = getattr(problem, "verify_message", "") or getattr(problem, "strerror", "") or ""
+    return printable(f"{kind}: {said}" if said else kind, MAX_WORDS)

@@ -1,0 +1,213 @@
+"""`--notify`: sends what has changed, one notification at a time, again and again until it is taken."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from clusterproof.plugins.watch.notify.alert import Alert, Notification
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
+from clusterproof.plugins.watch.notify.receiver import Outcome, Receiver
+from clusterproof.plugins.watch.own_health import Outage
+from clusterproof.plugins.watch.states import Change, Key, Seen
+
+FIRST_S = 1.0  # doubled with each failure
+MOST_S = 60.0
+
+
+def pause_s(failures: int, asked_s: float = 0.0) -> float:
+    """After so many failures in a row; never less than a receiver has asked for."""
+    return max(asked_s, min(MOST_S, FIRST_S * (1 << min(failures - 1, 16))))
+
+
+class RetrySchedule:
+    """Of one receiver. One notification that it does not take holds up no other, save those of the same findings."""
+
+    def __init__(self) -> None:
+        self._failures = 0  # in a row, of all
+        self._from = 0.0  # before then nothing is sent
+        self._of: dict[str, tuple[int, float]] = {}  # failures of each notification, and when it is due
+
+    def failed(self, name: str, now: float, asked_s: float = 0.0) -> None:
+        """It was not taken."""
+        failures = self._of.get(name, (0, 0.0))[0] + 1
+        self._failures += 1
+        self._from = now + pause_s(self._failures, asked_s)
+        self._of[name] = failures, now + pause_s(failures, asked_s)
+
+    def taken(self, name: str) -> None:
+        """It was."""
+        self._failures, self._from = 0, 0.0
+        self._of.pop(name, None)
+
+    def due_s(self, name: str) -> float:
+        """When it is due, by itself."""
+        return self._of.get(name, (0, 0.0))[1]
+
+    def not_before(self, due_s: float) -> float:
+        """When something that is due then may be sent."""
+        return max(due_s, self._from)
+
+    def next(self, names: Collection[str]) -> str | None:
+        """The notification that is due first."""
+        return min(names, key=self.due_s, default=None)
+
+
+GATHER_S = 2.0  # from the first change on: a switch that fails takes its nodes within that
+END_S = 10.0  # for all that is left to be sent, when the watch ends
+LOOK_S = 5.0  # at what is to be reminded of, and at a disk that was full
+OUTCOMES = ("delivered", "failed", "dropped")  # each try counts
+
+
+class Notifier:
+    """A thread that sends what waits in an outbox to one receiver, from when it is made until it is closed."""
+
+    def __init__(
+        self, receiver: Receiver, file: OutboxFile, say: Callable[[str], object], remind_s: float | None = None
+    ) -> None:
+        self._receiver, self._file, self._say, self._remind_s = receiver, file, say, remind_s
+        self._outbox, self._retries = file.outbox, RetrySchedule()
+        self._change = threading.Condition()
+        self._is_over = self._is_cancelled = False
+        self._came: dict[int, float] = {}  # when alerts came, by number
+        self._last_try: set[str] = set()  # what was sent since the watch ended
+        self.counts: Counter[str] = Counter()
+        self.outage = Outage(
+            say,
+            "a notification was not delivered: {why}; it is sent again until it is, and watching goes on",
+            "notifications are delivered again",
+        )
+        if self._outbox.count:
+            say(f"waiting since before, to be sent by {receiver.name}: {_changes(self._outbox.count)}")
+        self._thread = threading.Thread(target=self._keep, name="watch-notify", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether something is not delivered, or not on disk, now."""
+        return self.outage.is_failing or self._file.outage.is_failing
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all that waits is on disk, where it is to be."""
+        return not self._file.outage.is_failing
+
+    def said(self, changes: Sequence[Change]) -> None:
+        """Notify of these, soon; when this returns they are on disk."""
+        if changes:
+            with self._change:
+                self._file.write(self._outbox.taking(changes, time.time()))
+                self._change.notify()
+
+    def catch_up(self, nodes: Collection[str], now: Mapping[Key, Seen]) -> None:
+        """Notify of what is open of these nodes now and was not delivered, and of what was delivered and is over."""
+        with self._change:
+            self._file.write(self._outbox.catching_up(nodes, now, time.time()))
+            self._change.notify()
+
+    def close(self) -> None:
+        """Send what is left once more, as far as there is time."""
+        with self._change:
+            self._is_over = True
+            self._change.notify()
+        self._thread.join(END_S)
+        with self._change:
+            self._is_cancelled = True
+            self._change.notify()
+        self._receiver.cancel()
+        self._thread.join(END_S)
+        with self._change:
+            self._file.close()
+            left = self._outbox.count
+        if left:
+            self._say(
+                f"not delivered when the watch ended: {_changes(left)} by {self._receiver.name}; {self._file.words}"
+            )
+
+    def _keep(self) -> None:
+        while True:
+            with self._change:
+                one = self._next()
+                while one is None:
+                    if self._is_over:
+                        return
+                    self._file.settle()
+                    self._remind()
+                    self._change.wait(max(0.0, min(self._due_s() - time.monotonic(), LOOK_S)))
+                    one = self._next()
+            outcome = self._sent(one)
+            with self._change:
+                self._count(one, outcome)
+
+    def _remind(self) -> None:
+        if self._remind_s is not None:
+            self._file.write(self._outbox.reminding(self._remind_s, time.time()))
+
+    def _next(self) -> Notification | None:
+        """What is to be sent now; when it is returned it is on disk under its id."""
+        if self._is_cancelled:
+            return None
+        if self._is_over:
+            return self._next_of_the_end()
+        if time.monotonic() < self._due_s():
+            return None
+        name, group = self._retries.next(self._outbox.frozen), self._oldest()
+        if group and (name is None or self._gathered_s(group) <= self._retries.due_s(name)):
+            return self._frozen(group)
+        return self._outbox.notification(name) if name else None
+
+    def _next_of_the_end(self) -> Notification | None:
+        name = next((one for one in self._outbox.frozen if one not in self._last_try), None)
+        group = None if name else self._oldest()
+        one = self._frozen(group) if group else self._outbox.notification(name) if name else None
+        if one:
+            self._last_try.add(one.id)
+        return one
+
+    def _oldest(self) -> Sequence[Alert] | None:
+        return next(self._outbox.groups(), None)
+
+    def _frozen(self, group: Sequence[Alert]) -> Notification:
+        entry = self._outbox.freezing(group)
+        self._file.write([entry])
+        for alert in group:
+            self._came.pop(alert.number, None)
+        return self._outbox.notification(entry["freeze"])
+
+    def _gathered_s(self, group: Sequence[Alert]) -> float:
+        """When alerts have been waited with for others of their cause."""
+        return self._came.setdefault(group[0].number, time.monotonic()) + GATHER_S
+
+    def _due_s(self) -> float:
+        """When there is something to send."""
+        name, group = self._retries.next(self._outbox.frozen), self._oldest()
+        due = [self._retries.due_s(name)] if name else []
+        due += [self._gathered_s(group)] if group else []
+        return self._retries.not_before(min(due, default=float("inf")))
+
+    def _sent(self, one: Notification) -> Outcome:
+        try:
+            return self._receiver.send(one)
+        except OSError as problem:  # such as no room for what the program says
+            return Outcome(f"{self._receiver.name}: {problem.strerror or problem}")
+
+    def _count(self, one: Notification, outcome: Outcome) -> None:
+        self.counts["failed" if outcome.why else "delivered"] += 1
+        if outcome.why:
+            self._retries.failed(one.id, time.monotonic(), outcome.after_s)
+            self.outage.failed(f"{outcome.why} (of {one.alerts[0].key.rule}, {one.nodes:.100})")
+        else:
+            self._retries.taken(one.id)
+            self._file.write([{"sent": one.id}])
+            self.outage.worked()
+        if self._outbox.dropped > self.counts["dropped"]:
+            self.counts["dropped"] = self._outbox.dropped
+            self._say(
+                f"too many changes wait for {self._receiver.name}; the oldest are dropped: {self._outbox.dropped}"
+            )
+
+
+def _changes(count: int) -> str:
+    return f"{count} change{'s' if count > 1 else ''}"

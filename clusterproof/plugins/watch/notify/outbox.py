@@ -1,0 +1,150 @@
+"""What is still to be delivered, and what was: alerts wait here until the receiver has taken them.
+
+Every step is an entry, a line of JSON. The same entries make the same outbox again, in another watch too.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from clusterproof.plugins.watch.notify.alert import REMINDER, Alert, Notification, only_first
+from clusterproof.plugins.watch.states import Change, Key, Kind, Seen
+
+MAX_WAITING = 20_000  # alerts; of more the oldest that were never tried are dropped, which is said
+Entry: TypeAlias = dict[str, Any]
+WRONG = (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
+_STAYS_OPEN = frozenset({Kind.OPENED.value, Kind.WORSE.value, REMINDER})
+
+
+class Outbox:
+    """Of one receiver. It reads no clock and no file."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._name = secrets.token_hex(6)  # of this outbox: its notifications' ids begin with it
+        self._next = 1
+        self._waiting: dict[int, Alert] = {}  # by number, and in that order
+        self._frozen: dict[str, tuple[Alert, ...]] = {}  # notifications that were tried, by id
+        self._delivered: dict[Key, Alert] = {}  # what is open, as it was last taken
+        self.dropped = 0
+
+    @property
+    def open(self) -> Collection[Key]:
+        """The findings that are open for the receiver."""
+        return self._delivered.keys()
+
+    @property
+    def count(self) -> int:
+        """How many alerts wait."""
+        return len(self._waiting) + sum(map(len, self._frozen.values()))
+
+    def taking(self, changes: Iterable[Change], wall_s: float) -> Iterator[Entry]:
+        """The entries that add changes, but for those that repeat what was taken already."""
+        delivered, number = self._delivered.copy(), self._next
+        for change in changes:
+            last = delivered.get(change.key)
+            is_known = last is not None and last.kind in _STAYS_OPEN and last.message == Alert.of(0, change, 0).message
+            if (change.kind is Kind.CLOSED and not last) or (change.kind is Kind.OPENED and is_known):
+                continue
+            alert = Alert.of(number, change, wall_s)
+            _keep(delivered, alert)
+            yield {"add": alert.to_data()}
+            number += 1
+
+    def catching_up(self, nodes: Collection[str], now: Mapping[Key, Seen], wall_s: float) -> Iterator[Entry]:
+        """The entries by which the receiver learns what is open of nodes now, where a watch goes on."""
+        delivered = {key: one for key, one in self._delivered.items() if key.node in nodes}
+        over = [
+            Change(Kind.CLOSED, key, one.verdict, one.message, 0.0) for key, one in delivered.items() if key not in now
+        ]
+        new = [
+            Change(Kind.OPENED, key, seen.verdict, seen.message, 0.0)
+            for key, seen in now.items()
+            if key not in delivered
+        ]
+        worse = [
+            Change(Kind.WORSE, key, seen.verdict, seen.message, 0.0)
+            for key, seen in now.items()
+            if key in delivered and delivered[key].verdict is not seen.verdict
+        ]
+        yield from self.taking([*over, *worse, *new], wall_s)
+
+    def reminding(self, after_s: float, wall_s: float) -> Iterator[Entry]:
+        """The entries that remind of what has stayed open so long; with one finding all of its cause.
+
+        What was told at a time that is still to come is due as well: the clock was set back.
+        """
+        busy = {alert.key for alert in self._all()}
+        still = [one for one in self._delivered.values() if one.kind in _STAYS_OPEN and one.key not in busy]
+        due = {(one.key.rule, one.verdict) for one in still if not 0 <= wall_s - one.time_s < after_s}
+        again = (one for one in still if (one.key.rule, one.verdict) in due)
+        for number, one in enumerate(again, start=self._next):
+            yield {"add": {**one.to_data(), "number": number, "kind": REMINDER, "time": round(wall_s, 3)}}
+
+    def groups(self) -> Iterator[Sequence[Alert]]:
+        """What may be sent next and was not tried yet: alerts of one cause, each the oldest of its finding."""
+        taken = {alert.key for alerts in self._frozen.values() for alert in alerts}
+        of_cause: dict[tuple[object, ...], list[Alert]] = {}
+        for alert in only_first(list(self._waiting.values()), taken):
+            of_cause.setdefault(alert.cause, []).append(alert)
+        yield from of_cause.values()
+
+    def freezing(self, alerts: Sequence[Alert]) -> Entry:
+        """The entry that makes a notification of alerts, before it is first sent."""
+        return {"freeze": f"{self._name}-{alerts[0].number}", "of": [one.number for one in alerts]}
+
+    def notification(self, name: str) -> Notification:
+        """One that was frozen."""
+        return Notification(name, self._cluster, self._frozen[name])
+
+    @property
+    def frozen(self) -> Collection[str]:
+        """The ids of the notifications that were tried, and not taken."""
+        return self._frozen.keys()
+
+    def apply(self, entry: Entry) -> None:
+        """Take an entry. Raises one of WRONG where it is none, or does not fit what came before."""
+        if "outbox" in entry:
+            self._name, self._next = str(entry["name"])[:40], max(self._next, int(entry["next"]))
+        elif "add" in entry:
+            self._add(Alert.from_data(entry["add"]))
+        elif "delivered" in entry:
+            alert = Alert.from_data(entry["delivered"])
+            self._delivered[alert.key] = alert
+        elif "freeze" in entry:
+            self._frozen[str(entry["freeze"])] = tuple(self._waiting.pop(number) for number in entry["of"])
+        else:
+            del self._frozen[entry["sent"]]
+
+    def entries(self) -> Iterator[Entry]:
+        """The fewest that make this outbox again."""
+        yield {"outbox": 1, "name": self._name, "next": self._next}
+        for alert in sorted(self._all(), key=lambda one: one.number):
+            yield {"add": alert.to_data()}
+        for name, alerts in self._frozen.items():
+            yield {"freeze": name, "of": [one.number for one in alerts]}
+        for alert in self._delivered.values():
+            yield {"delivered": alert.to_data()}
+
+    def _all(self) -> Iterator[Alert]:
+        yield from self._waiting.values()
+        for alerts in self._frozen.values():
+            yield from alerts
+
+    def _add(self, alert: Alert) -> None:
+        self._next = max(self._next, alert.number + 1)
+        self._waiting[alert.number] = alert
+        _keep(self._delivered, alert)
+        for number in list(self._waiting)[: max(0, len(self._waiting) - MAX_WAITING)]:
+            del self._waiting[number]
+            self.dropped += 1
+
+
+def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
+    """What is open once an alert was taken."""
+    if alert.kind == Kind.CLOSED.value:
+        delivered.pop(alert.key, None)
+    elif alert.kind != Kind.HAPPENED.value:
+        delivered[alert.key] = alert

@@ -1,0 +1,128 @@
+"""Who receives what changes: a program that is run, with the notification on its input."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.watch.notify.alert import Notification
+
+TIMEOUT_S = 30.0  # for one notification
+MAX_WORDS = 200  # characters of what it says of its failure
+MAX_AFTER_S = 3600.0  # that a receiver may ask for
+_AFTER = re.compile(r"^retry-after:(.*)$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one notification: why it was not taken, if so, and after how many seconds the receiver wants to be asked."""
+
+    why: str = ""
+    after_s: float = 0.0
+
+
+class Receiver(Protocol):
+    """One that notifications are sent to."""
+
+    @property
+    def name(self) -> str:
+        """What may be shown of it."""
+
+    def send(self, one: Notification) -> Outcome:
+        """Send a notification, and wait until it is taken or not. Raises OSError."""
+
+    def cancel(self) -> None:
+        """End what is being sent, from another thread."""
+
+
+class NoReceiver(ClusterproofError, ValueError):  # noqa: N818 - an outcome of the command line
+    """What nothing can be sent to; the message says why."""
+
+
+def words_of(command: str) -> list[str]:
+    """The program and its arguments; no shell sees them. Raises NoReceiver."""
+    try:
+        words = shlex.split(command)
+    except ValueError as wrong:
+        raise NoReceiver(f"--notify is {command[:80]!r}: {wrong}; expected a program and its arguments") from None
+    if not words:
+        raise NoReceiver("--notify is empty; expected a program and its arguments")
+    if not shutil.which(words[0]):
+        raise NoReceiver(
+            f"--notify: no program {words[0]!r:.80} that may be run; expected its path, or a name on PATH, or a URL"
+        )
+    return words
+
+
+def after_s(words: str, now: float) -> float:
+    """The seconds of a Retry-After, which is a number or a date; 0 where it is neither."""
+    try:
+        found = (
+            float(words) if words.strip().isdecimal() else email.utils.parsedate_to_datetime(words).timestamp() - now
+        )
+    except (ValueError, TypeError, OverflowError, OSError):
+        return 0.0
+    return min(max(0.0, found), MAX_AFTER_S)
+
+
+class Program:
+    """A program and its arguments. A line `Retry-After: SECONDS` of its own asks for a pause."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._running: subprocess.Popen[bytes] | None = None
+        self.name = words[0].rpartition("/")[2]
+
+    def send(self, one: Notification) -> Outcome:
+        """Run it. What it has started ends with its time. Raises OSError."""
+        with tempfile.TemporaryFile() as errors:
+            process = self._running = subprocess.Popen(
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+            try:
+                process.communicate(one.to_json().encode(), TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                process.communicate()
+                return Outcome(f"{self.name} did not end within {TIMEOUT_S:.0f} s")
+            finally:
+                self._running = None
+            if process.returncode == 0:
+                return Outcome()
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - MAX_WORDS))
+            return _failed(self.name, process.returncode, errors.read().decode("utf-8", "replace"))
+
+    def cancel(self) -> None:
+        """Kill it, where it runs."""
+        if running := self._running:
+            _kill(running)
+
+
+def _failed(name: str, code: int, words: str) -> Outcome:
+    how = f"exit code {code}" if code > 0 else f"signal {-code}"
+    later = _AFTER.search(words)
+    lines = [line.strip() for line in printable(_AFTER.sub("", words)).splitlines() if line.strip()]
+    said = f": {lines[-1]}" if lines else ""
+    return Outcome(f"{name} ended with {how}{said}", after_s(later[1], time.time()) if later else 0.0)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,206 @@
+"""Who a watch notifies: a program, or a service by its URL, as a run does. No URL is ever shown."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.notify.alert import REMINDER, Notification
+from clusterproof.plugins.watch.notify.receiver import (
+    TIMEOUT_S,
+    NoReceiver,
+    Outcome,
+    Program,
+    Receiver,
+    after_s,
+    words_of,
+)
+from clusterproof.plugins.watch.states import Kind
+from clusterproof.reports.deadline import within
+
+MAX_IDS = 8  # of findings, that a message names
+_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*://")
+_WORDS = {Kind.CLOSED.value: "over", Kind.WORSE.value: "worse", Kind.FLAPPING.value: "flapping", REMINDER: "still open"}
+_retry_after: ContextVar[list[float] | None] = ContextVar("asked", default=None)  # seconds, by Retry-After
+
+
+MAX_TITLE = 100  # characters: a subject of SNS's
+MAX_BODY = 1_800  # characters: what chats take in one message
+ABSENT = "--notify needs Apprise, which is not installed: pip install apprise"
+INCIDENT_KEYS = ("dedup", "alias")  # of PagerDuty and Opsgenie, as Apprise calls them
+_TALKATIVE = ("apprise", "urllib3", "requests", "requests_oauthlib")  # their log lines hold tokens
+_SCHEME = re.compile(r"([a-z][a-z0-9]{1,20})://")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is sent; `kind` is Apprise's word for it, `incident` the key of services that have one for each."""
+
+    title: str
+    body: str
+    kind: str
+    incident: str = ""
+
+
+def apprise_services(urls: Sequence[str], first: int = 1) -> list[tuple[str, Callable[[Message], str]]]:
+    """What sends to each URL, beside its scheme, which is all that may be shown of it. Raises NoReceiver."""
+    try:
+        with silenced():
+            import apprise
+    except ImportError:
+        raise NoReceiver(ABSENT) from None
+    # A service that redirects could have this host ask its metadata service, or others get the message.
+    asset = apprise.AppriseAsset(
+        app_id="clusterproof", app_desc="clusterproof", app_url="", image_url_mask="", http_redirects=False
+    )
+    found: list[tuple[str, Callable[[Message], str]]] = []
+    for number, url in enumerate(urls, start=first):
+        with silenced():
+            try:
+                service = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
+            except Exception:  # its words may hold the URL
+                service = None
+        scheme = _SCHEME.match(url)
+        if service is None or scheme is None:
+            raise NoReceiver(
+                f"--notify number {number} is not a URL that Apprise takes (not shown: it may hold a password); "
+                "expected scheme://… as Apprise's documentation has it for the service"
+            )
+        found.append((scheme[1], partial(_send, service)))
+    return found
+
+
+def _send(service: Any, message: Message) -> str:
+    """What went wrong, in words that hold nothing of the URL."""
+    for name in INCIDENT_KEYS if message.incident else ():
+        if getattr(service, name, "") is None:  # it has one, and the URL names none
+            service = copy.copy(service)
+            setattr(service, name, message.incident)
+    is_sent = service.notify(
+        body=message.body,
+        title=message.title,
+        notify_type=message.kind,
+        body_format="text",
+        overflow="truncate",  # never a second message
+    )
+    return "" if is_sent else "the service refused it or did not answer"
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Nothing that these libraries log, or warn of in their own imports, reaches a terminal or a file."""
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):  # noqa: B905
+            logger.setLevel(level)
+
+
+def bounded(lines: Sequence[str]) -> str:
+    """The lines as one text, whole lines as far as there is room, and how many are missing."""
+    kept: list[str] = []
+    room = MAX_BODY - 40
+    for line in (one_line(line, 400) for line in lines):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    if len(kept) < len(lines):
+        kept.append(f"… and {len(lines) - len(kept)} more lines")
+    return "\n".join(kept)
+
+
+def one_line(text: str, most: int) -> str:
+    """A text of so many characters at most, without what could steer a terminal."""
+    text = printable(" ".join(text.split()), most * 2)
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def receiver_of(text: str, number: int) -> Receiver:
+    """Who a `--notify` names, by its place among them. Raises NoReceiver."""
+    if not _URL.match(text):
+        return Program(words_of(text))
+    ((scheme, send),) = apprise_services([text.strip()], number)
+    return Service(scheme, send)
+
+
+class Service:
+    """One that Apprise knows."""
+
+    def __init__(self, scheme: str, send: Callable[[Message], str]) -> None:
+        self.name = scheme
+        self._send = send
+
+    def send(self, one: Notification) -> Outcome:
+        """Send it; one that does not answer in time is left behind."""
+        pauses: list[float] = []
+        with silenced():
+            (why,) = within(TIMEOUT_S, [partial(_sent_noting_pauses, pauses, partial(self._send, message_of(one)))])
+        return Outcome(f"{self.name}: {why}" if why else "", max(pauses, default=0.0))
+
+    def cancel(self) -> None:
+        """Nothing: what is sent is left behind when the watch ends."""
+
+
+def message_of(one: Notification) -> Message:
+    """As a person reads it; its last lines have the ids by which a receiver knows a repetition."""
+    first, devices = one.alerts[0], one.devices
+    is_closed = first.kind == Kind.CLOSED.value
+    words = _WORDS.get(first.kind)
+    what = f"{words}: {first.verdict.value}" if words else first.verdict.value.upper()
+    lines = [
+        f"{one.nodes}: {first.message} [{first.key.rule}]",
+        *([f"devices: {', '.join(devices[:MAX_IDS])}{_more(len(devices))}"] if devices else []),
+        *([f"changes: {len(one.alerts)}, of which this is the first"] if len(one.alerts) > 1 else []),
+        time.strftime("since %Y-%m-%d %H:%M:%S UTC", time.gmtime(first.time_s)),
+    ]
+    ids = f"notification {one.id}, incident {one.incident}"
+    kind = "success" if is_closed else "failure" if first.verdict is Verdict.FAIL else "warning"
+    title = one_line(f"{one.cluster}: {what} {first.key.rule} on {one.nodes}", MAX_TITLE)
+    return Message(title, bounded([*lines, ids]), kind, one.incident)
+
+
+def _more(count: int) -> str:
+    return f" and {count - MAX_IDS} more" if count > MAX_IDS else ""
+
+
+def _sent_noting_pauses(pauses: list[float], send: Callable[[], str]) -> str:
+    """Send, and keep what the service asks for: Apprise reports only whether it was taken."""
+    _read_retry_after()
+    _retry_after.set(pauses)
+    return send()
+
+
+@cache
+def _read_retry_after() -> None:
+    """Read each Retry-After of requests, by which Apprise sends; it has no hook for all that it sends."""
+    from requests import Session
+
+    send = Session.send
+
+    def noted(session: Session, request: Any, **more: Any) -> Any:
+        answer = send(session, request, **more)
+        pauses, words = _retry_after.get(), answer.headers.get("Retry-After", "")
+        if pauses is not None and words and answer.status_code in (429, 503):
+            pauses.append(after_s(words, time.time()))
+        return answer
+
+    Session.send = noted  # type: ignore[method-assign, assignment]

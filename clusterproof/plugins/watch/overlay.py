@@ -1,0 +1,122 @@
+"""Puts what a watched node sends over all that it reported before: lines of its log, facts of its GPUs, its links.
+
+Pure: evidence comes in and evidence goes out, the same object where nothing is new.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.agent.sending import PROCESSES, class_of
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.kernel_log.collect_lines import further
+from clusterproof.plugins.watch.updates import REPORTED, Logged, LogLine, Tick, Update
+
+LOG, NVML = "kernel_log", "nvml"
+WATCHED = (LOG, NVML, *REPORTED)
+MAX_LINES = 2_000  # of the kernel log of one node
+MAX_LINES_OF_PROCESSES = 500  # and of those that processes have written, where all are more
+
+Facts = Mapping[int, Mapping[str, Any]]  # of GPUs by index
+
+
+@dataclass
+class PendingUpdates:
+    """What a node sends while all of its evidence is gathered, which is then older than this."""
+
+    facts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
+    reported: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def take(self, update: Update) -> None:
+        """Note it; of a fact the last value."""
+        if isinstance(update, Tick):
+            for index, facts in update.facts.items():
+                self.facts.setdefault(index, {}).update(facts)
+            self.reported.update(update.reported)
+        elif isinstance(update, Logged):
+            self.lines.extend(update.lines)
+
+    def applied_to(self, evidence: NodeEvidence) -> NodeEvidence:
+        """The evidence with this over it, and without lines that it has already."""
+        cursor = (_value(evidence, LOG) or {}).get("cursor")
+        known = cursor[1] if isinstance(cursor, list) and len(cursor) == 3 and isinstance(cursor[1], int) else -1
+        lines = [line for line in self.lines if line.sequence > known]
+        return with_reported(with_facts(with_lines(evidence, lines), self.facts), self.reported)
+
+
+def with_lines(evidence: NodeEvidence, lines: Iterable[LogLine]) -> NodeEvidence:
+    """The kernel has logged these."""
+    log, lines = _value(evidence, LOG), list(lines)
+    if log is None or not lines:
+        return evidence
+    known = list(log.get("lines") or [])
+    cursor = log.get("cursor")
+    for line in lines:
+        known.append([line.seconds, line.text, *further(line.left_out, line.level)])
+        cursor = [cursor[0] if isinstance(cursor, list) and cursor else "", line.sequence, line.seconds]
+    return _with(evidence, LOG, {**log, "lines": _latest(known), "cursor": cursor})
+
+
+def _latest(lines: list[list[Any]]) -> list[list[Any]]:
+    """The last of them: so many that processes have written, and so many others, which those do not drive out."""
+    if len(lines) <= MAX_LINES:
+        return lines
+    room = {True: MAX_LINES_OF_PROCESSES, False: MAX_LINES}
+    data: list[list[Any]] = []
+    for line in reversed(lines):
+        is_of_process = class_of(line[1]) == PROCESSES
+        if room[is_of_process] > 0:
+            room[is_of_process] -= 1
+            data.append(line)
+    return data[::-1]
+
+
+def with_facts(evidence: NodeEvidence, facts: Facts) -> NodeEvidence:
+    """The evidence with these facts of its GPUs."""
+    known = _value(evidence, NVML)
+    if known is None or not isinstance(known.get("gpus"), list):
+        return evidence
+    gpus = [
+        {**gpu, **facts[gpu["index"]]} if isinstance(gpu, dict) and gpu.get("index") in facts else gpu
+        for gpu in known["gpus"]
+    ]
+    for gpu in gpus:
+        if isinstance(gpu, dict) and gpu.get("slowdown", ()) is None:
+            del gpu["slowdown"]
+    return evidence if gpus == known["gpus"] else _with(evidence, NVML, {**known, "gpus": gpus})
+
+
+def with_reported(evidence: NodeEvidence, reported: Mapping[str, Mapping[str, Any]]) -> NodeEvidence:
+    """The evidence with what these collectors report now, whatever a visit got of them."""
+    for name, value in reported.items():
+        if _value(evidence, name) != value:
+            evidence = _with(evidence, name, value)
+    return evidence
+
+
+def with_known(evidence: NodeEvidence, before: NodeEvidence) -> NodeEvidence:
+    """What is still watched as it was known before in this boot, where it is missing now."""
+    if boot_of(evidence) != boot_of(before):
+        return evidence
+    missing = [name for name in WATCHED if _value(evidence, name) is None and _value(before, name) is not None]
+    known = {name: before.collectors[name] for name in missing}
+    return replace(evidence, collectors={**evidence.collectors, **known}) if known else evidence
+
+
+def boot_of(evidence: NodeEvidence) -> object:
+    """The boot id that it reports; None where it reports none."""
+    return (_value(evidence, "boot") or {}).get("boot_id")
+
+
+def _value(evidence: NodeEvidence, collector: str) -> dict[str, Any] | None:
+    known = evidence.collectors.get(collector)
+    return known.value if known and known.status is Status.READ and isinstance(known.value, dict) else None
+
+
+def _with(evidence: NodeEvidence, collector: str, value: Any) -> NodeEvidence:
+    return replace(evidence, collectors={**evidence.collectors, collector: Collected(Status.READ, value)})

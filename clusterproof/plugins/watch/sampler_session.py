@@ -1,0 +1,147 @@
+"""One node's connection, kept: a thread that has the sampler run there, and begins anew when that ends."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, started_by_shell
+from clusterproof.plugins.agent.reading import NO_CURSOR
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.transport.staying import Staying
+from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream, Update
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+SETTLED_S = 60.0  # a connection that held so long begins anew without delay
+DEAD_TICKS, LEAST_DEAD_S = 4, 30.0  # without a line
+MAX_WAITING, BUSY_S = 5_000, 0.05  # events not taken yet
+MAX_A_TICK = 1 << 20  # bytes that a node may send between two ticks
+
+Cursor = Callable[[], tuple[str, int, float] | None]
+
+
+@record
+class Ended:
+    """A connection has ended, and why."""
+
+    why: str
+
+
+@record
+class Event:
+    """What came of a node, and when, by time.monotonic()."""
+
+    node: str
+    what: Update | Ended
+    at: float
+
+
+@record
+class SamplerOptions:
+    """How the sampler runs on nodes."""
+
+    every_s: float
+    host_root: str = "/"
+    sudo: bool = False
+    mounts: tuple[str, ...] = ()  # that the policy expects
+
+    def sampler(self, is_heard: bool) -> str:
+        """The text of its program."""
+        return sampler(self.every_s, self.host_root, is_heard, self.mounts)
+
+
+class SamplerSession:
+    """The thread of one node."""
+
+    def __init__(
+        self,
+        target: Target,
+        staying: Staying,
+        sampling: SamplerOptions,
+        cursor: Cursor,
+        events: SimpleQueue[Event | None],
+    ) -> None:
+        self._target, self._staying, self._sampling, self._cursor, self._events = (
+            target,
+            staying,
+            sampling,
+            cursor,
+            events,
+        )
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"watch-{target.name}", daemon=True)
+
+    def start(self) -> None:
+        """Connect, and stay."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Let the sampler end."""
+        self._is_over.set()
+        self._staying.end()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether it has ended within that time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _keep(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while not self._is_over.is_set():
+            began = time.monotonic()
+            why = self._once()
+            if self._is_over.is_set():
+                return
+            self._put(Ended(why))
+            pause_s = FIRST_PAUSE_S if time.monotonic() - began > SETTLED_S else min(LONGEST_PAUSE_S, 2 * pause_s)
+            self._is_over.wait(pause_s * random.uniform(0.7, 1.0))  # noqa: S311 - not all at once again
+
+    def _once(self) -> str:
+        """Why it ended."""
+        nonce = new_nonce()
+        stream = Stream(nonce)
+        bucket = _TokenBucket(self._sampling.every_s)
+
+        def received(piece: bytes) -> None:
+            bucket.take(len(piece))
+            for update in stream.updates(piece):
+                while self._events.qsize() > MAX_WAITING and not self._is_over.is_set():
+                    time.sleep(BUSY_S)  # many send at once what they could not before; their connections hold it
+                self._put(update)
+
+        dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._sampling.every_s)
+        try:
+            text = self._sampling.sampler(self._staying.is_heard)
+            word = cursor_word(self._cursor() or NO_CURSOR)
+            program = started_by_shell(text, nonce, self._sampling.sudo, on_stdin=True, word=word)
+            why = self._staying.stay(self._target, program, received, dead_s)
+        except LinesLost as lost:
+            return str(lost)
+        except NotUnderstood as wrong:
+            return f"not understood: {wrong}"
+        except Exception as problem:  # a fault of ours costs one node a while, not the watch
+            return f"{type(problem).__name__}: {problem}"
+        return f"{why}: {stream.noise}" if stream.noise and why == "the program ended" else why
+
+    def _put(self, what: Update | Ended) -> None:
+        self._events.put(Event(self._target.name, what, time.monotonic()))
+
+
+class _TokenBucket:
+    """How much a node may send: a stream that does not end would fill the controller."""
+
+    def __init__(self, every_s: float) -> None:
+        self._per_s = MAX_A_TICK / every_s
+        self._left, self._at = float(MAX_A_TICK), time.monotonic()
+
+    def take(self, size: int) -> None:
+        """Raises NotUnderstood where there is no more room."""
+        now = time.monotonic()
+        self._left = min(MAX_A_TICK, self._left + (now - self._at) * self._per_s) - size
+        self._at = now
+        if self._left < 0:
+            raise NotUnderstood(f"more than {MAX_A_TICK:,} bytes a tick")

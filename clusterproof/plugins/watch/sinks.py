@@ -1,0 +1,144 @@
+"""What a watch gives to programs besides its lines: metrics over HTTP and in a file, notifications, heartbeats."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.watch.metrics.families import Metrics, Snapshot
+from clusterproof.plugins.watch.metrics.http_server import Address, Listener
+from clusterproof.plugins.watch.metrics.latest import Latest
+from clusterproof.plugins.watch.metrics.textfile import Textfile
+from clusterproof.plugins.watch.notify.heartbeat import Heartbeat
+from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
+from clusterproof.plugins.watch.notify.outbox import Outbox
+from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
+from clusterproof.plugins.watch.notify.receiver import Receiver
+from clusterproof.plugins.watch.states import Change, Key, Seen
+from clusterproof.plugins.watch.updates import Update
+from clusterproof.plugins.watch.watch import Watch
+
+LEAST_S = 15.0  # between two files: Prometheus asks no more often, and a thousand nodes take a second of a core
+
+
+class Sinks:
+    """Open from when they are made until they are closed.
+
+    The watch's own thread updates them; whoever asks for a snapshot, from another, waits for nothing that it does.
+    """
+
+    def __init__(self, cluster: str, watch: Watch, say: Callable[[str], object]) -> None:
+        self._cluster = cluster.encode("utf-8", "backslashreplace").decode()  # it may be a file's name
+        self._watch, self._say = watch, say
+        self._began_s = time.time()
+        self._nodes = {name: Latest() for name in watch.names}
+        self._open_of: dict[str, Mapping[Key, Seen]] = {}  # each is replaced, and never changed
+        self._said: Counter[tuple[str, Verdict]] = Counter()
+        self._parts: dict[str, Callable[[], bool]] = {}
+        self._notifiers: list[Notifier] = []
+        self._ended: list[Callable[[], object]] = []
+        self._ticks: list[Callable[[], object]] = []
+        self._open = ExitStack()
+
+    def __enter__(self) -> Sinks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add_part(self, part: str, is_failing: Callable[[], bool]) -> None:
+        """Let metrics show whether a part of the watch fails now."""
+        self._parts[part] = is_failing
+
+    def listen(self, address: Address) -> None:
+        """Answer Prometheus. Raises NoAddress."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Metrics(self.snapshot))
+        listener = Listener(address, registry)
+        self._open.callback(listener.close)
+        self._say(f"metrics: {listener.url}")
+
+    def write(self, path: Path) -> None:
+        """Keep a file for node_exporter. Raises NoTextfile."""
+        file = Textfile(path, max(LEAST_S, self._watch.every_s), self.snapshot, self._say)
+        self._open.callback(file.close)
+        self.add_part("textfile", lambda: file.outage.is_failing)
+
+    def notify(self, receivers: Sequence[Receiver], folder: Path | None, remind_s: float | None = None) -> None:
+        """Tell these what changes; what waits is kept in the folder. Raises OSError."""
+        for number, receiver in enumerate(receivers, start=1):
+            path = folder / f"outbox-{number}.jsonl" if folder else None
+            file = OutboxFile(path, Outbox(self._cluster), self._say)
+            notifier = Notifier(receiver, file, self._say, remind_s)
+            notifier.catch_up(frozenset(self._nodes), self._watch.states.open)
+            self._open.callback(notifier.close)
+            self._notifiers.append(notifier)
+        self.add_part("notify", lambda: any(one.is_failing for one in self._notifiers))
+
+    def beat(self, url: str) -> None:
+        """Tell a dead man's switch of each tick. Raises NoHeartbeat."""
+        heartbeat = Heartbeat(url, self._say)
+        self._open.callback(heartbeat.close)
+        self._ticks.append(heartbeat.ticked)
+        self.add_part("heartbeat", lambda: heartbeat.outage.is_failing)
+
+    def ticked(self) -> None:
+        """The watch has completed a tick."""
+        for act in self._ticks:
+            act()
+
+    def are_kept(self) -> bool:
+        """Whether what waits to be sent would outlive this watch: only then may more be recorded as said."""
+        return all(one.is_kept for one in self._notifiers)
+
+    def take(self, node: str, update: Update, wall_s: float, at: float) -> None:
+        """A node has reported something."""
+        self._nodes[node] = self._nodes[node].after(update, wall_s, at)
+
+    def on_end(self, act: Callable[[], object]) -> None:
+        """Do this whenever a node's connection ends."""
+        self._ended.append(act)
+
+    def ended(self) -> None:
+        """A node's connection has ended."""
+        for act in self._ended:
+            act()
+
+    def said(self, changes: Sequence[Change]) -> None:
+        """These changes were said."""
+        self._said.update((change.kind.value, change.verdict) for change in changes)
+        for notifier in self._notifiers:
+            notifier.said(changes)
+
+    def look(self, nodes: Iterable[str]) -> None:
+        """Something may have opened or closed of these nodes."""
+        for node in nodes:
+            self._open_of[node] = self._watch.states.open_of(node)
+
+    def snapshot(self) -> Snapshot:
+        """The watch at this moment; from any thread."""
+        return Snapshot(
+            cluster=self._cluster,
+            version=__version__,
+            began_s=self._began_s,
+            now=time.monotonic(),
+            every_s=self._watch.every_s,
+            fresh_s=self._watch.timing.silent_ticks * self._watch.every_s,
+            nodes=self._nodes.copy(),
+            open={key: seen for of_node in list(self._open_of.values()) for key, seen in of_node.items()},
+            evaluated=frozenset(filter(self._watch.evaluator.knows, list(self._nodes))),
+            incomplete=self._watch.incomplete.copy(),
+            said=dict(self._said),
+            notified=self._notified(),
+            failing={part: is_failing() for part, is_failing in self._parts.copy().items()},
+        )
+
+    def _notified(self) -> Mapping[str, int]:
+        return {name: sum(one.counts[name] for one in self._notifiers) for name in OUTCOMES if self._notifiers}

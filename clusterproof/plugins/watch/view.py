@@ -1,0 +1,171 @@
+"""What a person sees of a watch: a line for each change; on a terminal the worst nodes and the last changes besides."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.nodeset import fold, within
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.states import Change, Kind
+from clusterproof.plugins.watch.watch import Watch
+from clusterproof.reports.wording import counted
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+LAST, WORST = 12, 10  # changes and nodes on the screen
+QUIET_S = 600.0  # in which a log says nothing
+MAX_LINE = 400
+MAX_NODES = 120  # characters of a nodeset
+WORDS = {Kind.CLOSED: "over", Kind.WORSE: "worse", Kind.FLAPPING: "flapping: no more of it is said while it does"}
+STYLES = {Verdict.FAIL: "bold red", Verdict.INCOMPLETE: "magenta", Verdict.CONCERN: "yellow"}
+
+
+def in_words(change: Change) -> str:
+    """`FAIL        gpu003 GPU 1: uncorrected ECC errors: …; expected 0 [gpu.no_uncorrected_ecc]`."""
+    where = " ".join(filter(None, (change.key.node, change.key.device)))
+    said = WORDS.get(change.kind, "")
+    head = "over" if change.kind is Kind.CLOSED else change.verdict.value.upper()
+    more = f" ({said})" if said and change.kind is not Kind.CLOSED else ""
+    return printable(f"{head:<11} {where}: {change.message}{more} [{change.key.rule}]", MAX_LINE)
+
+
+def beginning(cluster: Cluster, every_s: float, for_s: float | None, job: str) -> str:
+    """`watching 2 nodes (gpu[001-002]) by ssh: a sample each 10 s, until Ctrl-C or SIGTERM`."""
+    nodes = within(fold(target.name for target in cluster.targets), MAX_NODES)
+    each = "second" if every_s == 1 else f"{every_s:g} s"
+    ends = [f"until job {job} ends"] if job else []
+    if for_s is not None:
+        ends.append(f"for {_span(for_s)}{' at most' if job else ''}")
+    until = ", ".join(ends) or "until Ctrl-C or SIGTERM"
+    words = f"watching {counted(len(cluster.targets), 'node')} ({nodes}) by {cluster.connection}"
+    return printable(f"{words}: a sample each {each}, {until}", MAX_LINE)
+
+
+def _span(seconds: float) -> str:
+    """`24 h`, `30 min`, `90 s`."""
+    sizes = ((3600, "h"), (60, "min"))
+    size, unit = next((one for one in sizes if seconds >= one[0] and seconds % one[0] == 0), (1, "s"))
+    return f"{seconds / size:g} {unit}"
+
+
+class Lines:
+    """A line for each change; where nothing changes for long, that the watch goes on."""
+
+    def __init__(self, watch: Watch, out: TextIO) -> None:
+        self._watch, self._out = watch, out
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def show(self, changes: Sequence[Change]) -> None:
+        """Say what has changed."""
+        for change in changes:
+            self.say(in_words(change))
+        if time.monotonic() - self._said >= QUIET_S:
+            self.say(f"still watching: {headline(self._watch)}; {counted(self._watch.samples, 'sample')}")
+
+    def say(self, words: str) -> None:
+        """Say anything else."""
+        self._said = time.monotonic()
+        print(f"{time.strftime('%H:%M:%S')} {words}", file=self._out, flush=True)
+
+
+class Screen:
+    """The same on a terminal, with a picture below that is drawn anew at most once a second."""
+
+    def __init__(self, watch: Watch, cluster: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._watch, self._cluster = watch, cluster
+        self._last: deque[str] = deque(maxlen=LAST)
+        self._drawn = 0.0
+        self._live = Live(console=Console(), auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Screen:
+        self._live.__enter__()
+        self.show(())
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._live.__exit__(None, None, None)
+        for line in self._last:
+            sys.stdout.write(f"{line}\n")
+
+    def show(self, changes: Sequence[Change]) -> None:
+        """Draw what has changed."""
+        for change in changes:
+            self.say(in_words(change))
+        if time.monotonic() - self._drawn >= 1.0:
+            self._drawn = time.monotonic()
+            self._live.update(self._picture(), refresh=True)
+
+    def say(self, words: str) -> None:
+        """Put a line under the last changes."""
+        self._last.append(f"{time.strftime('%H:%M:%S')} {words}")
+
+    def _picture(self) -> Group:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("node", "", "what", expand=True, box=None, pad_edge=False)
+        for node, verdict, words in worst(self._watch):
+            table.add_row(Text(node), Text(verdict.value, style=STYLES.get(verdict, "")), Text(words, no_wrap=True))
+        head = Text(f"{self._cluster}: {headline(self._watch)}", style="bold")
+        return Group(head, table, Text("\n".join(self._last)))
+
+
+def worst(watch: Watch) -> Iterator[tuple[str, Verdict, str]]:
+    """The nodes with open states, those with the worst first: each with its worst, and how many more it has."""
+    nodes: dict[str, list[tuple[int, str]]] = {}
+    for key, seen in watch.states.open.items():
+        words = f"{key.device}: {seen.message}" if key.device else seen.message
+        nodes.setdefault(key.node, []).append((seen.verdict.rank, words))
+    by_rank = {verdict.rank: verdict for verdict in Verdict}
+    for node, every in sorted(nodes.items(), key=lambda one: (min(one[1])[0], -len(one[1]), one[0]))[:WORST]:
+        rank, words = min(every)
+        more = f" (and {len(every) - 1} more)" if len(every) > 1 else ""
+        yield node, by_rank[rank], printable(words + more, MAX_LINE)
+
+
+def first_answers(watch: Watch, not_reached: Sequence[str]) -> str:
+    """`all asked once: 128 nodes, 2 with a fail, 1 not reached (gpu017)`."""
+    unreached = f", {len(not_reached)} not reached ({within(fold(not_reached), MAX_NODES)})" if not_reached else ""
+    return printable(f"all asked once: {headline(watch)}{unreached}", MAX_LINE)
+
+
+def headline(watch: Watch) -> str:
+    """`128 nodes, 2 with a fail, 1 silent (gpu017)`."""
+    total = len(list(watch.names))
+    failed = {key.node for key, seen in watch.states.open.items() if seen.verdict is Verdict.FAIL}
+    silent = watch.silent
+    parts = [counted(total, "node"), f"{len(failed)} with a fail"]
+    if silent:
+        parts.append(f"{len(silent)} silent ({fold(silent)})")
+    return ", ".join(parts)
+
+
+def summary(watch: Watch, seconds: float) -> Iterable[str]:
+    """What is left to say at the end."""
+    counts = {verdict: sum(one is verdict for one in watch.verdicts.values()) for verdict in STYLES}
+    said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count) or "nothing"
+    yield f"watched for {seconds:.0f} s, {watch.samples:,} samples: {headline(watch)}; said: {said}"
+    if watch.unknown:
+        nodes = printable(within(fold(watch.unknown), MAX_NODES))
+        yield f"nothing is known of {counted(len(watch.unknown), 'node')}: {nodes}"
+    incomplete = sum(watch.incomplete.values())
+    if incomplete:
+        checks = counted(incomplete, "check")
+        yield f"{checks} could not be evaluated at the start; clusterproof check X says which and why"

@@ -1,0 +1,232 @@
+"""What a watch makes of what its nodes report. It reads no clock and no connection: both are passed in, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import REACHABLE
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
+from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
+from clusterproof.plugins.watch.sample_rules import (
+    CLOCK,
+    NO_LOG,
+    REBOOT,
+    SILENT,
+    THROTTLED,
+    TICK_RULES,
+    clock_step,
+    is_slowed,
+    late_sources,
+    lines_lost,
+    silent,
+)
+from clusterproof.plugins.watch.states import TIMING, Change, Key, Kind, Seen, States, Timing
+from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
+
+Found = Mapping[tuple[str, str], Seen]
+AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which sends its ticks
+LASTS = frozenset({*LASTING, *TICK_RULES})
+
+
+@dataclass
+class _Node:
+    last_seen: float  # when it last sent anything, or was first connected to
+    is_expected: bool = True  # to send at each tick: its first connection has sent something, or ended
+    silent_looks: int = 0  # consecutive looks at it without anything from it
+    hello: Hello | None = None
+    last: Hello | Tick | None = None
+    boot_id: str = ""
+    last_boot_id: str = ""  # of the boot before this one
+    sequence: int = 0  # of the last line of the kernel log that it has sent in this boot
+    why: str = ""  # the connection ended
+    slowed: set[int] = field(default_factory=set)  # its GPUs whose clocks something holds down
+    ticks: int = 0
+    pending: PendingUpdates | None = None  # while it is visited
+    visited: float = 0.0  # when its last visit began
+    is_due: bool = True  # all of its evidence is to be gathered: it has not been in this boot
+
+
+@dataclass
+class Watch:
+    """A cluster that is watched: states of its nodes, and what was said of them."""
+
+    evaluator: Evaluator
+    every_s: float
+    names: Iterable[str]
+    began: float
+    timing: Timing = TIMING
+    states: States = field(init=False)
+    verdicts: dict[Key, Verdict] = field(default_factory=dict)  # the worst that was said of each
+    incomplete: dict[str, int] = field(default_factory=dict)  # number of checks that could not be evaluated, by node
+
+    def __post_init__(self) -> None:
+        self.states = States(self.timing)
+        self._nodes = {name: _Node(self.began) for name in self.names}
+
+    @property
+    def samples(self) -> int:
+        """How many there were."""
+        return sum(node.ticks for node in self._nodes.values())
+
+    @property
+    def silent(self) -> list[str]:
+        """The nodes that send nothing."""
+        return sorted({key.node for key in self.states.open if key.rule == SILENT})
+
+    @property
+    def unknown(self) -> list[str]:
+        """The nodes that no visit has reached, and that have sent no sample."""
+        return [name for name, node in self._nodes.items() if not node.ticks and not self.evaluator.knows(name)]
+
+    def resume(self, changes: Iterable[Change], later_s: float) -> int:
+        """Go on from what was said before, by a clock that is so much later than ours; how much of it is open."""
+        ours = (one for one in changes if one.key.node in self._nodes)
+        self.states.resume((replace(one, time_s=one.time_s - later_s) for one in ours), self.began)
+        for key, seen in self.states.open.items():
+            self.verdicts[key] = seen.verdict
+        return len(self.states.open)
+
+    def connecting(self, now: float) -> None:
+        """All nodes are connected to for the first time, so many at once: none is silent before it has had its turn."""
+        for node in self._nodes.values():
+            node.last_seen, node.is_expected = now, False
+
+    def visiting(self, names: Iterable[str], now: float) -> None:
+        """All evidence of these nodes is being gathered; what they send meanwhile is newer."""
+        for name in names:
+            self._nodes[name].pending = PendingUpdates()
+            self._nodes[name].visited = now
+
+    def is_due(self, name: str, update: Update, now: float) -> bool:
+        """Whether all evidence of a node that sends this is to be gathered, no visit having reached it in this boot."""
+        node = self._nodes[name]
+        return node.is_due and (isinstance(update, Hello) or now - node.visited >= AGAIN_S)
+
+    def evidence(self, data: Mapping[str, NodeEvidence], now: float) -> list[Change]:
+        """What nodes reported in a whole visit, evaluated by all checks. What could not be evaluated is not over."""
+        changes = []
+        data = {name: self._with_pending(name, one) for name, one in data.items()}
+        for name, (found, results) in self.evaluator.whole(data).items():
+            self.incomplete[name] = len({one.check for one in results if one.verdict is Verdict.INCOMPLETE})
+            if data[name].unreached:
+                self._nodes[name].why = next((one.cause for one in results if one.check == REACHABLE), "")
+                continue
+            node = self._nodes[name]
+            node.is_due = bool(node.last_boot_id) and boot_of(data[name]) == node.last_boot_id  # it was asked before
+            lasting = {key: seen for key, seen in found.items() if key[1] not in LASTING}
+            rules, unknown = evaluated(results)
+            changes += self.states.events(name, rules - LASTING, lasting, now, unknown)
+        return self._said(changes)
+
+    def take(self, name: str, update: Update, now: float) -> list[Change]:
+        """What a node's sampler sends."""
+        node = self._nodes[name]
+        node.last_seen, node.is_expected, node.silent_looks, node.why = now, True, 0, ""
+        if node.pending:
+            node.pending.take(update)
+        changes = self.states.events(name, frozenset({SILENT}), {}, now)
+        if isinstance(update, Hello):
+            changes += self._hello(name, node, update, now)
+        elif isinstance(update, Tick):
+            changes += self._tick(name, node, update, now)
+        elif isinstance(update, Logged):
+            node.sequence = max((line.sequence for line in update.lines), default=node.sequence)
+            if update.lost:
+                changes.append(_once(name, NO_LOG, lines_lost(update.lost), now, Verdict.INCOMPLETE))
+            if self.evaluator.knows(name):
+                self.evaluator.logged(name, update.lines)
+                changes += self._evaluated_again(name, (LOG,), now)
+        return self._said(changes)
+
+    def ended(self, name: str, why: str) -> None:
+        """A node's connection has ended; that is said if it is not back soon."""
+        node = self._nodes[name]
+        node.is_expected, node.why = True, why or node.why
+
+    def log_cursor(self, name: str) -> tuple[str, int, float] | None:
+        """Where to follow its kernel log from: in a boot that no visit has reached, after the last line it sent."""
+        node, cursor = self._nodes[name], self.evaluator.log_cursor(name)
+        if cursor and node.boot_id and cursor[0] != node.boot_id:
+            return node.boot_id, node.sequence, 0.0
+        return cursor
+
+    def is_new_boot(self, name: str, hello: Hello) -> bool:
+        """Whether a node has booted since it was last evaluated: then all of it is to be evaluated anew."""
+        return bool(self._nodes[name].boot_id) and hello.boot_id != self._nodes[name].boot_id
+
+    def look(self, now: float) -> list[Change]:
+        """Which nodes send nothing; to be called about each tick, when all that they sent before `now` has been taken.
+
+        A silence is also one of so many looks: the watch itself may have been stopped in between.
+        """
+        changes = []
+        for name, node in self._nodes.items():
+            seconds = now - node.last_seen
+            node.silent_looks += 1
+            is_long = (
+                seconds >= self.timing.silent_ticks * self.every_s and node.silent_looks >= self.timing.silent_ticks
+            )
+            if node.is_expected and is_long:
+                found = {("", SILENT): silent(seconds, node.why)}
+                changes += self.states.events(name, frozenset({SILENT}), found, now)
+        return self._said(changes)
+
+    def _hello(self, name: str, node: _Node, hello: Hello, now: float) -> list[Change]:
+        changes = []
+        if self.is_new_boot(name, hello):
+            node.pending = PendingUpdates() if node.pending else None
+            node.is_due, node.last_boot_id, node.sequence = True, node.boot_id, 0
+            changes.append(_once(name, REBOOT, "it has booted; expected to stay up while it is watched", now))
+        node.hello = node.last = hello
+        node.slowed.clear()  # its sampler tells anew
+        node.boot_id = hello.boot_id
+        found: Found = {}
+        if hello.no_log:
+            words = f"the kernel log is not followed: {hello.no_log}; expected to be let at it (--sudo)"
+            found = {("", NO_LOG): Seen(Verdict.INCOMPLETE, words)}
+        return changes + self.states.events(name, frozenset({NO_LOG}), found, now)
+
+    def _tick(self, name: str, node: _Node, tick: Tick, now: float) -> list[Change]:
+        node.ticks += 1
+        changes = []
+        step = clock_step(node.last, tick, self.timing.clock_step_s) if node.last else None
+        if step:
+            changes.append(_once(name, CLOCK, step.message, now))
+        node.last = tick
+        is_new = self.evaluator.changed(name, tick.facts) if tick.facts and self.evaluator.knows(name) else False
+        if is_new:
+            changes += self._evaluated_again(name, (NVML,), now)
+        if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
+            changes += self._evaluated_again(name, tick.reported, now)
+        lasting = dict(late_sources(tick))
+        for index, facts in tick.facts.items():
+            if THROTTLED.intersection(facts):
+                (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
+        if node.slowed and self.evaluator.knows(name):
+            lasting |= self.evaluator.again(name, LASTING)[1]
+        return changes + self.states.tick(name, LASTS, lasting, now)
+
+    def _evaluated_again(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
+        """What the checks that read one of them say now."""
+        rules, found, unknown = self.evaluator.again(name, self.evaluator.rules(*collectors))
+        return self.states.events(name, rules, found, now, unknown)
+
+    def _with_pending(self, name: str, evidence: NodeEvidence) -> NodeEvidence:
+        pending, self._nodes[name].pending = self._nodes[name].pending, None
+        return pending.applied_to(evidence) if pending and not evidence.unreached else evidence
+
+    def _said(self, changes: list[Change]) -> list[Change]:
+        for change in changes:
+            before = self.verdicts.get(change.key, Verdict.PASS)
+            if change.kind is not Kind.CLOSED and change.verdict.rank < before.rank:
+                self.verdicts[change.key] = change.verdict
+        return changes
+
+
+def _once(name: str, rule: str, message: str, now: float, verdict: Verdict = Verdict.CONCERN) -> Change:
+    """What happened, and is over."""
+    return Change(Kind.HAPPENED, Key(name, "", rule), verdict, message, now)

@@ -1,0 +1,161 @@
+"""The command `clusterproof`: its short help, `check`, `init` and `doctor`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.command_line.doctor import every_means, of_aws, of_slurm, of_ssh
+from clusterproof.plugins.command_line.help import short_help, shortest_help
+from clusterproof.plugins.command_line.init import TEMPLATES, template
+from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.command_line.subcommands import NAMES
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.policy.file import read_policy
+
+
+def test_the_help_fits_on_a_screen() -> None:
+    lines = short_help().splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_command_alone_says_in_24_lines_of_80_columns_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 4  # nothing was checked
+    said = capsys.readouterr().out
+    assert said == shortest_help()
+    assert len(said.splitlines()) < 24
+    assert max(map(len, said.splitlines())) <= 80
+    assert set(re.findall(r"clusterproof (\w+)", said)) >= set(NAMES) - {"version"}
+
+
+@pytest.mark.parametrize(("words", "begin"), [(["version"], "clusterproof 0."), (["help"], "clusterproof: proves")])
+def test_help_and_version_are_commands(words: list[str], begin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out.startswith(begin)
+
+
+def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["help", "explain"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: clusterproof explain")
+
+
+def test_the_help_names_every_command() -> None:
+    assert set(re.findall(r"^  clusterproof (\w+)", short_help(), re.MULTILINE)) == set(NAMES)
+
+
+def test_the_help_names_no_option_that_does_not_exist() -> None:
+    groups = (*table.GROUPS.values(), *perf_table.GROUPS.values())
+    known = {option.flag for group in groups for option in group} | {"--help-all", "--cluster", "--from"}
+    assert set(re.findall(r"--[a-z][a-z-]+", short_help())) <= known
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["check", "--help"], ["check", "demo", "--help"]])
+def test_help_is_the_short_one_whatever_else_is_said(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out == short_help()
+
+
+# init
+
+
+def uncommented(text: str) -> str:
+    """A template with every setting taken out of its comment."""
+    return re.sub(r"^#= ?", "", text, flags=re.MULTILINE)
+
+
+def test_init_writes_both_files_and_says_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(TEMPLATES)
+    assert "clusterproof check ./cluster.toml" in capsys.readouterr().out
+
+
+def test_init_makes_the_folder_that_it_is_given_and_says_how_to_go_on_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my cluster"
+    assert main(["init", str(folder)]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == sorted(TEMPLATES)
+    assert f"then: cd '{folder}' && clusterproof check ./cluster.toml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("there", sorted(TEMPLATES))
+def test_init_overwrites_nothing(there: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / there).write_text("mine")
+    assert main(["init", str(tmp_path)]) == 4
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+    assert (tmp_path / there).read_text() == "mine"
+    assert f"{there} is there already: nothing was written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", [str, uncommented])
+def test_the_inventory_of_init_is_understood_as_it_is_and_whole(form: Callable[[str], str], tmp_path: Path) -> None:
+    for name in ("id_ed25519", "known_hosts"):
+        (tmp_path / name).touch()
+    path = tmp_path / "cluster.toml"
+    path.write_text(form(template("cluster.toml")).replace("~/.ssh", str(tmp_path)))
+    assert [target.name for target in resolve(str(path)).targets] == ["gpu001", "gpu002", "gpu003", "gpu004"]
+
+
+@pytest.mark.parametrize("form", [str, uncommented])
+def test_the_policy_of_init_is_understood_as_it_is_and_whole(form: Callable[[str], str], tmp_path: Path) -> None:
+    path = tmp_path / "clusterproof.toml"
+    path.write_text(form(template("clusterproof.toml")))
+    assert bool(read_policy(path).expect) is (form is uncommented)
+
+
+# doctor
+
+
+def test_doctor_says_of_each_kind_of_cluster_whether_it_can_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert {line[5:17].strip() for line in lines} == {"local", "ssh:", "slurm:", "k8s:", "ec2:, asg:", "HyperPod"}
+    assert {line[:4].strip() for line in lines} <= {"ok", "--"}
+
+
+def test_keys_and_known_hosts_are_counted(tmp_path: Path) -> None:
+    ssh = tmp_path / ".ssh"
+    ssh.mkdir()
+    assert [means.is_there for means in of_ssh({}, tmp_path)] == [False, False]
+    (ssh / "id_ed25519").touch()
+    (ssh / "known_hosts").write_text("# none\n\ngpu001 ssh-ed25519 AAAA\n")
+    keys, hosts = of_ssh({}, tmp_path)
+    assert (keys.is_there, keys.words) == (True, "keys: ~/.ssh/id_ed25519")
+    assert (hosts.is_there, hosts.words) == (True, "1 host keys in ~/.ssh/known_hosts")
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_there", "words"),
+    [
+        (None, False, "no scontrol on PATH"),
+        ("", False, "did not answer"),
+        ("Slurmctld(primary) at head is UP", True, "is UP"),
+        ("Slurmctld(primary) at head is DOWN", False, "is DOWN"),
+    ],
+)
+def test_slurm_is_there_where_its_controller_answers(answer: str | None, is_there: bool, words: str) -> None:
+    means = of_slurm(lambda: answer)
+    assert means.is_there is is_there
+    assert words in means.words
+
+
+def test_aws_is_not_there_without_credentials_and_says_what_is_missing() -> None:
+    def refuse() -> str:
+        raise ClusterproofError("no AWS credentials here")
+
+    assert of_aws(refuse).line == "--   ec2:, asg:   no AWS credentials here"
+
+
+def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
+    for means in every_means({"PATH": ""}, tmp_path):
+        if means.serves in ("ssh:", "HyperPod"):
+            assert "; " in means.words
+            assert not means.is_there

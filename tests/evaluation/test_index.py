@@ -1,0 +1,169 @@
+"""What a prolog runs: the packaged checks by their index, without pytest, with the verdicts of `pytest -m prolog`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.integrations.slurm.checking import NoVerdict, policy_of, prepared
+from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evaluation import index
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.all_checks import marks_of as names_of_marks
+from clusterproof.plugins.evaluation.index import (
+    Stale,
+    load,
+    make_index,
+    marks_of,
+    of_occasions,
+    read_check,
+    read_index,
+    written,
+)
+from clusterproof.plugins.evaluation.needs import unloaded
+from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.transport.gather import replayed
+from tests.builders.runs import Runs
+
+CHECKS = str(Path(__file__).parents[2] / "checks")
+DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
+INDEX = make_index()
+NEEDLESS = ("clusterproof.plugins.benchmarks", "clusterproof.plugins.training_run", "clusterproof.checks.run")
+MOST_IMPORTED = 250  # modules of ours
+OF_THE_RUN = ("duration_s", "instance_type")  # a target of the demo says its type
+
+
+@pytest.mark.parametrize("occasions", [("prolog",), ("epilog",), ("prolog", "epilog")], ids=" or ".join)
+def test_on_each_node_of_the_demo_it_says_what_pytest_says(runs: Runs, occasions: tuple[str, ...]) -> None:
+    runs.run(CHECKS, f"--cluster=replay:{DEMO}", "-m", " or ".join(occasions), f"--results={runs.results_file}")
+    of_pytest: dict[str, list[object]] = {}
+    for record in runs.records:
+        of_pytest.setdefault(record["node"], []).append({**record, **dict.fromkeys(OF_THE_RUN)})
+    cluster = resolve(f"replay:{DEMO}")
+    types = {target.name: target.instance_type for target in cluster.targets}
+    entries = tuple(of_occasions(INDEX, occasions).values())
+    for data in replayed(DEMO, cluster):
+        evaluate = prepared(entries, occasions, Settings(instance_type=types[data.node]), NO_POLICY)
+        ours = [{**result.to_json(), **dict.fromkeys(OF_THE_RUN)} for result in evaluate(data)]
+        assert ours == of_pytest[data.node]
+    assert len(of_pytest) == len(cluster.targets)
+
+
+def test_a_check_that_is_loaded_by_its_entry_is_the_check() -> None:
+    assert {name: load(entry) for name, entry in INDEX.items()} == all_checks()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("{", ""), "cannot be read"),
+        (('"of": ', '"of": 1'), "is not of the checks that lie beside it"),
+    ],
+    ids=["broken", "of other files"],
+)
+def test_an_index_that_may_be_wrong_is_not_believed(tmp_path: Path, change: tuple[str, str], why: str) -> None:
+    file = tmp_path / "checks.json"
+    file.write_text(written().replace(*change, 1), encoding="utf-8")
+    os.utime(file, (0, 0))  # older than the checks: they are read
+    with pytest.raises(Stale, match=why):
+        read_index(file)
+    file.write_text(written(), encoding="utf-8")
+    assert json.dumps(read_index(file)) == json.dumps(INDEX)
+
+
+def test_a_check_that_was_changed_by_hand_is_noticed_by_its_size_or_its_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in index.MADE_OF:
+        shutil.copytree(Path(index.PACKAGE) / folder, tmp_path / folder)
+    monkeypatch.setattr(index, "PACKAGE", str(tmp_path))
+    file, check = tmp_path / "checks.json", tmp_path / "checks" / "gpu" / "test_bus.py"
+    file.write_text(written(), encoding="utf-8")
+    data, installed = check.read_text(encoding="utf-8"), file.stat().st_mtime
+    for text, written_s, is_stale in (
+        (data, 0, False),
+        (data, 3600, False),
+        (data.replace("prolog", "epilog"), 3600, True),
+        (data + "\n", 0, True),
+    ):
+        check.write_text(text, encoding="utf-8")
+        os.utime(check, (installed + written_s, installed + written_s))
+        with pytest.raises(Stale) if is_stale else contextlib.nullcontext():
+            read_index(file)
+
+
+def test_a_rule_for_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[disabled."gpu.gpu_cuont"]\nreason = "none"\nuntil = 9999-12-31\n')
+    with pytest.raises(NoVerdict, match=r"ERROR: policy\.toml \[disabled\]: 'gpu.gpu_cuont' is no check"):
+        policy_of(Settings(policy=str(policy)), frozenset(INDEX))
+
+
+def test_a_prolog_loads_nothing_of_pytest_and_no_machinery_of_classes() -> None:
+    looks = (
+        "import sys; from clusterproof.integrations.slurm import checking as c, main;"
+        "from clusterproof.plugins.evaluation.index import make_index, of_occasions, read_index;"
+        "from clusterproof.integrations.slurm.settings import DEFAULT;"
+        "import json; index = json.loads(sys.stdin.read());"
+        "policy = c.policy_of(DEFAULT, frozenset());"
+        "c.prepared(of_occasions(index, ('prolog', 'epilog')).values(), ('prolog',), DEFAULT, policy);"
+        "costly = {'dataclasses', 'inspect', 'pytest', '_pytest', 'statistics', 'clusterproof.checks.perf'};"
+        "print(sorted(costly & set(sys.modules)))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", looks],
+        input=json.dumps(INDEX),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd="/",
+    )
+    assert ran.stdout == "[]\n"
+
+
+def test_every_check_is_collected_from_the_index_as_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def pytest_itemcollected(item): item.obj\n")  # it looks: files are imported
+
+    def collected(*arguments: str) -> list[str]:
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", CHECKS, f"--cluster=replay:{DEMO}", "--collect-only", "-q", *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )
+        return ran.stdout.splitlines()[:-1]
+
+    for chosen in (["-k", "ecc or pairwise"], ["-m", "hyperpod_performance_debugger or ami"]):
+        assert collected(*chosen) == collected("-p", "other", *chosen)
+
+
+def test_the_index_says_all_of_a_check_but_its_functions() -> None:
+    for name, check in all_checks().items():
+        known = read_check(INDEX[name], check.path)
+        route = replace(check.route, **dict.fromkeys(index.ON_FUNCTION))
+        assert known == replace(check, function=unloaded, route=route)
+        assert {mark.name for mark in marks_of(INDEX[name])} == names_of_marks(check)
+        assert known.needs == check.needs
+
+
+def test_a_run_of_one_check_imports_no_benchmark_no_training_run_and_no_other_check() -> None:
+    looks = (
+        "import sys; from clusterproof.plugins.command_line.main import main;"
+        "code = main(['check', 'demo', '-k', 'no_uncorrected_ecc', '--no-report']);"
+        "print(*(name for name in sys.modules if name.startswith('clusterproof')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", looks], capture_output=True, text=True, check=True)
+    ours = ran.stdout.splitlines()[-1].split()
+    needless = [name for name in ours if name.startswith(NEEDLESS)]
+    assert "clusterproof.checks.gpu.test_memory" in ours
+    assert (needless, len(ours) <= MOST_IMPORTED) == ([], True), len(ours)

@@ -1,0 +1,104 @@
+"""An option and its path are one word or two: pytest finds the same configuration, and collects the same tests."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.options import perf_table, table
+from clusterproof.plugins.options.argv import joined_options
+from clusterproof.plugins.options.table import Option
+from tests.builders.recordings import boot, node
+from tests.builders.runs import Runs
+from tests.builders.wheel import ROOT, Installed
+
+OPTIONS = [
+    option for group in (*table.GROUPS.values(), *perf_table.GROUPS.values()) for option in group if option.has_value
+]
+OF_PATHS = [option for option in OPTIONS if option.more.get("metavar", "").startswith(("FILE", "DIR", "PATH"))]
+FOLDERS = ("--report", "--record", "--run", "--host-root", "--load-path", "--fs-bandwidth")
+IDLE = ("--resume", "--baseline", "--save-baseline", "--bundle")  # want what only a run of pairs makes, or a name
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.flag)
+def test_an_option_and_a_path_that_exists_become_one_word(option: Option, tmp_path: Path) -> None:
+    here = str(tmp_path)
+    assert joined_options(["-q", option.flag, here, "checks"]) == ["-q", f"{option.flag}={here}", "checks"]
+    assert joined_options([f"{option.flag}={here}", here]) == [f"{option.flag}={here}", here]
+    assert joined_options([option.flag, f"{here}/not there"]) == [option.flag, f"{here}/not there"]
+    assert joined_options(["--", option.flag, here]) == ["--", option.flag, here]
+
+
+@pytest.mark.parametrize("flag", ["--srun-options", "--mpirun-options", "--meter-options"])
+def test_an_option_of_words_takes_one_that_begins_with_a_dash(flag: str) -> None:
+    assert joined_options(["-q", flag, "--mpi=pmix", "--redact"]) == ["-q", f"{flag}=--mpi=pmix", "--redact"]
+    assert joined_options([flag, "-t 1 -O 0", "checks"]) == [f"{flag}=-t 1 -O 0", "checks"]
+    assert joined_options([f"{flag}=--mpi=pmix", "--redact"]) == [f"{flag}=--mpi=pmix", "--redact"]
+    assert joined_options(["--", flag, "--redact"]) == ["--", flag, "--redact"]
+
+
+def test_every_option_of_words_is_one_that_takes_dashes() -> None:
+    assert {option.flag for option in OPTIONS if option.takes_dashes} == {
+        "--srun-options",
+        "--mpirun-options",
+        "--meter-options",
+    }
+
+
+@pytest.mark.parametrize("program", [("python", "-m", "pytest"), ("clusterproof",)], ids=" ".join)
+def test_words_that_begin_with_a_dash_are_no_error(runs: Runs, installed: Installed, program: tuple[str, ...]) -> None:
+    runs.checks(test_it="def test_it(node, pytestconfig): assert pytestconfig.option.srun_options == '--mpi=pmix'")
+    words = ["--cluster", runs.cluster([node("gpu001", boot=boot())]), "--srun-options", "--mpi=pmix", "--no-report"]
+    ran = installed.run(runs.folder, *program, *words, ".")
+    assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
+
+
+def test_a_path_behind_a_switch_or_another_plugins_option_stays_a_test(tmp_path: Path) -> None:
+    words = ["--redact", str(tmp_path), "--junitxml", str(tmp_path), str(tmp_path), "a\0b"]
+    assert joined_options(words) == words
+
+
+def existing(option: Option, folder: Path) -> Path:
+    """A path for an option, where something lies already."""
+    path = folder / f"of{option.flag}"
+    if option.flag in FOLDERS:
+        path.mkdir(parents=True)
+        (path / "hostfile").write_text("gpu001 slots=8\n")  # a run's folder has a file
+    elif option.flag == "--history":
+        sqlite3.connect(path).close()
+    else:
+        path.write_text("")
+    return path
+
+
+@pytest.mark.parametrize("is_inside", [False, True], ids=["outside", "inside"])
+@pytest.mark.parametrize("between", [" ", "="], ids=["two words", "one word"])
+def test_every_option_takes_a_path_in_both_forms(
+    runs: Runs, installed: Installed, tmp_path_factory: pytest.TempPathFactory, is_inside: bool, between: str
+) -> None:
+    runs.checks(test_it="def test_it(node): assert node.boot.kernel")
+    folder = runs.folder / "kept" if is_inside else tmp_path_factory.mktemp("outside")
+    folder.mkdir(exist_ok=True)
+    words = ["--cluster", runs.cluster([node("gpu001", boot=boot())])]
+    for option in OF_PATHS:
+        if option.flag not in IDLE:
+            path = existing(option, folder)
+            words += [option.flag, str(path)] if between == " " else [f"{option.flag}={path}"]
+    ran = installed.pytest(runs.folder, *words)
+    assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
+    assert f"rootdir: {runs.folder}\nconfigfile: pytest.toml\n" in ran.stdout
+    assert len((folder / "of--results").read_text().splitlines()) == 1
+    assert (folder / "of--report" / "report.html").exists()
+    assert (folder / "of--record" / "cluster.json").exists()
+
+
+@pytest.mark.parametrize("words", [["--report"], ["--no-report", "--record"]], ids=["--report", "--record"])
+def test_in_the_checkout_a_path_that_exists_misleads_nobody(
+    tmp_path: Path, installed: Installed, words: list[str]
+) -> None:
+    words = ["--cluster", "demo", "--nodes", "gpu001", "-k", "ecc", *words, str(tmp_path)]
+    ran = installed.run(ROOT, "python", "-m", "pytest", "-p", "no:cacheprovider", *words, HOME=str(tmp_path))
+    assert f"rootdir: {ROOT}\nconfigfile: pytest.toml\n" in ran.stdout, ran.stdout + ran.stderr
+    assert ran.returncode == 0

@@ -1,0 +1,97 @@
+"""A check says the same by each protocol that it runs by; what is well in a large run goes past pytest's hooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite import outcomes, parallel, run_loop
+from tests.builders.runs import DEVICES, LIGHT, USUAL, VERDICTS, Runs, all_verdicts, counts, saying
+
+WATCHING = "def pytest_runtest_call(item):\n    pass\n"
+SILENT_DEBUGGER = """
+    import pdb
+
+    class Silent(pdb.Pdb):
+        def interaction(self, *_):
+            pass
+"""
+PROTOCOLS: dict[str, tuple[str, ...]] = {
+    "a plugin that watches": ("-p", "watching"),
+    "a fixture": (),
+    "--pdb": ("--pdb", "--pdbcls=debugger:Silent"),
+    "xdist": ("-n2",),
+    "the fast path": (),
+    "children": (),
+}
+
+
+def evaluated(runs: Runs, *arguments: str) -> dict[str, dict[str, Any]]:
+    """The record of the one check on each node, without how long it took."""
+    runs.over(all_verdicts(), *arguments)
+    return {record["node"]: {**record, "duration_s": 0} for record in runs.records}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_check_is_evaluated_alike_by_each_protocol(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    monkeypatch.syspath_prepend(runs.folder)
+    runs.checks(test_it=LIGHT, watching=WATCHING, debugger=SILENT_DEBUGGER)
+    light = evaluated(runs)
+    if protocol == "a fixture":
+        runs.checks(test_it=USUAL)
+    if protocol in ("the fast path", "children"):
+        monkeypatch.setattr(run_loop, "MANY", 1)
+        monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
+    if protocol == "children":
+        monkeypatch.setattr(parallel, "MIN_ITEMS", 1)
+        monkeypatch.setattr(parallel, "CHECKS", runs.folder)
+        monkeypatch.setattr(parallel, "_processors", lambda: 2)
+    assert evaluated(runs, *PROTOCOLS[protocol]) == light
+    assert {name: Verdict(record["verdict"]) for name, record in light.items()} == VERDICTS
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two items are many."""
+    monkeypatch.setattr(run_loop, "MANY", 1)
+    monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
+
+
+def test_the_same_is_counted_kept_and_said_in_the_end(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.checks(test_it=LIGHT, test_gpus=DEVICES)
+    monkeypatch.setattr(outcomes, "NO_LETTERS_ABOVE", 1)
+    said = []
+    for most in (1_000, 1):
+        monkeypatch.setattr(run_loop, "MANY", most)
+        data = runs.over([*all_verdicts(), *(saying(f"n{number}", "pass") for number in range(9))], "-rA")
+        said.append((counts(data), data.outlines[3:-1], [{**record, "duration_s": 0} for record in runs.records]))
+    assert said[0] == said[1]
+
+
+@pytest.mark.usefixtures("large")
+def test_what_failed_and_passes_now_is_not_among_the_last_failed(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    passing = [saying(f"gpu00{number}", "pass") for number in range(1, 4)]
+    for nodes in ([*passing, saying("gpu009", "bad")], [*passing, saying("gpu009", "pass")]):
+        runs.over(nodes, "-p", "cacheprovider")
+    again = runs.over([*passing, saying("gpu009", "pass")], "-p", "cacheprovider", "--lf")
+    assert "run-last-failure: no previously failed tests, not deselecting items." in again.outlines
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("hook", ["logstart(nodeid)", "logreport(report)", "logfinish(nodeid)"])
+def test_whoever_wants_each_report_gets_it(runs: Runs, hook: str) -> None:
+    runs.checks(conftest=f"def pytest_runtest_{hook}:\n    print('called')\n", test_it=LIGHT)
+    data = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-s")
+    assert sum("called" in line for line in data.outlines) >= 4
+
+
+@pytest.mark.usefixtures("large")
+def test_with_v_each_test_has_its_line(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    data = runs.over([saying(f"gpu00{number}", "pass") for number in range(1, 5)], "-v")
+    assert sum("PASSED" in line for line in data.outlines) == 4

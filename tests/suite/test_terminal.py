@@ -1,0 +1,65 @@
+"""What the console command shows of a run, and what only `-v` adds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.suite.progress import Evaluating
+
+CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]
+OF_PYTEST = ("test session starts", "cachedir:", "rootdir:", "plugins:", "collected ", "deselected", "==", "[100%]")
+
+
+@pytest.fixture(autouse=True)
+def of_one_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command has pytest load no other plugin: that must not outlive the test in this process."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
+def test_a_run_shows_its_cluster_and_its_findings_and_nothing_of_pytest(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(CHECK) == 1
+    out = capfd.readouterr().out
+    assert out.startswith("cluster: demo: 16 nodes (gpu[001-016]) by replay\n\nRESET OR REBOOT")
+    assert not [word for word in OF_PYTEST if word in out]
+    assert re.fullmatch(r"1 failed, 13 passed, 2 incomplete in \d+\.\d s", out.splitlines()[-1])
+
+
+def test_with_v_all_of_it_is_there(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*CHECK, "-v"]) == 1
+    out = capfd.readouterr().out
+    assert not [word for word in OF_PYTEST if word not in out]
+    assert "test_gpu_answers[gpu001] PASSED" in out
+
+
+class Terminal:
+    """Keeps what a terminal was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def rewrite(self, line: str, **_: bool) -> None:
+        self.sent.append(line)
+
+    def write(self, text: str) -> None:
+        self.sent.append(text)
+
+
+def test_the_evaluation_of_many_nodes_is_one_line_that_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("clusterproof.plugins.suite.progress.EVALUATING_S", 0.0)
+    line = Evaluating(terminal, checks=256, nodes=1000)  # type: ignore[arg-type]
+    for _ in range(256):
+        line.count()
+    line.end()
+    assert terminal.sent == [*(f"evaluating 1000 nodes: {share} %" for share in (25, 50, 75, 100)), "", "\r"]
+
+
+def test_a_short_evaluation_shows_no_line() -> None:
+    terminal = Terminal()
+    line = Evaluating(terminal, checks=3, nodes=1)  # type: ignore[arg-type]
+    line.count()
+    line.end()
+    assert terminal.sent == []

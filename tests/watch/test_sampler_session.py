@@ -1,0 +1,119 @@
+"""One node's connection, kept: it begins anew whatever ends it, and a node that floods is hung up on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+import pytest
+
+from clusterproof.plugins.agent.program import Program
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.watch import sampler_session as module
+from clusterproof.plugins.watch.sampler_session import MAX_A_TICK, Ended, Event, SamplerOptions, SamplerSession
+from clusterproof.plugins.watch.updates import Hello
+
+HELLO = b' {"sampler":1,"boot_id":"b","log":"","now":1.0,"up":2.0}\n'
+TIMEOUT_S = 30.0
+
+
+class Scripted:
+    """A connection that does one thing after the other, and then ends for good."""
+
+    is_heard = True
+
+    def __init__(self, *acts: Callable[[str, Callable[[bytes], object]], str]) -> None:
+        self.acts = list(acts)
+        self.over = threading.Event()
+
+    def stay(self, target: Target, program: Program, heard: Callable[[bytes], object], dead_s: float) -> str:  # noqa: ARG002
+        nonce = program.command.partition("n=")[2].partition(";")[0]
+        if self.acts:
+            return self.acts.pop(0)(nonce, heard)
+        self.over.wait(TIMEOUT_S)
+        return ""
+
+    def end(self) -> None:
+        self.over.set()
+
+
+def says_hello(nonce: str, take: Callable[[bytes], object]) -> str:
+    take(nonce.encode() + HELLO)
+    return "the connection broke: reset"
+
+
+def floods(_nonce: str, take: Callable[[bytes], object]) -> str:
+    while True:
+        take(b"x" * 1000 + b"\n")
+
+
+def lies(nonce: str, take: Callable[[bytes], object]) -> str:
+    take(f"{nonce} {{}}\n".encode())
+    return ""
+
+
+def loses(nonce: str, take: Callable[[bytes], object]) -> str:
+    take(b"".join(nonce.encode() + HELLO.replace(b'"sampler"', b'"n":%d,"sampler"' % number) for number in (0, 1, 4)))
+    return ""
+
+
+def refuses(_nonce: str, take: Callable[[bytes], object]) -> str:
+    take(b"This account is currently not available.\n")
+    return "the program ended"
+
+
+def breaks(_nonce: str, _take: Callable[[bytes], object]) -> str:
+    raise KeyError("a fault of ours")
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (says_hello, "the connection broke: reset"),
+        (floods, f"not understood: more than {MAX_A_TICK:,} bytes a tick"),
+        (lies, "not understood: KeyError"),
+        (loses, "lines of its sampler were lost: 2; expected every one"),
+        (refuses, "the program ended: This account is currently not available."),
+        (breaks, "KeyError: 'a fault of ours'"),
+    ],
+)
+def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
+    act: Callable[[str, Callable[[bytes], object]], str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    events: SimpleQueue[Event | None] = SimpleQueue()
+    staying = Scripted(act, says_hello)
+    line = SamplerSession(Target("gpu001"), staying, SamplerOptions(10.0), lambda: None, events)
+    line.start()
+    seen: list[object] = []
+    while sum(isinstance(one, Ended) for one in seen) < 2:
+        event = events.get(timeout=TIMEOUT_S)
+        assert event is not None
+        seen.append(event.what)
+    line.end()
+    assert line.join(TIMEOUT_S)
+    ended = [one.why for one in seen if isinstance(one, Ended)]
+    assert ended[0].startswith(words)
+    assert any(isinstance(one, Hello) for one in seen)
+
+
+def test_who_sends_faster_than_anybody_takes_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    has_update = threading.Event()
+
+    def sends_much(nonce: str, take: Callable[[bytes], object]) -> str:
+        take((nonce.encode() + HELLO) * 10)
+        has_update.set()
+        return ""
+
+    events: SimpleQueue[Event | None] = SimpleQueue()
+    line = SamplerSession(Target("gpu001"), Scripted(sends_much), SamplerOptions(10.0), lambda: None, events)
+    line.start()
+    taken = [events.get(timeout=TIMEOUT_S)]
+    while not has_update.is_set() or events.qsize():
+        assert events.qsize() <= 4
+        taken.append(events.get(timeout=TIMEOUT_S))
+    line.end()
+    assert line.join(TIMEOUT_S)
+    assert sum(bool(one and isinstance(one.what, Hello)) for one in taken) == 10

@@ -1,0 +1,153 @@
+"""Who a watch notifies by a URL: over a real web server, with nothing of the URL shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import apprise
+import pytest
+
+from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.watch.notify.alert import Alert, Notification
+from clusterproof.plugins.watch.notify.receiver import NoReceiver, Outcome, Program, words_of
+from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, message_of, receiver_of
+from clusterproof.plugins.watch.states import Change, Kind
+from tests.watch.receiving import change, lines, web_server
+from tests.watch.sinks_of_day import OfDay
+
+SECRET = "tok3n-and-passw0rd"
+
+
+def notification(*changes: Change) -> Notification:
+    return Notification("d0e-1", "prod", tuple(Alert.of(at, one, 1.7e9) for at, one in enumerate(changes)))
+
+
+def test_a_url_of_apprise_is_told_what_a_program_is_in_words_with_the_ids() -> None:
+    with web_server() as server:
+        receiver = receiver_of(f"json://ops:{SECRET}@127.0.0.1:{server.port}/{SECRET}", 1)
+        one = notification(change("gpu001", device="GPU 3"), change("gpu002", device="GPU 1"))
+        assert receiver.send(one) == Outcome()
+    (taken,) = server.taken
+    assert (taken["title"], taken["type"]) == ("prod: FAIL watch.silent on gpu[001-002]", "failure")
+    assert taken["message"].splitlines() == [
+        "gpu[001-002]: of gpu001; expected none [watch.silent]",
+        "devices: gpu001 GPU 3, gpu002 GPU 1",
+        "changes: 2, of which this is the first",
+        "since 2023-11-14 22:13:20 UTC",
+        f"notification d0e-1, incident {one.incident}",
+    ]
+    assert receiver.name == "json"
+
+
+@pytest.mark.parametrize(
+    ("status", "after", "seconds"), [(429, "120", 120), (503, "120", 120), (500, "120", 0), (429, "", 0)]
+)
+def test_a_service_that_asks_for_a_pause_is_heard(status: int, after: str, seconds: float) -> None:
+    with web_server() as server:
+        server.status, server.after = status, after
+        outcome = receiver_of(f"json://127.0.0.1:{server.port}/{SECRET}", 1).send(notification(change("gpu001")))
+    assert outcome == Outcome("json: the service refused it or did not answer", seconds)
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "of_apprise"),
+    [
+        (Kind.OPENED, "prod: FAIL watch.silent on a", "failure"),
+        (Kind.WORSE, "prod: worse: fail watch.silent on a", "failure"),
+        (Kind.FLAPPING, "prod: flapping: fail watch.silent on a", "failure"),
+        (Kind.CLOSED, "prod: over: fail watch.silent on a", "success"),
+    ],
+)
+def test_a_message_says_whether_it_is_over(kind: Kind, title: str, of_apprise: str) -> None:
+    message = message_of(notification(change("a", kind)))
+    assert (message.title, message.kind) == (title, of_apprise)
+
+
+def test_a_message_is_bounded_and_keeps_its_ids() -> None:
+    storm = notification(*(change(f"odd{at * at}name", device="x" * 300) for at in range(500)))
+    message = message_of(storm)
+    assert len(message.title) <= MAX_TITLE
+    assert len(message.body) <= MAX_BODY
+    assert message.body.endswith(f"notification d0e-1, incident {storm.incident}")
+
+
+@pytest.mark.parametrize(("url", "key"), [("pagerduty://i@a?action=map", "dedup"), ("opsgenie://apikey", "alias")])
+def test_a_pager_has_one_incident_from_opened_to_closed(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    kind = type(apprise.Apprise.instantiate(url))
+    monkeypatch.setattr(kind, "notify", lambda service, **_: keys.append(getattr(service, key)) or True)
+    receiver = receiver_of(url, 1)
+    every = [notification(change("a", kind)) for kind in (Kind.OPENED, Kind.CLOSED)]
+    assert [receiver.send(one) for one in every] == [Outcome()] * 2
+    assert keys == [every[0].incident] * 2
+
+
+@pytest.mark.parametrize("url", [f"nothing://{SECRET}", f"slack://{SECRET}"])
+def test_a_url_that_nobody_takes_is_one_line_without_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "local", "--for", "1s", "--notify", "true", "--notify", url]) == 4
+    error = capsys.readouterr().err
+    assert error.startswith("clusterproof watch: --notify number 2 is not a URL that Apprise takes")
+    assert error.count("\n") == 1
+    assert SECRET not in error
+
+
+def test_a_url_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notify.args").write_text("--notify=nothing://host\n")
+    assert main(["watch", "local", "--for", "1s", f"@{tmp_path / 'notify.args'}"]) == 4
+    assert "--notify number 1 is not a URL that Apprise takes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--remind", "4h"], "--remind repeats notifications; expected --notify with it"),
+        (["--notify", "true", "--remind", "1s"], "--remind is 1s; expected a minute or more, such as 4h"),
+    ],
+)
+def test_a_reminder_that_cannot_be_is_refused(
+    words: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", "local", "--for", "1s", *words]) == 4
+    assert capsys.readouterr().err == f"clusterproof watch: {said}\n"
+
+
+def test_nothing_of_a_url_is_in_the_outbox_or_in_what_is_said(tmp_path: Path) -> None:
+    with web_server() as server:
+        server.status = 500
+        watched = OfDay()
+        with watched.sinks as sinks:
+            url = f"json://ops:{SECRET}@127.0.0.1:{server.port}/{SECRET}"
+            sinks.notify([receiver_of(url, 1), Program(["sh", "-c", f"cat > {tmp_path}/told"])], tmp_path)
+            sinks.said([change("gpu001")])
+    assert server.refused
+    assert lines(tmp_path / "told")[0]["nodes"] == "gpu001"
+    assert SECRET not in str(watched.own) + "".join(path.read_text() for path in tmp_path.iterdir())
+    assert any("not delivered when the watch ended: 1 change by json; they wait in" in line for line in watched.own)
+    assert json.loads((tmp_path / "outbox-1.jsonl").read_text().splitlines()[0])["outbox"] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("", "--notify is empty; expected a program and its arguments"),
+        ("notify 'us", '--notify is "notify \'us": No closing quotation; expected a program and its arguments'),
+        (
+            "/nowhere/notify us",
+            "--notify: no program '/nowhere/notify' that may be run; expected its path, or a name on PATH",
+        ),
+        ("/etc/passwd", "--notify: no program '/etc/passwd' that may be run"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--cluster", "local", "--for", "1s", "--notify", command]) == 4
+    error = capsys.readouterr().err
+    assert error.startswith(f"clusterproof watch: {said}")
+    assert error.count("\n") == 1
+
+
+def test_no_shell_reads_the_command() -> None:
+    assert words_of("true '$HOME; ls' *") == ["true", "$HOME; ls", "*"]
+    with pytest.raises(NoReceiver):
+        words_of("'true; true'")
