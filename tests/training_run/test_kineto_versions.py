@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.training_run.events import Events
-from clusterproof.plugins.training_run.phases import phases
+from clusterproof.plugins.training_run.formats.files import RunFile
+from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.rules.phases import phases
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.unpacked import RunFile
 from tests.training_run.builders import said
 from tests.training_run.traces import event, ten_steps, trace
 

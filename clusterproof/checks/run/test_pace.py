@@ -6,7 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.suite.routing import evidence
-from clusterproof.plugins.training_run.pace import Pace
+from clusterproof.plugins.training_run.rules.stragglers import Pace
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]
@@ -55,9 +55,9 @@ def test_slow_rank(rank: RankOfRun) -> None:
             f"to tell; expected about {pace.steps_for(errors)} steps"
         )
     seen = f"computes {times} times as long as its {peers} peers{when}, in {of_what} at least {low:.2f} times"
-    seat = rank.run.seat(rank.place.rank)
-    assert slower < most or low < 1, f"{seen}; expected less than {most:g}{seat}"
-    concern(f"{seen}; expected less than {least:g}{seat}")
+    placement = rank.run.where(rank.place.rank)
+    assert slower < most or low < 1, f"{seen}; expected less than {most:g}{placement}"
+    concern(f"{seen}; expected less than {least:g}{placement}")
 
 
 def require_certainty(pace: Pace, most: float, errors: float) -> None:
@@ -89,7 +89,7 @@ def test_held_up(run: TrainingRun) -> None:
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
-    found, most = run.held_up[0], run.threshold("run.held_up_percent")
+    found, most = run.straggler_costs[0], run.threshold("run.held_up_percent")
     stands_out = found.seconds >= run.threshold("run.held_up_times") * found.second
     is_certain = stands_out and found.is_certain(run.threshold("run.held_up_errors"))
     is_work = (pace := run.paces.get(found.place.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
@@ -98,7 +98,7 @@ def test_held_up(run: TrainingRun) -> None:
         concern(
             f"the others wait for rank {found.place.rank} for {shown} % of the time: it computes longest in "
             f"{found.times} of {found.steps} steps, by {found.longest:.3g} s in step {found.longest_step}; "
-            f"expected at most {limit} %{run.seat(found.place.rank)}"
+            f"expected at most {limit} %{run.where(found.place.rank)}"
         )
 
 
@@ -161,4 +161,4 @@ def test_last_to_come(run: TrainingRun) -> None:
         waits = f"which wait {found.seconds:.3g} s for it; expected at most {limit} %"
         if found.host:
             concern(f"rank {found.rank} of communicator {found.communicator} ({found.host}) {seen}, {waits}")
-        concern(f"rank {found.rank} {seen} ({found.communicator}), {waits}{run.seat(found.rank)}")
+        concern(f"rank {found.rank} {seen} ({found.communicator}), {waits}{run.where(found.rank)}")

@@ -10,13 +10,12 @@ from statistics import median
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.training_run.pace import LEAST_PEERS
-from clusterproof.plugins.training_run.part_kinds import OTHER
-from clusterproof.plugins.training_run.phases import Phase, phases
-from clusterproof.plugins.training_run.records import KERNEL, OPERATOR
+from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, OTHER
+from clusterproof.plugins.training_run.rules.phases import Phase, phases
+from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, Part, StepTime, causes, drift, outliers
+from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.steps import DRIFT_LINES, Part, Timed, causes, drift, outliers
 from clusterproof.reports.document.over_time import band_section, memory_section
 from clusterproof.reports.document.rank_strip import RankCell, strip_of_ranks
 from clusterproof.reports.document.section import Section, table
@@ -114,19 +113,19 @@ def _steps(run: TrainingRun) -> str:
     )
 
 
-def _few(series: Sequence[Timed]) -> Iterator[Timed]:
+def _few(series: Sequence[StepTime]) -> Iterator[StepTime]:
     """At most so many: of each stretch the longest."""
     stride = -(-len(series) // MAX_POINTS)
     for at in range(0, len(series), stride):
         yield max(series[at : at + stride], key=lambda one: one.seconds)
 
 
-def _drifts(series: Sequence[Timed]) -> str:
+def _drifts(series: Sequence[StepTime]) -> str:
     change = drift(series) if len(series) > DRIFT_LINES else None
     return f"; from step {change.step:,} on {change.times:.2f} times as long as before" if change else ""
 
 
-def _longest(data: RunData, steps: Sequence[Timed], usual: float) -> str:
+def _longest(data: RunData, steps: Sequence[StepTime], usual: float) -> str:
     if not steps:
         return ""
     rows = [
@@ -172,12 +171,12 @@ def _ranks_by_steps(run: TrainingRun) -> str:
 
 
 def _where(run: TrainingRun, rank: int) -> str:
-    seat = run.seats.get(rank)
-    return seat.place if seat else ""
+    placement = run.placements.get(rank)
+    return placement.place if placement else ""
 
 
 def _seated(run: TrainingRun) -> str:
-    return next((seat.by for seat in run.seats.values()), "")
+    return next((placement.by for placement in run.placements.values()), "")
 
 
 def _spent(data: RunData, kind: str, title: str) -> str:

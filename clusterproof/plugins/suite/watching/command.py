@@ -40,7 +40,7 @@ from clusterproof.plugins.suite.watching.outlets import Outlets
 from clusterproof.plugins.suite.watching.receivers import receiver_of
 from clusterproof.plugins.suite.watching.view import Lines, Screen, beginning, summary
 from clusterproof.plugins.suite.watching.watch import Watch
-from clusterproof.plugins.training_run.read_pods import write_pods
+from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.stays import JOB, STREAMING
 from clusterproof.plugins.transport.submit_host import submit_host
