@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from bench.pauses import simulate
+from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.rules.straggler_cost import straggler_costs
 from tests.training_run.builders import logging_ranks, said
@@ -51,3 +53,11 @@ def test_ranks_of_other_stages_are_not_compared() -> None:
     lasted = dict.fromkeys(range(100), 3.0)
     stage = {Place(rank, rank // 4): dict.fromkeys(range(100), 1.0 + rank // 4) for rank in range(8)}
     assert [one.percent for one in straggler_costs(stage, lasted)] == [0.0, 0.0]
+
+
+def test_pauses_that_every_rank_has_alike_hardly_ever_name_one_and_those_of_one_rank_do() -> None:
+    counts = simulate(0.1)
+    times, errors = PACKAGED.threshold("run.held_up_times"), PACKAGED.threshold("run.held_up_errors")
+    of_alike, of_one = counts["alike", 0.0, 0.0], counts["one", 0.0, 0.0]
+    assert counts["alike", times, errors] <= 0.02 * of_alike < counts["alike", 1.0, 0.0]
+    assert counts["one", times, errors] > 0.4 * of_one
