@@ -40,6 +40,8 @@ _COLLECTIVE = re.compile(  # a kernel that waits for other GPUs
     r"nccl|rccl|msccl|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem",
     re.IGNORECASE,
 )
+_WAITS_FOR_NEXT = "IteratorGetNextOp::DoCompute"  # of TensorFlow, in SageMaker's timelines without a category
+_GET_NEXT = (_WAITS_FOR_NEXT, "dataset::GetNext")
 _LOADER = "enumerate(DataLoader)"
 _MARKS = (_LOADER, "ProfilerStep#")
 ANNOTATION = "annotation"
@@ -92,6 +94,10 @@ class _Seen:
             self._kernel(name, self._lasted(event), event.get("args"))
         elif name == _STEP_OF_SAGEMAKER and isinstance(event.get("args"), dict):
             self.steps[whole(event["args"].get("step_num"), "step_num", self.events.where)] = self._lasted(event)
+        elif name in _GET_NEXT:
+            self._count(OPERATOR, name, self._duration(event))
+            if name == _WAITS_FOR_NEXT:
+                self.loading.append(self._lasted(event))
 
     def _kernel(self, name: str, lasted: Interval, said: object) -> None:
         is_collective = bool(_COLLECTIVE.search(name))
