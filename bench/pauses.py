@@ -78,9 +78,9 @@ def main(words: Sequence[str]) -> None:
     """Print the table, and the figures of the catalogue's bounds as one JSON object."""
     counts = simulate(share_asked("scripts/simulate pauses", __doc__, words))
     print(*table(counts), sep="\n")
-    bounds = PACKAGED.threshold("run.held_up_times"), PACKAGED.threshold("run.held_up_errors")
-    figures = {"runs": counts["alike", 0.0, 0.0], "innocent_named": counts[("alike", *bounds)]}
-    print(json.dumps({**figures, "named": counts[("one", *bounds)]}))
+    times, errors = PACKAGED.threshold("run.held_up_times"), PACKAGED.threshold("run.held_up_errors")
+    innocent, right = counts["alike", times, errors], counts["one", times, errors]
+    print(json.dumps({"runs": counts["alike", 0.0, 0.0], "innocent_named": innocent, "named": right}))
 
 
 if __name__ == "__main__":
