@@ -21,7 +21,7 @@ from clusterproof.plugins.core.verdict import Concern, Incomplete
 from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from scripts.arguments import share_asked
+from scripts.arguments import Arguments, count, share
 
 SIZES = (4, 8, 16, 64, 256, 1024)
 STEPS = (20, 50, 200)
@@ -178,7 +178,11 @@ def figures(found: dict[Cell, Counter[str]]) -> dict[str, float]:
 
 def main(words: Sequence[str]) -> None:
     """Print the tables, and the figures as one JSON object."""
-    found = simulate(share_asked("scripts/simulate stragglers", __doc__, words))
+    parser = Arguments("scripts/simulate stragglers", __doc__)
+    parser.add_argument("share", type=share, nargs="?", default=1.0, help="0.1: a tenth of the cases")
+    parser.add_argument("--ranks", type=count, default=SIZES[-1], help=f"of the largest runs; {SIZES[-1]} unless given")
+    asked = parser.parse_args(words)
+    found = simulate(asked.share, [size for size in SIZES if size <= asked.ranks] or SIZES[:1])
     print(table(found))
     for steps in STEPS:
         counts = summed(found, slower=GOAL_SLOWER, noise=GOAL_NOISE, steps=steps)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.training_run.reading import FORMS
-from clusterproof.plugins.training_run.unpacked import RunFile, head_of
+from clusterproof.plugins.training_run.formats.files import RunFile, head_of
+from clusterproof.plugins.training_run.reading import FORMATS
 from tests.fuzz import seeds
 from tests.fuzz.altering import altered
 from tests.fuzz.doors import DOORS
@@ -35,7 +35,7 @@ def test_there_is_a_seed_for_every_reader_of_a_run(tmp_path: Path) -> None:
     for name, data in seeds.of_runs().items():
         (tmp_path / name).write_bytes(data)
         heads.append(head_of(RunFile(tmp_path / name)))
-    assert [form.words for form in FORMS if not any(form.is_of(head) for head in heads)] == []
+    assert [form.name for form in FORMATS if not any(form.is_of(head) for head in heads)] == []
 
 
 def test_an_example_is_altered_as_it_says() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from clusterproof.plugins.training_run.placement import Slots
 from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, Place, Spent, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import Fact, RunData
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
-from clusterproof.plugins.training_run.seats import Slots
 
 BEGAN_S = 1_700_000_000
 LONG, LATE = (30, 47), 5  # steps that wait for data, and the rank that does

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import verdict_on
-from clusterproof.plugins.training_run.arrivals import Call
+from clusterproof.plugins.training_run.collectives import Call
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.records import Operation, Place, Step
 from clusterproof.plugins.training_run.run import TrainingRun

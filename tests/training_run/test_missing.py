@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run import read_flight_recorder
-from clusterproof.plugins.training_run.missing import missing
+from clusterproof.plugins.training_run.formats import flight_recorder
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
+from clusterproof.plugins.training_run.rules.missing_ranks import missing
 from tests.training_run.builders import labelled, said
 from tests.training_run.dumps import Reached, dump, hanging
 from tests.untrusted.bounded import bounded
@@ -145,7 +145,7 @@ def test_a_dump_takes_no_more_time_and_room_than_its_bytes_are_worth(tmp_path: P
 
 
 def test_groups_that_share_their_ranks_are_counted_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_flight_recorder, "MAX_MEMBERS", 1_000)
+    monkeypatch.setattr(flight_recorder, "MAX_MEMBERS", 1_000)
     ranks = list(range(200))
     groups = {str(number): {"ranks": ranks} for number in range(6)}
     (tmp_path / "dump_0").write_bytes(pickle.dumps({"pg_config": groups, "entries": []}))

@@ -15,12 +15,13 @@ import jsonschema
 import pytest
 import zstandard
 
-from clusterproof.plugins.training_run import read_samples, write_samples
+from clusterproof.plugins.training_run import write_samples
+from clusterproof.plugins.training_run.formats import watch_samples
+from clusterproof.plugins.training_run.formats.files import RunFile
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.sample_columns import SUFFIX, Header, SampledGpu, columns_for
 from clusterproof.plugins.training_run.samples import CPU, GPU, MEMORY, NETWORK, POWER, Sample
-from clusterproof.plugins.training_run.unpacked import RunFile
 from clusterproof.plugins.training_run.write_samples import SamplesFile, whole_frames
 from tests.builders.wheel import ROOT
 
@@ -75,9 +76,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert {key[1:] for key in samples.series if key[0] == GPU} == {("gpu001", f"gpu{gpu}") for gpu in range(GPUS)}
     assert {len(series) for series in samples.of(GPU).values()} == {60}
     memory = samples.of(MEMORY)["gpu001", "gpu3"]
-    assert {round(stretch.mean, 2) for stretch in memory.values()} == {85.98}
-    assert all(78 < stretch.mean < 99 for stretch in samples.of(POWER)["gpu001", "gpu0"].values())
-    assert all(20_000 < stretch.mean < 30_010 for stretch in samples.of(NETWORK)["gpu001", ""].values())
+    assert {round(cell.mean, 2) for cell in memory.values()} == {85.98}
+    assert all(78 < cell.mean < 99 for cell in samples.of(POWER)["gpu001", "gpu0"].values())
+    assert all(20_000 < cell.mean < 30_010 for cell in samples.of(NETWORK)["gpu001", ""].values())
     assert set(samples.of(CPU)) == {("gpu001", "")}
     assert run.data.notes == []
 
@@ -201,8 +202,8 @@ def test_a_day_is_read_with_as_much_memory_as_an_hour(tmp_path: Path) -> None:
     code = (
         "import sys, resource\n"
         "from pathlib import Path\n"
-        "from clusterproof.plugins.training_run.read_samples import read_samples\n"
-        "from clusterproof.plugins.training_run.unpacked import RunFile\n"
+        "from clusterproof.plugins.training_run.formats.watch_samples import read_samples\n"
+        "from clusterproof.plugins.training_run.formats.files import RunFile\n"
         "sum(1 for _ in read_samples(RunFile(Path(sys.argv[1]))))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
@@ -219,6 +220,6 @@ def test_a_day_is_read_with_as_much_memory_as_an_hour(tmp_path: Path) -> None:
 def test_a_metric_without_its_measure_is_left_out(tmp_path: Path) -> None:
     bare = json.dumps({**HEADER.to_json(), "gpus": [{}] * GPUS})
     path = in_one_frame(tmp_path / f"gpu001{SUFFIX}", [bare, json.dumps([0.0, *values(Random(1))])])
-    metrics = {one.metric for one in read_samples.read_samples(RunFile(path)) if isinstance(one, Sample)}
+    metrics = {one.metric for one in watch_samples.read_samples(RunFile(path)) if isinstance(one, Sample)}
     assert MEMORY not in metrics
     assert GPU in metrics

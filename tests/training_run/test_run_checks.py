@@ -9,8 +9,8 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from tests.training_run.builders import CHECKS, said, verdicts
-from tests.training_run.faults import FAULTS, RunFault
-from tests.training_run.healthy import HEALTHY
+from tests.training_run.faults import FAULTS, HEALTHY
+from tests.training_run.faults.fault import RunFault
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

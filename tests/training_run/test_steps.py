@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from clusterproof.plugins.training_run.steps import Timed, drift, outliers
+from clusterproof.plugins.training_run.rules.steps import StepTime, drift, outliers
 from tests.training_run.builders import logging_ranks, said, stepping
 
 
-def series(seconds: Callable[[int], float], steps: int = 400, noise: float = 0.02, seed: int = 1) -> list[Timed]:
+def series(seconds: Callable[[int], float], steps: int = 400, noise: float = 0.02, seed: int = 1) -> list[StepTime]:
     random = Random(seed)
-    return [Timed(step, seconds(step) * random.gauss(1, noise)) for step in range(steps)]
+    return [StepTime(step, seconds(step) * random.gauss(1, noise)) for step in range(steps)]
 
 
 def test_all_of_a_tenth_of_steps_that_are_twice_as_slow_are_found() -> None:
@@ -59,7 +59,7 @@ def test_a_drift_that_creeps_is_found_too() -> None:
 
 
 def test_steps_that_all_take_exactly_as_long_have_no_finding() -> None:
-    exact = [Timed(step, 1.0) for step in range(400)]
+    exact = [StepTime(step, 1.0) for step in range(400)]
     assert outliers(exact).steps == ()
     assert drift(exact) is None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.training_run import read_prometheus
+from clusterproof.plugins.training_run.formats import prometheus
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
@@ -184,6 +184,6 @@ def test_a_file_that_was_cut_loses_its_tail_only(tmp_path: Path, text: str) -> N
 
 
 def test_more_points_than_there_is_room_for_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_prometheus, "MAX_POINTS", 10)
+    monkeypatch.setattr(prometheus, "MAX_POINTS", 10)
     with pytest.raises(RunError, match="more than 10 points; expected fewer: a larger step"):
         read(tmp_path, answer([series("DCGM_FI_DEV_FB_USED", 1)]), "answer.json")

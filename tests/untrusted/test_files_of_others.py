@@ -24,7 +24,7 @@ from clusterproof.plugins.evidence.recording import read_cluster, read_control_p
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.policy.file import read_policy
-from clusterproof.plugins.training_run import unpacked
+from clusterproof.plugins.training_run.formats import files
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.transport import gather
@@ -145,7 +145,7 @@ def packed(path: Path, size: int, pack: Callable[[bytes], bytes]) -> Path:
 def test_a_file_of_a_run_is_unpacked_to_a_hundred_times_its_size(
     tmp_path: Path, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacked, "ANY_RATIO_BYTES", 1 << 20)
+    monkeypatch.setattr(files, "ANY_RATIO_BYTES", 1 << 20)
     assert read_run([str(packed(tmp_path / "steps.jsonl", 1 << 20, pack))]).data.files
     with pytest.raises(RunError, match="unpacks to more than 100 times its size; expected less"):
         read_run([str(packed(tmp_path / "steps.jsonl", 4 << 20, pack))])

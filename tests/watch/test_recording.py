@@ -11,10 +11,10 @@ import pytest
 import zstandard
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run.read_samples import read_samples
+from clusterproof.plugins.training_run.formats.files import RunFile
+from clusterproof.plugins.training_run.formats.watch_samples import read_samples
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, SampledGpu
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
-from clusterproof.plugins.training_run.unpacked import RunFile
 from clusterproof.plugins.watch import recording as module
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
 from clusterproof.plugins.watch.states import Change, Key, Kind

@@ -6,9 +6,9 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.training_run.rules.gpus import SlowClock, slow_clocks
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import CPU, CPU_PRESSURE, IO_PRESSURE, IO_WAIT
-from clusterproof.plugins.training_run.slow_clocks import SlowClock, slow_clocks
 
 pytestmark = [mark.run]
 
@@ -47,14 +47,14 @@ def test_batch_size(run: TrainingRun) -> None:
     """
     used, tensor = run.sampled.peak_memory, run.sampled.tensor_percent
     most, least = run.threshold("run.batch_memory_percent"), run.threshold("run.batch_tensor_percent")
-    if used < most and tensor < least and not is_held_up(run):
+    if used < most and tensor < least and not gpus_wait(run):
         concern(
             f"at most {used:.0f} % of the GPUs' memory used, tensor cores busy {tensor:.0f} % of the time; "
             f"expected {most:g} % or {least:g} %"
         )
 
 
-def is_held_up(run: TrainingRun) -> bool:
+def gpus_wait(run: TrainingRun) -> bool:
     """Whether the GPUs wait for CPUs or storage; where that is unknown, they do not."""
     waits = run.threshold("run.gpu_waits_percent")
     for metrics in (

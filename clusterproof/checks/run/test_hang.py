@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.hung import Bounds
+from clusterproof.plugins.training_run.rules.gpus import Bounds
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -35,12 +35,12 @@ def test_first_missing(run: TrainingRun) -> None:
     )
     silent = set(found.without_dump)
     named = [rank for rank in found.ranks if rank not in silent]
-    fail_if(named, f"{ranks(named)} missing in {where}; expected every rank to come{seats(run, named)}")
+    fail_if(named, f"{ranks(named)} missing in {where}; expected every rank to come{on_nodes(run, named)}")
     missed = f", and others wait for them in {where}" if silent.intersection(found.ranks) else ""
     if silent:
         incomplete(
             f"{ranks(found.without_dump)} left no dump{missed}; expected one of every rank: give them, or look there"
-            f"{seats(run, found.without_dump)}"
+            f"{on_nodes(run, found.without_dump)}"
         )
     if found.are_waiting and not named:
         incomplete(
@@ -48,9 +48,9 @@ def test_first_missing(run: TrainingRun) -> None:
         )
 
 
-def seats(run: TrainingRun, numbers: Sequence[int]) -> str:
+def on_nodes(run: TrainingRun, numbers: Sequence[int]) -> str:
     """Which nodes they are on, as far as that is known."""
-    return "".join(run.seat(rank) for rank in numbers[:MAX_RANKS])
+    return "".join(run.where(rank) for rank in numbers[:MAX_RANKS])
 
 
 @mark.hyperpod_nccl
@@ -65,7 +65,7 @@ def test_hung(run: TrainingRun) -> None:
     (pytest --run DUMPS): run.first_missing names the ranks that the others wait for.
     """
     bounds = Bounds(run.threshold("run.hung_power_percent"), run.threshold("run.hung_traffic_mb_s"))
-    spin, least_s = run.sampled.look_for_hanging.spin(bounds), run.threshold("run.hung_s")
+    spin, least_s = run.sampled.hang_evidence.spin(bounds), run.threshold("run.hung_s")
     assert spin is None or spin.seconds < least_s, (
         f"{len(spin.gpus)} GPUs ({', '.join(spin.gpus[:MAX_RANKS])}{', …' if len(spin.gpus) > MAX_RANKS else ''}) "
         f"compute nothing for {spin.seconds / 60:.0f} min, and nothing passes between them; "

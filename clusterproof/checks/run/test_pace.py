@@ -6,7 +6,8 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.pace import Pace
+from clusterproof.plugins.training_run.rules.stragglers import Pace
+from clusterproof.plugins.training_run.rules.uneven_work import common_to_stages, cpu_pressure
 from clusterproof.plugins.training_run.run import RankOfRun, TrainingRun
 
 pytestmark = [mark.run]
@@ -55,9 +56,9 @@ def test_slow_rank(rank: RankOfRun) -> None:
             f"to tell; expected about {pace.steps_for(errors)} steps"
         )
     seen = f"computes {times} times as long as its {peers} peers{when}, in {of_what} at least {low:.2f} times"
-    seat = rank.run.seat(rank.place.rank)
-    assert slower < most or low < 1, f"{seen}; expected less than {most:g}{seat}"
-    concern(f"{seen}; expected less than {least:g}{seat}")
+    placement = rank.run.where(rank.place.rank)
+    assert slower < most or low < 1, f"{seen}; expected less than {most:g}{placement}"
+    concern(f"{seen}; expected less than {least:g}{placement}")
 
 
 def require_certainty(pace: Pace, most: float, errors: float) -> None:
@@ -89,7 +90,7 @@ def test_held_up(run: TrainingRun) -> None:
     garbage collection (gc.freeze, gc.disable), swapping, another program on its CPUs. If it is slow in every step, see
     run.slow_rank.
     """
-    found, most = run.held_up[0], run.threshold("run.held_up_percent")
+    found, most = run.straggler_costs[0], run.threshold("run.held_up_percent")
     stands_out = found.seconds >= run.threshold("run.held_up_times") * found.second
     is_certain = stands_out and found.is_certain(run.threshold("run.held_up_errors"))
     is_work = (pace := run.paces.get(found.place.rank)) and pace.is_work(run.threshold("run.slow_rank_concern"))
@@ -98,7 +99,7 @@ def test_held_up(run: TrainingRun) -> None:
         concern(
             f"the others wait for rank {found.place.rank} for {shown} % of the time: it computes longest in "
             f"{found.times} of {found.steps} steps, by {found.longest:.3g} s in step {found.longest_step}; "
-            f"expected at most {limit} %{run.seat(found.place.rank)}"
+            f"expected at most {limit} %{run.where(found.place.rank)}"
         )
 
 
@@ -107,19 +108,40 @@ def test_held_up(run: TrainingRun) -> None:
 def test_work_uneven(run: TrainingRun) -> None:
     """Work among ranks.
 
-    In each step the rank with the most work, such as the longest sequences, holds up all others. Which one it is varies
-    from step to step if sequences are distributed at random, and stays the same if one replica always gets more.
+    In each step the rank that computes longest holds up all others. Which one it is varies from step to step if
+    sequences are distributed at random, and also if programs share CPUs or pause; it stays the same if one replica
+    always gets more. Ranks of different stages with the same data-parallel rank share their work and no CPU: where at
+    least half of what varies is common to them, it is the work. Where that is unknown, both causes are named.
 
-    Remedy (fix code): Give each rank the same number of tokens: pack sequences, sort them into buckets, distribute them
-    by length. A replica that is always slow, in every stage, may also be on one slow node.
+    Remedy (investigate): If the work is uneven, give each rank the same number of tokens: pack sequences, sort them
+    into buckets, distribute them by length. If CPUs are shared, keep other programs off them, and look for CPU limits
+    (cpu.stat: nr_throttled) and garbage collection (gc.freeze). Stages and data-parallel ranks in the trace tell which
+    it is, and so does clusterproof watch --record. A replica that is always slow, in every stage, may also be on one
+    slow node.
     """
     swing, most = run.usual_swing, run.threshold("run.work_uneven_concern")
     least = run.threshold("run.slow_rank_concern")
     busy = [f"data-parallel rank {replica} computes {ratio:.2f} times as long" for replica, ratio in run.busy(least)]
     concern_if(busy, f"{', '.join(busy)} as others, in several stages; expected less than {least:g}")
-    times = apart(swing, most, 2)[0]
-    words = f"ranks compute {times} times as long as usual in one step of ten; expected less than {most:g}"
-    concern_if(swing >= most, words)
+    if swing >= most:
+        times = apart(swing, most, 2)[0]
+        seen = f"ranks compute {times} times as long as usual in one step of ten"
+        concern(f"{seen}: {why_uneven(run)}; expected less than {most:g}")
+
+
+def why_uneven(run: TrainingRun) -> str:
+    """What may make their compute swing, as far as the run tells it."""
+    common, pressure = common_to_stages(run.computed), cpu_pressure(run.data.samples)
+    if common is not None:
+        seen = f"{100 * max(0.0, common):.0f} % of it is common to ranks that share their work"
+        is_work = common >= run.threshold("run.work_common_share")
+        return f"{seen}, so the work is uneven" if is_work else f"only {seen}, so CPUs are shared, or programs pause"
+    if pressure is None:
+        return "the work is uneven, or CPUs are shared or programs pause, and nothing recorded tells which"
+    waits = f"tasks wait for a CPU {pressure:.0f} % of the time"
+    if pressure >= run.threshold("run.cpu_pressure_percent"):
+        return f"{waits}, so CPUs are shared; the work may be uneven too"
+    return f"{waits}, so the work is uneven, or programs pause"
 
 
 @mark.hyperpod_performance_debugger
@@ -161,4 +183,4 @@ def test_last_to_come(run: TrainingRun) -> None:
         waits = f"which wait {found.seconds:.3g} s for it; expected at most {limit} %"
         if found.host:
             concern(f"rank {found.rank} of communicator {found.communicator} ({found.host}) {seen}, {waits}")
-        concern(f"rank {found.rank} {seen} ({found.communicator}), {waits}{run.seat(found.rank)}")
+        concern(f"rank {found.rank} {seen} ({found.communicator}), {waits}{run.where(found.rank)}")

@@ -6,18 +6,18 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.training_run.not_recorded import EACH_STEP
-from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, DATA, EXPOSED, INIT
-from clusterproof.plugins.training_run.phases import all_wait, waited_for
-from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.steps import (
+from clusterproof.plugins.training_run.records import CHECKPOINT, DATA, EXPOSED, INIT
+from clusterproof.plugins.training_run.rules.phases import all_wait, waited_for
+from clusterproof.plugins.training_run.rules.steps import (
     DRIFT_LINES,
     DRIFT_STEPS,
+    EACH_STEP,
     OUTLIER_LINES,
     OUTLIER_STEPS,
     drift,
     outliers,
 )
+from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
 
@@ -125,7 +125,7 @@ def test_comm_exposed(run: TrainingRun) -> None:
         if late:
             concern(
                 f"others wait for rank {late.rank}: only collectives run in {100 * late.share:.1f} % of its steps, "
-                f"and in {shown} % of those of rank {found.rank}; expected at most {limit} %{run.seat(late.rank)}"
+                f"and in {shown} % of those of rank {found.rank}; expected at most {limit} %{run.where(late.rank)}"
             )
         concern(f"rank {found.rank}: in {shown} % of its steps only collectives run; expected at most {limit} %")
 

@@ -1,1 +1,5 @@
-"""What a training run recorded of itself: its operations and steps, read from files, and what they come to."""
+"""What a training run recorded of itself, read from files.
+
+`formats` reads the files of each tool. What they hold is in `records`, `collectives`, `losses`, `samples` and
+`placement`, and of a whole run in `run_data`. `rules` compute with it, and `run` is what checks ask.
+"""

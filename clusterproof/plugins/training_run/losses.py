@@ -10,8 +10,6 @@ from math import isfinite
 from clusterproof.plugins.core.record import record
 
 NORM_LINES = 3  # at the end of a log: by a scale of losses that adapts single steps are skipped
-
-
 WINDOW = 100  # lines before one, with which it is compared: as LLM Foundry and Megatron-LM have it
 LASTING = 5  # lines one behind the other
 

@@ -1,65 +1,36 @@
-"""Reads a run: every file that is named, and of a folder those whose form is known."""
+"""Reads a run: every file that is named, and of a folder those whose format is known."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from clusterproof.plugins.core.opened import Budget, is_folder
-from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.read_dmon import is_dmon, read_dmon
-from clusterproof.plugins.training_run.read_flight_recorder import is_dump, read_dump
-from clusterproof.plugins.training_run.read_hostfile import is_hostfile, read_hostfile
-from clusterproof.plugins.training_run.read_inspector import is_inspector, read_inspector
-from clusterproof.plugins.training_run.read_kineto import is_trace, read_trace
-from clusterproof.plugins.training_run.read_log import comes_to_iterate, is_log, read_log
-from clusterproof.plugins.training_run.read_nvidia_smi import is_smi, read_smi
-from clusterproof.plugins.training_run.read_pods import are_pods, read_pods
-from clusterproof.plugins.training_run.read_prometheus import is_answer, read_answer
-from clusterproof.plugins.training_run.read_sagemaker import are_metrics, read_metrics
-from clusterproof.plugins.training_run.read_samples import are_samples, read_samples
-from clusterproof.plugins.training_run.read_steps import are_steps, read_steps
-from clusterproof.plugins.training_run.read_table import is_table, read_table
+from clusterproof.plugins.training_run import formats
+from clusterproof.plugins.training_run.formats.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, head_of
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
-from clusterproof.plugins.training_run.run_data import Fact, RunData
-from clusterproof.plugins.training_run.unpacked import HEAD, LONG_HEAD, MAX_BYTES, RunFile, head_of
+from clusterproof.plugins.training_run.run_data import RunData
 
 MAX_FILES = 20_000
 MAX_NAMED = 3  # files in a note
 
 
-@record
-class Form:
-    """A form of file: its words, how it is known by its first bytes, and how it is read."""
-
-    words: str
-    is_of: Callable[[bytes], bool]
-    read: Callable[[RunFile], Iterable[Fact]]
-
-
-LOG = Form("a log of Megatron-LM, torchtitan or DeepSpeed", is_log, read_log)
-FORMS = (
-    Form("a table of operations or steps (CSV)", is_table, read_table),
-    Form("steps (JSON lines)", are_steps, read_steps),
-    Form("SageMaker's profiler (system)", are_metrics, read_metrics),
-    Form("NCCL's Inspector", is_inspector, read_inspector),
-    Form("samples of clusterproof watch", are_samples, read_samples),
-    Form("a trace of PyTorch's profiler", is_trace, read_trace),
-    Form("nvidia-smi --query-gpu=timestamp,… --format=csv", is_smi, read_smi),
-    Form("dcgmi dmon", is_dmon, read_dmon),
-    Form("Prometheus's query_range", is_answer, read_answer),
-    Form("a dump of PyTorch's Flight Recorder", is_dump, read_dump),
-    Form("a hostfile", is_hostfile, read_hostfile),
-    Form("pods of a job (JSON lines)", are_pods, read_pods),
-    LOG,
-)
+def _found() -> tuple[Format, ...]:
+    """What the files of `formats` read, in the order of their names, and behind these what is known by few words."""
+    names = sorted(module.name for module in iter_modules(formats.__path__))
+    modules = [import_module(f"{formats.__name__}.{name}") for name in names]
+    every = [one for module in modules for one in getattr(module, "FORMATS", ())]
+    return tuple(sorted(every, key=lambda one: one.is_tried_last))
 
 
+FORMATS = _found()
 _EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  # "1.1.1-chakra.0.0.4"
-_FORMS = ", ".join(form.words for form in FORMS)
+_NAMES = ", ".join(one.name for one in FORMATS)
 
 
 def read_run(paths: Sequence[str]) -> TrainingRun:
@@ -73,9 +44,9 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
         below = named if is_folder(named) else None
         for path in _files(named, links) if below else (named,):
             file = RunFile(path, below, budget)
-            form = _form_of(file)
-            if form:
-                _read(file, form, data)
+            known = _format_of(file)
+            if known:
+                _read(file, known, data)
                 is_known = True
             elif not below:
                 raise RunError(f"{path}: {_why_unknown(file)}")
@@ -85,7 +56,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
                 unknown.append(path.name)
     if not is_known:
         found = f"none of its files ({_named(unknown)}) has a form that is known" if unknown else "no file in it"
-        raise RunError(f"{', '.join(paths):.200}: {found}; expected {_FORMS}")
+        raise RunError(f"{', '.join(paths):.200}: {found}; expected {_NAMES}")
     data.notes += [
         f"{what}: {_named(names)}"
         for what, names in (
@@ -99,14 +70,14 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
     return TrainingRun(_name(paths), data)
 
 
-def _read(file: RunFile, form: Form, data: RunData) -> None:
-    """Take in a file of this form. Raises RunError, whatever its reader breaks of."""
+def _read(file: RunFile, known: Format, data: RunData) -> None:
+    """Take in a file of this format. Raises RunError, whatever its reader breaks of."""
     try:
-        data.add(form.read(file), str(file))
+        data.add(known.read(file), str(file))
     except RunError:
         raise
     except Exception as wrong:  # what others have written may be anything
-        raise RunError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {form.words}") from None
+        raise RunError(f"{file}: {type(wrong).__name__}: {wrong!s:.100}; expected {known.name}") from None
 
 
 def _is_of_recording(path: Path) -> bool:
@@ -119,28 +90,28 @@ def _named(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MAX_NAMED])}{more}"
 
 
-def _form_of(file: RunFile) -> Form | None:
+def _format_of(file: RunFile) -> Format | None:
     for size in (HEAD, LONG_HEAD):
         head = head_of(file, size)
-        form = next((form for form in FORMS if _is_of(form, head)), None)
-        if form or len(head) < size:
-            return form
-    return LOG if comes_to_iterate(file) else None
+        known = next((one for one in FORMATS if _is_of(one, head)), None)
+        if known or len(head) < size:
+            return known
+    return next((one for one in FORMATS if one.begins_late and one.begins_late(file)), None)
 
 
 def _why_unknown(file: RunFile) -> str:
-    """What a file is that is of none of these forms, as far as that can be told, and what to give instead."""
+    """What a file is that is of none of these formats, as far as that can be told, and what to give instead."""
     if _EXECUTION_TRACE.match(head_of(file, HEAD)):
         return (
             "an execution trace of PyTorch, which has operators and no steps; "
             "expected the profiler's trace of the same run (export_chrome_trace)"
         )
-    return f"its form is not known; expected {_FORMS}"
+    return f"its form is not known; expected {_NAMES}"
 
 
-def _is_of(form: Form, head: bytes) -> bool:
+def _is_of(known: Format, head: bytes) -> bool:
     try:
-        return form.is_of(head)
+        return known.is_of(head)
     except Exception:  # it begins like nothing that anybody means to write
         return False
 

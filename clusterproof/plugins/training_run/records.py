@@ -1,8 +1,10 @@
-"""One thing that a training run recorded: an operation of a rank, or a step."""
+"""What a training run recorded: operations of ranks, steps with their parts and what kind of work these are, dumps."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import field, record
@@ -65,3 +67,82 @@ class Spent:
 @record
 class Cut:
     """That a file ends in the middle of something: what stands there is left out."""
+
+
+COMPUTE, COMMUNICATION, DATA, EXPOSED = "compute", "communication", "data", "exposed"
+CHECKPOINT, INIT, OTHER = "checkpoint", "init", "other"
+BUSY = "busy"  # compute that is compared with no other rank's
+UNKNOWN = "unknown"  # a word of somebody's own: taken for compute where nothing else is
+EXPOSED_ALONE, KERNELS = "exposed communication", "kernels"  # parts that traces have; the latter of unknown stages
+
+_WORDS = (  # the first kind that has one of the name's words: `forward-recv` waits for others
+    (EXPOSED, "exposed"),
+    (
+        COMMUNICATION,
+        """send recv receive isend irecv sendrecv reduce allreduce gather allgather scatter broadcast bcast all2all
+        alltoall a2a nccl rccl p2p comm comms communication collective barrier wait sync synchronize idle bubble""",
+    ),
+    (CHECKPOINT, "checkpoint checkpointing ckpt save"),
+    (INIT, "init initialization initialisation setup startup warmup"),
+    (DATA, "data dataloader loader loading load batch fetch prefetch input dataset"),
+    (COMPUTE, "compute forward fwd backward bwd"),
+    (BUSY, "kernels"),
+    (OTHER, "gc optimizer optim opt log logging eval evaluation validation step total zero grad"),
+)
+_KINDS = {word: kind for kind, words in reversed(_WORDS) for word in words.split()}
+_ORDER = [kind for kind, _ in _WORDS]
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+2?[a-z]*|[0-9]+")
+_TOGETHER = (  # words that mean another thing one by one
+    (re.compile(r"all[ _-]?to[ _-]?all", re.IGNORECASE), "alltoall"),
+    (re.compile(r"(data|batch|input)[ _-]?wait", re.IGNORECASE), "dataloader"),
+)
+
+
+@lru_cache(maxsize=4096)
+def kind_of(name: str) -> str:
+    """Whether it is compute, communication, data loading, a checkpoint, another known thing, or unknown."""
+    for pattern, word in _TOGETHER:
+        name = pattern.sub(word, name)
+    words = _PARTS.findall(name)
+    kinds = {_KINDS[word.lower()] for word in words if word.lower() in _KINDS}
+    return next((kind for kind in _ORDER if kind in kinds), UNKNOWN)
+
+
+@record
+class Status:
+    """How far a rank has come in a process group: the last collective that it has enqueued, and that has ended."""
+
+    enqueued: int
+    ended: int
+
+
+@record
+class Pending:
+    """The first collective of a process group that a rank has enqueued and that has not ended."""
+
+    number: int
+    name: str  # `all_to_all`
+
+
+@record
+class Exchange:
+    """The first send or receive with another rank that a rank has enqueued and that has not ended."""
+
+    group: str
+    peer: int
+    number: int
+    name: str  # `recv from rank 8`
+
+
+@record
+class Dump:
+    """What one rank recorded: its process groups by name, and how far it has come in each."""
+
+    rank: int
+    members: Mapping[str, tuple[int, ...]]  # of each group: its ranks
+    words: Mapping[str, str]  # of each group: what it is for, `TENSOR_MODEL_PARALLEL_GROUP`
+    pending: Mapping[str, Pending]
+    enqueued: Mapping[str, int]  # of those of which the ring has an operation
+    local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
+    status: Mapping[str, Status]  # by that number
+    exchanges: tuple[Exchange, ...] = ()  # one for each rank that it waits to send to, or to receive from

@@ -12,23 +12,18 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.training_run.arrivals import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
-from clusterproof.plugins.training_run.held_up import LEAST_STEPS as LEAST_HELD_UP
-from clusterproof.plugins.training_run.held_up import HeldUp, common_steps, held_up
 from clusterproof.plugins.training_run.losses import Losses
-from clusterproof.plugins.training_run.missing import Missing, missing
-from clusterproof.plugins.training_run.not_recorded import (
-    EACH_STEP,
-    NO_COMPUTE,
-    NO_DUMPS,
-    NO_LOSS,
-    NO_PARTS,
-    NO_STAGES,
-    NO_STEPS,
-    ONE_RANK,
-)
-from clusterproof.plugins.training_run.pace import (
+from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
+from clusterproof.plugins.training_run.records import KERNELS, Place
+from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
+from clusterproof.plugins.training_run.rules.missing_ranks import Missing, missing
+from clusterproof.plugins.training_run.rules.phases import Share, kernels_run, shares
+from clusterproof.plugins.training_run.rules.steps import EACH_STEP, LOG_STEPS, StepTime, steady, step_times
+from clusterproof.plugins.training_run.rules.straggler_cost import LEAST_STEPS as LEAST_COMPARED
+from clusterproof.plugins.training_run.rules.straggler_cost import StragglerCost, common_steps, straggler_costs
+from clusterproof.plugins.training_run.rules.stragglers import (
     LEAST_PEERS,
     LEAST_STEPS,
     Computed,
@@ -39,14 +34,22 @@ from clusterproof.plugins.training_run.pace import (
     seconds_of_stages,
     sizes_of_stages,
 )
-from clusterproof.plugins.training_run.part_kinds import CHECKPOINT, KERNELS, kind_of
-from clusterproof.plugins.training_run.phases import Share, kernels_run, shares
-from clusterproof.plugins.training_run.records import Place
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.sampled_gpus import SampledGpus
-from clusterproof.plugins.training_run.seats import Seat, Slots, on_nodes, pairs_of, seats
-from clusterproof.plugins.training_run.steps import Timed, steady
 
+COLLECT = "give per-rank operations or steps with their parts, docs/training-runs.md shows how"
+NO_COMPUTE = f"{NOT_RECORDED} how long each rank computes in a step; {COLLECT}"
+NO_STAGES = (
+    "ranks send to single ones, so that they may be of several pipeline stages, which no trace has: their kernels are "
+    f"not compared; {COLLECT} (with the stage of each rank)"
+)
+ONE_RANK = "one rank: there is no other to compare it with"
+NO_DUMPS = (
+    f"{NOT_RECORDED} where ranks wait; for a run that hangs give the Flight Recorder's dumps of all ranks "
+    "(TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1)"
+)
+NO_STEPS = f"{NOT_RECORDED} how long steps take; {LOG_STEPS}"
+NO_LOSS = f"{NOT_RECORDED} the loss; give the log of Megatron-LM or torchtitan"
 MAX_REPLICAS = 5  # that are named
 
 
@@ -67,17 +70,17 @@ class TrainingRun:
         return Catalog.of(self.policy).threshold(name)
 
     @cached_property
-    def seats(self) -> Mapping[int, Seat]:
+    def placements(self) -> Mapping[int, Placement]:
         """On which node and GPU each rank runs, as far as that is known."""
         ranks = {*self.data.places, *self.data.dumps}
         for dump in self.data.dumps.values():
             ranks.update(rank for members in dump.members.values() for rank in members)
-        known = on_nodes(self.data.seats, self.data.pods)
-        return seats(known, self.data.hostfile, self.nodes, ranks)
+        known = on_nodes(self.data.placements, self.data.pods)
+        return placements(known, self.data.hostfile, self.nodes, ranks)
 
-    def seat(self, rank: int) -> str:
+    def where(self, rank: int) -> str:
         """`; it is gpu002, GPU 4: …` with the command that measures its pairs; empty where it is unknown."""
-        found = self.seats.get(rank)
+        found = self.placements.get(rank)
         if not found:
             return ""
         pairs = pairs_of(found.node, [one.node for one in self.nodes]) if self.cluster else ""
@@ -109,16 +112,16 @@ class TrainingRun:
         return {pace.place.rank: pace for pace in found if pace.steps >= LEAST_STEPS and pace.peers + 1 >= LEAST_PEERS}
 
     @cached_property
-    def held_up(self) -> list[HeldUp]:
+    def straggler_costs(self) -> list[StragglerCost]:
         """Of each stage the rank that costs the others most, the costliest first. Raises as `ranks`."""
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
         _ = self.ranks
         lasted = {one.step: one.seconds for one in self.every_step if one.times == 1}
-        found = held_up(self.computed, lasted)
+        found = straggler_costs(self.computed, lasted)
         if not found:
             steps = len(common_steps(self.computed, lasted))
-            few = f"{steps} steps whose duration and compute are known; expected at least {LEAST_HELD_UP}: log more"
+            few = f"{steps} steps whose duration and compute are known; expected at least {LEAST_COMPARED}: log more"
             raise Incomplete(few, cause=few)
         return found
 
@@ -127,7 +130,7 @@ class TrainingRun:
         """The seconds that each pipeline stage computes, as the middle of its ranks does. Raises Incomplete."""
         return seconds_of_stages(self.computed)
 
-    def timed(self, least: int, least_lines: int) -> Sequence[Timed]:
+    def timed(self, least: int, least_lines: int) -> Sequence[StepTime]:
         """Its steps behind the warm-up, each as long as it is in most ranks, without checkpoints. Raises Incomplete."""
         if not self.data.steps:
             raise Incomplete(NO_STEPS, cause=NO_STEPS)
@@ -142,24 +145,9 @@ class TrainingRun:
         return series
 
     @cached_property
-    def every_step(self) -> Sequence[Timed]:
+    def every_step(self) -> Sequence[StepTime]:
         """All its steps in order, each as long as it is in most ranks, without checkpoints."""
-        saved: dict[tuple[int, int], float] = {}
-        for (rank, name), cells in self.data.parts.items():
-            if kind_of(name) == CHECKPOINT:
-                for step, (seconds, count) in cells.items():
-                    saved[rank, step] = saved.get((rank, step), 0.0) + seconds * count
-        ranks: dict[int, list[tuple[float, int]]] = {}
-        for rank, cells in self.data.steps.items():
-            for step, (seconds, count) in cells.items():
-                own = max(0.0, seconds - saved.get((rank, step), 0.0) / count)
-                ranks.setdefault(step, []).append((own, count))
-        series: list[Timed] = []
-        for step, found in sorted(ranks.items()):
-            stands_for = min(count for _, count in found)  # what was done twice is one step
-            apart = step - series[-1].step if series else stands_for
-            series.append(Timed(step, median(seconds for seconds, _ in found), max(1, min(stands_for, apart))))
-        return series
+        return step_times(self.data)
 
     @property
     def step_count(self) -> int:
@@ -173,10 +161,7 @@ class TrainingRun:
 
     def shares(self, kind: str, *, is_steady: bool = False) -> list[Share]:
         """Of all ranks that timed such parts the share of their time, the largest first. Raises Incomplete."""
-        found = shares(self.data, kind, is_steady=is_steady)
-        if not found:
-            raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
-        return found
+        return shares(self.data, kind, is_steady=is_steady)
 
     @property
     def traced_gpus(self) -> list[Share]:

@@ -6,21 +6,31 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clusterproof.plugins.training_run.arrivals import Arrivals, Call
+from clusterproof.plugins.training_run.collectives import Arrivals, Call, Traced
 from clusterproof.plugins.training_run.losses import Loss, Losses
-from clusterproof.plugins.training_run.part_kinds import COMPUTE, INIT, OTHER, UNKNOWN, kind_of
-from clusterproof.plugins.training_run.read_flight_recorder import Dump
-from clusterproof.plugins.training_run.read_pods import OnNode
-from clusterproof.plugins.training_run.records import REST, Cut, Operation, Place, RunError, Spent, Step
+from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
+from clusterproof.plugins.training_run.records import (
+    COMPUTE,
+    INIT,
+    OTHER,
+    REST,
+    UNKNOWN,
+    Cut,
+    Dump,
+    Operation,
+    Place,
+    RunError,
+    Spent,
+    Step,
+    kind_of,
+)
 from clusterproof.plugins.training_run.samples import Sample, Samples
-from clusterproof.plugins.training_run.seats import Seat, Slots
-from clusterproof.plugins.training_run.traced_collectives import Traced
 
 MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of compute are half of it
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
-Fact = Operation | Step | Spent | Call | Traced | Loss | Seat | Slots | OnNode | Dump | Sample | Cut
+Fact = Operation | Step | Spent | Call | Traced | Loss | Placement | Slots | OnNode | Dump | Sample | Cut
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
 
@@ -43,7 +53,7 @@ class RunData:
     samples: Samples = field(default_factory=Samples)
     kinds: dict[tuple[int, str], float] = field(default_factory=dict)  # seconds by rank and kind of operation or part
     spent: dict[tuple[str, str], tuple[float, int]] = field(default_factory=dict)  # by kind and name, of all ranks
-    seats: dict[int, Seat] = field(default_factory=dict)  # by rank
+    placements: dict[int, Placement] = field(default_factory=dict)  # by rank
     hostfile: list[Slots] = field(default_factory=list)
     pods: dict[str, str] = field(default_factory=dict)  # the node of each; empty where it was on several
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -62,7 +72,7 @@ class RunData:
             Traced: lambda one, _: self.traced.add(one.call),
             Loss: lambda loss, _: self.losses.add(loss),
             Spent: self._spent,
-            Seat: self._seat,
+            Placement: self._placement,
             Slots: lambda slots, _: self.hostfile.append(slots),
             OnNode: self._on_node,
             Dump: self._dump,
@@ -89,12 +99,11 @@ class RunData:
         if self.pods.setdefault(one.host, one.node) != one.node:
             self.pods[one.host] = ""
 
-    def _seat(self, seat: Seat, where: str) -> None:
-        known = self.seats.setdefault(seat.rank, seat)
-        if known != seat:
-            raise RunError(
-                f"{where}: rank {seat.rank} is on {seat.words}, and on {known.words} before; expected files of one run"
-            )
+    def _placement(self, placement: Placement, where: str) -> None:
+        known = self.placements.setdefault(placement.rank, placement)
+        if known != placement:
+            seen = f"rank {placement.rank} is on {placement.words}, and on {known.words} before"
+            raise RunError(f"{where}: {seen}; expected files of one run")
 
     def _spent(self, one: Spent, _where: str) -> None:
         key = one.kind, one.name

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.training_run.formats.files import name, real, whole
 from clusterproof.plugins.training_run.records import RunError
-from clusterproof.plugins.training_run.values import name, real, whole
 
 SCHEMA = 1
 HEADER = "clusterproof.samples"  # the key by which the line is known; its value is the schema

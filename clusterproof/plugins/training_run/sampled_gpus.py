@@ -8,9 +8,16 @@ from functools import cached_property
 
 from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.training_run.gpu_memory import LEAST_S as LEAST_GROWTH_S
-from clusterproof.plugins.training_run.gpu_memory import Growth, growing, observed_s, peak
-from clusterproof.plugins.training_run.hung import Look
+from clusterproof.plugins.training_run.rules.gpus import (
+    LEAST_CLOCKS,
+    LEAST_GROWTH_S,
+    Growth,
+    HangEvidence,
+    growing,
+    most_peers,
+    observed_s,
+    peak,
+)
 from clusterproof.plugins.training_run.samples import (
     CLOCK,
     GPU,
@@ -23,8 +30,6 @@ from clusterproof.plugins.training_run.samples import (
     mean_of,
     share_bound,
 )
-from clusterproof.plugins.training_run.slow_clocks import LEAST_PEERS as LEAST_CLOCKS
-from clusterproof.plugins.training_run.slow_clocks import most_peers
 
 NO_SAMPLES = (
     f"{NOT_RECORDED} how busy the GPUs are; record the run with clusterproof watch --record DIR, or give what "
@@ -108,12 +113,12 @@ class SampledGpus:
         return peers
 
     @property
-    def look_for_hanging(self) -> Look:
+    def hang_evidence(self) -> HangEvidence:
         """The samples that show whether it hangs. Raises as `gpus`."""
         _ = self.gpus
         if len(self.gpus) < 2:
             raise NotApplicable("one GPU: it waits for no other")
-        look = Look(self.samples)
+        look = HangEvidence(self.samples)
         if look.lacks:
             raise _not_sampled(look.lacks, "all of it")
         return look

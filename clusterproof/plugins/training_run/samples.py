@@ -17,9 +17,9 @@ CLOCK = "clock"  # MHz, of a GPU's SMs
 LINK, NETWORK = "nvlink", "network"  # MB/s both ways: of a GPU, of a node
 MAX_VALUE = dict.fromkeys((GPU, CPU, IO_WAIT, CPU_PRESSURE, IO_PRESSURE, TENSOR, CAPPED, SLOWED), 100.0)
 MAX_VALUE |= {MEMORY: 100.5, POWER: 400.0, CLOCK: 10_000.0}  # the power limit does not hold for a moment
-BIN_S = 5  # until there are so many stretches that two are made one
+BIN_S = 5  # until there are so many bins that two are made one
 LONGEST_BIN_S = 86_400
-MAX_STRETCHES = 2_000_000  # some 250 MB
+MAX_BINS = 2_000_000  # some 250 MB
 IDLE_PERCENT = 10.0  # below it a GPU waits
 BEGUN_S = 60  # of GPUs in use before a run counts as begun
 LEAST_SAMPLES, LEAST_S = 30, 300
@@ -38,7 +38,7 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Stretch:
+class Bin:
     """The samples of a few seconds."""
 
     total: float = 0.0
@@ -51,49 +51,49 @@ class Stretch:
         return self.total / self.count
 
 
-Series = dict[int, Stretch]  # by time, in stretches since 1970
+Series = dict[int, Bin]  # by time, in bins since 1970
 
 
 @dataclass
 class Samples:
-    """All that was sampled, by metric, node and device. The longer it is, the longer are its stretches, in seconds."""
+    """All that was sampled, by metric, node and device. The longer it is, the longer are its bins, in seconds."""
 
     series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
-    stretches: int = 0
+    bins: int = 0
     bin_s: int = BIN_S
 
     def add(self, one: Sample) -> None:
         """Take in a sample."""
         series = self.series.setdefault((one.metric, one.node, one.device), {})
         at = int(one.time_s // self.bin_s)
-        stretch = series.get(at)
-        if stretch is None:
-            stretch = series[at] = Stretch()
-            self.stretches += 1
-        stretch.total += one.percent
-        stretch.count += 1
-        stretch.idle += one.percent < IDLE_PERCENT
-        while self.stretches > MAX_STRETCHES:
+        cell = series.get(at)
+        if cell is None:
+            cell = series[at] = Bin()
+            self.bins += 1
+        cell.total += one.percent
+        cell.count += 1
+        cell.idle += one.percent < IDLE_PERCENT
+        while self.bins > MAX_BINS:
             self._coarsen()
 
     def _coarsen(self) -> None:
-        """Make one stretch of two. Raises RunError."""
+        """Make one bin of two. Raises RunError."""
         self.bin_s *= 2
         if self.bin_s > LONGEST_BIN_S:
-            many = f"more than {MAX_STRETCHES:,} things were sampled"
+            many = f"more than {MAX_BINS:,} things were sampled"
             raise RunError(f"{many}, as {' '.join(next(reversed(self.series)))!r:.60}; expected the GPUs of one run")
-        self.stretches = 0
+        self.bins = 0
         for key, series in self.series.items():
             coarse: Series = {}
             for at, one in series.items():
-                known = coarse.setdefault(at // 2, Stretch())
+                known = coarse.setdefault(at // 2, Bin())
                 known.total, known.count, known.idle = (
                     known.total + one.total,
                     known.count + one.count,
                     known.idle + one.idle,
                 )
             self.series[key] = coarse
-            self.stretches += len(coarse)
+            self.bins += len(coarse)
 
     def of(self, metric: str) -> Mapping[tuple[str, str], Series]:
         """The series of a metric by node and device."""
@@ -117,14 +117,14 @@ def gpus(samples: Samples) -> list[Gpu]:
     start = begun(samples)
     found = []
     for (node, device), series in sorted(every.items()):
-        chosen = {at: stretch for at, stretch in series.items() if at >= start}
+        chosen = {at: cell for at, cell in series.items() if at >= start}
         if chosen:
             found.append(
                 Gpu(
                     f"{node} {device}",
-                    fmean(stretch.mean for stretch in chosen.values()),
-                    fmean(stretch.idle / stretch.count for stretch in chosen.values()),
-                    sum(stretch.count for stretch in chosen.values()),
+                    fmean(cell.mean for cell in chosen.values()),
+                    fmean(cell.idle / cell.count for cell in chosen.values()),
+                    sum(cell.count for cell in chosen.values()),
                     (max(chosen) - min(chosen) + 1) * samples.bin_s,
                 )
             )
@@ -132,9 +132,9 @@ def gpus(samples: Samples) -> list[Gpu]:
 
 
 def begun(samples: Samples) -> float:
-    """The first stretch that counts: a minute behind the first use of a GPU."""
+    """The first bin that counts: a minute behind the first use of a GPU."""
     every = samples.of(GPU).values()
-    used = [at for one in every for at, stretch in one.items() if stretch.mean >= IDLE_PERCENT]
+    used = [at for one in every for at, cell in one.items() if cell.mean >= IDLE_PERCENT]
     return min(used) + BEGUN_S / samples.bin_s if used else float("-inf")
 
 

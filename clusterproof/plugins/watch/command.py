@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verd
 from clusterproof.plugins.core.written import keep_private
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.policy.file import find_policy
-from clusterproof.plugins.training_run.read_pods import write_pods
+from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.evaluator import Evaluator

@@ -10,15 +10,15 @@ from statistics import median
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.training_run.pace import LEAST_PEERS
-from clusterproof.plugins.training_run.part_kinds import OTHER
-from clusterproof.plugins.training_run.phases import Phase, phases
-from clusterproof.plugins.training_run.records import KERNEL, OPERATOR
+from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, OTHER
+from clusterproof.plugins.training_run.rules.phases import Phase, phases
+from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, Part, StepTime, causes, drift, outliers
+from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.plugins.training_run.steps import DRIFT_LINES, Part, Timed, causes, drift, outliers
 from clusterproof.reports.document.over_time import band_section, memory_section
 from clusterproof.reports.document.rank_strip import RankCell, strip_of_ranks
+from clusterproof.reports.document.run_figures import in_seconds, step_figures, summary, usage_figures
 from clusterproof.reports.document.section import Section, table
 
 WIDTH, HEIGHT = 600, 110  # units of the drawing of steps
@@ -33,10 +33,12 @@ BAR = 240  # units
 def training_section(run: TrainingRun) -> Section | None:
     """The section; None where its files have nothing that can be drawn."""
     drawn = (
+        summary(run),
         _phases(run.data),
         _steps(run),
         _ranks(run),
         band_section(run.data.samples),
+        usage_figures(run.data.samples),
         memory_section(run.data.samples),
     )
     parts = [*drawn, *(_spent(run.data, kind, title) for kind, title in _SPENT)]
@@ -58,7 +60,7 @@ def _phases(data: RunData) -> str:
     at, drawn = 0.0, []
     for phase in found:
         width = WIDTH * phase.share
-        title = f"<title>{phase.name}: {_percent(phase.share)}, {_seconds(phase.seconds)}</title>"
+        title = f"<title>{phase.name}: {_percent(phase.share)}, {in_seconds(phase.seconds)}</title>"
         drawn.append(f'<rect class="phase {phase.name}" x="{at:.1f}" width="{width:.1f}" height="26">{title}</rect>')
         at += width
     return (
@@ -73,7 +75,7 @@ def _legend(phase: Phase) -> str:
     name = "everything else" if phase.name == OTHER else phase.name
     return (
         f'<li><span class="swatch phase {phase.name}"></span> {name} <b>{_percent(phase.share)}</b> '
-        f"{_seconds(phase.seconds)}</li>"
+        f"{in_seconds(phase.seconds)}</li>"
     )
 
 
@@ -101,36 +103,36 @@ def _steps(run: TrainingRun) -> str:
         for earlier, later in pairwise(few)
     )
     marks = "".join(f"M{x(one.step):.1f} {y(one.seconds):.1f}V{HEIGHT}" for one in found.steps[:MAX_MARKS])
-    cut = f", cut at {_seconds(scale)}" if scale < top else ""
-    usual = _seconds(found.usual)
-    words = f"{found.of:,} steps, usually {usual}, at most {_seconds(top)}, {found.count} far longer"
+    cut = f", cut at {in_seconds(scale)}" if scale < top else ""
+    usual = in_seconds(found.usual)
+    words = f"{found.of:,} steps, usually {usual}, at most {in_seconds(top)}, {found.count} far longer"
     return (
         f'<h3>Steps</h3><figure class="steps"><figcaption>{words}{cut}{_drifts(series)}</figcaption>'
         f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="Seconds of each '
         f'step: {words}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
         f'<path class="full" d="M0 {y(found.usual):.1f}H{WIDTH}"/></svg>'
         f"<p><span>step {first:,}</span><span>dotted: the usual {usual}</span><span>step {last:,}</span></p>"
-        f"</figure>{_longest(run.data, found.steps[:MAX_STEPS], found.usual)}"
+        f"</figure>{step_figures(series)}{_longest(run.data, found.steps[:MAX_STEPS], found.usual)}"
     )
 
 
-def _few(series: Sequence[Timed]) -> Iterator[Timed]:
+def _few(series: Sequence[StepTime]) -> Iterator[StepTime]:
     """At most so many: of each stretch the longest."""
     stride = -(-len(series) // MAX_POINTS)
     for at in range(0, len(series), stride):
         yield max(series[at : at + stride], key=lambda one: one.seconds)
 
 
-def _drifts(series: Sequence[Timed]) -> str:
+def _drifts(series: Sequence[StepTime]) -> str:
     change = drift(series) if len(series) > DRIFT_LINES else None
     return f"; from step {change.step:,} on {change.times:.2f} times as long as before" if change else ""
 
 
-def _longest(data: RunData, steps: Sequence[Timed], usual: float) -> str:
+def _longest(data: RunData, steps: Sequence[StepTime], usual: float) -> str:
     if not steps:
         return ""
     rows = [
-        (one.words, _seconds(one.seconds), f"{one.seconds / usual:.1f}" if usual else "", _causes(parts))
+        (one.words, in_seconds(one.seconds), f"{one.seconds / usual:.1f}" if usual else "", _causes(parts))
         for one, parts in zip(steps, causes(data, steps, usual), strict=True)
     ]
     return table(("step", "takes", "times the usual", "what took longer in it"), rows, "The longest steps")
@@ -138,7 +140,7 @@ def _longest(data: RunData, steps: Sequence[Timed], usual: float) -> str:
 
 def _causes(parts: Sequence[Part]) -> str:
     return ", ".join(
-        f"{printable(part.name, MAX_NAME)} +{_seconds(part.seconds)} (rank {part.rank})" for part in parts[:3]
+        f"{printable(part.name, MAX_NAME)} +{in_seconds(part.seconds)} (rank {part.rank})" for part in parts[:3]
     )
 
 
@@ -172,12 +174,12 @@ def _ranks_by_steps(run: TrainingRun) -> str:
 
 
 def _where(run: TrainingRun, rank: int) -> str:
-    seat = run.seats.get(rank)
-    return seat.place if seat else ""
+    placement = run.placements.get(rank)
+    return placement.place if placement else ""
 
 
 def _seated(run: TrainingRun) -> str:
-    return next((seat.by for seat in run.seats.values()), "")
+    return next((placement.by for placement in run.placements.values()), "")
 
 
 def _spent(data: RunData, kind: str, title: str) -> str:
@@ -203,17 +205,9 @@ def _bar(name: str, seconds: float, times: str, top: float, whole: float) -> str
     )
     return (
         f'<tr><th scope="row" title="{escape(full)}"><code>{escape(shown)}</code></th><td>{drawn}</td>'
-        f"<td>{_percent(seconds / whole if whole else 0.0)}</td><td>{_seconds(seconds)}</td><td>{times}</td></tr>"
+        f"<td>{_percent(seconds / whole if whole else 0.0)}</td><td>{in_seconds(seconds)}</td><td>{times}</td></tr>"
     )
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share < 0.995 else "100 %"
-
-
-def _seconds(seconds: float) -> str:
-    """`1.31 s`, `12 ms`, `2.4 h`."""
-    for least, unit, of in ((7200.0, "h", 3600.0), (600.0, "min", 60.0), (1.0, "s", 1.0), (1e-3, "ms", 1e-3)):
-        if seconds >= least:
-            return f"{seconds / of:.3g} {unit}" if seconds / of < 1000 else f"{seconds / of:,.0f} {unit}"
-    return f"{seconds * 1e6:.3g} µs"

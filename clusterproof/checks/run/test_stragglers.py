@@ -1,0 +1,81 @@
+"""Stragglers that move from rank to rank: what they cost a run together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import concern
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, Computed, steady
+from clusterproof.plugins.training_run.run import TrainingRun
+
+pytestmark = [mark.run]
+
+
+@mark.hyperpod_performance_debugger
+@evidence("the seconds of each rank's forward and backward, step by step; gc.callbacks, py-spy: what pauses")
+def test_stragglers(run: TrainingRun) -> None:
+    """Time lost to stragglers that move.
+
+    In each step all ranks wait for the one that computes longest, and lose by how much it is above the mean of its
+    stage. Each rank is compared with its own usual pace: one that is always slow is run.slow_rank's, and where one rank
+    causes more than half of the loss, run.held_up is about it. The slowdown is the time of these steps divided by what
+    is left without the loss; of steps whose duration nobody logged only the compute counts.
+
+    Remedy (investigate): Pauses at another time on each rank add up: collect garbage on all ranks in the same step
+    (gc.disable, gc.collect), and give programs on the same CPUs other ones. If the work is uneven (run.work_uneven),
+    give each rank as many tokens.
+    """
+    found, most = lost(run), run.threshold("run.straggler_slowdown")
+    if found.slowdown >= most and 2 * max(found.by_rank.values()) <= found.seconds:
+        shown, limit = apart(found.slowdown, most, 2)
+        concern(
+            f"steps take {shown} times as long as if no rank were behind the others: {len(found.by_rank)} "
+            f"of {found.of} ranks are the slowest in turn; expected less than {limit} times"
+        )
+
+
+@record
+class Lost:
+    """The seconds that the ranks of a stage wait for the slowest, of so many, and by which rank they are caused."""
+
+    seconds: float
+    whole: float
+    of: int
+    by_rank: Mapping[int, float]
+
+    @property
+    def slowdown(self) -> float:
+        """How many times as long the steps take as without it."""
+        return self.whole / (self.whole - self.seconds) if self.whole > self.seconds else 1.0
+
+
+def lost(run: TrainingRun) -> Lost:
+    """What the stage loses that loses most. Raises Incomplete, NotApplicable."""
+    stages: dict[int, dict[Place, Computed]] = {}
+    for rank in run.ranks:
+        stages.setdefault(rank.place.stage, {})[rank.place] = run.computed[rank.place]
+    lasted = {one.step: one.seconds for one in run.every_step if one.times == 1}
+    every = [_of_stage(run, stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS]
+    return max(every, key=lambda one: one.seconds)
+
+
+def _of_stage(run: TrainingRun, stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> Lost:
+    whole, by_rank = 0.0, dict[int, float]()
+    for step in steady({step for seconds in stage.values() for step in seconds}):
+        own = {
+            place.rank: seconds[step] / pace.ratio
+            for place, seconds in stage.items()
+            if step in seconds and (pace := run.paces.get(place.rank))
+        }
+        if len(own) < LEAST_PEERS:
+            continue
+        slowest = max(own, key=own.__getitem__)
+        by_rank[slowest] = by_rank.get(slowest, 0.0) + own[slowest] - fmean(own.values())
+        whole += lasted.get(step, own[slowest])
+    return Lost(sum(by_rank.values()), whole, len(stage), by_rank or {-1: 0.0})

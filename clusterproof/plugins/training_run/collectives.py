@@ -1,0 +1,131 @@
+"""Collectives as ranks recorded them: which of them end on all ranks at once, and for how long each rank was in one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from clusterproof.plugins.core.record import record
+
+ALL_TO_ALL = "AllToAll"
+TOGETHER = "AllReduce, AllGather, ReduceScatter or AllToAll"
+_TOGETHER = re.compile("allreduce|allgather|reducescatter|alltoall|barrier")
+_APART = re.compile("broadcast|reduce(?!scatter)|gather|scatter|send|recv")
+_NO_LETTER = re.compile("[^a-z]+")
+_ROOTED = re.compile(r"_(Broadcast|Reduce|Gather|Scatter)_")  # in the name of a kernel
+_OF_PAIR = re.compile(r"send_?recv", re.IGNORECASE)
+_KIND = re.compile(r"_(AllReduce|AllGather|ReduceScatter|AllToAll|AlltoAll)_")
+
+
+@lru_cache(maxsize=1024)
+def ends_together(name: str) -> bool:
+    """Whether a collective of this name ends on all ranks at once, as NCCL or PyTorch calls it."""
+    return bool(_TOGETHER.match(_letters(name)))
+
+
+@lru_cache(maxsize=1024)
+def ends_apart(name: str) -> bool:
+    """Whether it is known to have a root, or to be of two ranks: one ends it while others still wait for their part."""
+    return bool(_APART.match(_letters(name)))
+
+
+def _letters(name: str) -> str:
+    return _NO_LETTER.sub("", name.lower()).removeprefix("nccl")
+
+
+@lru_cache(maxsize=1024)
+def kind_of_kernel(kernel: str, collective: str = "") -> str:
+    """What a kernel of NCCL does, by the name of the collective where that is known; empty where neither says.
+
+    An all-to-all is sent by kernels called SendRecv; a gather of uneven parts by those of broadcasts.
+    """
+    if rooted := _ROOTED.search(kernel):
+        return rooted[1]
+    found = _KIND.search(kernel)
+    return collective or (found[1] if found else "")
+
+
+def is_of_pair(kernel: str) -> bool:
+    """Whether a kernel sends to single ranks, or to all of them as an all-to-all does."""
+    return bool(_OF_PAIR.search(kernel))
+
+
+MAX_KEPT = 200_000  # collectives; of more every second is kept, then every fourth, the same ones of each rank
+LEAST_RANKS = 3  # of a communicator: of two either one comes last
+BY_GPU = "kernel_gpu"  # what a CPU has timed began when it was enqueued, or when a thread looked
+MAX_OTHERS = 20  # names of what says nothing of who came last
+
+
+@record
+class Call:
+    """A collective as one rank of a communicator saw it. Each kind is numbered by itself."""
+
+    communicator: str
+    ranks: int
+    rank: int  # in the communicator
+    host: str
+    number: int
+    seconds: float
+    kind: str = "AllReduce"
+    source: str = BY_GPU  # what it was timed by
+    of: int = 0  # how many of its kind this rank has, where they are numbered by their order
+    unfit: str = ""  # why it says nothing of who came last, though its kind does
+
+
+@record
+class Traced:
+    """A collective as a trace of one rank has it."""
+
+    call: Call
+
+
+@dataclass(slots=True)
+class Seen:
+    """Of one collective: how many ranks recorded it, and the two shortest."""
+
+    ranks: int
+    count: int = 0
+    rank: int = -1
+    first: float = float("inf")
+    second: float = float("inf")
+
+
+@dataclass
+class Arrivals:
+    """All collectives of a run."""
+
+    seen: dict[tuple[str, str, int, int], Seen] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)  # by kind: what does not say who came last
+    hosts: dict[str, dict[int, str]] = field(default_factory=dict)  # by communicator and rank
+    stride: int = 1
+
+    def add(self, call: Call) -> None:
+        """Take in what a rank saw."""
+        is_fit = ends_together(call.kind)
+        unfit = call.unfit or ("" if call.source == BY_GPU else " that a CPU timed")
+        if not is_fit or unfit:
+            kind = f"{call.kind}{unfit if is_fit else ''}"
+            if kind in self.others or len(self.others) < MAX_OTHERS:
+                self.others[kind] = self.others.get(kind, 0) + 1
+            return
+        if call.ranks < LEAST_RANKS or call.number % self.stride:
+            return
+        self.hosts.setdefault(call.communicator, {}).setdefault(call.rank, call.host)
+        seen = self.seen.setdefault((call.communicator, call.kind, call.of, call.number), Seen(call.ranks))
+        seen.count += 1
+        if call.seconds < seen.first:
+            seen.rank, seen.first, seen.second = call.rank, call.seconds, seen.first
+        else:
+            seen.second = min(seen.second, call.seconds)
+        while len(self.seen) > MAX_KEPT:
+            self.stride *= 2
+            self.seen = {key: one for key, one in self.seen.items() if key[-1] % self.stride == 0}
+
+    def complete(self) -> dict[str, list[Seen]]:
+        """Of each communicator the collectives that every rank recorded, and none twice."""
+        calls: dict[str, list[Seen]] = {}
+        for (communicator, _, _, _), one in self.seen.items():
+            if one.count == one.ranks == len(self.hosts[communicator]):
+                calls.setdefault(communicator, []).append(one)
+        return calls

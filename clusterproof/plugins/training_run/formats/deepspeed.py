@@ -1,0 +1,82 @@
+"""What DeepSpeed itself prints as it trains: a line each `steps_per_print`, and with `wall_clock_breakdown` its timers.
+
+A line stands for all steps since the one before it, and they are as long as the time between both. Timers are printed
+for every step, those of its last step behind its line; the mean of those in between is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import timegm
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from clusterproof.plugins.training_run.formats.files import seconds, whole
+from clusterproof.plugins.training_run.records import Place, Step
+
+MS = 1e-3  # s
+STEP = re.compile(
+    r"\[([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2}),([0-9]{3})\] \[INFO\] \[\S{1,60}\] "
+    r"\[Rank ([0-9]{1,7})\] step=([0-9]{1,18}), skipped="
+)
+_HEAD = "time (ms) |"
+MAX_TIMERS = 2_000  # characters
+_TIMER = re.compile(r"\b([a-z_]{2,40}): ([0-9][0-9.]{0,30})")
+_PARTS = {  # the timers that are no part of another, and what they are called here
+    "fwd": "forward",
+    "forward": "forward",
+    "bwd_inner": "backward",
+    "backward_inner": "backward",
+    "bwd_allreduce": "allreduce",
+    "backward_allreduce": "allreduce",
+    "step": "optimizer",
+}
+LATE = b"[Rank 0] step="  # in a line that may come late
+
+
+@dataclass
+class DeepSpeed:
+    """What its lines have said so far."""
+
+    before: tuple[int, float] | None = None  # the step of the line before, and its time
+    held: tuple[int, int, float] | None = (
+        None  # a step without its last timers: for how many it stands, and its seconds
+    )
+    timers: list[dict[str, float]] = field(default_factory=list)  # of the steps that it stands for
+    behind: list[dict[str, float]] = field(default_factory=list)  # of those behind it
+    awaits_last: bool = False  # whether the next timers are those of the step whose line was read
+    rank: int = 0
+
+    def take(self, line: str, where: str) -> Iterator[Step]:
+        """The step that is complete by this line, if one is. Raises RunError, ValueError."""
+        if found := STEP.search(line):
+            yield from self.rest()
+            year, month, day, hour, minute, second = (int(found[at]) for at in range(1, 7))
+            time_s = timegm((year, month, day, hour, minute, second)) + int(found[7]) * MS
+            step, self.rank = whole(found[9], "step", where), whole(found[8], "rank", where)
+            last, last_time = self.before or (step, time_s)
+            if step > last and time_s >= last_time:
+                self.held = step, step - last, (time_s - last_time) / (step - last)
+            self.before = step, time_s
+            self.timers, self.behind, self.awaits_last = self.behind, [], True
+        elif _HEAD in line:
+            found_ones = _TIMER.findall(line.partition(_HEAD)[2][:MAX_TIMERS])
+            timers = {_PARTS[name]: seconds(lasted, name, where) * MS for name, lasted in found_ones if name in _PARTS}
+            if "forward" in timers:  # of a whole step: others are of one pass
+                (self.timers if self.awaits_last else self.behind).append(timers)
+                self.awaits_last = False
+
+    def rest(self) -> Iterator[Step]:
+        """The step whose timers may still have come."""
+        if self.held:
+            step, times, lasted = self.held
+            parts: dict[str, float] = {}
+            for timers in self.timers:
+                for part, seconds_of_it in timers.items():
+                    parts[part] = parts.get(part, 0.0) + seconds_of_it / len(self.timers)
+            yield Step(Place(self.rank), step, lasted, parts, times)
+        self.held = None
+
+    def forget(self) -> None:
+        """Leave the step out that is held: Megatron-LM, which runs by DeepSpeed, says the same of it."""
+        self.held, self.timers = None, []

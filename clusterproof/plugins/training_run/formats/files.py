@@ -1,0 +1,218 @@
+"""Files that somebody else wrote: their bytes, unpacked, their lines and values; all bounded, and decoded strictly."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
+from pathlib import Path
+from typing import IO, Any
+
+import zstandard
+
+from clusterproof.plugins.core.opened import Budget, opened
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.training_run.records import RunError
+
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+MAX_WINDOW = 8 << 20  # bytes that a packed file may make its reader keep: zstd's own bound of a stream
+_OF_GZIP = 31  # zlib's word for its header
+PIECE = 1 << 16  # bytes
+HEAD = 1 << 16  # bytes by which a file's form is known
+LONG_HEAD = 1 << 20  # the same of a trace with long metadata
+MAX_BYTES = 64 << 30  # of all files of a run, unpacked
+MAX_RATIO = 100  # unpacked bytes by packed ones; traces have 13 to 30
+ANY_RATIO_BYTES = 16 << 20  # up to which it does not matter
+
+
+@record
+class RunFile:
+    """A file of a run: where it is, in which folder it must be to be opened, and what all of them may be long."""
+
+    path: Path
+    below: Path | None = None
+    budget: Budget = field(default_factory=lambda: Budget(MAX_BYTES))
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """Its own name, without the folder's."""
+        return self.path.name
+
+
+class Unpacked:
+    """A file; `is_cut` says, once it is read, whether it is packed and has no end."""
+
+    def __init__(self, file: RunFile) -> None:
+        self.file = file
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Its pieces, none of them empty. Raises RunError."""
+        size = 0
+        try:
+            with opened(self.file.path, self.file.below) as file:
+                magic = file.read(len(ZSTD))
+                file.seek(0)
+                most = max(MAX_RATIO * os.fstat(file.fileno()).st_size, ANY_RATIO_BYTES)
+                for piece in self._pieces(file, magic):
+                    size += len(piece)
+                    if size > most:
+                        raise RunError(f"{self.file}: unpacks to more than {MAX_RATIO} times its size; expected less")
+                    self.file.budget.take(len(piece))
+                    yield piece
+        except (OSError, zlib.error, zstandard.ZstdError) as wrong:
+            why = getattr(wrong, "strerror", None) or wrong
+            raise RunError(f"{self.file}: {why}; expected a file that can be read") from None
+
+    def _pieces(self, file: IO[bytes], magic: bytes) -> Iterator[bytes]:
+        if magic.startswith(GZIP):
+            return self._inflated(file)
+        if magic != ZSTD:
+            return iter(lambda: file.read(PIECE), b"")
+        frames = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(file, read_across_frames=True)
+        return iter(lambda: frames.read(PIECE), b"")  # what is missing of its last frame is not said
+
+    def _inflated(self, file: IO[bytes]) -> Iterator[bytes]:
+        inflate = zlib.decompressobj(_OF_GZIP)
+        while packed := file.read(PIECE):
+            while packed:
+                piece = inflate.decompress(packed, PIECE)
+                if piece:
+                    yield piece
+                packed = inflate.unconsumed_tail
+                if inflate.eof:
+                    packed = inflate.unused_data
+                    if packed and not packed.startswith(GZIP[: len(packed)]):
+                        return  # something else behind its end
+                    inflate = zlib.decompressobj(_OF_GZIP)
+                    self.is_cut = False
+                else:
+                    self.is_cut = True
+
+
+def head_of(file: RunFile, size: int = HEAD) -> bytes:
+    """How a file begins. Raises RunError."""
+    head = b""
+    for piece in Unpacked(file):
+        head += piece
+        if len(head) >= size:
+            break
+    return head
+
+
+MAX_LINE = 1 << 20  # bytes
+
+
+class Lines:
+    """The lines of a file with their numbers. What a file that was cut has lost is its last line at most."""
+
+    def __init__(self, path: RunFile, errors: str = "strict") -> None:
+        self.path = path
+        self.errors = errors  # as codecs have it: lines of a log that do not matter may hold anything
+        self.number = 0
+        self.is_cut = False  # in the line that was last read, as far as can be seen
+
+    @property
+    def where(self) -> str:
+        """`trace.csv:12`."""
+        return f"{self.path}:{self.number}"
+
+    def __iter__(self) -> Iterator[str]:
+        """Each line without its end. Raises RunError."""
+        rest = b""
+        for piece in Unpacked(self.path):
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                yield self._text(line)
+            if len(rest) > MAX_LINE:
+                self.number += 1
+                raise RunError(f"{self.where}: no end of it; expected lines of less than {MAX_LINE:,} bytes")
+        if rest:
+            self.is_cut = True
+            yield self._text(rest)
+
+    def _text(self, line: bytes) -> str:
+        self.number += 1
+        if len(line) > MAX_LINE:
+            raise RunError(f"{self.where}: {len(line):,} bytes; expected lines of less than {MAX_LINE:,} bytes")
+        try:
+            text = line.decode("utf-8", "replace" if self.is_cut else self.errors)
+        except UnicodeDecodeError as wrong:
+            raise RunError(f"{self.where}: byte {wrong.start} is not UTF-8; expected text") from None
+        return text.removeprefix("\ufeff").rstrip("\r") if self.number == 1 else text.rstrip("\r")
+
+
+def json_lines(lines: Lines, expected: str) -> Iterator[Any]:
+    """What each line has; a last one that is no JSON is the tail that a file has lost. Raises RunError."""
+    broken = ""
+    for line in lines:
+        if not line.strip():
+            continue
+        if broken:
+            raise RunError(broken)
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            broken = f"{lines.where}: {line!r:.60} is not JSON; {expected}"
+            continue
+        yield data
+    lines.is_cut = bool(broken)
+
+
+MAX_NUMBER = 2**63
+MAX_NAME = 200  # characters
+
+
+def whole(value: object, what: str, where: str) -> int:
+    """A whole number of 0 or more. Raises RunError."""
+    text = str(value).strip().removesuffix(".0")  # as tables with gaps have whole numbers
+    is_number = isinstance(value, (int, float, str)) and text.isascii() and text.isdecimal()
+    if not is_number or len(text) > 19 or int(text) >= MAX_NUMBER:
+        raise RunError(f"{where}: {what} is {value!r:.60}; expected a whole number of 0 or more")
+    return int(text)
+
+
+def seconds(value: object, what: str, where: str) -> float:
+    """A duration, 0 or more. Raises RunError."""
+    number = real(value, what, where)
+    if number < 0:
+        raise RunError(f"{where}: {what} is {value!r:.60}; expected a duration of 0 or more")
+    return number
+
+
+def real(value: object, what: str, where: str) -> float:
+    """A number that is finite. Raises RunError."""
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        number = None
+    if number is None or not isfinite(number):
+        raise RunError(f"{where}: {what} is {value!r:.60}; expected a number")
+    return number
+
+
+def name(value: object, what: str, where: str) -> str:
+    """A name on one line. Raises RunError."""
+    if not (isinstance(value, str) and value.strip() and value.isprintable() and len(value) <= MAX_NAME):
+        raise RunError(f"{where}: {what} is {value!r:.60}; expected a name of at most {MAX_NAME} characters")
+    return value.strip()
+
+
+@record
+class Format:
+    """A format of file: its name, how it is known by its first bytes, and how it is read.
+
+    `begins_late` says of a file that begins like none whether it is of this one all the same, further down.
+    """
+
+    name: str
+    is_of: Callable[[bytes], bool]
+    read: Callable[[RunFile], Iterable[Any]]  # facts that run_data.py takes in
+    is_tried_last: bool = False
+    begins_late: Callable[[RunFile], bool] | None = None

@@ -1,0 +1,237 @@
+"""Dumps of PyTorch's Flight Recorder, one for each rank: pickles, of which nothing but plain data is let in."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import pickletools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.formats.files import Format, RunFile, Unpacked
+from clusterproof.plugins.training_run.formats.kineto import is_trace
+from clusterproof.plugins.training_run.records import Dump, Exchange, Pending, RunError, Status
+
+MAX_BYTES = 256 << 20  # of one dump, unpacked: a ring of some 100,000 operations
+MAX_RANKS = 1_000_000  # of a process group
+MAX_MEMBERS = 10_000_000  # of all groups of a rank together: a pickle may name one list as often as it likes
+MAX_NUMBER = 2**63
+PICKLE = b"\x80"
+_KEYS = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"')
+ENDED = "completed"
+GLOO = "gloo:"
+_RANK = re.compile(r"(?<![0-9])[0-9]{1,7}$")  # `nccl_trace_rank_12`, `_dump_12.pickle`
+_SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
+_PAIR = re.compile(r"(send|recv) [0-9]{1,7}(?:->|<-)([0-9]{1,7})$")  # of a group's own numbers
+EXPECTED = "expected what TORCH_NCCL_DUMP_ON_TIMEOUT writes"
+# A pickle is a program of one-byte instructions. A few of them make objects of any class, or take room for as many
+# bytes as they say; so each is looked at before the first one runs.
+MAX_INSTRUCTIONS = 20_000_000  # a ring of 100,000 operations with their stacks has about 10 million
+MAX_PICKLED_NUMBER = 2**64  # longer ones collide as keys of a mapping, as often as their author wants
+# What `pickle.dumps` and PyTorch's own writer make of mappings, lists, tuples, texts, numbers and truth values.
+_WORDS = """
+PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT SHORT_BINUNICODE BINUNICODE
+EMPTY_LIST APPEND APPENDS LIST EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE EMPTY_DICT DICT SETITEM SETITEMS
+BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET
+"""
+PLAIN = frozenset(_WORDS.split())
+_STORES = ("BINPUT", "LONG_BINPUT")
+
+
+def is_dump(head: bytes) -> bool:
+    """Whether a file that begins so may be a dump: a pickle, or the same as JSON; traces name process groups too."""
+    is_json = head.lstrip().startswith(b"{") and any(key in head for key in _KEYS)
+    return head.startswith(PICKLE) or (is_json and not is_trace(head))
+
+
+def read_dump(path: RunFile) -> Iterator[Dump]:
+    """The dump. Raises RunError."""
+    name = path.name
+    while suffix := _SUFFIX.search(name):
+        name = name[: suffix.start()]
+    rank = _RANK.search(name)
+    if not rank:
+        raise RunError(f"{path}: the file's name does not end in its rank; expected one like nccl_trace_rank_12")
+    data = _plain(path)
+    try:
+        yield _dump(int(rank[0]), data)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as wrong:
+        raise RunError(f"{path}: {type(wrong).__name__}: {str(wrong)[:100]}; {EXPECTED}") from None
+
+
+def _plain(path: RunFile) -> Any:
+    data = bytearray()
+    for piece in Unpacked(path):
+        data += piece
+        if len(data) > MAX_BYTES:
+            raise RunError(f"{path}: more than {MAX_BYTES:,} bytes; {EXPECTED}")
+    try:
+        return plain(bytes(data)) if data.startswith(PICKLE) else json.loads(data)
+    except Exception as wrong:  # a pickle that is damaged raises whatever it likes
+        raise RunError(f"{path}: {type(wrong).__name__}: {str(wrong)[:200]}; {EXPECTED}, whole and plain") from None
+
+
+def _dump(rank: int, data: Any) -> Dump:
+    if isinstance(data, list):  # PyTorch 2.2: the operations, and nothing beside them
+        data = {"entries": data}
+    if not data["entries"] and "pg_config" not in data:
+        raise ValueError("neither operations nor process groups")
+    members, words, count = {}, {}, 0
+    entries = [_entry(entry) for entry in data["entries"]]
+    for name, group in _groups(data.get("pg_config") or {}, entries):
+        members[_text(name)] = _ranks(group["ranks"])
+        words[_text(name)] = _text(group.get("desc") or name)
+        count += len(members[_text(name)])
+        if count > MAX_MEMBERS:
+            raise ValueError(f"groups of more than {MAX_MEMBERS} ranks together")
+    calls = [entry for entry in entries if not entry.is_p2p]
+    pending: dict[str, Pending] = {}
+    enqueued: dict[str, int] = {}
+    local: dict[str, str] = {}
+    status = {
+        _text(number): Status(_whole(one["last_enqueued_collective"]), _whole(one["last_completed_collective"]))
+        for number, one in (data.get("pg_status") or {}).items()
+    }
+    for entry in calls:
+        local[entry.group] = entry.local
+        words.setdefault(entry.group, entry.group)
+        enqueued[entry.group] = max(entry.number, enqueued.get(entry.group, entry.number))
+    local = _by_order(members, status) | local
+    ended = _ended(calls)
+    for entry in calls:
+        if entry.number > ended.get(entry.group, -1) and (
+            entry.group not in pending or entry.number < pending[entry.group].number
+        ):
+            pending[entry.group] = Pending(entry.number, entry.name)
+    return Dump(rank, members, words, pending, enqueued, local, status, _exchanges(rank, entries, members))
+
+
+def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tuple[Any, Any]]:
+    """The process groups, by the names that operations give them: that of gloo has none where its ranks are listed."""
+    unlisted = {entry.group: entry.words for entry in entries if entry.group not in groups}
+    for name, group in groups.items():
+        if name == "" and len(unlisted) == 1:
+            (called, words), *_ = unlisted.items()
+            yield called, {"desc": words, **{key: value for key, value in group.items() if value}}
+        else:
+            yield name, group
+
+
+@record
+class _Entry:
+    """One operation of the ring."""
+
+    group: str
+    local: str
+    number: int
+    name: str
+    is_p2p: bool
+    has_ended: bool
+    words: str  # what its group is for, where that is said
+
+
+def _entry(entry: Mapping[str, Any]) -> _Entry:
+    """One operation, as any version has it: before 2.0 groups had no names, and one number counted all."""
+    name = _text(entry["profiling_name"]).removeprefix("nccl:")
+    is_p2p = bool(entry.get("is_p2p", _PAIR.match(name)))
+    number = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
+    group, *words = entry["process_group"] if "process_group" in entry else (entry["pg_id"],)
+    has_ended = entry["state"] == ENDED
+    if name.startswith(GLOO):  # whose operations keep the state that they begin with
+        name, has_ended = name.removeprefix(GLOO), bool(entry.get("retired"))
+    return _Entry(
+        _text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, _text(words[0]) if words else ""
+    )
+
+
+def _ended(calls: Iterable[_Entry]) -> dict[str, int]:
+    """Of each group the last that has ended: all before it have too, also those that a coalesced call covers."""
+    ended: dict[str, int] = {}
+    for entry in calls:
+        if entry.has_ended:
+            ended[entry.group] = max(entry.number, ended.get(entry.group, -1))
+    return ended
+
+
+def _exchanges(rank: int, entries: Iterable[_Entry], members: Mapping[str, tuple[int, ...]]) -> tuple[Exchange, ...]:
+    """Whom it waits for in sends and receives. Of a batch only the call that coalesces it records when it ended."""
+    exchanges = [entry for entry in entries if entry.is_p2p]
+    batches = _ended(entry for entry in exchanges if not _PAIR.match(entry.name))
+    waiting: dict[tuple[str, int], Exchange] = {}
+    for entry in exchanges:
+        pair = _PAIR.match(entry.name)
+        place = int(pair[2]) if pair else -1
+        ranks = members.get(entry.group, ())
+        if not pair or not 0 <= place < len(ranks) or ranks[place] == rank:
+            continue
+        key = entry.group, ranks[place]
+        if entry.has_ended or entry.number <= batches.get(entry.group, -1):
+            waiting.pop(key, None)  # those with one rank end one after the other
+        else:
+            word = "send to" if pair[1] == "send" else "receive from"
+            waiting.setdefault(key, Exchange(*key, entry.number, f"{word} rank {ranks[place]}"))
+    return tuple(waiting.values())
+
+
+def _by_order(members: Mapping[str, object], status: Mapping[str, object]) -> dict[str, str]:
+    """The local numbers of groups: a rank counts its groups in the order in which all ranks number them."""
+    is_numbered = len(members) == len(status) and all(word.isdecimal() for word in (*members, *status))
+    return dict(zip(sorted(members, key=int), sorted(status, key=int), strict=True)) if is_numbered else {}
+
+
+def _ranks(data: Any) -> tuple[int, ...]:
+    """The ranks of a group: a list, or its text."""
+    found = json.loads(data or "[]") if isinstance(data, str) else data
+    if len(found) > MAX_RANKS:
+        raise ValueError(f"a group of {len(found)} ranks")
+    return tuple(_whole(rank) for rank in found)
+
+
+def _whole(data: object) -> int:
+    """A number, or its text. Raises TypeError, ValueError."""
+    number = int(data[:20]) if isinstance(data, str) else data
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"a {type(data).__name__} where a whole number was expected")
+    if abs(number) >= MAX_NUMBER:
+        raise ValueError("a number of more than 64 bits")
+    return number
+
+
+def _text(data: object) -> str:
+    """A name, which may be a number. Raises TypeError, ValueError."""
+    return data[:100] if isinstance(data, str) else str(_whole(data))
+
+
+class _NoClasses(pickle.Unpickler):
+    """Refuses every class and function."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Raises UnpicklingError."""
+        raise pickle.UnpicklingError(f"it names {module}.{name}"[:200])
+
+
+def plain(data: bytes) -> Any:
+    """What a pickle holds. Raises UnpicklingError, or whatever a damaged one likes."""
+    _refuse_more(data)
+    return _NoClasses(io.BytesIO(data)).load()
+
+
+def _refuse_more(data: bytes) -> None:
+    """Raises UnpicklingError for what is not plain, ValueError for what is cut."""
+    for number, (instruction, argument, _) in enumerate(pickletools.genops(data)):
+        name = instruction.name
+        if name not in PLAIN:
+            raise pickle.UnpicklingError(f"it has {name}, which plain data does not need")
+        if number >= MAX_INSTRUCTIONS:
+            raise pickle.UnpicklingError(f"more than {MAX_INSTRUCTIONS:,} instructions")
+        if isinstance(argument, int):
+            if name in _STORES and argument > number:
+                raise pickle.UnpicklingError(f"it numbers an object {argument:,}, and has made {number:,} at most")
+            if abs(argument) >= MAX_PICKLED_NUMBER:
+                raise pickle.UnpicklingError("it has a number of more than 64 bits")
+
+
+FORMATS = (Format("a dump of PyTorch's Flight Recorder", is_dump, read_dump),)

@@ -1,0 +1,56 @@
+"""What NCCL's Inspector plugin writes, a line for each collective of a rank: versions 4 and 5 of its format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.training_run.collectives import Call
+from clusterproof.plugins.training_run.formats.files import Format, Lines, RunFile, json_lines, name, seconds, whole
+from clusterproof.plugins.training_run.records import Cut, RunError
+
+US = 1e-6  # s
+OF_COLLECTIVE, OF_PAIR = "coll_perf", "p2p_perf"
+EXPECTED = f'expected {{"header": …, "metadata": …, "{OF_COLLECTIVE}": …}}, as NCCL_INSPECTOR_ENABLE=1 writes'
+
+
+def is_inspector(head: bytes) -> bool:
+    """Whether a file that begins so has such lines."""
+    try:
+        data = json.loads(head.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and (OF_COLLECTIVE in data or OF_PAIR in data)
+
+
+def read_inspector(path: RunFile) -> Iterator[Call | Cut]:
+    """The collectives; of sends and receives none. Raises RunError."""
+    lines = Lines(path)
+    for data in json_lines(lines, EXPECTED):
+        if not isinstance(data, dict):
+            raise RunError(f"{lines.where}: {str(data)!r:.60} is no collective; {EXPECTED}")
+        if OF_PAIR not in data:
+            yield _call(data, lines.where)
+    if lines.is_cut:
+        yield Cut()
+
+
+def _call(data: Mapping[str, Any], where: str) -> Call:
+    call, header = data.get(OF_COLLECTIVE), data.get("header", data)
+    if not isinstance(call, dict) or not isinstance(header, dict):
+        raise RunError(f"{where}: {str(dict(data))!r:.60} is no collective; {EXPECTED}")
+    metadata = data.get("metadata", data)
+    return Call(
+        name(header.get("id"), "id", where),
+        whole(header.get("n_ranks"), "n_ranks", where),
+        whole(header.get("rank"), "rank", where),
+        name(metadata.get("hostname") if isinstance(metadata, dict) else None, "hostname", where),
+        whole(call.get("coll_sn"), "coll_sn", where),
+        seconds(call.get("coll_exec_time_us"), "coll_exec_time_us", where) * US,
+        name(call.get("coll"), "coll", where),
+        name(call.get("coll_timing_source"), "coll_timing_source", where),
+    )
+
+
+FORMATS = (Format("NCCL's Inspector", is_inspector, read_inspector),)

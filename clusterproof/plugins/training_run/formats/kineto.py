@@ -1,0 +1,223 @@
+"""Traces of PyTorch's profiler (Kineto): of each step how long it waits for data, and for collectives alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from clusterproof.plugins.training_run.collectives import Traced
+from clusterproof.plugins.training_run.formats.files import MAX_NAME, Format, RunFile, real, seconds, whole
+from clusterproof.plugins.training_run.formats.json_items import Events
+from clusterproof.plugins.training_run.formats.kineto_collectives import STARTED_BY, Collectives
+from clusterproof.plugins.training_run.records import (
+    COMPUTE,
+    DATA,
+    EXPOSED_ALONE,
+    KERNEL,
+    KERNELS,
+    OPERATOR,
+    REST,
+    Cut,
+    Place,
+    RunError,
+    Spent,
+    Step,
+)
+
+Interval = tuple[float, float]  # from, to
+MAX_KERNELS = 2_000_000  # some 200 MB
+US = 1e-6  # s
+MAX_US = 1e18
+MAX_NAMES = 10_000  # of kernels, and of operators
+_STEP = re.compile(r"ProfilerStep#([0-9]{1,18})")
+_STEP_OF_SAGEMAKER = "Step:ModeKeys.TRAIN"
+_COLLECTIVE = re.compile(  # a kernel that waits for other GPUs
+    r"nccl|rccl|msccl|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem",
+    re.IGNORECASE,
+)
+_WAITS_FOR_NEXT = "IteratorGetNextOp::DoCompute"  # of TensorFlow, in SageMaker's timelines without a category
+_GET_NEXT = (_WAITS_FOR_NEXT, "dataset::GetNext")
+_LOADER = "enumerate(DataLoader)"
+_MARKS = (_LOADER, "ProfilerStep#")
+ANNOTATION = "annotation"
+_CATEGORIES = {  # of PyTorch 1.8 and of newer ones; those of the GPU repeat the steps
+    "kernel": KERNEL,
+    "Kernel": KERNEL,
+    "cpu_op": OPERATOR,
+    "Operator": OPERATOR,
+    "user_annotation": ANNOTATION,
+}
+_RANK = re.compile(r"rank[-_ ]?([0-9]{1,7})")
+_KEYS = (b'"traceEvents"', b'"deviceProperties"', b'"schemaVersion"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
+_INFO = re.compile(r'"distributedInfo"\s*:\s*')
+
+
+def is_trace(head: bytes) -> bool:
+    """Whether a file that begins so is such a trace."""
+    text = head.lstrip()
+    return (text.startswith(b"{") and any(key in head for key in _KEYS)) or (
+        text.startswith(b"[") and b'"ph"' in head[: 1 << 10]
+    )
+
+
+@dataclass
+class _Seen:
+    """What a trace has of interest, in µs."""
+
+    events: Events
+    steps: dict[int, Interval] = field(default_factory=dict)
+    loading: list[Interval] = field(default_factory=list)
+    computing: list[Interval] = field(default_factory=list)
+    communicating: list[Interval] = field(default_factory=list)
+    collectives: Collectives = field(default_factory=Collectives)
+    spent: dict[str, dict[str, list[float]]] = field(default_factory=lambda: {KERNEL: {}, OPERATOR: {}})
+
+    def note(self, name: str, event: dict[str, Any]) -> None:
+        """Take in an event that lasted. Raises RunError."""
+        category = event.get("cat")
+        kind = _CATEGORIES.get(category) if isinstance(category, str) else None
+        if name.startswith(STARTED_BY):
+            self.collectives.started(name)
+        if kind == OPERATOR and not name.startswith(_MARKS):
+            self._count(kind, name, self._duration(event))
+        elif kind in (OPERATOR, ANNOTATION):
+            if name.startswith(_LOADER):
+                self.loading.append(self._lasted(event))
+            elif step := _STEP.fullmatch(name):
+                self.steps[int(step[1])] = self._lasted(event)
+        elif kind == KERNEL:
+            self._kernel(name, self._lasted(event), event.get("args"))
+        elif name == _STEP_OF_SAGEMAKER and isinstance(event.get("args"), dict):
+            self.steps[whole(event["args"].get("step_num"), "step_num", self.events.where)] = self._lasted(event)
+        elif name in _GET_NEXT:
+            self._count(OPERATOR, name, self._duration(event))
+            if name == _WAITS_FOR_NEXT:
+                self.loading.append(self._lasted(event))
+
+    def _kernel(self, name: str, lasted: Interval, said: object) -> None:
+        is_collective = bool(_COLLECTIVE.search(name))
+        (self.communicating if is_collective else self.computing).append(lasted)
+        if is_collective:
+            self.collectives.note(name, lasted[0], (lasted[1] - lasted[0]) * US, said)
+        self._count(KERNEL, name, lasted[1] - lasted[0])
+        if len(self.computing) + len(self.communicating) > MAX_KERNELS:
+            many = f"more than {MAX_KERNELS:,} kernels"
+            raise RunError(f"{self.events.where}: {many}; expected fewer: trace fewer steps")
+
+    def _count(self, kind: str, name: str, lasted: float) -> None:
+        spent = self.spent[kind]
+        key = name if len(name) <= MAX_NAME else name[:MAX_NAME]
+        cell = spent.get(key)
+        if cell is None:
+            cell = spent.setdefault(key if len(spent) < MAX_NAMES else REST, [0.0, 0])
+        cell[0] += lasted
+        cell[1] += 1
+
+    def _lasted(self, event: dict[str, Any]) -> Interval:
+        start = event.get("ts")
+        if type(start) is not float or not isfinite(start):
+            start = real(start, "ts", self.events.where)
+        return start, start + self._duration(event)
+
+    def _duration(self, event: dict[str, Any]) -> float:
+        lasted = event.get("dur")
+        if (type(lasted) is float or type(lasted) is int) and 0 <= lasted < MAX_US:  # as nearly all are
+            return lasted
+        return seconds(lasted, "dur", self.events.where)
+
+
+def read_trace(path: RunFile) -> Iterator[Step | Spent | Traced | Cut]:
+    """Its steps; the whole trace as one step where nobody called `profiler.step()`. Raises RunError."""
+    seen = _Seen(Events(path))
+    for event in seen.events:
+        if isinstance(event, dict) and event.get("ph") == "X" and isinstance(event.get("name"), str):
+            seen.note(event["name"], event)
+    marked = sorted(seen.steps)
+    kernels = [*seen.computing, *seen.communicating]
+    if not seen.steps and kernels:
+        seen.steps[0] = (min(start for start, _ in kernels), max(end for _, end in kernels))
+    computing, loading = union(seen.computing), union(seen.loading)
+    exposed = without(union(seen.communicating), computing)
+    info = _info(seen.events)
+    rank = _rank(seen.events, info)
+    place = Place(rank or 0)
+    world = info.get("world_size")
+    if rank is not None:
+        yield from seen.collectives.calls(rank, world if type(world) is int else 0, marked)
+    for number, (start, end) in sorted(seen.steps.items()):
+        parts = {DATA: within(loading, start, end) * US} if loading else {}
+        if kernels:
+            parts[KERNELS if seen.collectives.has_pairs else COMPUTE] = within(computing, start, end) * US
+            parts[EXPOSED_ALONE] = within(exposed, start, end) * US
+        yield Step(place, number, (end - start) * US, parts)
+    for kind, spent in seen.spent.items():
+        for name, (lasted, times) in spent.items():
+            yield Spent(place.rank, kind, name, lasted * US, int(times))
+    if not seen.events.is_whole:
+        yield Cut()
+
+
+def _info(events: Events) -> dict[str, Any]:
+    """What the trace says of its rank, before its events or behind them."""
+    for text in (events.head, events.tail):
+        found = _INFO.search(text)
+        try:
+            info = json.JSONDecoder().raw_decode(text, found.end())[0] if found else {}
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(info, dict) and info:
+            return info
+    return {}
+
+
+def _rank(events: Events, info: Mapping[str, Any]) -> int | None:
+    """The rank, as the trace has it, else its file's name; None where neither says."""
+    rank = info.get("rank")
+    if isinstance(rank, int) and rank >= 0:
+        return rank
+    named = _RANK.search(events.path.name)
+    return int(named[1]) if named else None
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """What they cover, in order, without overlaps."""
+    covered: list[Interval] = []
+    for start, end in sorted(intervals):
+        if covered and start <= covered[-1][1]:
+            covered[-1] = (covered[-1][0], max(covered[-1][1], end))
+        else:
+            covered.append((start, end))
+    return covered
+
+
+def without(covered: Iterable[Interval], others: list[Interval]) -> list[Interval]:
+    """What is left of them where none of the others is; both as `union` has them."""
+    left: list[Interval] = []
+    at = 0
+    for start, end in covered:
+        while at < len(others) and others[at][1] <= start:
+            at += 1
+        number = at
+        while number < len(others) and others[number][0] < end:
+            if others[number][0] > start:
+                left.append((start, others[number][0]))
+            start = max(start, others[number][1])
+            number += 1
+        if start < end:
+            left.append((start, end))
+    return left
+
+
+def within(covered: Sequence[Interval], start: float, end: float) -> float:
+    """How much of them, as `union` has them, lies there."""
+    first = bisect_right(covered, start, key=lambda one: one[1])
+    last = bisect_left(covered, end, lo=first, key=lambda one: one[0])
+    return sum(min(end, covered[at][1]) - max(start, covered[at][0]) for at in range(first, last))
+
+
+FORMATS = (Format("a trace of PyTorch's profiler", is_trace, read_trace),)

@@ -1,0 +1,117 @@
+"""The collectives of a trace: what its kernels of NCCL do, of which group, and in which order.
+
+Kernels of newer versions of PyTorch say it (`Collective name`, `Process Group Ranks`); of others the names of kernels
+and of the operators that started them do, and all are taken to be of the group of all ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.collectives import (
+    ALL_TO_ALL,
+    Call,
+    Traced,
+    ends_together,
+    is_of_pair,
+    kind_of_kernel,
+)
+
+LEAST_STEPS = 5  # of a trace whose collectives say who comes last
+MAX_CALLS = 200_000  # of a trace
+MAX_TEXT = 120  # characters of a group
+_STARTED = re.compile(r"(?:nccl:|c10d::)_?(?:(all_?to_?all)|i?send|i?recv)")
+STARTED_BY = ("nccl:", "c10d::")  # how the names of operators begin that start a collective
+_UNSAID = ("", "undefined")
+
+
+@record
+class _Seen:
+    """A kernel that takes part in a collective."""
+
+    start: float
+    seconds: float
+    group: str
+    ranks: int  # 0: not said
+    kind: str
+    number: int | None
+
+
+@dataclass
+class Collectives:
+    """Those of one trace."""
+
+    kernels: list[_Seen] = field(default_factory=list)
+    starts_pairs: bool = False
+    starts_all_to_all: bool = False
+    has_unnamed_pairs: bool = False
+    has_named_pairs: bool = False
+    names: dict[str, str] = field(default_factory=dict)  # of groups, each once
+
+    def started(self, operator: str) -> None:
+        """Take in an operator whose name begins as `STARTED_BY` says."""
+        if found := _STARTED.match(operator):
+            if found[1]:
+                self.starts_all_to_all = True
+            else:
+                self.starts_pairs = True
+
+    def note(self, kernel: str, start: float, lasted: float, data: object) -> None:
+        """Take in a kernel, in µs, with what it says of itself."""
+        said: Mapping[str, Any] = data if isinstance(data, dict) else {}
+        collective = _text(said.get("Collective name"))
+        if is_of_pair(kernel):
+            if not collective:
+                self.has_unnamed_pairs = True
+            elif not ends_together(collective):
+                self.has_named_pairs = True
+        kind = ALL_TO_ALL if is_of_pair(kernel) and not collective else kind_of_kernel(kernel, collective)
+        name, words = _text(said.get("Process Group Name")), _text(said.get("Process Group Description"))
+        parts = (name, "" if words in _UNSAID else words, _text(said.get("Process Group Ranks")))
+        ranks, number = _number(said.get("Group size")), said.get("Seq")
+        group = " ".join(part for part in parts if part)
+        if ends_together(kind) and len(self.kernels) <= MAX_CALLS:
+            group = self.names.setdefault(group, group)
+            self.kernels.append(_Seen(start, lasted, group, ranks or 0, kind, _number(number)))
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether ranks send to single ones, as from one pipeline stage to the next; an all-to-all is to all."""
+        unnamed = self.has_unnamed_pairs and (self.starts_pairs or not self.starts_all_to_all)
+        return self.has_named_pairs or unnamed
+
+    def calls(self, rank: int, world: int, steps: Sequence[int]) -> Iterator[Traced]:
+        """Those that end on all ranks at once, in order; of `world` ranks where their group is not said.
+
+        The number of a collective is that of its group, else its place among as many in the same steps.
+        """
+        is_one_group = world > 0 and not self.has_pairs
+        known = [one for one in self.kernels if (one.group or is_one_group) and (one.number is not None or steps)]
+        if len(self.kernels) > MAX_CALLS:
+            return
+        counts = Counter((one.group, one.kind) for one in known)
+        done: Counter[tuple[str, str]] = Counter()
+        few = "" if len(steps) >= LEAST_STEPS else f" in fewer than {LEAST_STEPS} steps of a trace"
+        for one in sorted(known, key=lambda one: one.start):
+            key = one.group, one.kind
+            place = done[key]
+            done[key] += 1
+            span = f"steps {min(steps)}-{max(steps)}" if steps else "no steps"
+            group, count = f"{one.group or 'all'}, {span}", counts[key]
+            if one.number is not None:
+                group, count, place = one.group, 0, one.number
+            yield Traced(Call(group, one.ranks or world, rank, "", place, one.seconds, one.kind, of=count, unfit=few))
+
+
+def _text(data: object) -> str:
+    text = data[:MAX_TEXT].strip() if isinstance(data, str) else ""
+    return text if text.isprintable() else ""
+
+
+def _number(data: object) -> int | None:
+    return data if isinstance(data, int) and not isinstance(data, bool) and 0 <= data < 2**63 else None

@@ -1,0 +1,122 @@
+"""Answers of Prometheus to `query_range` on metrics of dcgm-exporter, saved to a file, series by series."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.training_run.formats.files import Format, RunFile, name, real
+from clusterproof.plugins.training_run.formats.gpu_tools import (
+    CLOCKS,
+    DRAW,
+    FREE,
+    LIMIT,
+    TENSORS,
+    TOTAL,
+    USED,
+    UTIL,
+    GpuReading,
+)
+from clusterproof.plugins.training_run.formats.json_items import Events
+from clusterproof.plugins.training_run.records import Cut, RunError
+from clusterproof.plugins.training_run.samples import Sample
+
+METRICS: Mapping[str, tuple[str, float]] = {  # what they mean, and times what
+    "DCGM_FI_DEV_GPU_UTIL": (UTIL, 1),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (UTIL, 100),
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": (TENSORS, 100),
+    "DCGM_FI_DEV_SM_CLOCK": (CLOCKS, 1),
+    "DCGM_FI_DEV_FB_USED": (USED, 1),
+    "DCGM_FI_DEV_FB_FREE": (FREE, 1),
+    "DCGM_FI_DEV_FB_TOTAL": (TOTAL, 1),
+    "DCGM_FI_DEV_POWER_USAGE": (DRAW, 1),
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": (LIMIT, 1),
+}
+RELATIVE = {USED: (TOTAL, FREE), DRAW: (LIMIT,)}  # shares: of what is given once for a whole series
+NODES = ("Hostname", "hostname", "node", "exported_instance", "instance", "host")  # labels, the best first
+DEVICES = ("gpu", "device", "UUID")
+MAX_POINTS = 20_000_000  # that wait for their whole
+EXPECTED = "expected the answer to query_range of metrics of dcgm-exporter, with their names"
+_RESULT = re.compile(r'"result"\s*:\s*\[')
+
+Gpu = tuple[str, str]  # node, device
+
+
+def is_answer(head: bytes) -> bool:
+    """Whether a file that begins so is such an answer."""
+    return head.lstrip().startswith(b"{") and b'"status"' in head[:1000] and b'"resultType"' in head
+
+
+def read_answer(path: RunFile) -> Iterator[Sample | Cut]:
+    """The samples of its GPUs. Raises RunError."""
+    series = Events(path, _RESULT, "the answer of Prometheus to query_range")
+    waiting: dict[tuple[Gpu, str], array[float]] = {}  # times and values by turns
+    whole: dict[tuple[Gpu, str], float] = {}
+    kept = 0
+    for one in series:
+        gpu, meaning, times = _metric(one, series.where)
+        if not meaning:
+            continue
+        points = _points(one, times, series.where)
+        if meaning in (UTIL, TENSORS, CLOCKS):
+            for time_s, value in points:
+                yield from GpuReading(*gpu, time_s, {meaning: value}).samples(series.where)
+        elif meaning in RELATIVE:
+            held = waiting.setdefault((gpu, meaning), array("d"))
+            for point in points:
+                held.extend(point)
+                kept += 1
+                if kept > MAX_POINTS:
+                    raise RunError(f"{series.where}: more than {MAX_POINTS:,} points; expected fewer: a larger step")
+        else:
+            whole[gpu, meaning] = max((value for _, value in points), default=0.0)
+    if '"matrix"' not in series.head + series.tail:
+        raise RunError(f"{path}: no series over time; {EXPECTED}")
+    yield from _shares(waiting, whole, str(path))
+    if not series.is_whole:
+        yield Cut()
+
+
+def _metric(one: Any, where: str) -> tuple[Gpu, str, float]:
+    """The GPU, what the metric means, and the factor; nothing where it is another metric."""
+    if not isinstance(one, dict) or not isinstance(one.get("metric"), dict):
+        raise RunError(f"{where}: {str(one)!r:.60} is no series; {EXPECTED}")
+    labels = one["metric"]
+    if "__name__" not in labels:
+        raise RunError(f"{where}: a series without a name, as functions leave them; {EXPECTED}")
+    meaning, times = METRICS.get(str(labels["__name__"]), ("", 0.0))
+    if not meaning or labels.get("GPU_I_ID"):  # a slice of a GPU
+        return ("", ""), "", 0.0
+    node = next((labels[label] for label in NODES if label in labels), None)
+    device = next((labels[label] for label in DEVICES if label in labels), None)
+    device = f"gpu{device}" if str(device).isdecimal() else str(device).replace("nvidia", "gpu")
+    return (name(node, "Hostname", where), name(device, "gpu", where)), meaning, times
+
+
+def _points(one: Mapping[str, Any], times: float, where: str) -> Iterator[tuple[float, float]]:
+    points = one.get("values")
+    if not isinstance(points, list):
+        raise RunError(f"{where}: values is {str(points)!r:.60}; expected [[time, value], …]")
+    for point in points:
+        if not isinstance(point, list) or len(point) != 2:
+            raise RunError(f"{where}: {str(point)!r:.60} is no point; expected [time, value]")
+        if str(point[1]) not in ("NaN", "+Inf", "-Inf"):  # of a target that has gone
+            yield real(point[0], "a time", where), times * real(point[1], "a value", where)
+
+
+def _shares(
+    waiting: Mapping[tuple[Gpu, str], array[float]], whole: Mapping[tuple[Gpu, str], float], where: str
+) -> Iterator[Sample]:
+    for (gpu, meaning), held in waiting.items():
+        for of in RELATIVE[meaning]:
+            if (gpu, of) in whole:
+                full = whole[gpu, of] + (min(held[1::2]) if of == FREE else 0.0)  # the most free beside the least used
+                key = TOTAL if meaning == USED else LIMIT
+                for at in range(0, len(held), 2):
+                    yield from GpuReading(*gpu, held[at], {meaning: held[at + 1], key: full}).samples(where)
+                break
+
+
+FORMATS = (Format("Prometheus's query_range", is_answer, read_answer),)

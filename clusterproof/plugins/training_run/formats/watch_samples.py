@@ -1,0 +1,138 @@
+"""Samples of a node that `clusterproof watch` has recorded: `NODE.samples.jsonl.zst`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run import samples as of_run
+from clusterproof.plugins.training_run.formats.files import Format, Lines, RunFile, json_lines, name, real
+from clusterproof.plugins.training_run.records import Cut, RunError
+from clusterproof.plugins.training_run.sample_columns import HEADER, Header, SampledGpu, header_of
+from clusterproof.plugins.training_run.samples import Sample
+
+EXPECTED = f'expected {{"{HEADER}": 1, …}}, a list of values, {{"event": …}} or {{"gap": …}}'
+MAX_BEFORE_S = 1.0  # by which a sample may come before its header
+
+Value = Callable[[float, SampledGpu], float | None]
+
+
+def _as_is(value: float, _gpu: SampledGpu) -> float:
+    return value
+
+
+def _of_memory(value: float, gpu: SampledGpu) -> float | None:
+    return 100 * value / gpu.memory_mib if gpu.memory_mib else None
+
+
+def _of_limit(value: float, gpu: SampledGpu) -> float | None:
+    return 100 * value / gpu.power_limit_w if gpu.power_limit_w else None
+
+
+OF_GPU: Mapping[str, tuple[str, Value]] = {  # by column: the metric, and what is made of the value
+    "util": (of_run.GPU, _as_is),
+    "tensor": (of_run.TENSOR, _as_is),
+    "nvlink": (of_run.LINK, _as_is),
+    "mem": (of_run.MEMORY, _of_memory),
+    "clock": (of_run.CLOCK, _as_is),
+    "power": (of_run.POWER, _of_limit),
+    "capped": (of_run.CAPPED, _as_is),
+    "slowed": (of_run.SLOWED, _as_is),
+}
+OF_HOST: Mapping[str, tuple[str, ...]] = {  # by metric: the columns whose sum it is
+    of_run.CPU: ("cpu",),
+    of_run.IO_WAIT: ("iowait",),
+    of_run.CPU_PRESSURE: ("psi_cpu",),
+    of_run.IO_PRESSURE: ("psi_io",),
+    of_run.NETWORK: ("net_rx", "net_tx", "rdma_rx", "rdma_tx"),
+}
+
+
+@record
+class Place:
+    """Of one metric and device: where its values stand in a sample, whose sum it is, and what is made of that."""
+
+    metric: str
+    device: str
+    at: tuple[int, ...]
+    gpu: SampledGpu
+    made: Value
+
+
+def are_samples(head: bytes) -> bool:
+    """Whether a file that begins so has such lines."""
+    try:
+        data = json.loads(head.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and HEADER in data
+
+
+def read_samples(path: RunFile) -> Iterator[Sample | Cut]:
+    """What was sampled of GPUs and CPUs, as far as rules ask for it. Raises RunError."""
+    lines = Lines(path)
+    header, places = None, []
+    for data in json_lines(lines, EXPECTED):
+        if isinstance(data, list) and header:
+            yield from _samples(data, header, places, lines.where)
+        elif isinstance(data, dict) and HEADER in data:
+            header = header_of(data, lines.where)
+            places = list(_places(header))
+        elif isinstance(data, dict) and header:
+            _check_other(data, lines.where)
+        else:
+            raise RunError(f"{lines.where}: {str(data)!r:.60} is no sample; {EXPECTED}")
+    if lines.is_cut:
+        yield Cut()
+
+
+def _places(header: Header) -> Iterator[Place]:
+    at = {column: number for number, column in enumerate(header.columns, 1)}
+    for index, gpu in enumerate(header.gpus):
+        for column, (metric, made) in OF_GPU.items():
+            if f"gpu{index}.{column}" in at:
+                yield Place(metric, f"gpu{index}", (at[f"gpu{index}.{column}"],), gpu, made)
+    for metric, columns in OF_HOST.items():
+        found = tuple(at[column] for column in columns if column in at)
+        if found:
+            yield Place(metric, "", found, SampledGpu(), _as_is)
+
+
+def _samples(data: Sequence[Any], header: Header, places: Sequence[Place], where: str) -> Iterator[Sample]:
+    if len(data) != len(header.columns) + 1:
+        raise RunError(f"{where}: {len(data)} values; expected {len(header.columns) + 1}, as the header names them")
+    seconds = real(data[0], "time", where)
+    if seconds < -MAX_BEFORE_S:
+        raise RunError(f"{where}: time is {seconds:g}; expected seconds since the header's")
+    for place in places:
+        numbers = [_number(data[at], where) for at in place.at if data[at] is not None]
+        value = place.made(sum(numbers), place.gpu) if numbers else None
+        if value is None:
+            continue
+        if value < 0 or (value > of_run.MAX_VALUE.get(place.metric, value)):
+            raise RunError(f"{where}: {place.metric} is {value:g}; expected {of_run.range_of(place.metric)}")
+        yield Sample(header.node, place.metric, place.device, header.began + seconds, value)
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, str):
+        raise RunError(f"{where}: a value is {value!r:.60}; expected a number or null")
+    return real(value, "a value", where)
+
+
+def _check_other(data: Mapping[str, Any], where: str) -> None:
+    """Events and gaps have their form; no rule asks for them. Raises RunError."""
+    event, gap = data.get("event"), data.get("gap")
+    if isinstance(event, dict):
+        real(event.get("time"), "time", where)
+        name(event.get("source"), "source", where)
+    elif isinstance(gap, dict):
+        if real(gap.get("to"), "to", where) < real(gap.get("from"), "from", where):
+            raise RunError(f"{where}: a gap ends before it begins; expected it to end later")
+    else:
+        raise RunError(f"{where}: {str(data)!r:.60} is no sample; {EXPECTED}")
+
+
+FORMATS = (Format("samples of clusterproof watch", are_samples, read_samples),)

@@ -1,0 +1,103 @@
+"""On which node and GPU a rank runs: as its steps say, as a hostfile does, or as Slurm deals ranks out over nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from clusterproof.plugins.core.record import record
+
+BLOCK = "as Slurm's block distribution places ranks"
+HOSTFILE = "by the hostfile"
+
+
+@record
+class Placement:
+    """Where a rank runs; `gpu` is the number among the node's, None where it is unknown; `by` says how it is known."""
+
+    rank: int
+    node: str
+    gpu: int | None = None
+    by: str = ""
+
+    @property
+    def place(self) -> str:
+        """`gpu002, GPU 4`."""
+        return self.node if self.gpu is None else f"{self.node}, GPU {self.gpu}"
+
+    @property
+    def words(self) -> str:
+        """The same, and whence it is known."""
+        return f"{self.place} {self.by}" if self.by else self.place
+
+
+@record
+class Slots:
+    """How many ranks a node has: a line of a hostfile."""
+
+    node: str
+    count: int
+
+
+@record
+class OnNode:
+    """A host of a run's that is a pod, and its node."""
+
+    host: str
+    node: str
+
+
+def placements(
+    known: Mapping[int, Placement], hostfile: Sequence[Slots], cluster: Sequence[Slots], ranks: Iterable[int]
+) -> Mapping[int, Placement]:
+    """By rank, as far as it is known: what the run says of itself before what it is laid out over.
+
+    A hostfile, and the nodes of a cluster with their GPUs, count only where they have room for these ranks and no more:
+    a job on some of the nodes would be placed wrongly.
+    """
+    ranks = list(ranks)
+    world = max(ranks, default=-1) + 1
+    for slots, by in ((hostfile, HOSTFILE), (cluster, BLOCK)):
+        if not known and world == sum(one.count for one in slots) and all(one.count for one in slots):
+            return {placement.rank: placement for placement in _in_order(slots, by)}
+    return {
+        rank: placement if placement.gpu is not None else _numbered(placement, known)
+        for rank, placement in known.items()
+    }
+
+
+def on_nodes(known: Mapping[int, Placement], pods: Mapping[str, str]) -> Mapping[int, Placement]:
+    """The same with the nodes of pods, where ranks are known to be in these."""
+    return {
+        rank: Placement(rank, pods.get(placement.node) or placement.node, placement.gpu, placement.by)
+        for rank, placement in known.items()
+    }
+
+
+def _in_order(slots: Iterable[Slots], by: str) -> Iterable[Placement]:
+    rank = 0
+    for one in slots:
+        for gpu in range(one.count):
+            yield Placement(rank, one.node, gpu, by)
+            rank += 1
+
+
+def _numbered(placement: Placement, known: Mapping[int, Placement]) -> Placement:
+    """With the GPU, where the ranks of its node follow each other: the first has the first."""
+    of_node = sorted(other.rank for other in known.values() if other.node == placement.node)
+    follow = of_node == list(range(of_node[0], of_node[0] + len(of_node)))
+    return Placement(placement.rank, placement.node, placement.rank - of_node[0]) if follow else placement
+
+
+def number_of(gpu: object) -> int | None:
+    """The number of a GPU: `3`, `cuda:3`; None where it is called otherwise."""
+    text = str(gpu).strip().lower().removeprefix("cuda:").removeprefix("gpu")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 4 else None
+
+
+def pairs_of(node: str, nodes: Sequence[str]) -> str:
+    """Pairs that measure a node beside two others of its cluster: `gpu002~gpu001,gpu002~gpu003`; empty where none."""
+    if node not in nodes:
+        return ""
+    at = nodes.index(node)
+    near = sorted((other for other in range(len(nodes)) if other != at), key=lambda other: (abs(other - at), other))
+    return ",".join(f"{node}~{nodes[other]}" for other in near[:2])

@@ -1,0 +1,1 @@
+"""What the checks of `checks/run` compute: of what a run recorded, pure functions."""

@@ -1,0 +1,232 @@
+"""GPUs of a run over time: memory that grows, clocks below those of others, and whether all only wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from statistics import fmean, median
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.robust import spread
+from clusterproof.plugins.training_run.samples import (
+    CAPPED,
+    CLOCK,
+    GPU,
+    IDLE_PERCENT,
+    LINK,
+    MEMORY,
+    NETWORK,
+    POWER,
+    SLOWED,
+    TENSOR,
+    Samples,
+    Series,
+    begun,
+    longest,
+)
+
+SETTLED_S = 600  # of a run until caches and allocators have their size
+LEAST_GROWTH_S = 1800  # of what is behind that
+MAX_POINTS = 128  # of a series that slopes are taken between
+CERTAIN = 3.0  # times its own scatter must it have grown,
+LEAST_GROWTH = 0.2  # and by so many points at least
+
+Points = Sequence[tuple[float, float]]  # seconds, percent
+
+
+@record
+class Growth:
+    """A GPU whose memory grows: percent now, points an hour, and the hours until it is full."""
+
+    name: str
+    percent: float
+    points_an_hour: float
+    hours_left: float
+
+    @property
+    def words(self) -> str:
+        """`gpu001 gpu3 uses 80 % and 2.5 points more each hour: full in 8.0 h`."""
+        more = f"{self.points_an_hour:.1f} points more each hour"
+        return f"{self.name} uses {self.percent:.0f} % and {more}: full in {self.hours_left:.1f} h"
+
+
+def peak(samples: Samples) -> float | None:
+    """The most that any GPU uses of its memory, in percent; None where it is unknown."""
+    every = [cell.mean for series in samples.of(MEMORY).values() for cell in series.values()]
+    return max(every, default=None)
+
+
+def observed_s(samples: Samples) -> float | None:
+    """For how long memory was sampled behind the first ten minutes, of the GPU of which least is known."""
+    spans = [points[-1][0] - points[0][0] if points else 0.0 for _, points in _settled(samples)]
+    return min(spans, default=None)
+
+
+def growing(samples: Samples) -> list[Growth]:
+    """The GPUs whose memory grows by more than its scatter, the soonest full first."""
+    found = (_growth(name, points) for name, points in _settled(samples))
+    return sorted((one for one in found if one), key=lambda one: one.hours_left)
+
+
+def _settled(samples: Samples) -> Iterator[tuple[str, Points]]:
+    start = begun(samples) + SETTLED_S / samples.bin_s
+    for (node, device), series in sorted(samples.of(MEMORY).items()):
+        yield (
+            f"{node} {device}",
+            [(at * samples.bin_s, cell.mean) for at, cell in sorted(series.items()) if at >= start],
+        )
+
+
+def _growth(name: str, points: Points) -> Growth | None:
+    """None where it does not grow, or grows no more: what one jump has raised stays as it is."""
+    late = points[len(points) // 2 :]
+    if len(late) < 2:
+        return None
+    slope, of_late = _slope(points), _slope(late)
+    rise = of_late * (late[-1][0] - late[0][0])
+    line = [percent - of_late * seconds for seconds, percent in late]
+    if slope <= 0 or rise < max(LEAST_GROWTH, CERTAIN * spread(line)):
+        return None
+    now = fmean(percent for _, percent in late[-max(1, len(late) // 20) :])
+    per_s = min(slope, of_late)
+    return Growth(name, now, 3600 * per_s, max(0.0, 100 - now) / per_s / 3600)
+
+
+def _slope(points: Points) -> float:
+    """Points a second by Theil and Sen: the median of the slopes between any two."""
+    step = max(1, len(points) // MAX_POINTS)
+    pairs = combinations(points[::step], 2)
+    return median((after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs)
+
+
+BUSY_PERCENT = 90.0
+LEAST_CLOCKS = 4
+
+Key = tuple[str, str]  # node, device
+
+
+@record
+class SlowClock:
+    """A GPU that was slow for so long: its clock as a share of its peers', and of the time how long it was held."""
+
+    name: str
+    seconds: float
+    share: float
+    capped_percent: float
+    slowed_percent: float
+
+
+def most_peers(samples: Samples) -> int:
+    """How many busy GPUs at most had their clocks sampled at once, beside one of them."""
+    return max((len(clocks) - 1 for clocks in _clocks(samples).values()), default=0)
+
+
+def slow_clocks(samples: Samples, below: float) -> list[SlowClock]:
+    """GPUs below that share of their peers' clock while something holds them down, the longest first."""
+    shares: dict[Key, dict[int, float]] = {}
+    for at, clocks in sorted(_clocks(samples).items()):
+        usual = median(clocks.values())
+        for key, clock in clocks.items() if len(clocks) > LEAST_CLOCKS else ():
+            shares.setdefault(key, {})[at] = clock / usual
+    capped, slowed = samples.of(CAPPED), samples.of(SLOWED)
+    found = []
+    for key, of_gpu in shares.items():
+        held = (capped.get(key, {}), slowed.get(key, {}))
+        is_slow = ((at, share < below and any(_mean(one, [at]) > 0 for one in held)) for at, share in of_gpu.items())
+        times = longest(is_slow, samples.bin_s)
+        if times:
+            seconds = (times[-1] - times[0] + 1) * samples.bin_s
+            share = fmean(of_gpu[at] for at in times)
+            found.append(SlowClock(" ".join(key), seconds, share, *(_mean(one, times) for one in held)))
+    return sorted(found, key=lambda one: -one.seconds)
+
+
+def _mean(series: Series, times: list[int]) -> float:
+    return fmean(series[at].mean if at in series else 0.0 for at in times)
+
+
+def _clocks(samples: Samples) -> dict[int, dict[Key, float]]:
+    """By time the clocks of the GPUs that are busy then."""
+    found: dict[int, dict[Key, float]] = {}
+    busy = samples.of(GPU)
+    for key, series in samples.of(CLOCK).items():
+        for at, clock in series.items():
+            use = busy.get(key, {}).get(at)
+            if use and use.mean > BUSY_PERCENT:
+                found.setdefault(at, {})[key] = clock.mean
+    return found
+
+
+SPINNING_PERCENT = 98.0  # what the driver calls utilisation, of a kernel that waits
+COMPUTES_PERCENT = 1.0  # of the tensor cores' cycles: below it nothing is computed
+
+Every = Mapping[tuple[str, str], Series]
+
+
+@record
+class Spin:
+    """For how long at most all GPUs of a run only waited, which they are, and when it began (s since 1970)."""
+
+    seconds: float
+    gpus: tuple[str, ...]
+    began: float
+
+
+@record
+class Bounds:
+    """Below what a GPU draws too little power to compute (percent of its limit), and what is no traffic (MB/s)."""
+
+    power_percent: float
+    traffic: float
+
+
+class HangEvidence:
+    """All samples that show hanging, by metric."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.bin_s = samples.bin_s
+        self.use = samples.of(GPU)
+        self.tensor, self.power = samples.of(TENSOR), samples.of(POWER)
+        self.link, self.network = samples.of(LINK), samples.of(NETWORK)
+
+    @property
+    def lacks(self) -> str:
+        """What is missing to decide, in words; empty where nothing is."""
+        nodes = {node for node, _ in self.use}
+        if not (self.use.keys() <= self.tensor.keys() or self.use.keys() <= self.power.keys()):
+            return "how much the GPUs compute (GPM), or draw of their power limit"
+        on_wires = len(nodes) > 1 and nodes <= {node for node, _ in self.network}
+        if not (self.use.keys() <= self.link.keys() or on_wires):
+            return "what passes over NVLink (GPM), or between several nodes"
+        return ""
+
+    def spin(self, bounds: Bounds) -> Spin | None:
+        """The longest time in which all GPUs in use only waited; None where there was none."""
+        times = sorted({at for series in self.use.values() for at in series})
+        found = longest(((at, self._all_wait(at, bounds)) for at in times), self.bin_s)
+        if not found:
+            return None
+        seconds = (found[-1] - found[0] + 1) * self.bin_s
+        return Spin(seconds, tuple(" ".join(key) for key in self._used(found[-1])), found[0] * self.bin_s)
+
+    def _all_wait(self, at: int, bounds: Bounds) -> bool:
+        used = list(self._used(at))
+        return len(used) > 1 and all(self._waits(key, at, bounds) for key in used)
+
+    def _used(self, at: int) -> Iterator[tuple[str, str]]:
+        return (key for key, series in sorted(self.use.items()) if at in series and series[at].mean >= IDLE_PERCENT)
+
+    def _waits(self, key: tuple[str, str], at: int, bounds: Bounds) -> bool:
+        if self.use[key][at].mean < SPINNING_PERCENT:
+            return False
+        tensor, power = _at(self.tensor, key, at), _at(self.power, key, at)
+        is_idle = (tensor or 0) < COMPUTES_PERCENT and (power or 0) < bounds.power_percent  # as far as each is known
+        traffic = [_at(self.link, key, at), _at(self.network, (key[0], ""), at)]
+        return (
+            is_idle and (tensor, power) != (None, None) and all(one is None or one < bounds.traffic for one in traffic)
+        )
+
+
+def _at(every: Every, key: tuple[str, str], at: int) -> float | None:
+    cell = every.get(key, {}).get(at)
+    return cell.mean if cell else None

@@ -1,0 +1,78 @@
+"""Who comes last to collectives: a collective ends for all at once, so its kernel is shortest where it began last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import NOT_RECORDED
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.training_run.collectives import TOGETHER, Arrivals
+
+LATE = 0.1  # of the time of the one before it, by which the last one's must be shorter
+LEAST_CALLS = 100  # of NCCL's Inspector
+LEAST_TRACED = 20  # of traces, which are of at least five steps
+NO_LATENESS = "no collective says who comes last"
+NO_CALLS = (
+    f"{NOT_RECORDED} how long collectives of three ranks or more take; give traces of PyTorch's profiler of all ranks, "
+    "or run with NCCL's Inspector (NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)"
+)
+
+
+@record
+class Last:
+    """Who comes last to a communicator's collectives: of how many, to how many, and how long others wait for it."""
+
+    communicator: str
+    ranks: int
+    rank: int
+    host: str
+    calls: int
+    times: int
+    seconds: float
+
+    @property
+    def percent(self) -> float:
+        """Of its collectives those to which it comes last."""
+        return 100 * self.times / self.calls
+
+    def is_certain(self, errors: float) -> bool:
+        """Whether it is so many standard errors more often than by chance, by which each rank comes last as often."""
+        chance = 1 / self.ranks
+        return self.times - self.calls * chance > errors * sqrt(self.calls * chance * (1 - chance))
+
+
+def last_of_each(arrivals: Arrivals, least: int) -> Iterator[Last]:
+    """Of each communicator of enough collectives who comes last most often; none where nobody ever comes late."""
+    for communicator, every in sorted(arrivals.complete().items()):
+        if len(every) < least:
+            continue
+        late: dict[int, list[float]] = {}
+        for one in every:
+            if one.first < (1 - LATE) * one.second:
+                late.setdefault(one.rank, []).append(one.second - one.first)
+        if late:
+            rank = max(late, key=lambda rank: len(late[rank]))
+            host = arrivals.hosts[communicator][rank]
+            waits = late[rank]
+            yield Last(communicator, every[0].ranks, rank, host, len(every), len(waits), sum(waits))
+
+
+def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Last | None:
+    """Who comes last to the largest share of a communicator's collectives, of records of which each needs so many.
+
+    One that is certain by so many standard errors comes first. None if nobody does. Raises Incomplete.
+    """
+    seen = [(arrivals, least) for arrivals, least in recorded if arrivals.seen]
+    if not seen:
+        others = [f"{n:,} of {kind}" for arrivals, _ in recorded for kind, n in sorted(arrivals.others.items())]
+        said = f"{NO_LATENESS}: {', '.join(others)}; expected {TOGETHER} of three ranks or more, timed by the GPU"
+        raise Incomplete(said if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
+    counts = [(max(map(len, arrivals.complete().values()), default=0), least) for arrivals, least in seen]
+    if all(calls < least for calls, least in counts):
+        calls, least = max(counts)
+        few = f"{calls} collectives that every rank recorded; expected at least {least}: give more, of all ranks"
+        raise Incomplete(few, cause=few)
+    found = [one for arrivals, least in seen for one in last_of_each(arrivals, least)]
+    return max(found, key=lambda one: (one.is_certain(errors), one.percent, one.calls), default=None)

@@ -1,0 +1,170 @@
+"""Where the time of a run and of each rank goes: compute, communication, data, checkpoints, the start, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import NOT_RECORDED
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.training_run.records import (
+    BUSY,
+    CHECKPOINT,
+    COMMUNICATION,
+    COMPUTE,
+    DATA,
+    EXPOSED,
+    EXPOSED_ALONE,
+    INIT,
+    KERNELS,
+    OTHER,
+    kind_of,
+)
+from clusterproof.plugins.training_run.rules.steps import LOG_STEPS
+from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, LEAST_STEPS, WARM_UP
+from clusterproof.plugins.training_run.run_data import RunData, Seconds
+
+NO_PARTS = {
+    EXPOSED: f"{NOT_RECORDED} how long collectives run alone; give traces of PyTorch's profiler",
+    DATA: f"{NOT_RECORDED} how long steps wait for data; {LOG_STEPS} (a part called data)",
+    CHECKPOINT: f"{NOT_RECORDED} how long checkpoints take; {LOG_STEPS} (a part called checkpoint)",
+    INIT: f"{NOT_RECORDED} how long the job took to begin; {LOG_STEPS} (a part of the first step called init)",
+}
+START = "start"
+PARTS, LEAST_OF_A_PART = 10, 5  # steps
+ORDER = (COMPUTE, COMMUNICATION, DATA, CHECKPOINT, START, OTHER)
+_PHASE = {EXPOSED: COMMUNICATION, INIT: START, BUSY: COMPUTE} | {name: name for name in ORDER}
+
+
+@record
+class Phase:
+    """A phase, its seconds in all ranks together, and its share of their time."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+def phases(data: RunData) -> list[Phase]:
+    """Those that take any time, in their order; none where nothing but the length of steps is known."""
+    total = sum(seconds_in(cells) for cells in data.steps.values())
+    spent: dict[str, float] = {}
+    for (_, kind), seconds in data.kinds.items():
+        phase = _PHASE.get(kind, OTHER)
+        spent[phase] = spent.get(phase, 0.0) + seconds
+    if not sum(spent.values()):
+        return []
+    spent[OTHER] = spent.get(OTHER, 0.0) + max(0.0, total - sum(spent.values()))
+    whole = sum(spent.values())
+    return [Phase(name, spent[name], spent[name] / whole) for name in ORDER if spent.get(name)]
+
+
+def seconds_in(cells: Seconds | Mapping[int, tuple[float, int]]) -> float:
+    """The sum of all their seconds."""
+    return sum(mean * count for mean, count in cells.values())
+
+
+@record
+class Share:
+    """The part of a rank's time that goes into something: seconds, of how many, in how many steps."""
+
+    rank: int
+    seconds: float
+    of: float
+    steps: int
+    times: int  # steps in which it took any time; of checkpoints and starts how many
+    longest: float = 0.0  # the seconds of the longest of them
+    usual: float = 0.0  # the share in the middle of ten parts of these steps, one behind the other
+
+    @property
+    def share(self) -> float:
+        """The share, from 0 to 1."""
+        return self.seconds / self.of if self.of else 0.0
+
+
+def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
+    """Of each rank that timed parts of this kind, the largest share first; `is_steady` leaves the warm-up out.
+
+    Raises Incomplete where nothing timed any.
+    """
+    parts: dict[int, list[str]] = {}
+    for rank, name in data.parts:
+        if kind_of(name) == kind:
+            parts.setdefault(rank, []).append(name)
+    found = []
+    for rank, names in parts.items():
+        lasted = data.steps[rank]
+        chosen = steady_lines(lasted) if is_steady else list(lasted)
+        of_line = {step: sum(_seconds(data.parts[rank, name], step) for name in names) for step in chosen}
+        total = sum(_whole(kind, lasted, step, of_line[step]) for step in chosen)
+        times, longest = sum(seconds > 0 for seconds in of_line.values()), max(of_line.values(), default=0.0)
+        if kind == CHECKPOINT:
+            times = max(times, data.saves.get(rank, 0))
+        elif kind == INIT:
+            times, longest = data.starts.get(rank, (times, longest))
+        steps = sum(lasted[step][1] for step in chosen)
+        usual = median(
+            sum(of_line[step] for step in part) / (sum(_whole(kind, lasted, step, of_line[step]) for step in part) or 1)
+            for part in _one_behind_the_other(chosen)
+        )
+        found.append(Share(rank, sum(of_line.values()), total, steps, times, longest, usual))
+    if not found:
+        raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
+    return sorted(found, key=lambda share: -share.share)
+
+
+def _one_behind_the_other(steps: Sequence[int]) -> list[Sequence[int]]:
+    """Ten parts of five steps and more, else as many as there are."""
+    count = max(1, min(PARTS, len(steps) // LEAST_OF_A_PART))
+    return [steps[len(steps) * at // count : len(steps) * (at + 1) // count] for at in range(count)]
+
+
+def waited_for(found: Sequence[Share], far_less: float) -> Share | None:
+    """The rank that the others wait for in collectives: it waits itself for far less of its time than they do.
+
+    `found` has the largest share first. None where it takes less than three ranks, or where all wait alike.
+    """
+    if len(found) < LEAST_PEERS:
+        return None
+    *others, least = found
+    return least if least.share < far_less * median(one.share for one in others) else None
+
+
+def all_wait(found: Sequence[Share], alike: float) -> bool:
+    """Whether the middle one of three ranks and more waits for nearly as large a share as the first, the largest."""
+    return len(found) >= LEAST_PEERS and median(one.share for one in found[1:]) > alike * found[0].share
+
+
+def kernels_run(data: RunData) -> list[Share]:
+    """Of each rank whose kernels were traced the part of its steps in which any runs, the smallest share first."""
+    found = []
+    for (rank, name), exposed in data.parts.items():
+        computing = data.compute.get((rank, COMPUTE)) or data.parts.get((rank, KERNELS))
+        if name != EXPOSED_ALONE or not computing:
+            continue
+        lasted = data.steps[rank]
+        busy = {step: _seconds(computing, step) + _seconds(exposed, step) for step in lasted}
+        whole = sum(max(_seconds(lasted, step), busy[step]) for step in lasted)
+        found.append(Share(rank, sum(busy.values()), whole, len(lasted), sum(one > 0 for one in busy.values())))
+    return sorted(found, key=lambda share: share.share)
+
+
+def steady_lines(cells: Seconds) -> list[int]:
+    """The lines of which no step is of the warm-up, in order: as far as enough steps are left."""
+    ordered = sorted(cells)
+    begin = ordered[0] - cells[ordered[0]][1] if ordered else 0
+    behind = [step for step in ordered if step - cells[step][1] >= begin + WARM_UP]
+    return behind if sum(cells[step][1] for step in behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
+
+
+def _whole(kind: str, lasted: Seconds, step: int, part: float) -> float:
+    """The seconds of a line with this part, which is no part of the steps where it takes longer: then the start of the
+    job is that of its first step."""
+    whole = _seconds(lasted, step)
+    return whole + max(0.0, part - lasted[step][0]) if kind == INIT else max(whole, part)
+
+
+def _seconds(cells: Seconds, step: int) -> float:
+    mean, count = cells.get(step, (0.0, 0))
+    return mean * count

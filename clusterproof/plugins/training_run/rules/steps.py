@@ -1,0 +1,188 @@
+"""How long steps take: those that are far longer than others, with their causes, and a change that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from math import sqrt
+from statistics import median
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.robust import weighed_median, weighed_spread
+from clusterproof.plugins.training_run.records import CHECKPOINT, kind_of
+from clusterproof.plugins.training_run.rules.stragglers import WARM_UP
+from clusterproof.plugins.training_run.run_data import RunData, Seconds
+
+LOG_STEPS = "give a log of steps with their parts, docs/training-runs.md shows how"
+EACH_STEP = "log each step (Megatron-LM: --log-interval 1)"
+OUTLIER_SIGMAS, OUTLIER_TIMES = 5.0, 1.2  # of ten slow steps in a hundred mean + 3 sigma finds none, this all
+OUTLIER_STEPS, DRIFT_STEPS = 100, 200  # at least
+SEGMENT = 20  # lines on each side of a change, at least
+OUTLIER_LINES, DRIFT_LINES = 20, 2 * SEGMENT  # at least, of logs whose lines stand for several steps
+CERTAIN = 5.0  # standard errors of a change
+CLIP = 3.0  # sigmas: one long step is no change
+
+
+@record
+class StepTime:
+    """A step and its seconds, without its checkpoint; or the last of so many steps, and their mean."""
+
+    step: int
+    seconds: float
+    times: int = 1
+
+    @property
+    def first(self) -> int:
+        """The first of the steps."""
+        return self.step - self.times + 1
+
+    @property
+    def words(self) -> str:
+        """`250`, `1,241-1,250`."""
+        return f"{self.step:,}" if self.times == 1 else f"{self.first:,}-{self.step:,}"
+
+
+@record
+class Outliers:
+    """Steps that are far longer than usual, the longest first, and what is lost by them."""
+
+    steps: tuple[StepTime, ...]
+    of: int
+    usual: float
+    lost: float  # s
+    share: float  # of all time
+
+    @property
+    def count(self) -> int:
+        """How many steps they are."""
+        return sum(one.times for one in self.steps)
+
+
+@record
+class Drift:
+    """A change that stays: from which step on, and the seconds of a step before and after."""
+
+    step: int
+    before: float
+    after: float
+
+    @property
+    def times(self) -> float:
+        """How many times as long a step takes after it."""
+        return self.after / self.before
+
+
+def step_times(data: RunData) -> list[StepTime]:
+    """All steps in order, each as long as it is in most ranks, without checkpoints."""
+    saved: dict[tuple[int, int], float] = {}
+    for (rank, name), cells in data.parts.items():
+        if kind_of(name) == CHECKPOINT:
+            for step, (seconds, count) in cells.items():
+                saved[rank, step] = saved.get((rank, step), 0.0) + seconds * count
+    ranks: dict[int, list[tuple[float, int]]] = {}
+    for rank, cells in data.steps.items():
+        for step, (seconds, count) in cells.items():
+            own = max(0.0, seconds - saved.get((rank, step), 0.0) / count)
+            ranks.setdefault(step, []).append((own, count))
+    series: list[StepTime] = []
+    for step, found in sorted(ranks.items()):
+        stands_for = min(count for _, count in found)  # what was done twice is one step
+        apart = step - series[-1].step if series else stands_for
+        series.append(StepTime(step, median(seconds for seconds, _ in found), max(1, min(stands_for, apart))))
+    return series
+
+
+def steady(series: Sequence[StepTime]) -> Sequence[StepTime]:
+    """Without the warm-up."""
+    return [one for one in series if one.first >= series[0].first + WARM_UP] if series else []
+
+
+def outliers(series: Sequence[StepTime], *, within: bool = False) -> Outliers:
+    """The steps above the median + 5 sigmas, as the middle of all suggests those, that take 1.2 times as long as it.
+
+    The mean of several steps must be above it as much; `within` finds those of which one step alone may be.
+    """
+    seconds, weights = [one.seconds for one in series], [one.times for one in series]
+    usual, sigma = weighed_median(seconds, weights), weighed_spread(seconds, weights)
+    found = [
+        one
+        for one in series
+        if one.seconds - usual > max(OUTLIER_SIGMAS * sigma, (OUTLIER_TIMES - 1) * usual / (one.times if within else 1))
+    ]
+    lost = sum((one.seconds - usual) * one.times for one in found)
+    whole = sum(one.seconds * one.times for one in series)
+    longest = tuple(sorted(found, key=lambda one: -one.seconds))
+    return Outliers(longest, sum(weights), usual, lost, lost / whole if whole else 0.0)
+
+
+def drift(series: Sequence[StepTime]) -> Drift | None:
+    """The change to longer steps that explains most and is still there at the end; None where none is certain."""
+    at = _change(series)
+    before, after = series[:at], series[at:]
+    change = Drift(series[at].first, _middle_of(before), _middle_of(after))
+    error = sqrt(sum(_spread_of(part) ** 2 / len(part) for part in (before, after)))
+    stays = _middle_of(series[-SEGMENT:]) - change.before >= (change.after - change.before) / 2
+    is_certain = change.after - change.before > CERTAIN * error
+    return change if is_certain and stays and change.before > 0 else None
+
+
+def _middle_of(series: Sequence[StepTime]) -> float:
+    return weighed_median([one.seconds for one in series], [one.times for one in series])
+
+
+def _spread_of(series: Sequence[StepTime]) -> float:
+    return weighed_spread([one.seconds for one in series], [one.times for one in series])
+
+
+def _change(series: Sequence[StepTime]) -> int:
+    """Where the sum of what is above the mean turns: the first of the later part."""
+    seconds, weights = [one.seconds for one in series], [one.times for one in series]
+    middle, room = _middle_of(series), CLIP * _spread_of(series)
+    clipped = [min(max(one, middle - room), middle + room) for one in seconds] if room else seconds
+    mean = sum(one * weight for one, weight in zip(clipped, weights, strict=True)) / sum(weights)
+    total, best, at = 0.0, -1.0, SEGMENT
+    for number, (one, weight) in enumerate(zip(clipped[:-SEGMENT], weights, strict=False), 1):
+        total += (one - mean) * weight
+        if number >= SEGMENT and abs(total) > best:
+            best, at = abs(total), number
+    return at
+
+
+MAX_VALUES = 101  # of a part, that say what is usual
+LEAST = 0.1  # of what a step is longer than usual, from which on a part is the cause
+
+
+@record
+class Part:
+    """A part of a step that took so many seconds longer than usual, on the rank on which that was most."""
+
+    name: str
+    seconds: float
+    rank: int
+
+
+def causes(data: RunData, steps: Sequence[StepTime], usual: float) -> list[tuple[Part, ...]]:
+    """For each step the parts that explain a tenth or more of what it is too long, the most first."""
+    found: list[list[Part]] = [[] for _ in steps]
+    for (rank, name), cells in (*data.parts.items(), *data.compute.items()):
+        if rank not in data.steps or not cells:
+            continue
+        middle = _middle(cells)
+        for number, step in enumerate(steps):
+            more = cells.get(step.step, (middle, 1))[0] - middle
+            if more > LEAST * (step.seconds - usual) > 0:
+                found[number].append(Part(name, more, rank))
+    return [_worst_of_each(parts) for parts in found]
+
+
+def _middle(cells: Seconds) -> float:
+    """The median of some of them, evenly taken."""
+    return median(mean for mean, _ in islice(cells.values(), 0, None, -(-len(cells) // MAX_VALUES)))
+
+
+def _worst_of_each(parts: Sequence[Part]) -> tuple[Part, ...]:
+    worst: dict[str, Part] = {}
+    for part in parts:
+        if part.name not in worst or part.seconds > worst[part.name].seconds:
+            worst[part.name] = part
+    return tuple(sorted(worst.values(), key=lambda part: -part.seconds))

@@ -1,0 +1,108 @@
+"""Time that all ranks lose because one of them computes longer than any other: pauses of its program, or slowness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS, PARTS, Computed, steady
+
+LEAST_STEPS = 50  # of which each part has ten
+SEGMENTS = 2 * PARTS  # of a run, in most of which the same rank costs most
+
+
+@record
+class StragglerCost:
+    """What one rank costs the others of its stage: seconds by which it computes longer than the second longest.
+
+    `segments` counts in how many of ten parts of the run no other rank costs more.
+    """
+
+    place: Place
+    seconds: float
+    of: float  # the seconds of all these steps
+    longest: float
+    longest_step: int
+    times: int  # steps in which it computes longest
+    steps: int
+    segments: int
+    ranks: int
+    second: float  # seconds that the rank costs which costs most after it
+
+    @property
+    def percent(self) -> float:
+        """Its share of the time of the run, from 0 to 100."""
+        return 100 * self.seconds / self.of if self.of else 0.0
+
+    def is_certain(self, errors: float) -> bool:
+        """Whether it costs most in half of the parts, and by so many standard errors in more than chance gives it."""
+        chance = 1 / self.ranks
+        expected, error = SEGMENTS * chance, sqrt(SEGMENTS * chance * (1 - chance))
+        return 2 * self.segments >= SEGMENTS and self.segments >= expected + errors * error
+
+
+def straggler_costs(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[StragglerCost]:
+    """Of each stage the rank that costs most, the costliest first; none of stages with few ranks or steps."""
+    stages: dict[int, dict[Place, Computed]] = {}
+    for place, seconds in computed.items():
+        stages.setdefault(place.stage, {})[place] = seconds
+    found = (_of_stage(stage, lasted) for stage in stages.values() if len(stage) >= LEAST_PEERS)
+    return sorted((one for one in found if one), key=lambda one: -one.percent)
+
+
+def common_steps(computed: Mapping[Place, Computed], lasted: Mapping[int, float]) -> list[int]:
+    """The steady steps whose duration is known, and of which some rank recorded its compute."""
+    data = {step for seconds in computed.values() for step in seconds if step in lasted}
+    return steady(data) if data else []
+
+
+def _of_stage(stage: Mapping[Place, Computed], lasted: Mapping[int, float]) -> StragglerCost | None:
+    costs = {step: cost for step in common_steps(stage, lasted) if (cost := _cost(stage, step))}
+    steps = list(costs)
+    if len(steps) < LEAST_STEPS:
+        return None
+    worst = _costs_most(list(costs.values()))
+    own = {step: seconds for step, (place, seconds) in costs.items() if place == worst}
+    longest = max(own, key=own.__getitem__)
+    return StragglerCost(
+        place=worst,
+        seconds=sum(own.values()),
+        of=sum(lasted[step] for step in steps),
+        longest=own[longest],
+        longest_step=longest,
+        times=len(own),
+        steps=len(steps),
+        ranks=len(stage),
+        second=max((_total(costs.values(), place) for place in stage if place != worst), default=0.0),
+        segments=sum(_costs_most([costs[step] for step in part]) == worst for part in _segments(steps)),
+    )
+
+
+def _cost(stage: Mapping[Place, Computed], step: int) -> tuple[Place, float] | None:
+    """Who computes longest in a step, and how much longer than the second; None where few recorded it."""
+    present = sorted(((seconds[step], place) for place, seconds in stage.items() if step in seconds), key=_longest)
+    if len(present) < LEAST_PEERS:
+        return None
+    (most, place), (second, _) = present[:2]
+    return place, most - second
+
+
+def _longest(one: tuple[float, Place]) -> tuple[float, int]:
+    return -one[0], one[1].rank
+
+
+def _segments(steps: Sequence[int]) -> list[Sequence[int]]:
+    return [steps[len(steps) * at // SEGMENTS : len(steps) * (at + 1) // SEGMENTS] for at in range(SEGMENTS)]
+
+
+def _total(costs: Iterable[tuple[Place, float]], of: Place) -> float:
+    return sum(seconds for place, seconds in costs if place == of)
+
+
+def _costs_most(costs: Sequence[tuple[Place, float]]) -> Place:
+    total: dict[Place, float] = {}
+    for place, seconds in costs:
+        total[place] = total.get(place, 0.0) + seconds
+    return max(total, key=total.__getitem__)

@@ -1,0 +1,240 @@
+"""How long a rank computes beside the others of its stage: what is slow hardware, and what is uneven work.
+
+Durations are compared within a step, and only of one stage: no clock, no unit and no length of a step matters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, log
+from statistics import median
+
+from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error, spread
+from clusterproof.plugins.training_run.records import COMPUTE, Place, kind_of
+from clusterproof.plugins.training_run.run_data import RunData
+
+Computed = Mapping[int, float]  # seconds, by step
+LEAST_STEPS = 20  # with 3 steps of uneven sequence lengths a healthy rank seemed 1.19 times slower
+WARM_UP = 5  # steps that a run is given, where twenty others are left
+LEAST_PEERS = 3  # ranks of a stage of which one can be the odd one
+SLOW_STEPS = 0.1  # the quantile over steps: slow in nine of ten
+PARTS = 5  # of a run whose single steps tell nothing
+_LARGER = 1.5  # than twenty steps of the same noise would make it
+_OF_A_MEDIAN = 1.2533 / 1.05  # the standard error of a median on normal noise, beside that of `location`
+
+
+@record
+class Pace:
+    """How long a rank computes, as a share of the median of its peers in the same step.
+
+    `ratio` is in the middle of all steps and `error` the standard error of its logarithm; `low` is its tenth
+    percentile over steps, and `low_of_parts` the least of the middles of five parts of the run; `swing` how far its
+    ninetieth is above its middle, `usual_swing` the same of most ranks of the stage; `mates` the ratio of the ranks of
+    other stages that have the same replica.
+    """
+
+    place: Place
+    steps: int
+    peers: int
+    ratio: float
+    error: float
+    low: float
+    low_of_parts: float
+    swing: float
+    usual_swing: float
+    mates: float | None = None
+
+    def slower(self, uneven: float) -> float:
+        """The figure that is evaluated: where work swings from step to step, what holds in each part."""
+        return self.low_of_parts if self.usual_swing >= uneven else self.ratio
+
+    def at_least(self, uneven: float) -> tuple[float, str]:
+        """How much slower it is nearly always, and in what: where work swings, single steps tell nothing."""
+        swings = self.usual_swing >= uneven
+        return (self.low_of_parts, f"each of {PARTS} parts") if swings else (self.low, "nine of ten steps")
+
+    def is_certain(self, errors: float) -> bool:
+        """Whether so many standard errors less would still be slower than the peers."""
+        return log(self.ratio) > errors * self.error
+
+    def excludes(self, slower: float, errors: float) -> bool:
+        """Whether so many standard errors more would still be less than so many times as long as the peers."""
+        return log(self.ratio) + errors * self.error < log(slower)
+
+    def is_work(self, concern: float) -> bool:
+        """Whether its replica computes longer in other stages too: they share the work, and no GPU."""
+        return self.mates is not None and self.mates >= concern
+
+    def steps_for(self, errors: float, beside: float = 1.0) -> int:
+        """How many steps would make it certain on which side of `beside` times as long it is."""
+        away = log(self.ratio / beside)
+        return max(self.steps + 1, round(self.steps * (errors * self.error / away) ** 2 * 1.5))
+
+
+def steady(steps: Iterable[int]) -> list[int]:
+    """Steps behind the warm-up, in order: as far as enough are left."""
+    ordered = sorted(steps)
+    behind = [step for step in ordered if step >= ordered[0] + WARM_UP]
+    return behind if len(behind) >= LEAST_STEPS else ordered[-LEAST_STEPS:]
+
+
+def later_half(computed: Mapping[Place, Computed]) -> dict[Place, Computed]:
+    """The later half of their steady steps: a rank that becomes slow is slow there."""
+    data = {step for seconds in computed.values() for step in seconds}
+    behind = steady(data)[len(steady(data)) // 2 :] if data else []
+    kept = set(behind)
+    return {
+        place: {step: lasted for step, lasted in seconds.items() if step in kept} for place, seconds in computed.items()
+    }
+
+
+def paces(computed: Mapping[Place, Computed]) -> tuple[Pace, ...]:
+    """Each rank beside the others of its stage; none of a rank that is alone there, or that recorded no steady step."""
+    stages: dict[int, dict[Place, Computed]] = {}
+    for place, seconds in computed.items():
+        stages.setdefault(place.stage, {})[place] = seconds
+    found = [pace for stage in stages.values() for pace in _of_stage(stage)]
+    return tuple(replace(pace, mates=mates) for pace, mates in zip(found, _mates(found), strict=True))
+
+
+def _of_stage(stage: Mapping[Place, Computed]) -> list[Pace]:
+    effects: dict[Place, list[float]] = {place: [] for place in stage}
+    data = [step for seconds in stage.values() for step in seconds]
+    for step in steady(set(data)) if data else ():
+        present = [place for place, seconds in stage.items() if seconds.get(step, 0.0) > 0.0]
+        if len(present) < min(LEAST_PEERS, len(stage)) or len(present) < 2:
+            continue
+        seconds = [stage[place][step] for place in present]
+        for place, own, others in zip(present, seconds, medians_of_others(seconds), strict=True):
+            effects[place].append(log(own / others))
+    compared = {place: values for place, values in effects.items() if values}
+    if not compared:
+        return []
+    _leave_out_a_fast_one(compared)
+    noise = median(spread(values) for values in compared.values())
+    swings = {place: exp(quantile(values, 1 - SLOW_STEPS) - median(values)) for place, values in compared.items()}
+    usual = median(swings.values())
+    return [
+        Pace(
+            place=place,
+            steps=len(values),
+            peers=len(stage) - 1,
+            ratio=exp(location(values)),
+            error=_error(len(values), noise, spread(values)),
+            low=exp(quantile(values, SLOW_STEPS)),
+            low_of_parts=exp(min(_middles_of_parts(values))),
+            swing=swings[place],
+            usual_swing=usual,
+        )
+        for place, values in compared.items()
+    ]
+
+
+def _leave_out_a_fast_one(effects: Mapping[Place, list[float]]) -> None:
+    """Of few ranks one that is fast makes the others look slow: then each is only as slow as beside these."""
+    places = list(effects)
+    if len(places) < 2:
+        return
+    for place, usual in zip(places, medians_of_others([median(effects[one]) for one in places]), strict=True):
+        if usual > 0:
+            effects[place][:] = [effect - usual for effect in effects[place]]
+
+
+def _middles_of_parts(values: Sequence[float]) -> list[float]:
+    """The median of each part, in their order: what is uneven by chance is above the others' in half of them."""
+    count, parts = len(values), min(PARTS, len(values))
+    return [median(values[count * at // parts : count * (at + 1) // parts]) for at in range(parts)]
+
+
+def _error(count: int, usual: float, own: float) -> float:
+    """By the noise of most ranks, which is known better than one rank's own; by that where it is clearly larger."""
+    sigma = own if own > _LARGER * usual else usual
+    return location_error(count, sigma) * (1.0 if count <= MAX_VALUES else _OF_A_MEDIAN)
+
+
+def _mates(found: Sequence[Pace]) -> list[float | None]:
+    """For each the ratio of its replica in the middle of all other stages."""
+    replicas: dict[int, list[Pace]] = {}
+    for pace in found:
+        if pace.place.replica is not None:
+            replicas.setdefault(pace.place.replica, []).append(pace)
+    mates: list[float | None] = []
+    for pace in found:
+        others = replicas.get(pace.place.replica, ()) if pace.place.replica is not None else ()
+        ratios = [other.ratio for other in others if other.place.stage != pace.place.stage]
+        mates.append(median(ratios) if ratios else None)
+    return mates
+
+
+def seconds_of_stages(computed: Mapping[Place, Computed]) -> dict[int, float]:
+    """How long each stage computes: the middle of its ranks, each in the middle of its steady steps."""
+    stages: dict[int, list[float]] = {}
+    for place, seconds in computed.items():
+        if seconds:
+            stages.setdefault(place.stage, []).append(median(seconds[step] for step in steady(seconds)))
+    return {stage: median(values) for stage, values in sorted(stages.items())}
+
+
+def medians_of_others(values: Sequence[float]) -> list[float]:
+    """For each of two or more values the median of all others."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ordered = [values[index] for index in order]
+    low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
+    medians = [0.0] * len(values)
+    for rank, index in enumerate(order):
+        medians[index] = (ordered[low + (low >= rank)] + ordered[high + (high >= rank)]) / 2
+    return medians
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which that share of the values lies, between two neighbours in proportion."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def computed(data: RunData) -> dict[Place, Computed]:
+    """By rank the seconds of its compute by step: one of each operation, however often a step repeats it.
+
+    The mean of forward and of backward is that of a micro-batch: rows that are missing or there twice change nothing. A
+    step in which a rank lacks an operation that its stage has is left out for that rank.
+    """
+    ranks_of: dict[str, list[int]] = defaultdict(list)
+    for rank, name in data.compute:
+        ranks_of[name].append(rank)
+    named = {name for name in ranks_of if kind_of(name) == COMPUTE} or set(ranks_of)
+    names = _names_of_stages(data, {name: ranks_of[name] for name in named})
+    found: dict[Place, Computed] = {}
+    for rank, place in data.places.items():
+        cells = [data.compute.get((rank, name), {}) for name in names.get(place.stage, ())]
+        common = set.intersection(*(set(cell) for cell in cells)) if cells else set()
+        if common:
+            found[place] = {step: sum(cell[step][0] for cell in cells) for step in common}
+    return found
+
+
+def _names_of_stages(data: RunData, ranks_of: Mapping[str, list[int]]) -> dict[int, list[str]]:
+    """The operations that most of the ranks of a stage have, which have any."""
+    stages: dict[int, Counter[str]] = defaultdict(Counter)
+    members: dict[int, set[int]] = defaultdict(set)
+    for name, ranks in ranks_of.items():
+        for rank in ranks:
+            stage = data.places[rank].stage
+            stages[stage][name] += 1
+            members[stage].add(rank)
+    return {
+        stage: sorted(name for name, count in counts.items() if 2 * count > len(members[stage]))
+        for stage, counts in stages.items()
+    }
+
+
+def sizes_of_stages(found: Iterable[Place]) -> dict[int, int]:
+    """How many ranks each stage has."""
+    sizes: dict[int, int] = {}
+    for place in found:
+        sizes[place.stage] = sizes.get(place.stage, 0) + 1
+    return sizes

@@ -1,0 +1,63 @@
+"""A rank that costs all others time in some steps is named; one that is last by chance is not."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from bench.pauses import simulate
+from clusterproof.plugins.catalog import PACKAGED
+from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.rules.straggler_cost import straggler_costs
+from tests.training_run.builders import logging_ranks, said
+
+
+def paused(rank: int, step: int) -> float:
+    return 2.0 if rank == 1 and step % 5 == 0 else 0.0
+
+
+def by_chance(rank: int, step: int) -> float:
+    """Every rank stops for a second in one step of ten."""
+    return float(Random(f"{rank} {step}").random() < 0.1)
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 8, 64])
+def test_a_rank_that_pauses_in_some_steps_is_named_in_runs_of_any_size(ranks: int) -> None:
+    result = said("run.held_up", logging_ranks(paused, ranks=ranks))
+    assert result.verdict.value == "concern"
+    assert "the others wait for rank 1 for 11" in result.message
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 8, 64])
+def test_nobody_is_named_where_every_rank_pauses_as_often(ranks: int) -> None:
+    assert said("run.held_up", logging_ranks(by_chance, ranks=ranks)).verdict.value == "pass"
+
+
+def test_nobody_is_named_where_another_rank_costs_nearly_as_much() -> None:
+    two_of_them = logging_ranks(lambda rank, step: {1: 2.0, 2: 1.4}.get(rank, 0.0) if step % 5 == rank else 0.0)
+    assert said("run.held_up", two_of_them).verdict.value == "pass"
+
+
+def test_one_long_pause_names_nobody() -> None:
+    run = logging_ranks(lambda rank, step: 90.0 if rank == 2 and step == 100 else 0.0)
+    assert said("run.held_up", run).verdict.value == "pass"
+
+
+def test_fewer_than_fifty_steps_are_incomplete() -> None:
+    result = said("run.held_up", logging_ranks(paused, steps=54))
+    assert result.message == "49 steps whose duration and compute are known; expected at least 50: log more"
+
+
+def test_ranks_of_other_stages_are_not_compared() -> None:
+    lasted = dict.fromkeys(range(100), 3.0)
+    stage = {Place(rank, rank // 4): dict.fromkeys(range(100), 1.0 + rank // 4) for rank in range(8)}
+    assert [one.percent for one in straggler_costs(stage, lasted)] == [0.0, 0.0]
+
+
+def test_pauses_that_every_rank_has_alike_hardly_ever_name_one_and_those_of_one_rank_do() -> None:
+    counts = simulate(0.1)
+    times, errors = PACKAGED.threshold("run.held_up_times"), PACKAGED.threshold("run.held_up_errors")
+    of_alike, of_one = counts["alike", 0.0, 0.0], counts["one", 0.0, 0.0]
+    assert counts["alike", times, errors] <= 0.02 * of_alike < counts["alike", 1.0, 0.0]
+    assert counts["one", times, errors] > 0.4 * of_one

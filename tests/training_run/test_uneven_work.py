@@ -1,0 +1,66 @@
+"""Compute that swings is uneven work only where the run shows it: else both causes are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.training_run.records import Place
+from clusterproof.plugins.training_run.rules.uneven_work import common_to_stages
+from clusterproof.plugins.training_run.run import TrainingRun
+from clusterproof.plugins.training_run.samples import CPU_PRESSURE, Sample
+from tests.training_run.builders import computing, said, uneven
+
+EITHER = "the work is uneven, or CPUs are shared or programs pause, and nothing recorded tells which"
+
+
+def under_pressure(percent: float) -> TrainingRun:
+    """One stage that swings, on a node and an idle one whose tasks wait so much for a CPU."""
+    run = computing(uneven(0.6), steps=400)
+    samples = [
+        Sample(node, CPU_PRESSURE, "", 10.0 * at, of) for at in range(60) for node, of in (("a", 0), ("b", percent))
+    ]
+    run.data.add(samples, "samples")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (lambda: computing(uneven(0.6), steps=400), EITHER),
+        (
+            lambda: under_pressure(45),
+            "tasks wait for a CPU 45 % of the time, so CPUs are shared; the work may be uneven",
+        ),
+        (lambda: under_pressure(2), "tasks wait for a CPU 2 % of the time, so the work is uneven, or programs pause"),
+        (lambda: computing(uneven(0.6), stages=4, steps=400), "is common to ranks that share their work, so the work"),
+    ],
+    ids=["nothing known", "CPUs short", "CPUs idle", "stages alike"],
+)
+def test_a_swing_is_laid_to_what_the_run_shows(run: Callable[[], TrainingRun], why: str) -> None:
+    result = said("run.work_uneven", run())
+    assert result.verdict is Verdict.CONCERN
+    assert why in result.message
+
+
+@pytest.mark.parametrize("of_work", [0.0, 0.5, 1.0])
+def test_the_share_that_ranks_of_several_stages_have_in_common_is_found(of_work: float) -> None:
+    random = Random(3)
+    work = {(replica, step): random.gauss(0, 0.1) for replica in range(8) for step in range(400)}
+    alone = {(rank, step): random.gauss(0, 0.1) for rank in range(24) for step in range(400)}
+
+    def seconds(place: Place, step: int) -> float:
+        own = alone[place.rank, step - 1]
+        return float(2.718 ** (of_work**0.5 * work[place.replica or 0, step - 1] + (1 - of_work) ** 0.5 * own))
+
+    common = common_to_stages(computing(seconds, stages=3, replicas=8, steps=400).computed)
+    assert common == pytest.approx(of_work, abs=0.1)
+
+
+def test_one_stage_or_unknown_data_parallel_ranks_tell_nothing() -> None:
+    assert common_to_stages(computing(uneven(0.6)).computed) is None
+    unknown = {Place(rank, rank // 4): dict.fromkeys(range(40), 1.0) for rank in range(8)}
+    assert common_to_stages(unknown) is None
