@@ -9,7 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from clusterproof.reports.document.demo import PICTURES
 from clusterproof.reports.folder import PAGE
+from scripts.generators.demo_pictures import write_pictures
 from tests.faults import BY_NAME
 from tests.faults.kernel_log import XID
 from tests.testbed.browser import browser
@@ -57,6 +59,7 @@ def record() -> None:
     data = json.loads((DEMO / "cluster.json").read_text())
     data["cluster"] = "demo"
     (DEMO / "cluster.json").write_text(json.dumps(data, indent=1) + "\n")
+    write_pictures(PICTURES, NAMES)
 
 
 def draw() -> None:
