@@ -64,7 +64,7 @@ def test_a_click_on_a_cell_filters_the_page_to_that_node_and_a_link_shows_all_ag
     assert chromium.run("return location.hash") == "#q=gpu002"
     assert chromium.count(f"{CELLS}.out") == NODES - 1
     assert len(chromium.texts("#findings > details:not([hidden]) summary")) == 1
-    chromium.find("#map-all").click()
+    chromium.find("#all").click()
     WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: chromium.find("#shown").text.endswith("12 of 12 nodes"))
     assert chromium.count(f"{CELLS}.out") == 0
 
