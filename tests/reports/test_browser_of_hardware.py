@@ -85,13 +85,19 @@ def test_a_newcomer_sees_every_picture_and_that_it_is_simulated(chromium: Browse
     assert chromium.texts("#map-places h3")[0].startswith("rack-1 4 nodes")
     assert chromium.count("#trend svg.trend > g") == 20
     assert "gpu002 (9 changes)" in chromium.find("#trend").text
-    assert chromium.texts("#trend .stories tr[data-nodes='gpu002'] td.state") == ["new; flaps: 9 changes"]
+    assert chromium.texts("#trend .stories tr[data-nodes='gpu002'] td.state") == ["new, 9 changes"]
     assert "slow node gpu011" in chromium.find("#pairs").text
     assert chromium.count("#pairs .chords .dot.marked") == 3  # the slow node, and both ends of a slow link
     assert chromium.count("#pairs svg.heat") == 1
     assert chromium.texts("#training tbody th")[0] == "rank 19"
     assert "simulated here" in chromium.find("header").text
     assert chromium.complaints() == []
+
+
+def test_all_runs_of_the_demo_are_on_a_laptop(chromium: Browser, demo: Path) -> None:
+    chromium.look(width=1024)
+    chromium.open(demo)
+    assert chromium.find("#trend .stories").size["width"] < 1024 - 40
 
 
 def test_a_filter_of_one_node_filters_everything(chromium: Browser, demo: Path) -> None:

@@ -64,13 +64,14 @@ def _past(run: Run, simulated: Past) -> Past:
         pair: tuple(replace(entry, run=numbers[entry.run]) for entry in track if entry.run in numbers)
         for pair, track in simulated.tracks.items()
     }
+    passed = tuple(Entry(number, Verdict.PASS, Verdict.PASS) for number in numbers.values())
     now = own.runs[-1].number
     fine = {(one.check, one.node) for one in run.results if one.verdict in FINE}
-    for pair in {*tracks, *own.tracks}:
+    for pair in dict.fromkeys((*tracks, *own.tracks)):
         later = own.tracks.get(pair, ())
         if not later and pair in fine:
             later = (Entry(now, Verdict.PASS, Verdict.PASS),)
-        tracks[pair] = (*tracks.get(pair, ()), *later)
+        tracks[pair] = (*tracks.get(pair, passed), *later)
     measured = {
         pair: (*((numbers[number], one) for number, one in series if number in numbers), *own.measured.get(pair, ()))
         for pair, series in simulated.measured.items()

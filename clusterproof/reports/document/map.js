@@ -19,12 +19,12 @@ function drawMap() {
   fill(map.place, placesBy(map.by.value).map(([name, nodes]) => el("section", { class: "place", "aria-label": visible(name) },
     name && el("h3", {}, within(name, 40), " ", el("small", {}, summary(nodes))),
     el("div", { class: "cells" }, nodes.map(cellOf)))));
-  const first = map.cells.find((cell) => "FIC".includes(worstOf(cell.node, checks))) || map.cells[0];
+  const first = map.cells.find((cell) => "FIC".includes(worstLetter(cell.node))) || map.cells[0];
   if (first) first.tabIndex = 0;
 }
 
 function cellOf(node) {
-  const letter = worstOf(node, checks);
+  const letter = worstLetter(node);
   const name = data.nodes[node];
   const sign = letter === "." ? "·" : letter === "-" || letter === " " ? "–" : letter;
   const cell = el("a", {
@@ -44,7 +44,7 @@ function placesBy(kind) {
     if (all.length <= 2 * NEXT_TO_EACH_OTHER) return [["", all]];
     const stretches = [];
     for (let at = 0; at < all.length; at += NEXT_TO_EACH_OTHER) stretches.push(all.slice(at, at + NEXT_TO_EACH_OTHER));
-    const weight = (nodes) => [..."FIC"].map((letter) => nodes.filter((node) => worstOf(node, checks) === letter).length);
+    const weight = (nodes) => [..."FIC"].map((letter) => nodes.filter((node) => worstLetter(node) === letter).length);
     const weighed = stretches.map((nodes) => [weight(nodes), nodes]);
     weighed.sort(([a, one], [b, other]) => b[0] - a[0] || b[1] - a[1] || b[2] - a[2] || one[0] - other[0]);
     return weighed.map(([, nodes]) => [fold([data.nodes[nodes[0]], data.nodes[nodes[nodes.length - 1]]]).replace(/\[(\d+),(\d+)\]/, "[$1-$2]"), nodes]);
@@ -56,7 +56,7 @@ function placesBy(kind) {
 }
 
 function summary(nodes) {
-  const worst = nodes.map((node) => worstOf(node, checks));
+  const worst = nodes.map((node) => worstLetter(node));
   const counts = [..."FIC"].map((letter) => [worst.filter((one) => one === letter).length, WORDS[letter]]);
   return [counted(undefined, nodes.length, "node"), ...counts.filter(([count]) => count).map(([count, word]) => count + " " + word)].join(", ");
 }
@@ -74,7 +74,7 @@ function describeNode(node, where = "") {
   const ranked = found.sort((a, b) => WORST_FIRST.indexOf(letterOf(a, node)) - WORST_FIRST.indexOf(letterOf(b, node)));
   const names = ranked.slice(0, 4).map((check) => check.title + " (" + WORDS[letterOf(check, node)] + ")");
   const more = ranked.length > names.length ? ", … and " + (ranked.length - names.length) + " more" : "";
-  fill(document.getElementById("map-detail"), el("b", {}, WORDS[worstOf(node, checks)] || "not checked"), " ",
+  fill(document.getElementById("map-detail"), el("b", {}, WORDS[worstLetter(node)] || "not checked"), " ",
     el("a", { href: "#node=" + encodeURIComponent(data.nodes[node]) }, within(data.nodes[node], 60)), where && " in " + within(where, 40),
     names.length ? ": " + names.join(", ") + more : "");
 }

@@ -6,7 +6,7 @@ function drawNode(node) {
   const facts = present.map(([letter, found]) => found.length + " " + WORDS[letter]).join(", ");
   fill(place,
     el("p", {}, el("a", { href: "#grid" }, "← the whole cluster")),
-    el("h2", {}, el("span", { class: "badge " + classOf(worstOf(node, checks)) }, WORDS[worstOf(node, checks)] || "not checked"), " " + nameOf(node)),
+    el("h2", {}, el("span", { class: "badge " + classOf(worstLetter(node)) }, WORDS[worstLetter(node)] || "not checked"), " " + nameOf(node)),
     el("p", {}, facts || "no check was run on it"),
     hardwareOf(node),
     present.filter(([letter]) => "FIC".includes(letter)).map(([letter, found]) => found.map((check) => one(check, node, letter))),

@@ -29,7 +29,7 @@ function filterNow() {
       && (!asks || asks.checks.has(check.number)),
     takesNode: (node, among) => {
       if (asks && !asks.nodes.has(node)) return false;
-      if (action === FIT && (node === CLUSTER || !FIT_LETTERS.includes(worstOf(node, checks)))) return false;
+      if (action === FIT && (node === CLUSTER || !FIT_LETTERS.includes(worstLetter(node)))) return false;
       const worst = among.some((check) => letters.includes(letterOf(check, node)));
       const isFit = letters.length === boxes.length && !subsystem.value && !owner.value && worstOf(node, among) !== " ";
       return (worst || isFit) && terms.every((term) => (term.has ? term.has(node) : haystack(node).includes(term)));

@@ -42,7 +42,7 @@ function drawSmallCells(place, places, chosen) {
   const { boxes, px, head, width, height } = drawing;
   const paths = { pass: "", na: "", C: "", I: "", F: "" };
   for (const box of boxes) box.nodes.forEach((node, at) => {
-    const name = chosen.has(node) ? classOf(worstOf(node, checks)) : "na";
+    const name = chosen.has(node) ? classOf(worstLetter(node)) : "na";
     paths[name] += SHAPES[name](box.x + at % box.across * px, box.y + head + Math.floor(at / box.across) * px, px - 1);
   });
   const labels = boxes.filter(({ label }) => label).map(({ label, x, y }) => svg("text", { x, y: y + 9 }, label));
@@ -73,8 +73,8 @@ function drawSmallCells(place, places, chosen) {
 const MAX_SICK_PLACES = 12;
 function sickNodes(boxes, chosen) {
   const all = boxes.flatMap(({ nodes }) => nodes).filter((node) => chosen.has(node));
-  const rows = [..."FIC"].map((letter) => [letter, all.filter((node) => worstOf(node, checks) === letter)]).filter(([, nodes]) => nodes.length);
-  const worst = boxes.map(({ name, nodes }) => [name, nodes.filter((node) => chosen.has(node) && worstOf(node, checks) === "F")])
+  const rows = [..."FIC"].map((letter) => [letter, all.filter((node) => worstLetter(node) === letter)]).filter(([, nodes]) => nodes.length);
+  const worst = boxes.map(({ name, nodes }) => [name, nodes.filter((node) => chosen.has(node) && worstLetter(node) === "F")])
     .filter(([name, nodes]) => name && nodes.length).sort((a, b) => b[1].length - a[1].length);
   const link = (nodes, words) => el("a", { href: "#q=" + encodeURIComponent(fold(nodes.map(nameOf))) }, words);
   return el("dl", { class: "sick" }, rows.map(([letter, nodes]) => [

@@ -126,7 +126,7 @@ def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> s
     of_kind: dict[str, list[str]] = defaultdict(list)
     changes: Counter[str] = Counter()
     for (check, story), nodes in stories.items():
-        of_kind[_state(story).partition(" ")[0]].append(f"{check} on {within(fold(nodes), MAX_NODES // 2)}")
+        of_kind[_state(story).partition(",")[0]].append(f"{check} on {within(fold(nodes), MAX_NODES // 2)}")
         if _changes(story) >= FLAPS:
             changes.update(dict.fromkeys(nodes, _changes(story)))
     flapping = [f"{node} ({count} changes)" for node, count in changes.most_common(MAX_FLAPPING)]
@@ -138,12 +138,12 @@ def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> s
 
 
 def _state(story: Sequence[str]) -> str:
-    """What became of a finding by the last run: `new`, `for 3 runs`, `gone`; and whether it flaps."""
+    """What became of a finding by the last run: `new`, `for 3 runs`, `gone`; and how often it changed if it flaps."""
     found = [verdict in ("fail", "concern") for verdict in story]
     ages = next((age for age, is_there in enumerate(reversed(found)) if not is_there), len(found))
     words = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(found) > 1 and found[-2] else ""
-    flaps = f"flaps: {_changes(story)} changes" if _changes(story) >= FLAPS else ""
-    return "; ".join(filter(None, (words, flaps)))
+    flaps = f"{_changes(story)} changes" if _changes(story) >= FLAPS else ""
+    return ", ".join(filter(None, (words, flaps)))
 
 
 def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:

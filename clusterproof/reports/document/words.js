@@ -67,6 +67,12 @@ function numbersOf(ranges) {
   });
 }
 
+// The worst letter of a node among all checks.
+const worstKnown = [];
+function worstLetter(node) {
+  return worstKnown[node] ?? (worstKnown[node] = worstOf(node, checks));
+}
+
 // `gpu[001-003,005]`: the last number of each name folded.
 function fold(names) {
   const shapes = new Map();
