@@ -114,7 +114,7 @@ def test_the_trend_has_a_bar_for_each_run_and_the_story_of_what_comes_and_goes(c
     assert chromium.count("#trend svg.trend path.F") == 7  # of twenty, each third
     story = chromium.texts("#trend .stories tbody tr")
     assert len(story) == 1
-    assert story[0].split()[:5] == ["gpu.ecc", "gpu002", "·", "F", "·"]
+    assert story[0].split()[:8] == ["gpu.ecc", "gpu002", "new,", "13", "changes", "·", "F", "·"]
     slowest = chromium.texts("#trend table:not(.stories) tbody tr")[0]
     assert slowest.startswith("gpu003 384 GB/s 480 GB/s -20.0 %")
 
