@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import Catalog
@@ -11,7 +11,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.asked import failed_by_all, place_of
+from clusterproof.reports.asked import asked, failed_by_all, place_of
 from clusterproof.reports.wording import owner_of
 
 _NOUNS = {
@@ -29,6 +29,7 @@ class Finding:
     results: tuple[Result, ...]
     evaluated: int
     is_probably_configuration: bool
+    actions: tuple[str, ...] = ()  # that it asks for, the gravest first
 
     @property
     def first(self) -> Result:
@@ -157,19 +158,28 @@ def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> l
     hits: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, verdict):
         hits[hit.check].append(hit)
+    of_all = failed_by_all(results, catalog)
     found = [
-        Finding(tuple(alike), evaluated[check], _is_probably_configuration(alike, evaluated[check], catalog))
+        Finding(
+            tuple(alike),
+            evaluated[check],
+            _is_probably_configuration(alike, evaluated[check], catalog),
+            tuple(dict.fromkeys(asked(result, of_all)[0] for result in sorted(alike, key=_placed(of_all)))),
+        )
         for check, alike in hits.items()
     ]
-    of_all = failed_by_all(results, catalog)
     return sorted(
         found,
         key=lambda finding: (
-            min(place_of(result, of_all) for result in finding.results),
+            min(map(_placed(of_all), finding.results)),
             -len(finding.results),
             finding.first.check,
         ),
     )
+
+
+def _placed(of_all: Collection[str]) -> Callable[[Result], tuple[int, int]]:
+    return lambda result: place_of(result, of_all)
 
 
 def gaps(results: Iterable[Result]) -> list[Gap]:

@@ -11,10 +11,13 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.asked import CANNOT_REACH, NOT_PROVEN
 from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.matrix import legend, matrix
 from clusterproof.reports.standing import headline
+from clusterproof.reports.tiles import colour_of
 from clusterproof.reports.to_do import to_do_line
+from clusterproof.reports.wording import skill_beside
 
 MAX_LINES = 12  # of what was seen, per finding; the rows below have more
 MAX_NODES = 1_500  # characters of a nodeset; the matrix has all
@@ -54,17 +57,22 @@ def finding_block(finding: Finding, verdict: Verdict, site: str = "") -> str:
         ("see it", f"<code>{escape(first.evidence)}</code>" if first.evidence else ""),
         ("means", escape(first.meaning)),
         ("do", escape(first.remedy)),
-        ("owner", _owner(finding.owner)),
+        ("owner", _owner(finding.owner) + _skill(first)),
         ("check", _about(first.check, site)),
     )
     data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if verdict is Verdict.FAIL else ""
     where = escape(finding.where(within(finding.nodes, MAX_NODES)))
     seen = _listed(finding.lines_within(MAX_WORDS), MAX_LINES)
-    about = f'data-checks="{escape(first.check)}" data-owner="{escape(first.owner)}"'
+    about = f'data-checks="{escape(first.check)}" data-actions="{escape("|".join(finding.actions))}"'
+    asks = "".join(
+        f' <span class="action {colour_of(action)}">{escape(action)}</span>'
+        for action in finding.actions
+        if verdict is Verdict.FAIL
+    )
     return (
         f'<details class="{verdict.value}" {about}{is_open}><summary><b>{verdict.value}</b> '
-        f"{escape(first.title)}: {where}</summary>{more}{seen}<dl>{data}</dl></details>"
+        f"{escape(first.title)}: {where}{asks}</summary>{more}{seen}<dl>{data}</dl></details>"
     )
 
 
@@ -83,6 +91,12 @@ def _owner(words: str) -> str:
     )
 
 
+def _skill(result: Result) -> str:
+    """In small print the skill that a finding is routed to, where a team is its owner."""
+    skill = skill_beside(result)
+    return f" <small>{escape(skill)}</small>" if skill else ""
+
+
 _LINK = re.compile(r"(https?://[^\s)]+)")
 
 
@@ -97,9 +111,11 @@ def gap_block(gap: Gap) -> str:
     )
     data = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     is_open = " open" if reached else ""
+    action = CANNOT_REACH if reached else NOT_PROVEN
     seen = _listed([shortened(line, MAX_WORDS) for line in gap.messages], MAX_LINES)
+    about = f'data-checks="{escape(" ".join(gap.checks))}" data-actions="{action}"'
     return (
-        f'<details class="incomplete" data-checks="{escape(" ".join(gap.checks))}"{is_open}><summary><b>incomplete</b> '
+        f'<details class="incomplete" {about}{is_open}><summary><b>incomplete</b> '
         f"{escape(within(gap.nodes, MAX_NODES))}: {escape(shortened(gap.cause, MAX_WORDS))} "
         f"({escape(gap.what)})</summary>{more}{seen}<dl>{data}</dl></details>"
     )

@@ -10,7 +10,16 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.asked import CANNOT_REACH, LOOK_AT, NOT_PROVEN, asked, failed_by_all, of_what, place
+from clusterproof.reports.asked import (
+    CANNOT_REACH,
+    COMMON_CAUSE,
+    LOOK_AT,
+    NOT_PROVEN,
+    asked,
+    failed_by_all,
+    of_what,
+    place,
+)
 from clusterproof.reports.cut import cut_of
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.standing import worst_of
@@ -19,6 +28,19 @@ MAX_NODES = 80  # characters of a nodeset
 LEAST_TO_SHARE = 3  # failed nodes
 MAX_REASONS = 2
 MAX_REASON = 60  # characters of one
+_AROUND = {  # an action as a sentence: what stands before the nodes and behind them
+    COMMON_CAUSE: ("find the common cause on", ""),
+    "replace": ("replace", ""),
+    "reset or reboot": ("reset or reboot", ""),
+    "fix configuration": ("fix the configuration of", ""),
+    "fix code": ("fix the code of", ""),
+    "restore service": ("restore the service on", ""),
+    "clean up": ("clean up", ""),
+    "investigate": ("investigate", ""),
+    CANNOT_REACH: ("find out why", "cannot be reached"),
+    NOT_PROVEN: ("collect the evidence that is missing from", ""),
+    LOOK_AT: ("look at", ""),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +52,7 @@ class Task:
     reasons: tuple[str, ...]
     of_what: str = "node"  # or pair, run, cluster
     titles: tuple[str, ...] = ()  # the same checks by their titles, and the same causes
+    checks: tuple[str, ...] = ()  # by id
 
     @property
     def words(self) -> str:
@@ -57,6 +80,12 @@ class Task:
         return _some(self.reasons)
 
     @property
+    def in_words(self) -> str:
+        """`reset or reboot gpu003: Uncorrected GPU memory errors, Active NVLinks, +3`."""
+        before, after = _AROUND.get(self.action, (f"{self.action}:", ""))
+        return " ".join(filter(None, (before, self.where, after))) + f": {self.why_in_words}"
+
+    @property
     def why_in_words(self) -> str:
         """`Locked memory limit, MTU, +3`."""
         return _some(self.titles)
@@ -73,17 +102,24 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     unfit = {result.node for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
         unfit |= {result.node for result in findings if result.is_of_cluster}  # nothing is known of the whole
-    tasks_of: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
+    tasks_of: dict[tuple[str, str], list[tuple[str, str, str, str]]] = defaultdict(list)
     for result in findings:
         action, reason = asked(result, of_all)
         if not (action == NOT_PROVEN and result.node in unfit):
             title = "" if action in (NOT_PROVEN, CANNOT_REACH) else result.title
-            tasks_of[action, of_what(result)].append((result.node, reason, title or reason))
+            tasks_of[action, of_what(result)].append((result.node, reason, title or reason, result.check))
     tasks = []
     for (action, what), data in tasks_of.items():
-        nodes, reasons, titles = zip(*data, strict=True)
+        nodes, reasons, titles, checks = zip(*data, strict=True)
         tasks.append(
-            Task(action, tuple(dict.fromkeys(nodes)), _by_frequency(reasons), what, titles=_by_frequency(titles))
+            Task(
+                action,
+                tuple(dict.fromkeys(nodes)),
+                _by_frequency(reasons),
+                what,
+                titles=_by_frequency(titles),
+                checks=tuple(dict.fromkeys(checks)),
+            )
         )
     graver = [task for task in tasks if task.action != LOOK_AT]
     return sorted(graver or tasks, key=lambda task: (place(task.action, task.of_what), -len(task.nodes)))

@@ -40,6 +40,11 @@ def owner_of(result: Result) -> str:
     return result.team or result.skill
 
 
+def skill_beside(result: Result) -> str:
+    """The skill that a finding is routed to, where its owner is somebody else: for small print."""
+    return result.skill if result.team and result.team != result.skill else ""
+
+
 def skill_of(data: Owned) -> str:
     """`hyperpod-node-debugger § G`."""
     return f"{data.owner} § {data.section}" if data.section else data.owner

@@ -7,20 +7,28 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from base64 import b64decode
 from pathlib import Path
 
+from clusterproof.reports.document.demo import PICTURES
 from clusterproof.reports.folder import PAGE
+from scripts.generators.demo_pictures import write_pictures
 from tests.faults import BY_NAME
 from tests.faults.kernel_log import XID
-from tests.testbed.browser import browser
+from tests.testbed.browser import Browser, browser
 from tests.testbed.cluster import testbed
 from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5, with_kernel_line, with_memlock, with_nvml
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "fixtures" / "demo"
-PICTURE = ROOT / "docs" / "report.png"
-PICTURE_PX = (1280, 860)
+DOCS = ROOT / "docs"
+WIDTH_PX, TOP_PX = 1280, 860
+PARTS = {  # of the page: where in it, and from which element to the end of which
+    "report-node.png": ("#node=gpu002", "#node h2", "#node table.readings"),
+    "report-history.png": ("", "#trend", "#trend .stories"),
+    "report-pairs.png": ("", "#pairs", "#pairs .drawn-pairs"),
+}
 NAMES = [f"gpu{number:03d}" for number in range(1, 17)]
 UNREACHABLE = "gpu005"
 LIMITED = NAMES[7:]  # the nodes that were set up last, and set up wrong: configuration, not hardware
@@ -57,16 +65,34 @@ def record() -> None:
     data = json.loads((DEMO / "cluster.json").read_text())
     data["cluster"] = "demo"
     (DEMO / "cluster.json").write_text(json.dumps(data, indent=1) + "\n")
+    write_pictures(PICTURES, NAMES)
 
 
 def draw() -> None:
-    """A picture of the top of the demo's page."""
+    """The top of the demo's page, and three of its parts, as pictures for the documentation."""
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         options = ["--cluster", "demo", "--report", folder, "-q", "-p", "no:cacheprovider"]
         subprocess.run([sys.executable, "-m", "pytest", *options], cwd=ROOT, capture_output=True, check=False)
-        chromium.driver.set_window_size(*PICTURE_PX)
-        chromium.open(Path(folder) / PAGE)
-        chromium.driver.save_screenshot(str(PICTURE))
+        page = Path(folder) / PAGE
+        chromium.look(width=WIDTH_PX)
+        chromium.open(page)
+        save(chromium, DOCS / "report.png", 0, TOP_PX)
+        for name, (where, first, last) in PARTS.items():
+            chromium.open(page, where)
+            top = chromium.run(
+                "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY", first
+            )
+            end = chromium.run(
+                "return document.querySelector(arguments[0]).getBoundingClientRect().bottom + scrollY", last
+            )
+            save(chromium, DOCS / name, top, end - top)
+
+
+def save(chromium: Browser, path: Path, top_px: float, height_px: float) -> None:
+    """A stretch of the open page, as wide as it is."""
+    clip = {"x": 0, "y": max(0, top_px - 12), "width": WIDTH_PX, "height": height_px + 24, "scale": 1}
+    shot = chromium.tell("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+    path.write_bytes(b64decode(shot["data"]))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def test_a_click_on_a_cell_filters_the_page_to_that_node_and_a_link_shows_all_ag
     assert chromium.run("return location.hash") == "#q=gpu002"
     assert chromium.count(f"{CELLS}.out") == NODES - 1
     assert len(chromium.texts("#findings > details:not([hidden]) summary")) == 1
-    chromium.find("#map-all").click()
+    chromium.find("#all").click()
     WebDriverWait(chromium.driver, LONGEST_S).until(lambda _: chromium.find("#shown").text.endswith("12 of 12 nodes"))
     assert chromium.count(f"{CELLS}.out") == 0
 
@@ -114,7 +114,7 @@ def test_the_trend_has_a_bar_for_each_run_and_the_story_of_what_comes_and_goes(c
     assert chromium.count("#trend svg.trend path.F") == 7  # of twenty, each third
     story = chromium.texts("#trend .stories tbody tr")
     assert len(story) == 1
-    assert story[0].split()[:5] == ["gpu.ecc", "gpu002", "·", "F", "·"]
+    assert story[0].split()[:8] == ["gpu.ecc", "gpu002", "new,", "13", "changes", "·", "F", "·"]
     slowest = chromium.texts("#trend table:not(.stories) tbody tr")[0]
     assert slowest.startswith("gpu003 384 GB/s 480 GB/s -20.0 %")
 

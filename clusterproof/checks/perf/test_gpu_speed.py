@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
 pytestmark = [mark.gpu, mark.perf]
 
 
-@mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_node_debugger("G")
 @evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
 def test_gpu_bandwidth(node: Node) -> None:
     """GPU copy bandwidth.
@@ -50,7 +50,7 @@ def copies(node: Node) -> Mapping[str, Speeds]:
     return node.gpu_bandwidth.speeds
 
 
-@mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_node_debugger("G")
 @evidence("gpu-fryer 60, or a loop of torch.matmul on every GPU at once, and nvidia-smi dmon beside it")
 def test_gpu_gemm(node: Node) -> None:
     """GPU compute speed.

@@ -16,7 +16,7 @@ MAX_GPUS = 5  # that are named
 RECORD = "clusterproof watch --cluster X --record DIR"
 
 
-@mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_performance_debugger
 @evidence("nvidia-smi --query-gpu=memory.used --format=csv -l 10; " + RECORD)
 def test_gpu_memory_growth(run: TrainingRun) -> None:
     """Growth of GPU memory.
@@ -36,7 +36,7 @@ def test_gpu_memory_growth(run: TrainingRun) -> None:
     concern_if(later, f"{', '.join(one.words for one in later[:MAX_GPUS])}; expected memory that does not grow")
 
 
-@mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_performance_debugger
 @evidence("dcgmi dmon -e 1004,252; " + RECORD)
 def test_batch_size(run: TrainingRun) -> None:
     """Room for a larger batch.

@@ -18,7 +18,7 @@ SEEN = "nvidia-smi dmon -s u; SageMaker: profiler-output/system"
 MAX_GPUS = 5  # that are named
 
 
-@mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_performance_debugger
 @evidence(SEEN)
 def test_gpu_busy(run: TrainingRun) -> None:
     """GPU utilization.
@@ -54,7 +54,7 @@ def kernels_busy(found: Sequence[Share], least: float, steps: int) -> None:
     concern_if(busy < least, f"{seen}; expected at least {limit} %")
 
 
-@mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_performance_debugger
 @evidence(SEEN)
 def test_gpu_fluctuates(run: TrainingRun) -> None:
     """Idle phases of GPUs.
@@ -70,7 +70,7 @@ def test_gpu_fluctuates(run: TrainingRun) -> None:
         concern(f"idle {shown} % of the time; expected at most {limit} %")
 
 
-@mark.hyperpod_performance_debugger("G")
+@mark.hyperpod_performance_debugger
 @evidence(SEEN)
 def test_load_balance(run: TrainingRun) -> None:
     """Load balance between GPUs.
@@ -90,7 +90,7 @@ def test_load_balance(run: TrainingRun) -> None:
         concern(f"{names}{more}; expected all within {points:g} points of the middle one")
 
 
-@mark.hyperpod_performance_debugger("I")
+@mark.hyperpod_performance_debugger
 @evidence("mpstat -P ALL 1; " + SEEN)
 def test_cpu_bound(run: TrainingRun) -> None:
     """Wait for CPUs.

@@ -13,11 +13,13 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.evidence import evidence
 from clusterproof.reports.document.gpus import measured
+from clusterproof.reports.document.hardware import hardware, marks, xids
 from clusterproof.reports.document.known import tables
 from clusterproof.reports.document.where import places
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
-from clusterproof.reports.wording import owner_of
+from clusterproof.reports.to_do import to_do
+from clusterproof.reports.wording import owner_of, skill_beside
 
 MAX_WORDS = 600  # characters of what a check said of a node
 MAX_OF_ALL = 700_000  # characters of all that checks said, what failed first
@@ -68,6 +70,10 @@ def data(run: Run) -> str:
         "words": as_json(_words(run.results, checks, nodes)),
         "tables": pool.json,
         "known": as_json(known),
+        "hardware": as_json([values.number(hardware(node)) for node in run.nodes.values()]),
+        "marks": as_json(marks(run, {check: number for number, check in enumerate(checks)}, nodes)),
+        "xids": as_json({nodes[name]: found for name, node in run.nodes.items() if (found := xids(node))}),
+        "actions": as_json(_actions(run, checks, nodes)),
         "places": as_json(places(run)),
         "gpus": as_json(gpus),
         "pool": values.json,
@@ -90,11 +96,24 @@ def _about(result: Result) -> list[Any]:
         result.title,
         result.subsystem or "other",
         owner_of(result),
-        result.owner,
+        skill_beside(result),
         result.evidence,
         result.meaning,
         result.remedy,
     ]
+
+
+def _actions(run: Run, checks: dict[str, Result], nodes: dict[str, int]) -> list[list[Any]]:
+    """`[action, checks that ask for it, nodes]` in the order of the tiles; a pair's nodes are its two."""
+    numbers = {check: number for number, check in enumerate(checks)}
+    found: dict[str, tuple[dict[int, None], set[int]]] = {}
+    for task in to_do(run.results, run.facts.catalog):
+        of_task, places = found.setdefault(task.action, ({}, set()))
+        of_task.update((numbers[check], None) for check in task.checks)
+        is_of_whole = task.of_what in ("cluster", "run")
+        names = [name for node in task.nodes for name in (node.split("~") if task.of_what == "pair" else [node])]
+        places.update([len(nodes)] if is_of_whole else (nodes[name] for name in names if name in nodes))
+    return [[action, [*of_task], _ranges(places)] for action, (of_task, places) in found.items()]
 
 
 def _letters(results: Iterable[Result], checks: dict[str, Result], nodes: dict[str, int]) -> list[str]:

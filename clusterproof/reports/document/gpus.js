@@ -1,15 +1,8 @@
 // The heat map of GPUs × nodes: a column for each node, a row for each GPU, in bands as wide as the window.
-const SVG = "http://www.w3.org/2000/svg";
 const CELL = 14, LABEL = 44, FOOT = 18; // px
 const BANDS = 12; // drawn at first
 const STEPS_OF_HEAT = ["normal", "low-1", "low-2", "low-3", "low-4"];
 const heat = { place: document.getElementById("gpu-bands"), by: document.getElementById("measure"), nodes: [], shown: BANDS, width: 0, timer: 0 };
-
-function svg(tag, attributes, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return fill(made, ...children);
-}
 
 // Once the rest of the page has answered: a filter waits for no picture.
 function drawGpusSoon(nodes) {
@@ -25,23 +18,45 @@ function drawGpus() {
   const isCount = !span;
   const valuesOf = (node) => data.pool[rows[node]];
   const reporting = heat.nodes.filter((node) => valuesOf(node).some((value) => value !== null));
+  const drawn = reporting.length ? heat.nodes : []; // a node that reported nothing is an empty column
   const all = reporting.flatMap((node) => valuesOf(node).map((value, gpu) => [value, node, gpu])).filter(([value]) => value !== null);
   const step = scaleOf(all.map(([value]) => value), span);
   const across = Math.max(4, Math.floor((heat.width - LABEL - 4) / CELL));
   const deep = Math.max(0, ...reporting.map((node) => valuesOf(node).length));
   const bands = [];
-  for (let at = 0; at < reporting.length; at += across) bands.push(reporting.slice(at, at + across));
+  for (let at = 0; at < drawn.length; at += across) bands.push(drawn.slice(at, at + across));
   fill(heat.place, bands.slice(0, heat.shown).map((band) => bandOf(band, deep, valuesOf, step, title)),
     bands.length <= heat.shown ? "" : el("button", { type: "button", onclick: () => { heat.shown += 4 * BANDS; drawGpus(); } },
-      "show more nodes (" + reporting.slice(heat.shown * across).length + " are not shown)"),
+      "show more nodes (" + drawn.slice(heat.shown * across).length + " are not shown)"),
     reporting.length ? "" : el("p", {}, "None of the nodes shown reported this."));
   drawLegend(step, unit);
-  fill(document.getElementById("gpu-detail"));
+  heat.peers = peersOf(all);
+  fill(document.getElementById("gpu-detail"), "Point at a GPU to read its value, that of its peers, and what it means; a click shows its node.");
   sayMost(all, title, unit, isCount);
 }
 
-// Which step a value is of: of a count by powers of ten, else by fifths of what lies between
-// the least and the most, or of `span` where that is more: GPUs that differ by 3 °C look alike.
+// The middle of all values, and between which nine of ten lie.
+function peersOf(all) {
+  const sorted = all.map(([value]) => value).sort((a, b) => a - b);
+  const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+  return sorted.length ? { count: sorted.length, middle: at(0.5), low: at(0.05), high: at(0.95) } : null;
+}
+
+// The measure of which one GPU stands out most: of what is measured by how many spans it is from the middle, of what is
+// counted by its powers of ten where most GPUs count nothing.
+function strongestOutlier() {
+  const scores = data.gpus.map(([, , span, rows]) => {
+    const values = rows.flatMap((row) => data.pool[row]).filter((value) => value !== null).sort((a, b) => a - b);
+    if (!values.length) return 0;
+    const middle = values[Math.floor(values.length / 2)], most = values[values.length - 1];
+    if (!span) return middle > 0 ? 0 : Math.log10(1 + most);
+    return Math.max(most - middle, middle - values[0]) / span;
+  });
+  return scores.indexOf(Math.max(...scores));
+}
+
+// Which step a value is of: of a count by powers of ten, else by as many steps between the least and the most as `span`
+// takes, at most five: GPUs that differ by 3 °C look alike.
 function scaleOf(values, span) {
   const isCount = !span;
   let least = Infinity, most = -Infinity;
@@ -53,9 +68,10 @@ function scaleOf(values, span) {
     const bounds = [0, 1, 10, 100, 1000];
     return { of: (value) => bounds.filter((bound) => value >= bound).length - 1, bounds, most, least, isCount };
   }
-  const apart = Math.max(most - least, span) / STEPS_OF_HEAT.length;
-  const bounds = STEPS_OF_HEAT.map((_, number) => least + number * apart);
-  return { of: (value) => Math.min(STEPS_OF_HEAT.length - 1, Math.floor((value - least) / apart)), bounds, most, least, isCount };
+  const steps = Math.max(1, Math.min(STEPS_OF_HEAT.length, Math.ceil(STEPS_OF_HEAT.length * (most - least) / span)));
+  const apart = (most - least) / steps || 1;
+  const bounds = Array.from({ length: steps }, (_, number) => least + number * apart);
+  return { of: (value) => Math.min(steps - 1, Math.floor((value - least) / apart)), bounds, most, least, isCount };
 }
 
 function bandOf(band, deep, valuesOf, step, title) {
@@ -64,10 +80,12 @@ function bandOf(band, deep, valuesOf, step, title) {
     if (value !== null) paths[step.of(value)] += "M" + (LABEL + column * CELL) + " " + gpu * CELL + "h" + (CELL - 1) + "v" + (CELL - 1) + "h" + (1 - CELL) + "z";
   }));
   const width = LABEL + band.length * CELL, height = deep * CELL;
+  const absent = band.map((node, column) => valuesOf(node).some((value) => value !== null) ? "" : `M${LABEL + column * CELL + 1} 1L${LABEL + (column + 1) * CELL - 2} ${height - 1}`).join("");
   const labels = Array.from({ length: deep }, (_, gpu) => svg("text", { x: LABEL - 4, y: gpu * CELL + 11, class: "row" }, "GPU " + gpu));
-  const names = within(fold(band.map(nameOf)), Math.max(12, Math.floor(band.length * CELL / 6.7)));
-  const drawn = svg("svg", { class: "heat", width: Math.max(width, LABEL + names.length * 6.8), height: height + FOOT, role: "img", "aria-label": title + " of the GPUs of " + visible(within(fold(band.map(nameOf)), 200)) },
+  const names = foldWithin(band.map(nameOf), Math.max(12, Math.floor(band.length * CELL / 6.7)));
+  const drawn = svg("svg", { class: "heat", width: Math.max(width, LABEL + names.length * 6.8), height: height + FOOT, role: "img", "aria-label": title + " of the GPUs of " + visible(foldWithin(band.map(nameOf), 200)) },
     labels, svg("path", { class: "empty", d: "M" + LABEL + " 0h" + band.length * CELL + "v" + height + "h" + -band.length * CELL + "z" }),
+    absent ? svg("path", { class: "absent", d: absent }) : "",
     paths.map((path, number) => !path ? "" : svg("path", { class: STEPS_OF_HEAT[number], d: path })),
     svg("text", { x: LABEL, y: height + 13 }, names));
   const under = (event) => {
@@ -83,24 +101,44 @@ function bandOf(band, deep, valuesOf, step, title) {
 }
 
 function describeGpu(node, gpu, valuesOf) {
-  const value = node === undefined ? undefined : valuesOf(node)[gpu];
-  if (value === undefined) return;
+  if (node === undefined) return;
+  const value = valuesOf(node)[gpu];
+  if (value === undefined || value === null) {
+    return fill(document.getElementById("gpu-detail"), el("b", {}, within(data.nodes[node], 60)), " ", whyEmpty(node));
+  }
   const others = data.gpus.map(([title, unit, , rows]) => [title, unit, data.pool[rows[node]][gpu]]);
   fill(document.getElementById("gpu-detail"), el("b", {}, within(data.nodes[node], 60) + " GPU " + gpu), " ",
+    besidePeers(value), el("br"),
     others.map(([title, unit, one]) => title + " " + (one === null || one === undefined ? "not reported" : one + (unit && " " + unit))).join(" · "));
+}
+
+// What a value is beside those of all other GPUs shown.
+function besidePeers(value) {
+  const [title, unit, span] = data.gpus[heat.by.value || 0];
+  const { count, middle, low, high } = heat.peers;
+  const words = (one) => shorter(one) + (unit && " " + unit);
+  const apart = value - middle;
+  const why = !span ? (value ? "counts what should be zero" : "counts nothing") : Math.abs(apart) * STEPS_OF_HEAT.length < span ? "as its peers"
+    : words(Math.abs(apart)) + (apart > 0 ? " above" : " below") + " the middle of its peers";
+  return title + " " + words(value) + ": " + why + "; of " + count + " GPUs the middle is " + words(middle) + ", nine of ten from " + words(low) + " to " + words(high);
+}
+
+function whyEmpty(node) {
+  const found = checks.filter((check) => letterOf(check, node) === "I").map((check) => wordsOf(check, node)).filter(Boolean);
+  return "no GPU of it reported this" + (found.length ? ": " + within(found[0].split("\n")[0], 160) : "");
 }
 
 function drawLegend(step, unit) {
   const { bounds, most, least, isCount } = step;
   const words = (number) => {
     if (isCount) return ["0", "1 to 9", "10 to 99", "100 to 999", "1,000 or more"][number];
-    const end = number + 1 < bounds.length ? bounds[number + 1] : Math.max(most, 2 * bounds[number] - bounds[number - 1]);
+    const end = number + 1 < bounds.length ? bounds[number + 1] : most;
     return shorter(bounds[number]) + " to " + shorter(end) + (unit && " " + unit);
   };
   const swatch = (name, text) => el("span", {}, el("span", { class: "swatch " + name }), " " + text);
   const swatches = most === -Infinity ? [] : !isCount && least === most ? [swatch(STEPS_OF_HEAT[0], "all " + shorter(most) + (unit && " " + unit))]
-    : STEPS_OF_HEAT.map((name, number) => swatch(name, words(number)));
-  fill(document.getElementById("gpu-legend"), swatches, el("span", {}, "empty: not reported"));
+    : STEPS_OF_HEAT.slice(0, bounds.length).map((name, number) => swatch(name, words(number)));
+  fill(document.getElementById("gpu-legend"), swatches, el("span", {}, "crossed out: the node reported nothing"));
 }
 
 function shorter(value) {
@@ -120,6 +158,7 @@ function sayMost(all, title, unit, isCount) {
 
 if (heat.place) {
   data.gpus.forEach(([title], number) => heat.by.append(el("option", { value: String(number) }, title)));
+  heat.by.value = String(strongestOutlier());
   heat.by.addEventListener("change", () => drawGpus());
   addEventListener("resize", () => {
     if (heat.place.clientWidth && heat.place.clientWidth !== heat.width) drawGpus();

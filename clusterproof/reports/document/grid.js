@@ -98,11 +98,11 @@ function single(group) {
 
 function several(group) {
   const isOpen = grid.open.has(group.key);
-  const names = within(fold(group.nodes.map(nameOf)), 60);
+  const names = foldWithin(group.nodes.map(nameOf), 60);
   return el("button", {
     type: "button",
     "aria-expanded": String(isOpen),
-    title: visible(within(fold(group.nodes.map(nameOf)), 2000)),
+    title: visible(foldWithin(group.nodes.map(nameOf), 2000)),
     onclick: () => {
       if (isOpen) grid.open.delete(group.key);
       else grid.open.add(group.key);
@@ -119,7 +119,7 @@ function describeCell(cell) {
   const letter = group.letters[cell.cellIndex - 1];
   const messages = new Set(group.nodes.slice(0, 50).map((node) => wordsOf(check, node)));
   fill(document.getElementById("grid-detail"),
-    el("b", {}, WORDS[letter] || "not run"), " " + within(fold(group.nodes.map(nameOf)), 200) + " · " + check.id + ": " + check.title,
+    el("b", {}, WORDS[letter] || "not run"), " " + foldWithin(group.nodes.map(nameOf), 200) + " · " + check.id + ": " + check.title,
     [...messages].filter(Boolean).slice(0, 3).map((words) => el("span", { class: "message" }, words)),
   );
   reachByKeys();

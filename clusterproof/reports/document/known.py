@@ -36,9 +36,9 @@ def tables(node: Node) -> Iterator[Table]:
 
 
 def _itself(node: Node) -> Iterator[tuple[str, str]]:
-    target, boot, nvml = node.target, _value(node, "boot"), _value(node, "nvml")
-    identity = _table(_value(node, "imds").get("identity"))
-    platform = _value(node, "platform")
+    target, boot, nvml = node.target, value_of(node, "boot"), value_of(node, "nvml")
+    identity = _table(value_of(node, "imds").get("identity"))
+    platform = value_of(node, "platform")
     unreached = node.evidence.unreached
     yield "unreachable", f"{unreached.value.replace('_', ' ')}: {_cell(node.evidence.detail)}" if unreached else ""
     yield "group", _cell(target.group)
@@ -59,14 +59,14 @@ def _itself(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def _gpus(node: Node) -> tuple[tuple[str, ...], ...]:
-    return _rows(_value(node, "nvml").get("gpus"), ("index", "uuid", "serial", "name", "pci", "vbios"))
+    return _rows(value_of(node, "nvml").get("gpus"), ("index", "uuid", "serial", "name", "pci", "vbios"))
 
 
 def _rdma(node: Node) -> tuple[tuple[str, ...], ...]:
     """Devices that are alike share a row."""
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for device in _records(_value(node, "rdma").get("devices")):
-        ports = _records(device.get("ports"))
+    for device in records(value_of(node, "rdma").get("devices")):
+        ports = records(device.get("ports"))
         states, rates = (", ".join(filter(None, (_cell(port.get(key)) for port in ports))) for key in ("state", "rate"))
         alike[_cell(device.get("driver")), _cell(device.get("firmware")), states, rates].append(
             _cell(device.get("name"))
@@ -75,20 +75,22 @@ def _rdma(node: Node) -> tuple[tuple[str, ...], ...]:
 
 
 def _mounts(node: Node) -> tuple[tuple[str, ...], ...]:
-    return _rows(_value(node, "mounts").get("mounts"), ("path", "type", "source", "alive"))
+    return _rows(value_of(node, "mounts").get("mounts"), ("path", "type", "source", "alive"))
 
 
 def _rows(data: object, keys: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(_cell(record.get(key)) for key in keys) for record in _records(data))
+    return tuple(tuple(_cell(record.get(key)) for key in keys) for record in records(data))
 
 
-def _records(data: object) -> Sequence[Mapping[str, Any]]:
+def records(data: object) -> Sequence[Mapping[str, Any]]:
+    """The records of a list that a node reported; none where it is no list."""
     if not isinstance(data, list):
         return []
     return [record for record in data if isinstance(record, dict)][:MAX_ROWS]
 
 
-def _value(node: Node, collector: str) -> Mapping[str, Any]:
+def value_of(node: Node, collector: str) -> Mapping[str, Any]:
+    """What a collector reported; empty where it reported nothing."""
     found = node.evidence.collectors.get(collector)
     return _table(found.value) if found else {}
 

@@ -6,14 +6,20 @@ function drawNode(node) {
   const facts = present.map(([letter, found]) => found.length + " " + WORDS[letter]).join(", ");
   fill(place,
     el("p", {}, el("a", { href: "#grid" }, "← the whole cluster")),
-    el("h2", {}, el("span", { class: "badge " + classOf(worstOf(node, checks)) }, WORDS[worstOf(node, checks)] || "not checked"), " " + nameOf(node)),
+    el("h2", {}, el("span", { class: "badge " + classOf(worstLetter(node)) }, WORDS[worstLetter(node)] || "not checked"), " " + nameOf(node)),
     el("p", {}, facts || "no check was run on it"),
+    hardwareOf(node),
     present.filter(([letter]) => "FIC".includes(letter)).map(([letter, found]) => found.map((check) => one(check, node, letter))),
     (data.known[node] || []).map((number) => tableOf(data.tables[number])),
     present.filter(([letter]) => letter === "-" || letter === ".").map(([letter, found]) => rest(letter, found, node)),
     evidenceOf(node),
   );
   offerToCopy(place);
+  const failed = place.querySelector("svg.hardware .F");
+  if (failed) { // on a phone it is beyond the edge
+    const around = failed.closest(".scroll");
+    around.scrollLeft = failed.getBoundingClientRect().left - around.getBoundingClientRect().left - around.clientWidth / 2;
+  }
 }
 
 function classOf(letter) {
@@ -25,7 +31,7 @@ function one(check, node, letter) {
     ["see it", check.evidence && el("code", {}, check.evidence)],
     ["means", check.meaning],
     ["do", check.remedy],
-    ["owner", check.owner],
+    ["owner", check.owner && [check.owner, check.skill && [" ", el("small", {}, check.skill)]]],
     ["check", [data.site ? el("a", { href: data.site + "checks/" + encodeURIComponent(check.id) + ".html" }, check.id) : check.id, " ",
       el("code", {}, "clusterproof explain " + check.id)]],
   ].filter(([, words]) => words);

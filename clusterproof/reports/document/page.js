@@ -1,10 +1,14 @@
 // Search, filters and their address, which page is shown, what is copied, and what opens for paper.
+const FIT = "fit", FIT_LETTERS = ".C"; // the tile of the nodes that are fit, and their worst letters
 const search = document.getElementById("search");
 const shown = document.getElementById("shown");
 const boxes = [...document.querySelectorAll(".tools input[name]")];
 const subsystem = document.getElementById("subsystem");
 const owner = document.getElementById("owner");
 const findings = [...document.querySelectorAll("#findings > details, #gaps > .card > details")];
+const tiles = [...document.querySelectorAll(".tiles a")];
+const actions = new Map(data.actions.map(([name, numbers, ranges]) => [name, { checks: new Set(numbers), nodes: new Set(numbersOf(ranges)) }]));
+let action = ""; // a tile that was chosen
 const byId = new Map(checks.map((check) => [check.id, check]));
 
 // Words that are all to be found, and nodesets as sets of nodes; a nodeset may have spaces behind its commas.
@@ -16,11 +20,16 @@ function termsOf(text) {
 function filterNow() {
   const terms = termsOf(search.value);
   const letters = boxes.filter((box) => box.checked).map((box) => box.name);
+  const asks = actions.get(action);
   return {
     terms,
     letters,
-    takesCheck: (check) => (!subsystem.value || check.subsystem === subsystem.value) && (!owner.value || check.skill === owner.value),
+    takesAction: (finding) => !action || finding.dataset.actions.split("|").includes(action),
+    takesCheck: (check) => (!subsystem.value || check.subsystem === subsystem.value) && (!owner.value || check.owner === owner.value)
+      && (!asks || asks.checks.has(check.number)),
     takesNode: (node, among) => {
+      if (asks && !asks.nodes.has(node)) return false;
+      if (action === FIT && (node === CLUSTER || !FIT_LETTERS.includes(worstLetter(node)))) return false;
       const worst = among.some((check) => letters.includes(letterOf(check, node)));
       const isFit = letters.length === boxes.length && !subsystem.value && !owner.value && worstOf(node, among) !== " ";
       return (worst || isFit) && terms.every((term) => (term.has ? term.has(node) : haystack(node).includes(term)));
@@ -31,20 +40,21 @@ function filterNow() {
 function takesFinding(finding, filter) {
   const letter = { fail: "F", concern: "C", incomplete: "I" }[finding.className];
   const about = (finding.dataset.checks || "").split(" ").map((id) => byId.get(id)).filter(Boolean);
-  if (!filter.letters.includes(letter) || !about.some(filter.takesCheck)) return false;
+  if (!filter.takesAction(finding) || !filter.letters.includes(letter) || !about.some(filter.takesCheck)) return false;
   const text = finding.textContent.toLowerCase();
   const isOf = (node) => about.some((check) => letterOf(check, node) === letter);
   return filter.terms.every((term) => (term.has ? [...term].some(isOf)
     : text.includes(term) || data.nodes.some((name, node) => name.toLowerCase().includes(term) && isOf(node))));
 }
 
-// What is shown now: q=WORDS, with show, subsystem and owner where they leave something out.
+// What is shown now: q=WORDS, with show, subsystem, owner and action where they leave something out.
 function filterWords() {
   const asked = new URLSearchParams({ q: search.value });
   const letters = boxes.filter((box) => box.checked).map((box) => box.name).join("");
   if (letters.length < boxes.length) asked.set("show", letters);
   if (subsystem.value) asked.set("subsystem", subsystem.value);
   if (owner.value) asked.set("owner", owner.value);
+  if (action) asked.set("action", action);
   return asked.toString() === "q=" ? "" : asked.toString();
 }
 
@@ -63,11 +73,23 @@ function takeFromAddress() {
   for (const box of boxes) box.checked = !asked.has("show") || asked.get("show").includes(box.name);
   subsystem.value = asked.get("subsystem") || "";
   owner.value = asked.get("owner") || "";
+  action = actions.has(asked.get("action")) || asked.get("action") === FIT ? asked.get("action") : "";
 }
 
 function filterAgain() {
   keepInAddress();
   apply();
+}
+
+// What speaks of some nodes only, as a row of the trend: hidden where the filter leaves all of them out.
+const ofNodes = [...document.querySelectorAll("#main [data-nodes]")].map((one) => {
+  const names = one.dataset.nodes.toLowerCase();
+  const found = nodesOf(names) || (numbered.has(names) ? new Set([numbered.get(names)]) : null);
+  return [one, found && [...found]];
+});
+function hideOthers(chosen) {
+  const isPart = chosen.size < data.nodes.length;
+  for (const [one, nodes] of ofNodes) one.toggleAttribute("hidden", Boolean(isPart && nodes && !nodes.some((node) => chosen.has(node))));
 }
 
 function apply() {
@@ -77,14 +99,22 @@ function apply() {
     finding.hidden = !takesFinding(finding, filter);
     count += !finding.hidden;
   }
+  for (const card of document.querySelectorAll(".card")) card.hidden = ![...card.querySelectorAll(":scope > details")].some((one) => !one.hidden);
   grid.shown = PAGE;
   drawGrid(filter);
   const chosen = new Set(grid.rows.flatMap(({ nodes }) => nodes).filter((node) => node !== CLUSTER));
   dimMap(chosen);
+  hideOthers(chosen);
   drawGpusSoon(data.nodes.map((_, node) => node).filter((node) => chosen.has(node)));
   const nodes = data.nodes.length ? ", " + counted(chosen.size, data.nodes.length, "node") : "";
-  shown.value = counted(count, findings.length, "finding") + nodes;
-  document.body.classList.toggle("filtered", filterWords() !== "");
+  const isFiltered = filterWords() !== "";
+  shown.value = (action ? action + ": " : "") + counted(count, findings.length, "finding") + nodes;
+  document.body.classList.toggle("filtered", isFiltered);
+  document.getElementById("all").hidden = !isFiltered;
+  for (const tile of tiles) {
+    if (tile.dataset.action === action) tile.setAttribute("aria-current", "true");
+    else tile.removeAttribute("aria-current");
+  }
   reachByKeys();
 }
 
@@ -146,7 +176,8 @@ function offerToCopy(place) {
 }
 
 options(subsystem, checks.map((check) => check.subsystem));
-options(owner, checks.map((check) => check.skill));
+options(owner, checks.map((check) => check.owner));
+for (const tile of tiles) tile.href = "#q=&action=" + encodeURIComponent(tile.dataset.action);
 for (const tools of document.querySelectorAll(".tools")) tools.hidden = false;
 search.addEventListener("input", filterAgain);
 for (const one of [subsystem, owner, ...boxes]) one.addEventListener("change", filterAgain);
@@ -190,7 +221,7 @@ addEventListener("hashchange", () => {
 });
 // What scrolls by itself is reached by keys.
 function reachByKeys() {
-  for (const one of document.querySelectorAll(".scroll, #map-places, #gpu-bands, #grid-detail, .collector pre")) {
+  for (const one of document.querySelectorAll(".scroll, #gpu-bands, #grid-detail, .collector pre")) {
     if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
     else one.removeAttribute("tabindex");
   }

@@ -14,11 +14,11 @@ from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.messages import estimate_in_words, finding_in_words
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement
-from clusterproof.reports.document import heat, strip
+from clusterproof.reports.document import chords, heat, strip
 from clusterproof.reports.document.data import MAX_NAME
 from clusterproof.reports.document.heat import Cell, HeatMap, Line
 from clusterproof.reports.document.places import Block, blocks, groups, in_order
-from clusterproof.reports.document.section import Section
+from clusterproof.reports.document.section import Section, of_nodes
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.pairs import facts, measured
 
@@ -69,11 +69,25 @@ def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
             _facts(campaign),
             "<h3>Pairs, as shares of normal</h3>",
             heat.legend(),
-            heat.drawn(drawing),
+            f'<div class="drawn-pairs">{heat.drawn(drawing)}{_circle(campaign, nodes, marks)}</div>',
             "<h3>Nodes, the worst first</h3><p>A tick for each measurement; in the band it is normal.</p>",
             strip.drawn(lines, SLOW),
         )
     )
+
+
+def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Finding]) -> str:
+    """The slow pairs by place; empty where none is, or where they would be too many to be told apart."""
+    if len(nodes) > chords.MAX_NODES:
+        return ""
+    slow = []
+    for pair, data in campaign.of_pair.items():
+        shares = _shares(campaign, data)
+        share = _middle(shares)
+        if share is None or share < SLOW:
+            words = f"{_short(pair.a)} ~ {_short(pair.b)}: {_in_words(shares)}"
+            slow.append(chords.SlowPair((pair.a, pair.b), share, words))
+    return chords.drawn(groups(nodes, campaign.journal.plan.places), slow, [*marks]) if slow else ""
 
 
 def _findings(campaign: Campaign) -> str:
@@ -81,7 +95,10 @@ def _findings(campaign: Campaign) -> str:
     if not found:
         is_enough = len(campaign.of_node) >= TOO_FEW
         return f"<p>{_NOBODY if is_enough else _TWO_NODES}</p>"
-    data = "".join(f"<li>{escape(shortened(finding_in_words(one), MAX_WORDS))}</li>" for one in found[:MAX_FINDINGS])
+    data = "".join(
+        f"<li{of_nodes(one.nodes) if one.nodes else ''}>{escape(shortened(finding_in_words(one), MAX_WORDS))}</li>"
+        for one in found[:MAX_FINDINGS]
+    )
     more = f"<li>… and {len(found) - MAX_FINDINGS} more</li>" if len(found) > MAX_FINDINGS else ""
     return f'<ul class="of-pairs">{data}{more}</ul>'
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 from clusterproof.plugins.core.cluster import is_of_aws
@@ -13,7 +14,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import topology
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.gpus import gpus_section
-from clusterproof.reports.document.section import Section, table
+from clusterproof.reports.document.section import Section, of_nodes, table
 from clusterproof.reports.document.trend import trend_section
 from clusterproof.reports.document.versions import versions_section
 from clusterproof.reports.document.where import map_section
@@ -22,14 +23,14 @@ from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
 from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
-from clusterproof.reports.since import since
+from clusterproof.reports.since import Since, since
 from clusterproof.reports.wording import counted
 
 MAX_ROWS = 300  # of a table of what does not apply
 MAX_NODES = 600  # characters of a nodeset in it
 MAX_WORDS = 300  # characters of a reason
 
-_TOOLS = """<form class="tools" role="search" hidden>
+TOOLS = """<form class="tools" role="search" hidden>
 <label>Search <input type="search" id="search" placeholder="gpu[001-016], check, UUID …" autocomplete="off"></label>
 <fieldset><legend>Show</legend>
 <label><input type="checkbox" name="F" checked> fail</label>
@@ -37,6 +38,7 @@ _TOOLS = """<form class="tools" role="search" hidden>
 <label><input type="checkbox" name="C" checked> concern</label></fieldset>
 <label>Subsystem <select id="subsystem"><option value="">all</option></select></label>
 <label>Owner <select id="owner"><option value="">all</option></select></label>
+<a href="#q=" id="all" hidden>show everything</a>
 <output id="shown" aria-live="polite"></output></form>"""
 _GRID = """<p class="legend"></p>
 <p class="tools" hidden><label><input type="checkbox" id="all-checks"> checks that pass too</label></p>
@@ -58,7 +60,7 @@ def _findings(run: Run) -> Section | None:
     ]
     is_open = any(with_verdict(run.results, Verdict.INCOMPLETE))
     nothing = _NOT_ALL if is_open else "<p>Nothing failed, and nothing is worth a look.</p>"
-    return Section("findings", "Findings", f"{_TOOLS}{''.join(found) or nothing}")
+    return Section("findings", "Findings", "".join(found) or nothing)
 
 
 def _gaps(run: Run) -> Section | None:
@@ -78,11 +80,20 @@ def _since(run: Run) -> Section | None:
     data = since(run)
     if data is None:
         return None
-    listed = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in data.lines(NEW, GONE)[:MAX_ROWS])
-    still = "".join(f"<li>{escape(shortened(line, MAX_WORDS))}</li>" for line in data.lines(STILL)[:MAX_ROWS])
+    listed, still = _changed(data, NEW, GONE), _changed(data, STILL)
     body = f"<p>{escape(shortened(headline(data.changes), MAX_WORDS))}</p>" + (f"<ul>{listed}</ul>" if listed else "")
     body += f"<details><summary>what is still there</summary><ul>{still}</ul></details>" if still else ""
     return Section("since", data.title, body)
+
+
+def _changed(data: Since, *kinds: str) -> str:
+    return "".join(
+        f"<li{of_nodes([found[1]]) if (found := _WHOSE(line)) else ''}>{escape(shortened(line, MAX_WORDS))}</li>"
+        for line in data.lines(*kinds)[:MAX_ROWS]
+    )
+
+
+_WHOSE = re.compile(r"\w+ (\S+): ").match  # `new gpu[003-005]: fail: …`
 
 
 def _grid(run: Run) -> Section | None:
@@ -130,10 +141,12 @@ def _passed_over(run: Run) -> Section | None:
     for result in run.results:
         if result.verdict is Verdict.NOT_APPLICABLE:
             reasons[result.message].append(result)
-    rows = list(_reasons(reasons))
+    rows = sorted(reasons.items(), key=lambda entry: -len(entry[1]))
     body = ""
     if rows:
-        body = table(("reason", "checks", "nodes"), rows[:MAX_ROWS])
+        shown = rows[:MAX_ROWS]
+        nodes = [{result.node for result in results if result.is_of_node} for _, results in shown]
+        body = table(("reason", "checks", "nodes"), map(_reason, shown), nodes=nodes)
         body += f"<p>… and {counted(len(rows) - MAX_ROWS, 'more reason')}</p>" if len(rows) > MAX_ROWS else ""
     if run.left_out:
         named = "".join(f"<li><code>{escape(check)}</code> {escape(why)}</li>" for check, why in run.left_out.items())
@@ -146,11 +159,11 @@ def _not_chosen(count: int) -> str:
     return f"{counted(count, 'check')} {'was' if count == 1 else 'were'} not chosen for this run"
 
 
-def _reasons(reasons: dict[str, list[Result]]) -> Iterator[Sequence[str]]:
-    for reason, results in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
-        checks = sorted({result.check for result in results})
-        nodes = fold({result.node for result in results})
-        yield shortened(reason, MAX_WORDS), shortened(", ".join(checks), MAX_NODES), within(nodes, MAX_NODES)
+def _reason(row: tuple[str, Sequence[Result]]) -> tuple[str, str, str]:
+    reason, results = row
+    checks = sorted({result.check for result in results})
+    nodes = fold({result.node for result in results})
+    return shortened(reason, MAX_WORDS), shortened(", ".join(checks), MAX_NODES), within(nodes, MAX_NODES)
 
 
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (

@@ -8,6 +8,7 @@ from html import escape
 from math import ceil, floor
 
 from clusterproof.reports.document.heat import MARK, MAX_LABEL, MAX_TITLE, NORMAL, step
+from clusterproof.reports.document.section import of_nodes
 
 MAX_LINES = 40
 WIDTH = 560  # of the axis
@@ -81,7 +82,8 @@ def _line(line: Measured, number: int, scale: _Scale) -> str:
     data = f'<text class="note" x="{LEFT + WIDTH + 12}" y="{base}">{failed}{note}</text>' if failed or note else ""
     title = f"<title>{escape(line.title[:MAX_TITLE], quote=False)}</title>" if line.title else ""
     hit = f'<path class="hit" d="M{LEFT} {top}h{WIDTH}v{ROW}h-{WIDTH}z">{title}</path>'
-    return f"<g>{label}{data}{''.join(_ticks(line.shares, top, scale))}{hit}</g>"
+    about = of_nodes([line.name]) if line.href else ""
+    return f"<g{about}>{label}{data}{''.join(_ticks(line.shares, top, scale))}{hit}</g>"
 
 
 def _ticks(shares: Sequence[float], top: int, scale: _Scale) -> Iterator[str]:

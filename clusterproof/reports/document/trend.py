@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from html import escape
@@ -11,7 +11,8 @@ from itertools import pairwise
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document.section import Section
+from clusterproof.reports.document.section import Section, of_nodes
+from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.history.model import Entry, Past
 from clusterproof.reports.history.model import Run as PastRun
 from clusterproof.reports.history.trends import Trend, trends
@@ -21,6 +22,9 @@ MAX_RUNS = 20
 MAX_ROWS = 40  # of findings, and of nodes
 MAX_NODES = 200  # characters of a nodeset
 MAX_NAME = 60
+FLAPS = 3  # changes from which on a finding flaps
+MAX_FLAPPING = 10  # nodes
+MAX_IN_SHORT = 600  # characters
 BAR, GAP, HEIGHT = 28, 6, 90  # px
 SPARK_WIDTH, SPARK_HEIGHT = 160, 24
 _NOT_FIT = (Verdict.FAIL, Verdict.INCOMPLETE)
@@ -111,10 +115,35 @@ def _come_and_go(past: Past) -> str:
     body = "".join(_row(check, story, nodes) for (check, story), nodes in rows[:MAX_ROWS])
     more = f"<p>… and {len(rows) - MAX_ROWS} more</p>" if len(rows) > MAX_ROWS else ""
     return (
-        '<h3>Findings that come and go</h3><div class="scroll"><table class="stories"><thead><tr>'
-        f'<th scope="col">check</th><th scope="col">nodes</th>{runs}</tr></thead>'
+        f'<h3>Findings that come and go</h3>{_in_short(stories)}<div class="scroll"><table class="stories"><thead><tr>'
+        f'<th scope="col">check</th><th scope="col">nodes</th><th scope="col">now</th>{runs}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{more}"
     )
+
+
+def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> str:
+    """What the last run found anew or no longer, and the nodes on which findings flap, the most often first."""
+    of_kind: dict[str, list[str]] = defaultdict(list)
+    changes: Counter[str] = Counter()
+    for (check, story), nodes in stories.items():
+        of_kind[_state(story).partition(",")[0]].append(f"{check} on {within(fold(nodes), MAX_NODES // 2)}")
+        if _changes(story) >= FLAPS:
+            changes.update(dict.fromkeys(nodes, _changes(story)))
+    flapping = [f"{node} ({count} changes)" for node, count in changes.most_common(MAX_FLAPPING)]
+    rows = (("new", of_kind[NEW]), ("gone", of_kind[GONE]), ("nodes that flap", flapping))
+    data = "".join(
+        f"<dt>{word}</dt><dd>{escape(printable(', '.join(found), MAX_IN_SHORT))}</dd>" for word, found in rows if found
+    )
+    return f"<dl>{data}</dl>" if data else ""
+
+
+def _state(story: Sequence[str]) -> str:
+    """What became of a finding by the last run: `new`, `for 3 runs`, `gone`; and how often it changed if it flaps."""
+    found = [verdict in ("fail", "concern") for verdict in story]
+    ages = next((age for age, is_there in enumerate(reversed(found)) if not is_there), len(found))
+    words = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(found) > 1 and found[-2] else ""
+    flaps = f"{_changes(story)} changes" if _changes(story) >= FLAPS else ""
+    return ", ".join(filter(None, (words, flaps)))
 
 
 def _ages(runs: Sequence[PastRun]) -> Iterator[tuple[int, PastRun]]:
@@ -136,7 +165,9 @@ def _changes(story: Sequence[str]) -> int:
 def _row(check: str, story: Sequence[str], nodes: Sequence[str]) -> str:
     cells = "".join(_cell(Verdict(word)) if word else "<td></td>" for word in story)
     where = escape(printable(within(fold(nodes), MAX_NODES)))
-    return f'<tr><th scope="row">{escape(printable(check, MAX_NAME))}</th><td class="nodes">{where}</td>{cells}</tr>'
+    name, state = escape(printable(check, MAX_NAME)), _state(story)
+    words = f'<th scope="row">{name}</th><td class="nodes">{where}</td><td class="state">{state}</td>'
+    return f"<tr{of_nodes(nodes)}>{words}{cells}</tr>"
 
 
 def _cell(verdict: Verdict) -> str:
@@ -165,16 +196,18 @@ def _line(trend: Trend) -> str:
     unit = escape(printable(trend.unit, MAX_NAME))
     node, name = escape(printable(trend.node, MAX_NAME)), escape(printable(trend.name, MAX_NODES))
     return (
-        f'<tr><th scope="row">{node}</th><td>{_spark(trend)}</td><td>{trend.last:.4g} {unit}</td>'
-        f"<td>{trend.usual:.4g} {unit}</td><td>{trend.change * 100:+.1f} %</td><td>{name}</td></tr>"
+        f'<tr{of_nodes([trend.node])}><th scope="row">{node}</th><td>{_spark(trend)}</td>'
+        f"<td>{trend.last:.4g} {unit}</td><td>{trend.usual:.4g} {unit}</td>"
+        f"<td>{trend.change * 100:+.1f} %</td><td>{name}</td></tr>"
     )
 
 
 def _spark(trend: Trend) -> str:
     top = max(trend.values) or 1.0
+    low = top / 2 if min(trend.values) > top / 2 else 0.0
     step = SPARK_WIDTH / (len(trend.values) - 1)
     points = "L".join(
-        f"{number * step:.1f} {2 + (SPARK_HEIGHT - 4) * (1 - value / top):.1f}"
+        f"{number * step:.1f} {2 + (SPARK_HEIGHT - 4) * (1 - (value - low) / (top - low)):.1f}"
         for number, value in enumerate(trend.values)
     )
     words = ", ".join(f"{value:.4g}" for value in trend.values)

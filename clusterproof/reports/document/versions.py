@@ -19,16 +19,22 @@ MAX_VERSION = 80  # characters
 
 def versions_section(run: Run) -> Section | None:
     """A row for each component of each group."""
-    rows = [row for group, nodes in _groups(run).items() for row in _rows(group, nodes)]
+    rows = [(row, nodes) for group, nodes in _groups(run).items() for row in _rows(group, nodes)]
     if not rows:
         return None
-    odd, same = ([row for row in rows if bool(row[-1]) is is_odd] for is_odd in (True, False))
+    odd, same = ([row for row in rows if bool(row[0][-1]) is is_odd] for is_odd in (True, False))
     words = f"{len(same)} components are the same on all nodes of a group that report them"
     parts = (
-        table((*_HEAD, "the odd ones out"), odd) if odd else "",
-        f"<details><summary>{words}</summary>{table(_HEAD, [row[:-1] for row in same])}</details>" if same else "",
+        _table((*_HEAD, "the odd ones out"), odd) if odd else "",
+        f"<details><summary>{words}</summary>{_table(_HEAD, [(row[:-1], nodes) for row, nodes in same])}</details>"
+        if same
+        else "",
     )
     return Section("versions", "Versions", "".join(parts))
+
+
+def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[Node]]]) -> str:
+    return table(head, (row for row, _ in rows), nodes=([node.name for node in nodes] for _, nodes in rows))
 
 
 _HEAD = ("component", "group", "version", "nodes")

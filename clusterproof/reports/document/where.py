@@ -9,14 +9,15 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.ec2.placement import lowest_layers, network_layers, ultraservers, zones
+from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document.section import Section
 from clusterproof.reports.run import Run
 
 MAX_NAME = 80  # characters
+MAX_OF_DOMAIN = 12  # characters of a UUID
 UNKNOWN = -1  # in place of a number, where the place is not reported
 
-_MAP = """<p class="tools" hidden><label>by <select id="map-by"></select></label>
-<a href="#q=" id="map-all" hidden>show all nodes again</a></p>
+_MAP = """<p class="tools" hidden><label>by <select id="map-by"></select></label></p>
 <div id="map-places"></div>
 <p id="map-detail" class="detail" aria-live="polite"></p>"""
 
@@ -42,7 +43,21 @@ def _kinds(run: Run) -> Iterator[tuple[str, Mapping[str, str | None]]]:
     )
     for kind, read in kinds:
         yield kind, _known(read, run.facts)
+    yield "place", dict(run.between.campaigns[0].journal.plan.places) if run.between and run.between.campaigns else {}
+    yield "NVLink domain", {name: _nvlink_domain(node) for name, node in run.nodes.items()}
     yield "group", {name: node.target.group for name, node in run.nodes.items()}
+
+
+def _nvlink_domain(node: Node) -> str:
+    """Of GPUs whose NVLinks leave the node, as in a rack of GB200: the cluster that their driver names."""
+    collected = node.evidence.collectors.get("nvml")
+    gpus = collected.value.get("gpus") if collected and isinstance(collected.value, dict) else None
+    for gpu in gpus if isinstance(gpus, list) else ():
+        fabric = gpu.get("fabric") if isinstance(gpu, dict) else None
+        name = fabric.get("cluster_uuid") if isinstance(fabric, dict) else None
+        if isinstance(name, str) and name.strip("0-"):
+            return name[:MAX_OF_DOMAIN]
+    return ""
 
 
 def _known(read: Callable[[ClusterFacts], Mapping[str, str | None]], cluster: ClusterFacts) -> Mapping[str, str | None]:

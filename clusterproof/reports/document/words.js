@@ -23,6 +23,13 @@ function el(tag, attributes, ...children) {
   return fill(made, ...children);
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+function svg(tag, attributes, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return fill(made, ...children);
+}
+
 // What an element is to hold, in place of what it holds: elements, and texts as texts.
 function fill(place, ...children) {
   const present = children.flat(3).filter((child) => child !== null && child !== undefined && child !== "");
@@ -52,6 +59,20 @@ function worstOf(node, among) {
   return worst === 5 ? " " : WORST_FIRST[worst];
 }
 
+// The numbers that `0-3,7` stands for.
+function numbersOf(ranges) {
+  return (ranges ? ranges.split(",") : []).flatMap((range) => {
+    const [first, last] = range.split("-").map(Number);
+    return Array.from({ length: (last === undefined ? first : last) - first + 1 }, (_, at) => first + at);
+  });
+}
+
+// The worst letter of a node among all checks.
+const worstKnown = [];
+function worstLetter(node) {
+  return worstKnown[node] ?? (worstKnown[node] = worstOf(node, checks));
+}
+
 // `gpu[001-003,005]`: the last number of each name folded.
 function fold(names) {
   const shapes = new Map();
@@ -76,6 +97,19 @@ function ranges(numbers) {
     else runs.push([number, number]);
   }
   return runs.map(([first, last]) => (first === last ? first : first + "-" + last)).join(",");
+}
+
+// The same in so many characters: the first names whole, and how many more there are.
+function foldWithin(names, most) {
+  const all = fold(names);
+  if (all.length <= most) return all;
+  let least = 1, above = names.length;
+  while (above - least > 1) {
+    const middle = Math.floor((least + above) / 2);
+    if (fold(names.slice(0, middle)).length <= most) least = middle;
+    else above = middle;
+  }
+  return within(fold(names.slice(0, least)), most) + " and " + (names.length - least) + " more";
 }
 
 // The nodes that `gpu[001-016,020]` or `gpu001,gpu007` names, by their numbers; null where it is no nodeset, or names none of them.
@@ -121,12 +155,9 @@ function within(text, most) {
 // What checks said: for each node the entries of data.words that speak of it.
 const said = Array.from({ length: CLUSTER + 1 }, () => new Map());
 for (const [check, letter, words, where] of data.words) {
-  for (const range of where.split(",")) {
-    const [first, last] = range.split("-").map(Number);
-    for (let node = first; node <= (last === undefined ? first : last); node++) {
-      if (!said[node].has(check)) said[node].set(check, []);
-      said[node].get(check).push([letter, words]);
-    }
+  for (const node of numbersOf(where)) {
+    if (!said[node].has(check)) said[node].set(check, []);
+    said[node].get(check).push([letter, words]);
   }
 }
 
