@@ -21,6 +21,7 @@ HEALTHY: dict[str, Any] = {
     "lost": None,
     "name": "NVIDIA H100 80GB HBM3",
     "vbios": "96.00.A5.00.01",
+    "inforom": "G520.0200.00.05",
     "pci": "0000:86:00.0",
     "ecc_enabled": True,
     "ecc_pending": True,
