@@ -20,7 +20,7 @@ from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
 from tests.testbed.slurm import CONTROLLER, START_S, SlurmBed, slurm
-from tests.testbed.slurm_version import VERSIONS
+from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = needs_slurm
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def images() -> dict[str, NodeImage]:
     return {name: BY_NAME[SICK[name]].put(image) if name in SICK else image for name, image in healthy.items()}
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
     task = {"/etc/slurm/task.sh": TASK}
     with slurm(images(), settings=["TaskProlog=/etc/slurm/task.sh"], files=task, version=request.param) as running:
