@@ -26,7 +26,7 @@ from clusterproof.plugins.transport import Limits
 from tests.watch.outlets_of_day import OfDay
 
 SECRET = "tok3n-and-passw0rd"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
 
 
 @dataclass

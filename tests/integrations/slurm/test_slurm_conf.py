@@ -214,7 +214,7 @@ def test_a_node_that_would_stay_drained_for_ever_is_reported_before(bed: Scripte
     (folder / "health-check.json").write_text(record)
     bed.bed.output_of("scontrol", "update", f"NodeName={UNKNOWN}", "State=DRAIN", f"Reason={reason}")
     for _ in range(2):
-        bed.node(UNKNOWN).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": UNKNOWN}, timeout=300)
+        bed.node(UNKNOWN).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": UNKNOWN}, timeout=600)
     assert bed.bed.state(UNKNOWN) == "IDLE+DRAIN"
     assert "stays drained: 0 fail, 3 incomplete" in bed.logged(UNKNOWN)
     assert "could not be evaluated, twice" in bed.logged(UNKNOWN)
