@@ -1,15 +1,13 @@
-"""Which tests run: all but for samples of cross products, the quick ones, or those that meet the operating system."""
+"""Which tests run: all but for cases that take turns, the quick ones, or those that meet the operating system."""
 
 from __future__ import annotations
 
 import functools
-import random
 import re
 import zlib
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from hypothesis import settings
@@ -26,8 +24,6 @@ MEETS_SYSTEM = re.compile(
     r"|\bos\.(?:open|access|fork|kill|killpg|umask|chown|f?chmod|gete?[ug]id|set\w+)\(",
     re.MULTILINE,
 )
-SEED = 28
-Case = TypeVar("Case")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,15 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="only tests of packages that start programs, signal them, open sockets, or lock or guard files: what"
         " another user or another build of Python may change",
     )
-    group.addoption("--all", action="store_true", help="every case of tests of which otherwise a sample runs")
+    group.addoption("--all", action="store_true", help="every case of tests whose cases otherwise take turns")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks that the choice reads."""
     config.addinivalue_line("markers", "long: takes seconds, and `--quick` leaves it out")
-    config.addinivalue_line(
-        "markers", "sampled(count): so many of its cases run by a fixed seed, and with `--all` each"
-    )
+    config.addinivalue_line("markers", "in_turn(name): a file runs with one of such names, and with `--all` with each")
     if config.getoption("--quick"):
         settings.load_profile("quick")
 
@@ -69,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = {item for item in items if is_long(item)}
     left_out = set(long) if config.getoption("--quick") else set()
     if not config.getoption("--all"):
-        left_out |= {*beyond_samples(items), *out_of_turn(items)}
+        left_out |= set(out_of_turn(items))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
     files = {item.path for item in long}
@@ -104,24 +98,6 @@ def meets_system(folder: Path) -> bool:
 
 def _has_tests_of_its_own(inner: Path, package: Path, folder: Path) -> bool:
     return any((folder / part).is_dir() for part in inner.relative_to(package).parts[:1])
-
-
-def beyond_samples(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """The cases of each sampled test that its sample does not have."""
-    tests: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("sampled"):
-            tests[item.path, item.originalname].append(item)  # type: ignore[attr-defined]
-    for cases in tests.values():
-        (count,) = cases[0].get_closest_marker("sampled").args  # type: ignore[union-attr]
-        chosen = set(sample(cases, count))
-        yield from (case for case in cases if case not in chosen)
-
-
-def sample(cases: list[Case], count: int) -> list[Case]:
-    """So many of the cases, the same each time, in their order."""
-    chosen = set(random.Random(SEED).sample(range(len(cases)), min(count, len(cases))))
-    return [case for number, case in enumerate(cases) if number in chosen]
 
 
 def out_of_turn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:

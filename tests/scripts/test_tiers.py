@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import TESTS, meets_system, sample
+from tests.tiers import TESTS, meets_system
 
 OWN_RUN = """
     import pytest
-
-    @pytest.mark.sampled(3)
-    @pytest.mark.parametrize("number", range(12))
-    def test_number(number):
-        pass
 
     @pytest.mark.parametrize(
         "version", [pytest.param(name, marks=pytest.mark.in_turn(name)) for name in ("22.05", "24.11")]
@@ -30,26 +25,19 @@ OWN_RUN = """
 
 @pytest.fixture
 def chosen(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A folder with tests whose cases are a sample, or take turns."""
+    """A folder with tests whose cases take turns."""
     pytester.makeconftest('pytest_plugins = ["tests.tiers"]')
     pytester.makepyfile(OWN_RUN)
     return pytester
 
 
-def test_a_sample_is_the_same_each_time_and_in_order() -> None:
-    cases = list(range(100))
-    assert sample(cases, 7) == sample(cases, 7) == sorted(sample(cases, 7))
-    assert len(sample(cases, 7)) == 7
-    assert sample(cases, 200) == cases
-
-
 @pytest.mark.parametrize(
-    ("options", "passed", "deselected"), [((), 3 + 2 + 1, 9 + 2), (("--all",), 12 + 4 + 1, 0)], ids=["sample", "all"]
+    ("options", "passed", "deselected"), [((), 2 + 1, 2), (("--all",), 4 + 1, 0)], ids=["", "--all"]
 )
-def test_of_sampled_tests_so_many_cases_run_and_with_all_each(
+def test_a_file_runs_with_one_of_the_names_that_take_turns_and_with_all_with_each(
     chosen: pytest.Pytester, options: tuple[str, ...], passed: int, deselected: int
 ) -> None:
-    chosen.runpytest_inprocess(*options).assert_outcomes(passed=passed, deselected=deselected)
+    chosen.runpytest_inprocess("--strict-markers", *options).assert_outcomes(passed=passed, deselected=deselected)
 
 
 def test_of_names_that_take_turns_none_is_chosen_that_would_skip(chosen: pytest.Pytester) -> None:
