@@ -17,11 +17,7 @@ from clusterproof.plugins.evaluation.routing import mark_lines
 from tests.builders.runs import Runs, load_suite
 from tests.builders.wheel import ROOT, Installed, clone_of, environment_with, wheel_of
 
-pytest_plugins = ["pytester"]
-ROOMS = frozenset({"aws", "counterparts"})  # a server of AWS's interfaces, and the programs of others
-PROGRAMS = frozenset(
-    {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
-)  # fixtures that start them
+pytest_plugins = ["pytester", "tests.tiers"]
 sys.path.insert(0, str(Path(__file__).parents[1]))  # whose benches are tested too, as `bench`
 for stop in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(stop) is signal.SIG_IGN:  # as under nohup, and what a test starts would inherit that
@@ -41,9 +37,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the suite's marks: tests import its checks without a cluster."""
     for line in mark_lines():
         config.addinivalue_line("markers", line)
-    config.addinivalue_line("markers", "long: takes seconds, and `--quick` leaves it out")
-    if config.getoption("--quick"):
-        settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")
@@ -90,13 +83,6 @@ def of_all_workers(made: pytest.TempPathFactory, name: str) -> Iterator[tuple[Pa
         lock.write("" if is_made else "made\n")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options that choose among these tests."""
-    parser.addoption(
-        "--quick", action="store_true", help="only tests that start no other program and are short; fewer examples"
-    )
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Keep compiled tests, whatever the environment says: otherwise each worker compiles them again in each run."""
@@ -105,26 +91,3 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         sys.dont_write_bytecode = saved
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even read what `--quick` leaves out as a whole."""
-    return True if config.getoption("--quick") and collection_path.name in ROOMS else None
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what `--quick` leaves out; else begin with files of long tests, so that no worker ends with one."""
-    long = {item for item in items if is_long(item)}
-    if config.getoption("--quick"):
-        config.hook.pytest_deselected(items=[item for item in items if item in long])
-        items[:] = [item for item in items if item not in long]
-    files = {item.path for item in long}
-    items.sort(key=lambda item: item.path not in files)
-
-
-def is_long(item: pytest.Item) -> bool:
-    """Whether a test is marked so, or needs a program of others, root, a testbed or a run of pytest."""
-    if item.get_closest_marker("long"):
-        return True
-    needs = any(True for _ in item.iter_markers("skipif"))
-    return needs or not ROOMS.isdisjoint(item.path.parts) or not PROGRAMS.isdisjoint(item.fixturenames)  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from tests.builders.probed import PATH, PATIENT, SOON, probe, probe_node
 from tests.testbed.needs import needs_frozen
 from tests.testbed.node import entered, healthy_p5, with_stuck_nvml
 
-SETTLE_S = 60.0
+SETTLE_S = 600.0
 HEADER = "import os, signal, sys, time\nfrom clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node\n"
 FOR_EVER = "while True: time.sleep(1)"
 CHILD = "pid = os.fork()\nif not pid:\n    os.execvp('sleep', ['sleep', '1000'])\n"

@@ -33,7 +33,7 @@ from tests.testbed.nvml.library import VALUES_PATH, answer_now
 from tests.watch.watched_bed import log, samplers
 
 pytestmark = needs_nodes
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
 BOOT_ID = "3f1c9a52-6d0e-4b77-9c1d-5a2e8f704b16"  # the testbed's
 
 

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 from tests.aws import cbor
 from tests.transport.loopback import free_port
 
-START_S = 30.0
+START_S = 600.0
 JSON = "application/x-amz-json-1.1"
 XML = "text/xml"
 Response = tuple[int, bytes, str]  # a status, a body and its type
@@ -226,7 +226,7 @@ def _forward(method: str, url: str, headers: dict[str, str], body: bytes) -> tup
     }
     request = urllib.request.Request(url, data=body, headers=kept, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return answer.status, answer.read(), answer.headers.get("Content-Type", "")
     except urllib.error.HTTPError as problem:
         return problem.code, problem.read(), problem.headers.get("Content-Type", "")

@@ -52,7 +52,7 @@ def in_nodes(inside: Mapping[str, Node]) -> Run:
     """Run a command in the node that a target is, as a child of the agent's worker."""
 
     def run(target: str, words: Sequence[str]) -> bytes:
-        ran = inside[target].run([WORKER, *words], timeout=60)
+        ran = inside[target].run([WORKER, *words], timeout=600)
         return ran.stdout + ran.stderr
 
     return run

@@ -26,7 +26,7 @@ from tests.aws.service import DENIED, Service
 from tests.aws.systems_manager import SystemsManager, here
 from tests.builders.probed import ANSWER_S, padded, reported
 
-LIMITS = Limits(fanout=8, connect_s=5, answer_s=10, settings={"region": "us-west-2"})
+LIMITS = Limits(fanout=8, connect_s=ANSWER_S, answer_s=ANSWER_S, settings={"region": "us-west-2"})
 
 
 def targets(count: int) -> list[Target]:
@@ -62,8 +62,7 @@ def test_more_than_fifty_take_several_commands(manager: SystemsManager, service:
 
 def long_report(folder: Path, count: int, characters: int) -> Mapping[str, NodeEvidence]:
     """What two instances report with so many long collectors."""
-    limits = replace(LIMITS, connect_s=ANSWER_S, answer_s=ANSWER_S)
-    return reported("ssm", targets(2), [padded(folder, characters, f"padded_{n}") for n in range(count)], limits)
+    return reported("ssm", targets(2), [padded(folder, characters, f"padded_{n}") for n in range(count)], LIMITS)
 
 
 def test_what_is_too_long_for_one_command_takes_as_many_as_it_needs(manager: SystemsManager, tmp_path: Path) -> None:

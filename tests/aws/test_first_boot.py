@@ -79,7 +79,7 @@ def first_boot(
     image = with_file(image, "/var/lib/cloud/instance/user-data.txt", script.read_text())
     with entered(image, shares_network=True) as node:  # where AWS's interfaces are
         data = {**aws, "TOPIC": TOPIC, "PACKAGE": PACKAGE, **further}
-        ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=data, timeout=300)
+        ran = node.run(["sh", "/var/lib/cloud/instance/user-data.txt"], env=data, timeout=600)
         assert (ran.returncode, ran.stdout + ran.stderr) == (0, b"")
         yield node, (node.root / "var/log/clusterproof/first-boot.log").read_text()
 

@@ -75,7 +75,7 @@ def gate(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

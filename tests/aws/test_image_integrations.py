@@ -125,7 +125,7 @@ def run_component(
             (node.root / asked["destination"].lstrip("/")).write_text(manifest_text(good()))
         elif step["action"] == "ExecuteBash":
             (command,) = step["inputs"]["commands"]
-            ran = node.run(["bash", "-c", command], env={"PATH": PATH}, timeout=300)
+            ran = node.run(["bash", "-c", command], env={"PATH": PATH}, timeout=600)
             ended[step["name"]] = ran
     return ended
 

@@ -24,7 +24,7 @@ from tests.testbed.node import entered, healthy_p5, with_file, with_kernel_line
 
 pytestmark = needs_nodes
 
-LIMITS = Limits(fanout=8, connect_s=20, answer_s=60, settings={"region": "us-west-2"})
+LIMITS = Limits(fanout=8, connect_s=300, answer_s=300, settings={"region": "us-west-2"})
 NODE = Target("gpu001", "i-0123456789abcdef0")
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, GPU has fallen off the bus."
 FAILED = (

@@ -76,7 +76,7 @@ def bed(manager: SystemsManager, service: Service) -> Iterator[SlurmBed]:
         } | {ADDRESS: CONTROLLER}
 
         def run(target: str, words: object) -> bytes:
-            done = running.node(inside[target]).run(list(words), timeout=60)  # type: ignore[call-overload]
+            done = running.node(inside[target]).run(list(words), timeout=600)  # type: ignore[call-overload]
             return bytes(done.stdout + done.stderr)
 
         manager.run = run

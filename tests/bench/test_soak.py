@@ -8,14 +8,14 @@ import pytest
 
 from bench.soak import Soak, soak
 from tests.testbed.needs import needs_slurm
-from tests.testbed.slurm_version import VERSIONS, SlurmVersion
+from tests.testbed.slurm_version import IN_TURN, SlurmVersion
 
 pytestmark = [needs_slurm]
 
 JOBS = 20
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", IN_TURN)
 def test_a_small_soak_finds_nothing_that_should_not_have_been(version: SlurmVersion) -> None:
     tally = soak(Soak(JOBS, nodes=2, version=version), timeout_s=600.0)
     assert list(json.loads(json.dumps(tally.figures()))) == [

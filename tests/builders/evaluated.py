@@ -54,7 +54,7 @@ def probed(
 
 
 def _answered(node: Node, to_run: Program, nonce: str) -> NodeEvidence:
-    ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+    ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
     return evidence_of(Target(node.name), Answer(output=ran.stdout + ran.stderr), nonce)
 
 

@@ -109,5 +109,5 @@ def _site_of(folder: Path) -> Path:
 
 def _pip(*words: str) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
-    made = subprocess.run(pip, capture_output=True, text=True, timeout=300)
+    made = subprocess.run(pip, capture_output=True, text=True, timeout=600)
     assert made.returncode == 0, made.stderr

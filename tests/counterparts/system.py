@@ -16,7 +16,7 @@ from clusterproof.plugins.transport import Answer, Program
 from clusterproof.plugins.transport.gather import evidence_of
 from tests.testbed.load import OPTIONS
 
-TIMEOUT_S = 300  # on a machine that is busy with other things
+TIMEOUT_S = 600.0  # on a machine that is busy with other things
 PROBE_OPTIONS = ProbeOptions(collector_s=60.0, mount_s=30.0)
 
 # Standard input and the last arguments are the program's; the first names the layers, the topmost first.

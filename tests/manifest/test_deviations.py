@@ -193,7 +193,7 @@ def bed() -> Iterator[Testbed]:
 
 def typed(bed: Testbed, *words: str) -> tuple[int, str]:
     """Type a command in the checkout, on the cluster's network: its exit code and what it prints."""
-    ran = bed.run([sys.executable, "-m", *words], timeout=120)
+    ran = bed.run([sys.executable, "-m", *words], timeout=600)
     return ran.returncode, (ran.stdout + ran.stderr).decode()
 
 
@@ -201,7 +201,9 @@ def typed(bed: Testbed, *words: str) -> tuple[int, str]:
 def test_the_gate_as_a_person_types_it(bed: Testbed, tmp_path: Path) -> None:
     manifest, junit = tmp_path / "golden.toml", tmp_path / "junit.xml"
     main = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
-    made = bed.run([sys.executable, "-c", main, "manifest", "--from", "ssh:gpu001", "--out", str(manifest)], timeout=60)
+    made = bed.run(
+        [sys.executable, "-c", main, "manifest", "--from", "ssh:gpu001", "--out", str(manifest)], timeout=600
+    )
     assert (made.returncode, made.stdout) == (0, b""), made.stderr
     assert made.stderr.decode().strip().endswith(f"wrote {manifest}")
 
@@ -226,7 +228,7 @@ def test_the_gate_on_the_instance_itself(image: Callable[[], NodeImage], exit_co
     with entered(with_file(with_whole_machine(image()), "/root/golden.toml", manifest_text(good()))) as node:
         gate_it = ["-p", "no:cacheprovider", "--cluster", "local", "-m", "ami", "--policy", "/root/golden.toml"]
         words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", *gate_it, str(ROOT / "checks")]
-        ran = node.run(words, timeout=120)
+        ran = node.run(words, timeout=600)
         assert ran.returncode == exit_code, ran.stdout.decode()
 
 
@@ -234,7 +236,7 @@ def test_the_gate_on_the_instance_itself(image: Callable[[], NodeImage], exit_co
 def test_a_manifest_of_nobody_is_refused(bed: Testbed, tmp_path: Path) -> None:
     main = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
     out = str(tmp_path / "golden.toml")
-    made = bed.run([sys.executable, "-c", main, "manifest", "--from", "ssh:nobody", "--out", out], timeout=60)
+    made = bed.run([sys.executable, "-c", main, "manifest", "--from", "ssh:nobody", "--out", out], timeout=600)
     assert made.returncode == 4
     assert b"no node answered; expected a machine known to be good" in made.stderr
     assert not Path(out).exists()

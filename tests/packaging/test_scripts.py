@@ -40,7 +40,7 @@ def test_slurm_runs_the_prolog_the_epilog_and_the_health_check(installed: Instal
 
 def wake(node: Node) -> str:
     """Run what the timer runs; what goes to the journal."""
-    ran = node.run([f"{BIN}/clusterproof-idle"], env={"LOGS_DIRECTORY": "/var/log/clusterproof"}, timeout=120)
+    ran = node.run([f"{BIN}/clusterproof-idle"], env={"LOGS_DIRECTORY": "/var/log/clusterproof"}, timeout=600)
     assert (ran.returncode, ran.stderr) == (0, b"")
     return ran.stdout.decode().strip()
 

@@ -125,7 +125,7 @@ def test_a_signal_while_reports_are_written_lets_them_be_written(runs: Runs, sto
         wait_for(runs.folder / "writing")
         process.send_signal(stop)
         (runs.folder / "go").touch()
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=600)
     finally:
         process.kill()
         process.wait()

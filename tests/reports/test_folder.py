@@ -100,7 +100,7 @@ def test_a_run_that_is_stopped_reports_what_it_had_evaluated(runs: Runs) -> None
     runs.checks(test_it=LIGHT.replace("        say(node", f"        {stop}\n        say(node"))
     cluster = runs.cluster([saying(f"gpu{number:03d}", "pass") for number in (1, 2, 3, 4)])
     process = runs.started("--cluster", cluster, "--report", "out", "-p", "no:cacheprovider")
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 2, output
     assert {path.name for path in (runs.folder / "out").iterdir()} == FILES
     assert "4 nodes: 2 fit, 2 not proven" in (runs.folder / "out/summary.txt").read_text()

@@ -46,7 +46,7 @@ WRONG = (
     ("simulate stragglers 0.1x", "'0.1x'; expected a number above 0"),
     ("soak --jobs 0", "'0'; expected a whole number from 1 on"),
     ("soak --slurm 1", "invalid choice: '1'"),
-    ("test quik", "quik; expected quick, an option of pytest or a path"),
+    ("test quik", "quik; expected quick, system, an option of pytest or a path"),
 )
 
 

@@ -30,7 +30,7 @@ QUIET = {
     "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
     "AWS_MAX_ATTEMPTS": "1",
 }
-START_S = 30.0
+START_S = 600.0
 
 
 def refresh(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -39,7 +39,7 @@ def refresh(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     own |= QUIET | environment
     return subprocess.run(
-        [*words, *arguments], env=own, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [*words, *arguments], env=own, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
 
 

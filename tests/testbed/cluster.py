@@ -22,7 +22,7 @@ from tests.testbed.sshd import USER
 __all__ = ["USER", "Testbed", "testbed"]
 
 REFUSING_PORT = 9
-SSHD_S = 60.0
+SSHD_S = 600.0
 CLONE_NEWNET = 0x40000000
 
 
@@ -69,7 +69,7 @@ class Testbed:
         argv: Sequence[str],
         *,
         input: bytes = b"",  # noqa: A002 - subprocess's own word for it
-        timeout: float = 60.0,
+        timeout: float = 600.0,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a program of this machine on the cluster's network, at home in `home`."""
@@ -77,7 +77,7 @@ class Testbed:
         words = self.command(argv)
         return subprocess.run(words, input=input, capture_output=True, timeout=timeout, env=environment, check=False)
 
-    def ssh(self, name: str, command: str, timeout: float = 30.0) -> subprocess.CompletedProcess[bytes]:
+    def ssh(self, name: str, command: str, timeout: float = 600.0) -> subprocess.CompletedProcess[bytes]:
         """Run a command on a node with OpenSSH's own client."""
         return self.run(["ssh", "-F", str(self.ssh_config), name, command], timeout=timeout)
 

@@ -20,12 +20,7 @@ XEON = "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"
 TICKS = """#!/bin/bash
 exec 3<>/dev/ptmx # nothing ever comes out of it
 for ((tick = 1; ; tick++)); do
-    line=cpu
-    for each in {each}; do
-        printf -v word %014d $((each * tick))
-        line+=" $word"
-    done
-    echo "$line" 1<>/proc/stat
+    printf 'cpu{places}\\n' {times} 1<>/proc/stat
     read -r -t 0.05 -u 3
 done
 """
@@ -133,4 +128,5 @@ def clock(*, max_error_s: float, is_synchronised: bool = True) -> str:
 
 def ticks(each: tuple[int, ...]) -> File:
     """The program that makes time pass: what each twentieth of a second adds to /proc/stat."""
-    return File(TICKS.format(each=" ".join(map(str, each))), 0o755)
+    times = " ".join(f"$(({number} * tick))" for number in each)
+    return File(TICKS.format(places=" %014d" * len(each), times=times), 0o755)

@@ -153,7 +153,7 @@ class Node:
         argv: Sequence[str],
         *,
         input: bytes = b"",  # noqa: A002 - subprocess's own word for it
-        timeout: float = 30.0,
+        timeout: float = 600.0,
         user: int = 0,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:

@@ -16,7 +16,7 @@ from tests.testbed.node import Node
 from tests.testbed.slurm_version import OWN, SlurmVersion
 
 CONTROLLER = "controller"
-START_S = 60.0
+START_S = 600.0
 GPUS = 8
 CPUS = 4
 
@@ -71,7 +71,7 @@ class SlurmBed:
     def node(self, name: str) -> Node:
         return self.bed.nodes[name]
 
-    def run(self, *words: str, user: int = 0, timeout: float = 300.0) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *words: str, user: int = 0, timeout: float = 600.0) -> subprocess.CompletedProcess[bytes]:
         """Run a command on the controller, where Slurm's are."""
         return self.controller.run(words, user=user, timeout=timeout)
 

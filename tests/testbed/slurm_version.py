@@ -56,4 +56,9 @@ def _links(root: Path) -> Mapping[str, Content]:
 
 OWN = SlurmVersion(_own())
 TRIXIE = SlurmVersion("24.11", installed.folder("slurm_24_11") / "root")
-VERSIONS = [pytest.param(OWN, id=OWN.name), pytest.param(TRIXIE, id=TRIXIE.name, marks=installed.needs("slurm_24_11"))]
+NEEDS: dict[SlurmVersion, list[pytest.MarkDecorator]] = {OWN: [], TRIXIE: [installed.needs("slurm_24_11")]}
+VERSIONS = [pytest.param(version, id=version.name, marks=marks) for version, marks in NEEDS.items()]
+IN_TURN = [  # where Slurm is not the subject: each file with one of them, and with `--all` with both
+    pytest.param(version, id=version.name, marks=[*marks, pytest.mark.in_turn(version.name)])
+    for version, marks in NEEDS.items()
+]

@@ -39,7 +39,7 @@ from tests.testbed.node import (
     without_tmpfs,
 )
 
-SETTLE_S = 60.0
+SETTLE_S = 600.0
 IB = "/sys/class/infiniband"
 PCI = "/sys/bus/pci/devices"
 LIB = LIBRARIES.removeprefix("/usr")

@@ -165,7 +165,7 @@ def ask(image: NodeImage, *expressions: str) -> list[object]:
 
 
 def ask_in(
-    node: Node, questions: Sequence[tuple[str | None, Sequence[str]]], timeout: float = 30.0
+    node: Node, questions: Sequence[tuple[str | None, Sequence[str]]], timeout: float = 600.0
 ) -> list[list[object]]:
     """The same of a running node, for several values files after each other; None: the one it has."""
     done = node.run(

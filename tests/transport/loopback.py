@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-START_S = 60.0
+START_S = 600.0
 FIRST_PORT, PORTS, WORKERS = 12_000, 2_500, 8
 
 

@@ -14,7 +14,7 @@ from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Pro
 from clusterproof.plugins.transport.choose import connection_for
 from tests.builders.probed import padded, reported
 
-END_S = 60.0
+END_S = 600.0
 
 
 def answer_of(command: str, stdin: bytes = b"", answer_s: float = 20.0) -> Answer:

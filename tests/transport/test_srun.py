@@ -20,7 +20,7 @@ from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
 from tests.testbed.slurm import CONTROLLER, START_S, SlurmBed, slurm
-from tests.testbed.slurm_version import VERSIONS
+from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = needs_slurm
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def images() -> dict[str, NodeImage]:
     return {name: BY_NAME[SICK[name]].put(image) if name in SICK else image for name, image in healthy.items()}
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
     task = {"/etc/slurm/task.sh": TASK}
     with slurm(images(), settings=["TaskProlog=/etc/slurm/task.sh"], files=task, version=request.param) as running:
@@ -65,7 +65,7 @@ class Ran:
         written = f"/tmp/results-{time.monotonic_ns()}.jsonl"
         words = [*PYTEST, f"--rootdir={ROOT}", str(ROOT / "checks")]
         done = bed.controller.run(
-            [*words, "--results", written, *arguments], user=user, timeout=300, env={"HOME": "/tmp", **environment}
+            [*words, "--results", written, *arguments], user=user, timeout=600, env={"HOME": "/tmp", **environment}
         )
         self.words = (done.stdout + done.stderr).decode()
         self.code = done.returncode
@@ -132,7 +132,7 @@ def test_a_partition_gives_the_verdicts_of_a_direct_probe_with_one_srun(bed: Slu
 def test_a_program_longer_than_an_argument_reaches_every_node_with_one_srun(bed: SlurmBed, characters: int) -> None:
     before = next_job(bed)
     words = [sys.executable, "-m", "tests.transport.long_program", str(characters), *bed.names]
-    done = bed.controller.run(words, timeout=300, env={"PYTHONPATH": str(ROOT)})
+    done = bed.controller.run(words, timeout=600, env={"PYTHONPATH": str(ROOT)})
     assert json.loads(done.stdout or b"{}") == dict.fromkeys(bed.names, characters), done.stderr
     assert next_job(bed) == before + 1
 

@@ -23,13 +23,13 @@ from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Program
 from clusterproof.plugins.watch.states import Change, Key, Kind
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
 
 # Posts its input, as a program of a site's would, and says on what the server asks it to wait for.
 POSTS = """
 import sys, urllib.error, urllib.request
 try:
-    urllib.request.urlopen(urllib.request.Request(sys.argv[1], sys.stdin.buffer.read()), timeout=20)
+    urllib.request.urlopen(urllib.request.Request(sys.argv[1], sys.stdin.buffer.read()), timeout=600)
 except urllib.error.HTTPError as refused:
     after = refused.headers.get("Retry-After")
     print(f"Retry-After: {after}" if after else "", file=sys.stderr)

@@ -15,7 +15,7 @@ from tests.testbed.slurm import SlurmBed
 
 NAMES = ("gpu001", "gpu002")
 UBUNTU = 1000
-TIMEOUT_S = 120.0  # this machine may be busy
+TIMEOUT_S = 600.0  # this machine may be busy
 MAIN = """import sys
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch import job

@@ -26,7 +26,7 @@ from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from tests.watch.sinks_of_day import OfDay
 
 SECRET = "tok3n-and-passw0rd"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
 
 
 @dataclass

@@ -71,7 +71,7 @@ def test_the_deployment_runs_a_command_that_there_is_with_the_rights_of_a_run(tm
 
 def scraped(url: str) -> str:
     """What it answers."""
-    with urllib.request.urlopen(url, timeout=60.0) as answer:
+    with urllib.request.urlopen(url, timeout=600) as answer:
         text: str = answer.read().decode()
     return text
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.watch.sampler_session import MAX_A_TICK, Ended, Event,
 from clusterproof.plugins.watch.updates import Hello
 
 HELLO = b' {"sampler":1,"boot_id":"b","log":"","now":1.0,"up":2.0}\n'
-TIMEOUT_S = 30.0
+TIMEOUT_S = 600.0
 
 
 class Scripted:

@@ -29,7 +29,7 @@ from clusterproof.plugins.watch.watch import Watch
 from tests.watch.days import NODE, Day, evidence
 
 EVERY_S, LOOKS = 0.01, 20  # many more ticks than a silence takes
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
 SETTINGS = Settings(SamplerOptions(EVERY_S), Limits(), ProbeOptions())
 
 

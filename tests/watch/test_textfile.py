@@ -14,7 +14,7 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch.metrics.textfile import NoTextfile, Textfile
 from tests.watch.sinks_of_day import OfDay, series, tick
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
 
 
 @pytest.fixture

@@ -27,14 +27,14 @@ from tests.testbed.node import healthy_cpu
 from tests.testbed.outputs import nccom_log
 from tests.testbed.ranks import with_all_reduce
 from tests.testbed.slurm import CONTROLLER, SlurmBed, slurm
-from tests.testbed.slurm_version import OWN, VERSIONS
+from tests.testbed.slurm_version import IN_TURN, VERSIONS
 
 pytestmark = [needs_slurm, needs_openmpi]
 ROOT = Path(__file__).parents[3]
 PMIX = Path("/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
     with slurm({name: with_all_reduce(healthy_cpu()) for name in NAMES}, version=request.param) as running:
         yield running
@@ -67,11 +67,12 @@ def test_ranks_measure_what_goes_between_the_nodes_of_each_pair(bed: SlurmBed) -
     assert all(one.is_correct for one in data.values())
 
 
+@pytest.mark.parametrize("bed", VERSIONS[:1], indirect=True)  # this machine's own
 @pytest.mark.parametrize("lacking", [("gpu001", "gpu002"), (CONTROLLER,)], ids=["the nodes", "the submit host"])
 def test_pmix_without_its_library_is_no_nodes_fault_and_says_what_to_install(
     bed: SlurmBed, lacking: tuple[str, ...]
 ) -> None:
-    if not PMIX.is_file() or bed.version is not OWN:
+    if not PMIX.is_file():
         pytest.skip(f"this Slurm has no {PMIX} that could be taken away")
     small = replace(campaign(bed, nccl_tests.METER), settings=MeterSettings(ranks_per_node=2, size_bytes=2**20))
     try:
@@ -181,7 +182,7 @@ def test_a_job_that_is_stopped_is_used_as_one_that_runs(bed: SlurmBed) -> None:
     words = ["-w", "gpu001,gpu002", "-N2", "--exclusive", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600"]
     job = bed.output_of("sbatch", "--parsable", *words).strip()
     bed.wait_for("gpu001", "ALLOCATED")
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while bed.output_of("squeue", "-h", "-o", "%T").strip() != "STOPPED":  # a signal that comes early finds no step
         assert time.monotonic() < until
         bed.run("scancel", "--batch", "--signal=STOP", job)
@@ -275,7 +276,7 @@ def test_when_the_controller_is_killed_in_mid_round_the_job_and_its_ranks_are_go
     finally:
         controller.send_signal(signal.SIGKILL)
         controller.wait()
-    until = time.monotonic() + 20.0
+    until = time.monotonic() + 600
     while queue(bed) and time.monotonic() < until:
         time.sleep(0.1)
     assert queue(bed) == []

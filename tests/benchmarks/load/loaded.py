@@ -17,7 +17,7 @@ def evidence_of(image: NodeImage, collector: str, chosen: LoadOptions = OPTIONS)
     """What one collector returns from a fake node."""
     to_run, nonce = program([collector], chosen)
     with entered(image, "gpu001") as node:
-        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
     evidence = decode("gpu001", Answer(ran.stdout + ran.stderr), nonce)
     assert evidence.unreached is None, evidence.detail
     return evidence.collectors[collector]

@@ -41,7 +41,7 @@ def run(bed: Testbed, folder: Path, *options: str) -> tuple[dict[str, dict[str, 
     """Type `pytest OPTIONS` in the checkout; every verdict by node and check, and what was printed."""
     results = folder / "results.jsonl"
     words = ["-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--results", str(results), *options]
-    ran = bed.run([sys.executable, *words, str(ROOT / "checks")], timeout=120)
+    ran = bed.run([sys.executable, *words, str(ROOT / "checks")], timeout=600)
     data: dict[str, dict[str, Verdict]] = {}
     for result in read_results(results):
         data.setdefault(result.node, {})[result.check] = result.verdict

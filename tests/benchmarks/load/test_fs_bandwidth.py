@@ -24,7 +24,7 @@ from tests.testbed.load import SCRATCH, loadable_p5
 from tests.testbed.needs import needs_fio, needs_nodes
 from tests.testbed.node import without_file
 
-SETTLE_S = 20.0
+SETTLE_S = 600.0
 
 
 def loaded(collectors: Iterable[str], chosen: LoadOptions) -> NodeEvidence:

@@ -70,7 +70,7 @@ def test_collectors_run_one_after_another() -> None:
     image = with_tool(with_tool(loadable_p5(), "dcgmi", noting), "nvbandwidth", noting)
     to_run, _ = program(["dcgm_diag", "gpu_bandwidth"], OPTIONS)
     with entered(image, "gpu001") as node:
-        node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+        node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
         order = (node.root / "tmp/order").read_text().split("\n")
     assert [line.rpartition("/")[2] for line in order if line] == [
         *("dcgmi begins", "dcgmi ends"),
@@ -165,7 +165,7 @@ def test_what_a_collector_has_started_ends_with_it() -> None:
     image = with_tool(image, "dcgmi", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
     to_run, nonce = program(["dcgm_diag"], LoadOptions(seconds={"dcgm_diag": 16.0}))
     with entered(image, "gpu001") as node:
-        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=60)
+        ran = node.run(["/bin/sh", "-c", to_run.command], input=to_run.stdin, timeout=600)
         left = [entry for entry in (node.root / "proc").glob("[0-9]*/cmdline") if b"1000" in read(entry)]
     assert decode("gpu001", Answer(ran.stdout), nonce).collectors["dcgm_diag"].status is Status.TIMED_OUT
     assert left == []

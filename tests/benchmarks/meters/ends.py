@@ -20,7 +20,7 @@ def start(script: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> Output:
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=600)
     return Output(text, process.returncode)
 
 

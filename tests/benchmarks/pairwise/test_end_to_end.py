@@ -32,6 +32,10 @@ from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_cluster, needs_fi_pingpong, needs_iperf3
 from tests.testbed.node import healthy_cpu
 
+SIGNALS = [
+    pytest.param(stop, id=stop.name, marks=pytest.mark.in_turn(stop.name)) for stop in (signal.SIGINT, signal.SIGTERM)
+]
+
 
 def with_fi_pingpong(image: NodeImage) -> NodeImage:
     """The image with this machine's own where EFA's installer puts it, where it has one."""
@@ -120,7 +124,7 @@ class TestOverSsh:
         assert len({(one.pair, one.round) for one in after}) == len(after)
         assert set(whole.verdicts("not_a_straggler").values()) == {Verdict.PASS}, whole.output
 
-    @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=lambda stop: stop.name)
+    @pytest.mark.parametrize("stop", SIGNALS)
     def test_a_run_that_a_person_interrupts_flags_no_node_when_it_goes_on(
         self, bed: Testbed, tmp_path: Path, stop: signal.Signals
     ) -> None:

@@ -60,7 +60,8 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
     kept = [] if "--record" in options else ["--record", str(recording)]
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
     words += ["--results", str(results), *kept, "--no-report", "-p", "no:cacheprovider", "-m", "perf", "-v"]
-    ran = bed.run([*words, *options, *([] if CHECKS in options else [CHECKS])], timeout=280)
+    words += ["-p", "no:hypothesispytest"]  # which takes half a second to say its version
+    ran = bed.run([*words, *options, *([] if CHECKS in options else [CHECKS])], timeout=600)
     output = (ran.stdout + ran.stderr).decode()
     return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)
 
@@ -77,7 +78,7 @@ def interrupted(bed: Testbed, recording: Path, stop: signal.Signals, *options: s
         stderr=subprocess.STDOUT,
         text=True,
     ) as running:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while not (journal.exists() and journal.read_text().count("\n") > 2):
             assert running.poll() is None
             assert time.monotonic() < until
@@ -86,7 +87,7 @@ def interrupted(bed: Testbed, recording: Path, stop: signal.Signals, *options: s
             assert time.monotonic() < until
             time.sleep(0.1)
         running.send_signal(stop)
-        output, _ = running.communicate(timeout=120)
+        output, _ = running.communicate(timeout=600)
     assert running.returncode == 2, output
     return output
 

@@ -23,7 +23,7 @@ from tests.testbed.node import (
 )
 
 NOBODY = 65534
-SETTLE_S = 60.0
+SETTLE_S = 600.0
 DENIED = "#!/bin/sh\necho dmesg: read kernel buffer failed: Operation not permitted >&2\nexit 1\n"
 
 

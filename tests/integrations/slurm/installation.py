@@ -8,7 +8,7 @@ from clusterproof.integrations.slurm.screen import INDENT
 from tests.integrations.slurm.scripts import SCRIPTS
 from tests.testbed.node import Node
 
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 DRAIN = 'mode = "drain"\ndeadline_s = 8\n'
 
 

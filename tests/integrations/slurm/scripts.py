@@ -111,7 +111,7 @@ class Scripted:
         return self.bed.output_of("sinfo", "-R", "-h", "-o", "%N|%E")
 
 
-def eventually(found: Callable[[], str], timeout_s: float = 120.0) -> str:
+def eventually(found: Callable[[], str], timeout_s: float = 600.0) -> str:
     """What is found, once it is. Raises TimeoutError."""
     until = time.monotonic() + timeout_s
     while not (value := found()):

@@ -12,7 +12,7 @@ from tests.faults import BY_NAME
 from tests.integrations.slurm.scripts import Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_p5
-from tests.testbed.slurm_version import VERSIONS
+from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = needs_slurm
 
@@ -20,7 +20,7 @@ SICK, LATER_SICK, ADMINISTERED = "gpu001", "gpu002", "gpu003"
 XID = "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, name=python3, GPU has fallen off the bus."
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     """Nodes of which one may be drained; all are healthy."""
     images = {name: healthy_p5(name) for name in (SICK, LATER_SICK, ADMINISTERED)}

@@ -40,7 +40,7 @@ def on_the_controller(bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm's commands run on the controller, with a timeout that suits two processors."""
 
     def answer(*command: str) -> str:
-        done = bed.controller.run(command, env=control.TIMES, timeout=300.0)
+        done = bed.controller.run(command, env=control.TIMES, timeout=600)
         if done.returncode:
             raise SlurmError(done.stderr.decode())
         return done.stdout.decode()

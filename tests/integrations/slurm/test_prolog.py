@@ -10,7 +10,7 @@ from tests.faults import BY_NAME
 from tests.integrations.slurm.scripts import SETTINGS, Scripted, eventually, lines, scripted, settings
 from tests.testbed.needs import needs_frozen, needs_slurm
 from tests.testbed.node import healthy_p5, with_file, with_nvml, with_stuck_nvml
-from tests.testbed.slurm_version import VERSIONS
+from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = [needs_slurm, needs_frozen]
 
@@ -30,7 +30,7 @@ REQUEUED = "SchedulerParameters=nohold_on_prolog_fail,defer_batch,sched_interval
 DRAIN = 'mode = "drain"\ndeadline_s = 8\n'  # the longest deadline: other tests keep this machine busy
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     images = {name: BY_NAME[fault].put(healthy_p5(name)) for name, (fault, _) in FAULTS.items()}
     images[OBSERVED] = with_file(images["gpu001"], SETTINGS, settings('mode = "observe"\n'))

@@ -31,7 +31,7 @@ def test_its_verdicts_are_those_of_pytest() -> None:
     with node(BY_NAME["two GPUs lost at once"].put(healthy_p5())) as running:
         script(running)
         words = [str(BIN / "clusterproof"), "--cluster", "local", "-m", "prolog", "--results", "/run/results"]
-        running.run(words, timeout=300)
+        running.run(words, timeout=600)
         results = [json.loads(line) for line in (running.root / "run/results").read_text().splitlines()]
         verdict = state(running, "verdict")
     applicable = [result for result in results if result["verdict"] != "not applicable"]
@@ -63,7 +63,7 @@ def at_once(running: Node, occasion: str) -> tuple[int, str]:
     """How many Pythons many jobs at once have started, and what was said."""
     (running.root / "run/pythons").write_text("")
     words = f"for job in $(seq {AT_ONCE}); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-{occasion} & done; wait"
-    said = output_of(running.run(["/bin/sh", "-c", words], timeout=120.0))
+    said = output_of(running.run(["/bin/sh", "-c", words], timeout=600))
     return (running.root / "run/pythons").read_text().count("started"), said
 
 
@@ -83,7 +83,7 @@ def test_of_many_jobs_at_once_one_starts_a_python_unless_time_runs_out() -> None
 def test_of_many_jobs_at_once_on_a_sick_node_none_is_served_by_the_verdict_on_it() -> None:
     with node(BY_NAME["a GPU that is lost"].put(healthy_p5()), DRAIN + "reuse_s = 0\n") as running:
         words = f"for job in $(seq 6); do SLURM_JOB_ID=$job {SCRIPTS}/clusterproof-prolog || echo refused & done; wait"
-        ran = running.run(["/bin/sh", "-c", words], timeout=120.0)
+        ran = running.run(["/bin/sh", "-c", words], timeout=600)
     said = output_of(ran)
     assert ran.stdout.decode().count("refused\n") == 6 or "no verdict" in said, said
 

@@ -21,7 +21,7 @@ from tests.integrations.slurm.installation import DRAIN, asked, marked, output_o
 from tests.integrations.slurm.scripts import NAMES, SCRIPTS, Scripted, eventually, lines, scripted
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu, healthy_p5
-from tests.testbed.slurm_version import VERSIONS
+from tests.testbed.slurm_version import IN_TURN
 
 IDLE = NodeState(frozenset({"IDLE"}), "", ("gpu",))
 DRAINS = Settings(mode="drain")
@@ -157,7 +157,7 @@ def _evaluated(cursor: Path) -> str:
     return "evaluated" if cursor.exists() else ""
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=IN_TURN)
 def bed(request: pytest.FixtureRequest) -> Iterator[Scripted]:
     images = {HEALTHY: healthy_p5(HEALTHY), UNKNOWN: healthy_cpu()}
     more = ("HealthCheckInterval=3600", "PrologFlags=Alloc", "SchedulerParameters=nohold_on_prolog_fail")
@@ -214,7 +214,7 @@ def test_a_node_that_would_stay_drained_for_ever_is_reported_before(bed: Scripte
     (folder / "health-check.json").write_text(record)
     bed.bed.output_of("scontrol", "update", f"NodeName={UNKNOWN}", "State=DRAIN", f"Reason={reason}")
     for _ in range(2):
-        bed.node(UNKNOWN).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": UNKNOWN}, timeout=300)
+        bed.node(UNKNOWN).run(["/etc/slurm/health-check"], env={"SLURMD_NODENAME": UNKNOWN}, timeout=600)
     assert bed.bed.state(UNKNOWN) == "IDLE+DRAIN"
     assert "stays drained: 0 fail, 3 incomplete" in bed.logged(UNKNOWN)
     assert "could not be evaluated, twice" in bed.logged(UNKNOWN)

@@ -28,7 +28,7 @@ LINES = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-c
 SWITCHES = (
     f"until [ -e /run/enough ]; do {HOME}/bin/clusterproof-slurm rollback || echo no >>/run/failed; sleep 0.05; done"
 )
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 GOING_ON = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 
 

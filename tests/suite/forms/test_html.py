@@ -256,5 +256,5 @@ def test_without_html_nothing_of_it_is_loaded(runs: Runs) -> None:
         test_other="import sys\ndef test(): assert 'clusterproof.plugins.suite.forms.html' not in sys.modules",
     )
     process = runs.started("--cluster", runs.cluster([saying("gpu001", "pass")]), "-q", "-p", "no:html")
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output

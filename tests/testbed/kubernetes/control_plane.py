@@ -59,7 +59,7 @@ class ControlPlane:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": kind}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=self.ca), timeout=30) as answer:
+        with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=self.ca), timeout=600) as answer:
             return dict(json.loads(answer.read()))
 
     def patch(self, path: str, body: object) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def _spec(devices: Sequence[str]) -> object:
 
 def _ctr(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = ["ctr", "-a", f"{folder}/containerd.sock", "-n", "k8s.io", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
 
 def _end_containers(folder: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-START_S = 120.0
+START_S = 600.0
 END_S = 10.0
 
 

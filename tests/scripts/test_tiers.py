@@ -1,0 +1,84 @@
+"""Which tests run in which tier: no case is lost, and what another user may change is among what runs as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tiers import TESTS, meets_system
+
+OWN_RUN = """
+    import pytest
+
+    @pytest.mark.parametrize(
+        "version", [pytest.param(name, marks=pytest.mark.in_turn(name)) for name in ("22.05", "24.11")]
+    )
+    @pytest.mark.parametrize("letter", "ab")
+    def test_version(version, letter):
+        pass
+
+    def test_plain():
+        pass
+"""
+
+
+@pytest.fixture
+def chosen(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A folder with tests whose cases take turns."""
+    pytester.makeconftest('pytest_plugins = ["tests.tiers"]')
+    pytester.makepyfile(OWN_RUN)
+    return pytester
+
+
+@pytest.mark.parametrize(
+    ("options", "passed", "deselected"), [((), 2 + 1, 2), (("--all",), 4 + 1, 0)], ids=["", "--all"]
+)
+def test_a_file_runs_with_one_of_the_names_that_take_turns_and_with_all_with_each(
+    chosen: pytest.Pytester, options: tuple[str, ...], passed: int, deselected: int
+) -> None:
+    chosen.runpytest_inprocess("--strict-markers", *options).assert_outcomes(passed=passed, deselected=deselected)
+
+
+def test_of_names_that_take_turns_none_is_chosen_that_would_skip(chosen: pytest.Pytester) -> None:
+    for missing, there in (("22.05", "24.11"), ("24.11", "22.05")):
+        lacks = f'pytest.mark.in_turn(name), pytest.mark.skipif(name == "{missing}", reason="not here")'
+        chosen.makepyfile(OWN_RUN.replace("marks=pytest.mark.in_turn(name)", f"marks=[{lacks}]"))
+        ran = chosen.runpytest_inprocess("-v", "-k", "version")
+        ran.assert_outcomes(passed=2, skipped=2)
+        ran.stdout.fnmatch_lines([f"*test_version*{there}*PASSED*"])
+
+
+@pytest.mark.parametrize(
+    ("folder", "meets"),
+    [
+        ("agent", True),
+        ("evidence/gpu", True),
+        ("packaging", True),
+        ("suite", True),
+        ("suite/forms", True),
+        ("transport", True),
+        ("untrusted", True),
+        ("watch", True),
+        ("benchmarks/pairwise", False),
+        ("captures", False),
+        ("checks/gpu", False),
+        ("catalog", False),
+        ("training_run", False),
+    ],
+)
+def test_what_meets_the_operating_system_is_what_starts_signals_connects_or_locks(folder: str, meets: bool) -> None:
+    assert meets_system(TESTS / folder) is meets
+
+
+def test_a_folder_of_tests_is_not_asked_for_the_packages_below_it() -> None:
+    assert not meets_system(TESTS / "reports")
+    assert meets_system(TESTS / "reports" / "history")
+
+
+def test_with_system_no_other_file_is_read(pytester: pytest.Pytester) -> None:
+    ran = pytester.runpytest_subprocess(
+        f"--rootdir={TESTS.parent}", "--system", "--collect-only", "-q", *map(str, (TESTS / "policy", TESTS / "core"))
+    )
+    files = {Path(line.partition("::")[0]).parent.name for line in ran.outlines if "::" in line}
+    assert files == {"core"}
