@@ -20,6 +20,7 @@ LOADED = {
     "clusterproof.plugins.cluster",
     "clusterproof.plugins.core",
     "clusterproof.plugins.suite",
+    "clusterproof.plugins.options",
     "clusterproof.plugins.options.table",
     "clusterproof.plugins.options.perf_table",
     "clusterproof.plugins.suite.hookspecs",

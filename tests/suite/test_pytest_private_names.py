@@ -26,11 +26,13 @@ USED = {
 }
 BEFORE_9_1 = {"_nodeid"}
 OWN = ("self", "cls")
+FOLDERS = ("command_line", "options", "suite")  # packages that stand on pytest
 
 
 def parsed() -> list[ast.Module]:
-    files = [*sorted((PLUGINS / "suite").rglob("*.py")), PLUGINS / "cluster.py", PLUGINS / "core" / "marks.py"]
-    return [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    files = [file for folder in FOLDERS for file in sorted((PLUGINS / folder).rglob("*.py"))]
+    every = (*files, PLUGINS / "cluster.py", PLUGINS / "core" / "marks.py")
+    return [ast.parse(file.read_text(encoding="utf-8")) for file in every]
 
 
 def used() -> set[str]:
