@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 
 BAD_COMMAND_LINE = 4
 ALL_OPTIONS = "--help-all"
-WITHOUT_A_RUN = ("checks", "completion", "doctor", "explain", "history", "init", "watch")
+WITHOUT_A_RUN = ("checks", "completion", "doctor", "explain", "gate", "history", "init", "watch")
 COMMANDS = ("check", *WITHOUT_A_RUN, "manifest", "help", "version")
 _ALWAYS = ("clusterproof.plugins.cluster", "clusterproof.plugins.suite.packaged", "clusterproof.plugins.suite.plain")
 # Plugins that are worth their start-up time only when the command line asks for them.
@@ -102,6 +102,10 @@ def _answer(command: str, arguments: list[str]) -> tuple[int, str]:
             from clusterproof.plugins.suite.watching.command import watch
 
             return watch(arguments)
+        if command == "gate":
+            from clusterproof.plugins.suite.gate_command import gate
+
+            return gate(arguments)
         if command == "init":
             from clusterproof.plugins.suite.starter import init
 

@@ -126,6 +126,25 @@ def watch() -> argparse.ArgumentParser:
     return parser
 
 
+def gate() -> argparse.ArgumentParser:
+    """`clusterproof gate`."""
+    parser = OneLineParser(
+        prog="clusterproof gate",
+        usage="clusterproof gate run X [OPTION...] | agent [OPTION...] | remove X",
+        description="A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent "
+        "reports what is on its node; and what removes it: remove takes its condition and taints from all nodes.",
+        epilog="Any option of clusterproof check may follow gate run X, such as --k8s-gate taint.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("what", choices=("run", "agent", "remove"), help="what to do")
+    parser.add_argument("x", nargs="?", metavar="X", help="k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME")
+    parser.add_argument("--every", type=float, default=60.0, metavar="S", help="seconds between reports, alike in both")
+    parser.add_argument("--probe-timeout", type=float, default=5.0, metavar="S", help="of agent: for one collector")
+    parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
+    parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
+    return parser
+
+
 def completion() -> argparse.ArgumentParser:
     """`clusterproof completion`."""
     parser = OneLineParser(
@@ -140,7 +159,19 @@ def completion() -> argparse.ArgumentParser:
 def help_() -> argparse.ArgumentParser:
     """`clusterproof help`."""
     parser = OneLineParser(prog="clusterproof help", description="The options of a command.", add_help=False)
-    names = ("check", "checks", "completion", "doctor", "explain", "history", "init", "manifest", "version", "watch")
+    names = [
+        "check",
+        "checks",
+        "completion",
+        "doctor",
+        "explain",
+        "gate",
+        "history",
+        "init",
+        "manifest",
+        "version",
+        "watch",
+    ]
     parser.add_argument(
         "command", nargs="?", choices=names, metavar="COMMAND", help="which command (default: an overview)"
     )
@@ -173,8 +204,8 @@ def every() -> Iterator[argparse.ArgumentParser]:
     """Each command's, in the order in which help has them."""
     from clusterproof.reports.history.command import parser as history
 
-    yield from (check(), checks(), explain(), doctor(), init(), history(), watch(), manifest(), completion())
-    yield from (help_(), version())
+    yield from (check(), checks(), explain(), doctor(), init(), history(), watch(), gate(), manifest())
+    yield from (completion(), help_(), version())
 
 
 def whole() -> argparse.ArgumentParser:

@@ -36,6 +36,7 @@ END_S = 5.0  # for nodes to end their samplers
 WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
     "ssm": "Systems Manager's commands end with an answer, and stream nothing",
     "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
+    "agents": "what the agents of a gate report comes at an interval, and is no stream",
     "replay": "a recording does not change",
     "capture": "what was collected by hand does not change",
 }
