@@ -25,13 +25,16 @@ from tests.testbed.kubernetes.bed import NAMESPACE, Bed
 from tests.testbed.kubernetes.processes import wait_until
 
 MANIFESTS = ROOT / "integrations" / "kubernetes"
-ACCOUNT = "clusterproof-gate"
+ACCOUNT, AGENT = "clusterproof-gate", "clusterproof-agent"
+WITH_GPUS = {"node.kubernetes.io/instance-type": "p5.48xlarge"}  # whose GPUs this machine does not have
 EVENTS = "/api/v1/namespaces/default/events"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SUSPENDED = """
 patches:
-  - target: {kind: CronJob}
-    patch: '[{"op": "add", "path": "/spec/suspend", "value": true}]'
+  - target: {kind: Deployment}
+    patch: '[{"op": "replace", "path": "/spec/replicas", "value": 0}]'
+  - target: {kind: DaemonSet}
+    patch: '[{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": {"nowhere": "yes"}}]'
 """
 FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
 UNFIT = Health(FALSE, "GpuGpuCount", "gpu.gpu_count: NVML counts 7 GPUs; expected 8")
@@ -40,10 +43,11 @@ UNKNOWN_YET = Health(UNKNOWN, "Incomplete", "gpu.no_xid: the kernel log was not 
 
 @dataclass(frozen=True)
 class GateBed:
-    """A cluster with the gate, whose CronJob is suspended."""
+    """A cluster with the gate, of which nothing runs."""
 
     bed: Bed
     kubeconfig: Path  # of the gate's own account
+    of_agent: Path  # of its agents'
 
     def write(
         self,
@@ -76,6 +80,10 @@ class GateBed:
         found.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
         return [(one["type"], one["message"]) for one in found if one["source"].get("component") == "clusterproof"]
 
+    def left(self) -> list[str]:
+        """What there is of runs, and of the gate beside its settings."""
+        return [one for one in self.bed.left() if not one.startswith(f"configmaps/{ACCOUNT}-")]
+
     def refusal(self, path: str, body: object, kind: str = MERGE) -> str:
         """What the server says to a change by the gate's account; empty where it takes it."""
         try:
@@ -83,6 +91,17 @@ class GateBed:
         except KubernetesError as refused:
             return str(refused)
         return ""
+
+
+@contextlib.contextmanager
+def as_with_gpus(bed: Bed) -> Iterator[str]:
+    """The node with a kubelet, as one that should have GPUs: its name."""
+    node = bed.machine
+    bed.plane.patch(node.path, {"metadata": {"labels": WITH_GPUS}})
+    try:
+        yield node.name
+    finally:
+        bed.plane.patch(node.path, {"metadata": {"labels": dict.fromkeys(WITH_GPUS)}})
 
 
 def api_of(kubeconfig: Path) -> Api:
@@ -115,13 +134,13 @@ def gate_bed(bed: Bed, folder: Path) -> Iterator[GateBed]:
     there = {one["metadata"]["name"] for one in bed.plane.items(CONFIG_MAPS)}
     kubectl(bed, "apply", "--kustomize", copy, "--validate=strict")
     try:
-        token = kubectl(bed, "create", "token", ACCOUNT, "--namespace", NAMESPACE).strip()
-        gate = GateBed(bed, bed.plane.kubeconfig(token))
+        tokens = [kubectl(bed, "create", "token", name, "--namespace", NAMESPACE) for name in (ACCOUNT, AGENT)]
+        gate = GateBed(bed, *(bed.plane.kubeconfig(token.strip()) for token in tokens))
         with bed.node("on-trial"):
             wait_until(lambda: is_confined(gate, "on-trial"), "confined")
         yield gate
     finally:
-        for name in ("gate.yaml", "confined.yaml", "taints.yaml"):
+        for name in ("gate.yaml", "agent.yaml", "confined.yaml", "taints.yaml"):
             kubectl(bed, "delete", "--ignore-not-found", "--filename", copy / name)
         for one in bed.plane.items(CONFIG_MAPS):
             if one["metadata"]["name"] not in there:

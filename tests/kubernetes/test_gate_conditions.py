@@ -12,7 +12,7 @@ from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.gate import CONDITION
 from clusterproof.plugins.kubernetes.gate.health import Health, bounded
 from clusterproof.plugins.kubernetes.gate.objects import STRATEGIC
-from clusterproof.plugins.kubernetes.gate.write import Orders, write
+from clusterproof.plugins.kubernetes.gate.write import Orders, standing, write
 from tests.kubernetes.gate import FIT, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.control_plane import control_plane
 from tests.testbed.kubernetes.processes import running, wait_until
@@ -48,6 +48,29 @@ def test_the_same_verdict_again_is_a_heartbeat_and_nothing_more(gate: GateBed) -
         assert condition["lastHeartbeatTime"] == "2027-01-15T08:15:00Z"
         assert condition["lastTransitionTime"] == "2027-01-15T08:00:00Z"
         assert len(gate.events("gpu102")) == 1
+
+
+def test_a_gate_that_looks_each_minute_writes_the_same_verdict_each_four(gate: GateBed) -> None:
+    orders = standing(Orders(), 60)
+    with gate.bed.node("gpu110"):
+        for seconds in (0, 60, 180):
+            written = gate.write({"gpu110": FIT}, orders, now=NOON + seconds)
+        assert gate.condition("gpu110")["lastHeartbeatTime"] == "2027-01-15T08:00:00Z"
+        assert written.lines == ("ClusterproofHealthy of 0 of 0 nodes: none; 0 changed; 1 as before",)
+        gate.write({"gpu110": FIT}, orders, now=NOON + 241)
+        assert gate.condition("gpu110")["lastHeartbeatTime"] == "2027-01-15T08:04:01Z"
+        gate.write({"gpu110": UNFIT}, orders, now=NOON + 242)
+        assert gate.condition("gpu110")["status"] == "False"
+
+
+def test_a_node_whose_report_is_late_keeps_its_condition_until_that_is_old(gate: GateBed) -> None:
+    orders, late = standing(Orders(), 60), Health("Unknown", "NotReached", "its agent reported nothing within 105 s")
+    with gate.bed.node("gpu111"), gate.bed.node("gpu112"):
+        gate.write({"gpu111": FIT}, orders, now=NOON)
+        gate.write({"gpu111": late, "gpu112": late}, orders, now=NOON + 400)
+        assert [gate.condition(name)["status"] for name in ("gpu111", "gpu112")] == ["True", "Unknown"]
+        gate.write({"gpu111": late}, orders, now=NOON + 421)
+        assert gate.condition("gpu111")["status"] == "Unknown"
 
 
 def test_it_flips_in_each_direction_with_an_event_and_the_time_of_it(gate: GateBed) -> None:

@@ -27,6 +27,23 @@ def result(check: str, verdict: Verdict, message: str = "seen; expected otherwis
     return Result(check, "gpu001", verdict, message=message, **more)  # type: ignore[arg-type]
 
 
+def unread(node: str) -> Result:
+    return Result("node.reachable", node, FAIL, message="500", cause=f"{UNREACHABLE}no_log")
+
+
+def test_where_most_logs_cannot_be_read_it_is_no_nodes_fault_and_nothing_is_written() -> None:
+    results = [unread("gpu001"), unread("gpu002"), unread("gpu003"), Result("gpu.no_xid", "gpu004", PASS)]
+    words = "the control plane cannot read the logs of 3 of 4 nodes; expected a way from it to port 10250 of each"
+    assert unvisited(results) == dict.fromkeys(("gpu001", "gpu002", "gpu003"), words)
+    assert set(healths(results)) == {"gpu004"}
+
+
+def test_a_node_whose_log_alone_cannot_be_read_is_unknown() -> None:
+    results = [unread("gpu001"), *(Result("gpu.no_xid", f"gpu00{number}", PASS) for number in (2, 3))]
+    assert healths(results)["gpu001"].status == "Unknown"
+    assert unvisited(results) == {}
+
+
 @pytest.mark.parametrize(
     ("verdicts", "status", "reason"),
     [

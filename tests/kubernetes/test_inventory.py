@@ -86,6 +86,18 @@ def test_a_node_without_a_linux_host_is_left_out_and_that_is_said(
             resolve("k8s:bed/pool=b")
 
 
+def test_its_nodes_are_reached_by_pods_or_by_agents(kubernetes: Bed) -> None:
+    with kubernetes.node("gpu007", capacity={"nvidia.com/gpu": "8"}):
+        assert [resolve("k8s:bed", {"via": way}).connection for way in ("kubernetes", "agents")] == [
+            "kubernetes",
+            "agents",
+        ]
+        with pytest.raises(
+            InventoryError, match="'nodes' is no way to nodes of Kubernetes; expected kubernetes or agents"
+        ):
+            resolve("k8s:bed", {"via": "nodes"})
+
+
 def test_a_selector_takes_exactly_the_nodes_with_these_labels(kubernetes: Bed) -> None:
     with kubernetes.node("cpu007", labels={"pool": "a"}), kubernetes.node("cpu008", labels={"pool": "b"}):
         assert names("k8s:bed/pool=a") == ["cpu007"]

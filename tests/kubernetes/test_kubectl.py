@@ -41,7 +41,7 @@ THERE = {"NODE": NODE, "NAMESPACE": NAMESPACE, "POD": POD, "CLAIM": CLAIM, "KEY"
 THERE |= {"LABELS": "kubernetes.io/os=linux", "gpu003": NODE}
 CHANGES = re.compile(r"^(kubectl (?:create \w+|apply|delete|label|taint|uncordon))\b")
 PROSE = ("kubectl", "kubectl logs")
-NOT_HERE = ("job/first",)  # whose image nobody has
+NOT_HERE = ("deployment/clusterproof-gate",)  # whose image nobody has
 UNFIT = {"key": "clusterproof.dev/unfit", "effect": "NoSchedule"}
 
 

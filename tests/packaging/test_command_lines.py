@@ -109,8 +109,9 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--since", "yesterday"], "expected boot, a time span such as 90m, 24h or 2d"),
     (
         [*DEMO, "--via", "controller"],
-        "is for clusters of Slurm and HyperPod, and demo is neither",
+        "is for clusters of Slurm, HyperPod and Kubernetes, and demo is none",
     ),
+    ([*DEMO, "--k8s-every", "5"], "--k8s-every is 5; expected a second or more, with --via agents"),
     ([*DEMO, "--incomplete", "maybe"], "--incomplete is 'maybe'; expected gate, ignore or fail"),
     (["--cluster"], "no cluster to validate; say which"),
     ([*DEMO, "--log-cursor", "x"], "expected BOOT_ID:SEQUENCE:SECONDS"),

@@ -71,6 +71,15 @@ def has_end(output: bytes, nonce: str) -> bool:
     return bool(re.search(mark + END, output) or re.search(mark + NO_PYTHON + rb"[\r\n]", output))
 
 
+def last_whole(output: bytes, nonce: str) -> bytes:
+    """The last of several answers that were printed one after another and has its end; empty where there is none."""
+    first = nonce.encode() + b":begin."
+    for part in reversed(output.split(first)[1:]):
+        if has_end(part, nonce):
+            return first + part
+    return b""
+
+
 def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
     """What came whole of an answer that was cut: its first collectors. Raises `cut` where no collector did."""
     mark = re.escape(nonce.encode())

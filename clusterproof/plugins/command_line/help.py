@@ -36,6 +36,7 @@ clusterproof: proves a GPU cluster fit for training. Nothing on a node is change
   clusterproof init [DIR]              an inventory and a policy to begin with
   clusterproof history                 what is new, what flaps, which hardware fails again
   clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
+  clusterproof gate remove X           take a Kubernetes gate's condition and taints from all nodes
   clusterproof completion SHELL        words completed by bash, zsh or fish: eval "$(clusterproof completion bash)"
   clusterproof manifest --from X       the golden manifest of a machine known to be good
   clusterproof help [COMMAND]          this page, or the options of a command
@@ -79,6 +80,7 @@ clusterproof checks that a GPU cluster is fit for training. It changes nothing.
   clusterproof checks          list the checks
   clusterproof explain CHECK   what a check or an Xid means, and what to do
   clusterproof history         what is new, what comes and goes
+  clusterproof gate            what runs as a gate in Kubernetes; its removal
   clusterproof doctor          what can be reached from here
   clusterproof init            write an inventory and a policy to begin with
   clusterproof manifest        write the golden manifest of a good machine

@@ -57,6 +57,7 @@ SUBCOMMANDS = (  # in the order in which help has them
         "clusterproof.plugins.watch.options:parser",
         "clusterproof.plugins.watch.command:watch",
     ),
+    Subcommand("gate", f"{_HERE}.gate:parser", f"{_HERE}.gate:gate"),
     Subcommand("manifest", f"{_HERE}.manifest:parser"),
     Subcommand("completion", f"{_HERE}.help:completion_parser", f"{_HERE}.help:completion"),
     Subcommand("help", f"{__name__}:help_parser"),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.catalog.instance_types import instance_types
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.access import EKS_NAME, SETTING, contexts, open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
@@ -17,6 +18,7 @@ from clusterproof.plugins.kubernetes.training_job import job_named
 FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:CONTEXT/job:NAMESPACE/NAME, k8s:in-cluster or eks:NAME"
 OF_JOB = "job:"
 IN_CLUSTER = "in-cluster"
+WAYS = ("kubernetes", "agents")  # a pod for each node of a run; the agents of a gate, which are there
 # What a node with accelerators says of itself; the labels stay where its device plugin has died.
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-.*)|aws\.amazon\.com/neuron.*|vpc\.amazonaws\.com/efa|amd\.com/gpu")
 LABELS = (
@@ -31,13 +33,13 @@ LABELS = (
 )
 
 
-def k8s(rest: str, _options: Mapping[str, str]) -> Cluster:
+def k8s(rest: str, options: Mapping[str, str]) -> Cluster:
     """The nodes of a context of the user's kubeconfig, or of the cluster that this runs in. Raises InventoryError."""
     shown = f"--cluster {'k8s:' + rest!r:.160}"
     try:
         context, selector = _parts(rest)
         way = IN_CLUSTER if context == IN_CLUSTER else f"context:{context}"
-        return _cluster(shown, f"k8s:{context}", {SETTING: way}, selector)
+        return _by_way(_cluster(shown, f"k8s:{context}", {SETTING: way}, selector), options)
     except KubernetesError as problem:
         raise InventoryError(f"{shown}: {problem}") from None
 
@@ -51,9 +53,31 @@ def eks(rest: str, options: Mapping[str, str]) -> Cluster:
     try:
         account = Account(options.get("region", ""), options.get("profile", ""))
         where = {"region": account.region, "profile": options.get("profile", "")}
-        return _cluster(shown, f"eks:{name}", {SETTING: f"eks:{name}", **where}, selector)
+        return _by_way(_cluster(shown, f"eks:{name}", {SETTING: f"eks:{name}", **where}, selector), options)
     except (AwsError, KubernetesError) as problem:
         raise InventoryError(f"{shown}: {problem}") from None
+
+
+def _by_way(cluster: Cluster, options: Mapping[str, str]) -> Cluster:
+    """The cluster by a pod for each node, or by the agents that are on its nodes. Raises InventoryError."""
+    via = options.get("via", WAYS[0])
+    if via not in WAYS:
+        raise InventoryError(f"--via {via!r:.80} is no way to nodes of Kubernetes; expected {' or '.join(WAYS)}")
+    return cluster if via == WAYS[0] else replace(cluster, connection=via)
+
+
+def way_into(text: str, options: Mapping[str, str]) -> Mapping[str, str]:
+    """How the API server of a `k8s:…` or `eks:NAME` is reached, whatever nodes it has. Raises InventoryError."""
+    word, _, rest = text.partition(":")
+    try:
+        if word == "k8s":
+            context, _ = _parts(rest)
+            return {SETTING: IN_CLUSTER if context == IN_CLUSTER else f"context:{context}"}
+        if word == "eks" and EKS_NAME.fullmatch(rest):
+            return {SETTING: f"eks:{rest}", **options}
+    except KubernetesError as problem:
+        raise InventoryError(f"{text!r:.160}: {problem}") from None
+    raise InventoryError(f"{text!r:.160} is no cluster of Kubernetes; expected k8s:CONTEXT, k8s:in-cluster or eks:NAME")
 
 
 def _parts(rest: str) -> tuple[str, str]:

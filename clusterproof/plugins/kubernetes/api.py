@@ -50,9 +50,9 @@ class Api:
         """Create an object; what the server made of it. Raises KubernetesError."""
         return decoded(self._asked("POST", path, {}, body, RETRY_S))
 
-    def patch(self, path: str, body: object, kind: str) -> Mapping[str, Any]:
+    def patch(self, path: str, body: object, kind: str, **query: object) -> Mapping[str, Any]:
         """Change an object by a patch of this kind; what it is then. Raises KubernetesError (409: it was changed)."""
-        return decoded(self._asked("PATCH", path, {}, body, RETRY_S, kind=kind))
+        return decoded(self._asked("PATCH", path, query, body, RETRY_S, kind=kind))
 
     def delete(self, path: str, **query: object) -> None:
         """Delete an object, or a collection. Raises KubernetesError."""

@@ -76,8 +76,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         Option(
             "--via",
             "how to start the probe: controller (one srun there), nodes (a log-in or session for each), auto (the "
-            "default; HyperPod: controller above 32 nodes), ssh:[user@]HOST[:port] (one srun on that log-in node), or "
-            "kubernetes (pods; HyperPod on EKS)",
+            "default; HyperPod: controller above 32 nodes), ssh:[user@]HOST[:port] (one srun on that log-in node), "
+            "kubernetes (pods; HyperPod on EKS), or agents (of Kubernetes: what a gate's agents report)",
             {"metavar": "WAY"},
         ),
         Option(
@@ -123,6 +123,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "--k8s-startup-taint",
             "the key of a taint that new nodes begin with, which the gate takes away when they first pass",
             {"metavar": "KEY"},
+        ),
+        Option(
+            "--k8s-every",
+            "seconds between reports of a gate's agents, which --via agents reads (default 60)",
+            {"type": float, "metavar": "S"},
         ),
         Option(
             "--k8s-perf-image",

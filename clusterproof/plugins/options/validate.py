@@ -43,9 +43,7 @@ def check_options(option: Options) -> None:
         raise pytest.UsageError(f"--bundle is {option.bundle!r:.200}; expected a file that ends in .tar.zst")
     if option.cloudwatch is not None:
         check_namespace(option.cloudwatch)
-    for flag in ("k8s_max_tainted", "k8s_startup_taint"):
-        if getattr(option, flag) is not None and not option.k8s_gate:
-            raise pytest.UsageError(f"--{flag.replace('_', '-')} is for the gate; expected --k8s-gate with it")
+    _check_gate(option)
     _check_files(option)
     try:
         window(option.since)
@@ -75,6 +73,15 @@ def check_namespace(name: str) -> None:
         raise pytest.UsageError(
             f"--cloudwatch is {name!r:.80}; expected a namespace of letters, digits and . - _ / # :, not of AWS/…"
         )
+
+
+def _check_gate(option: Options) -> None:
+    """Refuse options of a gate without what they are for. Raises pytest.UsageError."""
+    for flag in ("k8s_max_tainted", "k8s_startup_taint"):
+        if getattr(option, flag) is not None and not option.k8s_gate:
+            raise pytest.UsageError(f"--{flag.replace('_', '-')} is for the gate; expected --k8s-gate with it")
+    if option.k8s_every is not None and (option.via != "agents" or option.k8s_every < 1):
+        raise pytest.UsageError(f"--k8s-every is {option.k8s_every:g}; expected a second or more, with --via agents")
 
 
 def _check_history(option: Options) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood
 
 
+_OF_KUBERNETES = ("k8s_namespace", "k8s_image", "k8s_every", "k8s_perf_image")  # options that are its settings
 UNNAMED_S = 30.0  # for AWS to answer about nodes that were named without it: nobody waits for it there
 
 
@@ -183,7 +184,7 @@ class Gatherer:
             settings["accept_new_host_keys"] = "yes"
         settings |= {
             key: str(data)
-            for key in ("ssm_rate", "ssm_output", "mpirun_options", "k8s_namespace", "k8s_image", "k8s_perf_image")
+            for key in ("ssm_rate", "ssm_output", "mpirun_options", *_OF_KUBERNETES)
             if (data := getattr(option, key))
         }
         return Limits(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from clusterproof.fixtures import node, pairwise
-from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_slurm
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.written import keep_private
@@ -96,10 +96,10 @@ def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
 def _packaged(text: str, option: Options) -> Cluster:
     """The cluster that an inventory of our own finds. Raises InventoryError."""
     found = resolve(text, inventory_settings(option))
-    if option.via and not (is_of_slurm(found) or is_of_hyperpod(found)):
+    if option.via and not (is_of_slurm(found) or is_of_hyperpod(found) or is_of_kubernetes(found)):
         raise InventoryError(
-            f"--via {option.via:.80} is for clusters of Slurm and HyperPod, and {text:.80} is neither; "
-            "expected slurm:… or the name of a HyperPod cluster"
+            f"--via {option.via:.80} is for clusters of Slurm, HyperPod and Kubernetes, and {text:.80} is none; "
+            "expected slurm:…, k8s:… or the name of a HyperPod cluster"
         )
     return found
 

@@ -28,4 +28,15 @@ def _kubernetes() -> Connection:
     return Kubernetes()
 
 
-CONNECTIONS: Mapping[str, Callable[[], Connection]] = {**DIRECT, "srun": _srun, "kubernetes": _kubernetes}
+def _agents() -> Connection:
+    from clusterproof.plugins.transport.kubernetes_agents import Agents
+
+    return Agents()
+
+
+CONNECTIONS: Mapping[str, Callable[[], Connection]] = {
+    **DIRECT,
+    "srun": _srun,
+    "kubernetes": _kubernetes,
+    "agents": _agents,
+}

@@ -236,7 +236,7 @@ def _visited(
 
     def note(target: Target, answer: Answer) -> None:
         nonlocal is_answered
-        is_answered = is_answered or not shared.refusal
+        is_answered = is_answered or not shared.is_refusal(answer)
         answered(target, answer)
 
     try:

@@ -26,6 +26,7 @@ EXPECTED = {
     "admission webhook": f"that webhook to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
     "ValidatingAdmissionPolicy": f"that policy to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
 }
+OF_QUOTA = ("exceeded quota", "cannot be fulfilled on resourcequotas")
 ADMITTED = f"the namespace {{}} to admit a privileged pod, {ELSEWHERE}"
 RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
 
@@ -123,6 +124,11 @@ def refused(problem: KubernetesError, run: Run) -> str:
     if problem.status == 404:
         return f"{problem}; expected the namespace {run.namespace}: {RBAC}"
     return str(problem)
+
+
+def is_of_quota(problem: KubernetesError) -> bool:
+    """Whether a quota has no room now, or was being counted by others too; one that asks for limits never has any."""
+    return any(words in str(problem) for words in OF_QUOTA)
 
 
 def _not_started_there(container: Container, node: KubernetesNode, is_own_image: bool, image_option: str) -> Missed:

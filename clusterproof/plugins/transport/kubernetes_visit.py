@@ -13,8 +13,16 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.kubernetes_outcome import after_the_end, has_begun, is_settled, missed, refused
+from clusterproof.plugins.transport.kubernetes_outcome import (
+    after_the_end,
+    has_begun,
+    is_of_quota,
+    is_settled,
+    missed,
+    refused,
+)
 from clusterproof.plugins.transport.kubernetes_pod import CONTAINER, Run, image_on, pod
+from clusterproof.plugins.transport.kubernetes_quota import Places
 from clusterproof.plugins.transport.kubernetes_watch import PodWatch
 
 LEAST_START_S = 30.0  # for a kubelet to start a pod, beside --connect-timeout
@@ -35,9 +43,15 @@ class Shared:
     nonce: str = ""
     refusal: str = ""  # why the API server lets nobody be asked
     watch: PodWatch = field(init=False)
+    places: Places = field(init=False)
 
     def __post_init__(self) -> None:
         self.watch = PodWatch(self.api, self.run)
+        self.places = Places(self.api, self.run)
+
+    def is_refusal(self, answer: Answer) -> bool:
+        """Whether a node was answered for by what the API server refuses to all."""
+        return answer.unreached is Unreached.API and bool(self.refusal) and answer.detail == self.refusal
 
 
 @dataclass(slots=True)
@@ -53,6 +67,9 @@ class PodVisit:
     image_option: ClassVar[str] = "--k8s-image"
 
     def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.started = time.monotonic()
         self.deadline = self.started + self.whole_s(self.shared.limits) + SLACK_S + SLACK_S
 
@@ -87,21 +104,31 @@ class PodVisit:
             return self.followed()
         except KubernetesDenied as denied:
             return self.refused(denied)
+        finally:
+            self.shared.places.left(self.name)
 
     def abandon(self) -> None:
         """Nothing to end from outside: the run deletes its pods."""
 
     def create(self) -> Answer | None:
-        """Create the pod; why that failed, where it did."""
-        try:
-            self.shared.api.create(self.shared.run.pods, self.pod())
-        except (KubernetesDenied, KubernetesRefused) as problem:
-            return self.refused(problem)
-        except KubernetesError as problem:
-            if problem.status != 409:  # else it was created by a request whose answer was lost
-                return self._failed(problem)
-        self.is_created = True
-        return None
+        """Create the pod, once there is a place for it; why that failed, where it did."""
+        while not self.shared.refusal:
+            try:
+                self.shared.api.create(self.shared.run.pods, self.pod())
+            except (KubernetesDenied, KubernetesRefused) as problem:
+                if is_of_quota(problem) and self.shared.places.wait():
+                    self._begin()
+                    continue
+                return self.refused(problem)
+            except KubernetesError as problem:
+                if is_of_quota(problem) and self.shared.places.wait():  # others were counted at the same moment
+                    continue
+                if problem.reason != "AlreadyExists":  # else it was created by a request whose answer was lost
+                    return self._failed(problem)
+            self.is_created = True
+            self.shared.places.taken()
+            return None
+        return Answer(unreached=Unreached.API, detail=self.shared.refusal)
 
     def followed(self) -> Answer:
         """The answer of a pod that there is. Raises KubernetesDenied."""

@@ -27,6 +27,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
     "ssm": "Systems Manager's commands end with an answer, and stream nothing",
     "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
+    "agents": "what the agents of a gate report comes at an interval, and is no stream",
     "replay": "a recording does not change",
     "capture": "what was collected by hand does not change",
 }

@@ -50,8 +50,8 @@ function _shtab_clusterproof_using
   test "$_shtab_clusterproof_cmdpath" = "$argv"
 end
 
-set -g _shtab_clusterproof_commands check checks explain doctor init history watch manifest completion help version
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
+set -g _shtab_clusterproof_commands check checks explain doctor init history watch gate manifest completion help version
+set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-every --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -80,7 +80,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l fanout -x -d 'h
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l connect-timeout -x -d 'seconds to reach a node (default 15)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l answer-timeout -x -d 'seconds for a node'"'"'s whole answer once reached (default: three times --probe-timeout, and 15)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l accept-new-host-keys -d 'take a host key that is not in known_hosts on trust, for this run only; a changed key is still refused'
-complete -c clusterproof -n '_shtab_clusterproof_using check' -l via -x -d 'how to start the probe: controller (one srun there), nodes (a log-in or session for each), auto (the default; HyperPod: controller above 32 nodes), ssh:[user@]HOST[:port] (one srun on that log-in node), or kubernetes (pods; HyperPod on EKS)'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l via -x -d 'how to start the probe: controller (one srun there), nodes (a log-in or session for each), auto (the default; HyperPod: controller above 32 nodes), ssh:[user@]HOST[:port] (one srun on that log-in node), kubernetes (pods; HyperPod on EKS), or agents (of Kubernetes: what a gate'"'"'s agents report)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l slurm-wait -x -d 'seconds that srun may wait for a place on nodes that others use (default 15)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l srun-options -x -d 'further options of srun, e.g. '"'"'--account=ops --reservation=maintenance'"'"''
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l include-drained -d 'also the nodes that Slurm starts nothing on: they are visited over ssh'
@@ -89,6 +89,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-image -x -d
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-gate -xka "observe taint" -d 'write each node'"'"'s verdict to Kubernetes, as its condition ClusterproofHealthy: observe, or taint also nodes that failed and have no pods with GPUs (docs/kubernetes-gate.md)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-max-tainted -x -d 'how many nodes may have the gate'"'"'s taint: a number, a share in percent, or both (default: a tenth, at most 10); where more would, none gets it'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-startup-taint -x -d 'the key of a taint that new nodes begin with, which the gate takes away when they first pass'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-every -x -d 'seconds between reports of a gate'"'"'s agents, which --via agents reads (default 60)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-perf-image -x -d 'the image of the pods that load nodes, where -m names perf: with Python and the programs that measure'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l region -x -d 'the AWS region (default: AWS_REGION, or the profile'"'"'s)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l profile -x -d 'the AWS profile (default: AWS_PROFILE, or the default one)'
@@ -187,6 +188,14 @@ complete -c clusterproof -n '_shtab_clusterproof_using watch' -l host-root -xka 
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l k8s-namespace -x -d 'for the pods (default clusterproof)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l k8s-image -x -d 'one with Python, where nodes have none'
 complete -c clusterproof -n '_shtab_clusterproof_using watch; and test $_shtab_clusterproof_npos -eq 0' -ka "local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:" -d 'what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml'
+complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a gate -d 'A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent reports what is on its node; and what removes it: remove takes its condition and taints from all nodes.'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -s h -l help -d 'show this help message and exit'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l every -x -d 'seconds between reports, alike in both'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l probe-timeout -x -d 'of agent: for one collector'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l region -x -d 'the AWS region'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l profile -x -d 'the AWS profile'
+complete -c clusterproof -n '_shtab_clusterproof_using gate; and test $_shtab_clusterproof_npos -eq 0' -ka "run agent remove" -d 'what to do'
+complete -c clusterproof -n '_shtab_clusterproof_using gate; and test $_shtab_clusterproof_npos -eq 1' -ka "local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:" -d 'k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a manifest -d 'Writes the golden manifest of a machine known to be good, for --policy golden.toml -m ami.'
 complete -c clusterproof -n '_shtab_clusterproof_using manifest' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using manifest' -l from -l cluster -xka "local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:" -d 'what --cluster takes'
@@ -196,6 +205,6 @@ complete -c clusterproof -n '_shtab_clusterproof_using completion' -s h -l help 
 complete -c clusterproof -n '_shtab_clusterproof_using completion; and test $_shtab_clusterproof_npos -eq 0' -ka "bash zsh fish" -d 'which shell'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a help -d 'The options of a command.'
 complete -c clusterproof -n '_shtab_clusterproof_using help' -s h -l help -d 'show this help message and exit'
-complete -c clusterproof -n '_shtab_clusterproof_using help; and test $_shtab_clusterproof_npos -eq 0' -ka "check checks completion doctor explain history init manifest version watch" -d 'which command (default: an overview)'
+complete -c clusterproof -n '_shtab_clusterproof_using help; and test $_shtab_clusterproof_npos -eq 0' -ka "check checks completion doctor explain gate history init manifest version watch" -d 'which command (default: an overview)'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a version -d 'The version.'
 complete -c clusterproof -n '_shtab_clusterproof_using version' -s h -l help -d 'show this help message and exit'

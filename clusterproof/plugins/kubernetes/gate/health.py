@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.message import printable
@@ -15,6 +15,7 @@ TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 PASSED, INCOMPLETE, NOT_REACHED, NOTHING = "ChecksPassed", "Incomplete", "NotReached", "NothingChecked"
 BROKE = "RunBroke"
 OF_API = frozenset(f"{UNREACHABLE}{reason.value}" for reason in (Unreached.API, Unreached.THROTTLED))
+OF_LOG = f"{UNREACHABLE}{Unreached.NO_LOG.value}"
 OF_KUBERNETES = "k8s_node"  # the subject of what Kubernetes itself says of a node, and already knows
 MAX_MESSAGE = 240  # characters; `kubectl describe node` shows them in one column
 MAX_REASON = 128
@@ -43,13 +44,20 @@ def healths(results: Sequence[Result], is_whole: bool = True) -> Mapping[str, He
     return found if is_whole else {node: _unproven(health) for node, health in found.items()}
 
 
-def unvisited(results: Iterable[Result]) -> Mapping[str, str]:
-    """The nodes that no pod was sent to because the API server refused, throttled or did not answer, and its words.
+def unvisited(results: Sequence[Result]) -> Mapping[str, str]:
+    """The nodes that nobody asked because the API server refused, throttled or did not answer, and its words.
 
-    That says nothing of them: what was written of such a node by the run before stays, and grows old.
+    That says nothing of them: what was written of such a node by the run before stays, and grows old. The same holds
+    where logs of most nodes cannot be read: it is the way from the control plane to kubelets that has failed.
     """
     found = sorted((one for one in results if one.cause in OF_API), key=lambda one: one.says_unreachable)
-    return {one.node: bounded(one.message or one.cause.removeprefix(UNREACHABLE)) for one in found}
+    why = {one.node: bounded(one.message or one.cause.removeprefix(UNREACHABLE)) for one in found}
+    nodes = {one.node for one in results if one.is_of_node}
+    unread = {one.node for one in results if one.cause == OF_LOG}
+    if len(unread) > max(1, len(nodes) // 2):
+        words = f"the control plane cannot read the logs of {len(unread)} of {len(nodes)} nodes"
+        why.update(dict.fromkeys(unread, f"{words}; expected a way from it to port 10250 of each"))
+    return why
 
 
 def health_of(results: Sequence[Result]) -> Health:

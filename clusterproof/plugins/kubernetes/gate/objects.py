@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.gate import CONDITION, OURS
+from clusterproof.plugins.kubernetes.gate import CONDITION, DOMAIN, OURS
 from clusterproof.plugins.kubernetes.gate.health import FALSE, Health
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, Taint, node_of
 from clusterproof.plugins.kubernetes.values import parts, tables, text
@@ -63,6 +63,16 @@ def condition_patch(seen: Seen, health: Health, at: float) -> dict[str, object]:
         "lastTransitionTime": since,
     }
     return {"metadata": {"uid": seen.uid}, "status": {"conditions": [condition]}}
+
+
+def without_condition(seen: Seen) -> dict[str, object]:
+    """The strategic merge patch that takes our condition away, and leaves the others as they are."""
+    return {"metadata": {"uid": seen.uid}, "status": {"conditions": [{"type": CONDITION, "$patch": "delete"}]}}
+
+
+def trial_patch(seen: Seen) -> dict[str, object]:
+    """A change that no gate ever makes: to see, without making it, whether anything would hinder it."""
+    return {"metadata": {"uid": seen.uid, "annotations": {f"{DOMAIN}/trial": "of confined.yaml"}}}
 
 
 def taints_patch(seen: Seen, taints: Sequence[Mapping[str, Any]]) -> dict[str, object]:

@@ -6,12 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.api import Api
+from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
 from clusterproof.plugins.kubernetes.gate import CONDITION, NO_SCHEDULE, UNFIT
-from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate.health import FALSE, NOT_REACHED, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
+    MERGE,
     NODES,
     STRATEGIC,
     TAINTS_CHANGED,
@@ -22,6 +23,7 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     is_change,
     moment,
     seen_of,
+    trial_patch,
     verdict_event,
     with_taint,
     without_taints,
@@ -34,10 +36,17 @@ from clusterproof.plugins.kubernetes.gate.taints import (
     to_taint,
 )
 from clusterproof.plugins.kubernetes.gate.writer import Patch, Writer, of_nodes
+from clusterproof.plugins.kubernetes.nodes import Condition
 from clusterproof.plugins.kubernetes.values import table
 
 OBSERVE, TAINT = "observe", "taint"
 LIMIT = "10%,10"  # as Slurm's health check has it
+REFRESH_S = 240.0  # a kubelet's own conditions are written each 300 s where nothing changes
+UNCONFINED = (
+    "the API server lets this account change more of nodes than its condition; expected confined.yaml of "
+    "integrations/kubernetes, and Kubernetes 1.30 or newer"
+)
+LATE = 3  # reports that may be missing
 
 
 @record
@@ -47,11 +56,23 @@ class Orders:
     mode: str = OBSERVE
     limit: str = LIMIT
     startup: str = ""
+    refresh_s: float = 0.0  # a condition that says the same is written again after so long; 0: by each run
+    patience_s: float = 0.0  # after so long without a report a node is Unknown; until then it is left as it stands
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether it is of a gate that stays in a cluster, and has an account of its own."""
+        return bool(self.refresh_s)
 
     @property
     def is_tainting(self) -> bool:
         """Whether nodes get our taint, and lose it."""
         return self.mode == TAINT
+
+
+def standing(orders: Orders, every_s: float) -> Orders:
+    """The same for a gate that looks again each `every_s`: few writes, and no change for one report that is late."""
+    return replace(orders, refresh_s=REFRESH_S, patience_s=REFRESH_S + LATE * every_s)
 
 
 @record
@@ -90,9 +111,19 @@ class Gate:
         self._say(
             "created anew since the run began: the next run evaluates it", found.keys() & self.seen.keys() - here.keys()
         )
+        if here and self.orders.is_standing and not self._is_confined(self.seen[min(here)]):
+            self.lines.append(UNCONFINED)
         if here and self._write_conditions(here):
             self._change_taints(here)
         self._say("not in Kubernetes any more", found.keys() - self.seen.keys() | self.writer.gone)
+
+    def _is_confined(self, seen: Seen) -> bool:
+        """Whether the server hinders this account to change more than its condition; also where it does not say."""
+        try:
+            self.writer.api.patch(f"{seen.path}/status", trial_patch(seen), MERGE, dryRun="All")
+        except KubernetesError:
+            return True
+        return False
 
     def _change_taints(self, here: Mapping[str, Health]) -> None:
         self._remove_taints(here)
@@ -113,18 +144,34 @@ class Gate:
 
     def _write_conditions(self, found: Mapping[str, Health]) -> bool:
         """Whether it makes sense to go on. One goes first: what refuses it would refuse all."""
-        names = sorted(found)
+        names = sorted(name for name in found if not self._is_left(self.seen[name], found[name]))
         changed: dict[str, bool] = {}
         for group in (names[:1], names[1:]):
             changed |= self.writer.each(lambda name: self._write_condition(name, found[name]), group)
             if self.writer.is_refused and not changed:
                 return False
+        left = len(found) - len(names)
+        as_before = f"; {left} as before" if left else ""
         counts = Counter(found[name].status for name in changed)
         words = ", ".join(f"{counts[status]} {status}" for status in (TRUE, FALSE, UNKNOWN) if counts[status])
         self.lines.append(
-            f"{CONDITION} of {len(changed)} of {len(names)} nodes: {words}; {sum(changed.values())} changed"
+            f"{CONDITION} of {len(changed)} of {len(names)} nodes: {words or 'none'}; {sum(changed.values())} changed"
+            + as_before
         )
         return True
+
+    def _is_left(self, seen: Seen, health: Health) -> bool:
+        """Whether a condition stays as it stands: it says the same and is young, or its node may yet report."""
+        before = seen.node.condition(CONDITION)
+        if before is None:
+            return False
+        if health.reason == NOT_REACHED:
+            return self._is_young(before, self.orders.patience_s)
+        is_same = (before.status, before.reason, before.message) == (health.status, health.reason, health.message)
+        return is_same and self._is_young(before, self.orders.refresh_s)
+
+    def _is_young(self, condition: Condition, seconds: float) -> bool:
+        return moment(self.now - seconds) < condition.heard <= moment(self.now)
 
     def _write_condition(self, name: str, health: Health) -> bool:
         """Whether it reports something new. Raises KubernetesError."""

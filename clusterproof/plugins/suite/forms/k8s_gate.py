@@ -17,10 +17,12 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.health import healths, unvisited
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
-from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, write
+from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, standing, write
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import occasion_of
+from clusterproof.plugins.transport.kubernetes_agents import CONNECTION as AGENTS
+from clusterproof.plugins.transport.kubernetes_agents import EVERY_S
 from clusterproof.reports.cut import Cut, cut_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
     """What the command line asks the gate for. Raises pytest.UsageError where it may not be asked so."""
     option: Options = config.option
     orders = Orders(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
+    if cluster.connection == AGENTS:
+        orders = standing(orders, option.k8s_every or EVERY_S)
     try:
         most_tainted(orders.limit, 1)
     except GateError as wrong:
@@ -41,7 +45,7 @@ def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
         raise pytest.UsageError(f"--k8s-startup-taint: {wrong}") from None
     if option.k8s_max_tainted and orders.mode == OBSERVE:
         raise pytest.UsageError("--k8s-max-tainted bounds --k8s-gate taint; expected that, or none of it")
-    if cluster.connection != "kubernetes":
+    if cluster.connection not in ("kubernetes", AGENTS):
         raise pytest.UsageError(
             f"--k8s-gate writes to nodes of Kubernetes, and {cluster.name:.80} is reached by {cluster.connection}; "
             "expected k8s:…, eks:… or HyperPod with --via kubernetes"

@@ -1,0 +1,116 @@
+"""`clusterproof gate`: what runs in a cluster of Kubernetes as its gate, and what removes that."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
+from clusterproof.plugins.inventory.kubernetes import way_into
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.gate.remove import remove
+from clusterproof.plugins.policy.file import find_policy
+from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
+from clusterproof.plugins.transport.kubernetes_reporting import report_for_ever
+
+MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
+ROUND = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")
+ROUND_S = 600.0  # for one round: after so long its process is ended
+END_S = 10.0  # for a round to end when it is asked to
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof gate`."""
+    parser = OneLineParser(
+        prog="clusterproof gate",
+        usage="clusterproof gate run X [OPTION...] | agent [OPTION...] | remove X",
+        description="A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent "
+        "reports what is on its node; and what removes it: remove takes its condition and taints from all nodes.",
+        epilog="Any option of clusterproof check may follow gate run X, such as --k8s-gate taint.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("what", choices=("run", "agent", "remove"), help="what to do")
+    parser.add_argument("x", nargs="?", metavar="X", help="k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME")
+    parser.add_argument("--every", type=float, default=60.0, metavar="S", help="seconds between reports, alike in both")
+    parser.add_argument("--probe-timeout", type=float, default=5.0, metavar="S", help="of agent: for one collector")
+    parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
+    parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
+    return parser
+
+
+def gate(arguments: Sequence[str]) -> tuple[int, str]:
+    """The exit code, and what is said at the end. Raises SystemExit where argparse does."""
+    own = parser()
+    option, further = own.parse_known_args(arguments)
+    if further and option.what != "run":
+        own.error(f"unrecognized arguments: {' '.join(further)}")
+    if (option.what == "agent") is bool(option.x):
+        own.error("expected gate agent, or gate run X and gate remove X")
+    if option.every < 1:
+        own.error(f"--every is {option.every:g}; expected a second or more")
+    try:
+        if option.what == "remove":
+            return _removed(option)
+        return (_report if option.what == "agent" else _evaluate)(option, further, _over()), ""
+    except (AwsError, InventoryError, KubernetesError, ClusterproofError) as wrong:
+        return BAD_COMMAND_LINE, f"clusterproof gate: {wrong}\n"
+
+
+def _removed(option: argparse.Namespace) -> tuple[int, str]:
+    """Remove what was written. Raises AwsError, InventoryError, KubernetesError."""
+    where = {key: value for key in ("region", "profile") if (value := getattr(option, key))}
+    written = remove(open_api(way_into(option.x, where)))
+    lines = [*(f"gate: {line}" for line in written.lines), *(f"gate: not removed: {one}" for one in written.problems)]
+    return EXIT_UNWRITTEN if written.problems else 0, "".join(f"{line}\n" for line in lines)
+
+
+def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Event) -> int:
+    """Report what is on this node, until a signal ends it. Raises ClusterproofError for a policy that is none."""
+    policy = find_policy("", Path.cwd())
+    probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
+    report_for_ever(option.every, probe, is_over)
+    return 0
+
+
+def _evaluate(option: argparse.Namespace, further: Sequence[str], is_over: threading.Event) -> int:
+    """Evaluate what agents report again and again, each round in a process of its own, until a signal ends it."""
+    own = [] if any(word.partition("=")[0] == "--k8s-gate" for word in further) else ["--k8s-gate", "observe"]
+    words = ["check", option.x, *ROUND, "--k8s-every", f"{option.every:g}", *own, *further]
+    while not is_over.is_set():
+        began = time.monotonic()
+        round_ = subprocess.Popen([sys.executable, "-I", "-c", MAIN, *words], stdin=subprocess.DEVNULL)
+        while round_.poll() is None and not is_over.wait(0.2) and time.monotonic() < began + ROUND_S:
+            pass
+        _end(round_)
+        is_over.wait(max(0.0, began + option.every - time.monotonic()))
+    return 0
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a round that still goes on: it writes nothing then."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _over() -> threading.Event:
+    """What SIGTERM and SIGINT set."""
+    is_over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: is_over.set())
+    return is_over

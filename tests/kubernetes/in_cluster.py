@@ -1,0 +1,73 @@
+"""The gate's own pods on a real kubelet: those of its manifests, with this machine's Python and suite for an image."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.builders.runs import ROOT
+from tests.kubernetes.gate import ACCOUNT, AGENT, GateBed
+from tests.testbed.kubernetes.bed import NAMESPACE
+from tests.testbed.kubernetes.machine import KUBE_PROXY
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.kubernetes.scheduler import scheduler
+
+APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+PATHS = {AGENT: f"{APPS}/daemonsets/{AGENT}", ACCOUNT: f"{APPS}/deployments/{ACCOUNT}"}
+COMMAND = Path(sys.executable).parent / "clusterproof"
+HOST = dict.fromkeys(("/bin", "/sbin", "/lib", "/lib64", "/usr", sys.base_prefix, str(ROOT)))  # a Python, and the suite
+
+
+@contextlib.contextmanager
+def running(gate: GateBed, every_s: int, *names: str) -> Iterator[None]:
+    """What the manifests have of these names runs, placed by a real scheduler; then it does no more, and is gone."""
+    call = gate.bed.plane.call
+    with scheduler(gate.bed.plane), contextlib.ExitStack() as stack:
+        for name in names:
+            before = call("GET", PATHS[name])
+            stack.callback(_replace, gate, name, before["spec"])
+            _replace(gate, name, _here(gate, before["spec"], every_s))
+        try:
+            wait_until(lambda: [one["status"]["phase"] for one in pods(gate)] == ["Running"] * len(names), "running")
+            yield
+        finally:
+            stack.close()
+            wait_until(lambda: not gate.left(), "gone")
+
+
+def pods(gate: GateBed) -> list[dict[str, Any]]:
+    """The gate's pods that have a node."""
+    every = gate.bed.plane.items(f"{PODS}?labelSelector=app.kubernetes.io/component")
+    return [one for one in every if one["spec"].get("nodeName")]
+
+
+def _replace(gate: GateBed, name: str, spec: dict[str, Any]) -> None:
+    now = gate.bed.plane.call("GET", PATHS[name])
+    gate.bed.plane.call("PUT", PATHS[name], {**now, "spec": spec})
+
+
+def _here(gate: GateBed, spec: dict[str, Any], every_s: int) -> dict[str, Any]:
+    """The same on this machine: its network is the node's, and its image what lies on this machine."""
+    spec = json.loads(json.dumps(spec))
+    pod = spec["template"]["spec"]
+    pod |= {"hostNetwork": True, "dnsPolicy": "Default", "nodeSelector": {}}
+    pod["tolerations"] = [{"operator": "Exists"}]  # no cloud has taken note of this machine
+    (container,) = pod["containers"]
+    for number, folder in enumerate(filter(os.path.isdir, HOST)):
+        pod["volumes"].append({"name": f"host-{number}", "hostPath": {"path": folder}})
+        container["volumeMounts"].append({"name": f"host-{number}", "mountPath": folder, "readOnly": True})
+    container["image"] = KUBE_PROXY
+    container["resources"]["requests"] = {"cpu": "800m"}  # other tests, and whoever shares this machine, take the rest
+    container["env"] += [
+        {"name": "EVERY", "value": str(every_s)},
+        {"name": "PATH", "value": f"{COMMAND.parent}:/usr/sbin:/usr/bin:/sbin:/bin"},
+        {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},  # no kube-proxy leads there
+        {"name": "KUBERNETES_SERVICE_PORT", "value": str(gate.bed.plane.port)},
+    ]
+    return {**spec, **({"replicas": 1} if "replicas" in spec else {})}

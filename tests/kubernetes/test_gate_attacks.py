@@ -1,0 +1,126 @@
+"""Who has the token of one of the accounts of the gate: what they could do with it, each refused by a real server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
+from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, Orders, standing
+from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, GateBed, api_of
+from tests.testbed.kubernetes.bed import NAMESPACE
+from tests.testbed.needs import needs_kubectl
+
+pytestmark = needs_kubectl
+HERE, SYSTEM = f"/api/v1/namespaces/{NAMESPACE}", "/api/v1/namespaces/kube-system"
+APPS, BATCH = f"/apis/apps/v1/namespaces/{NAMESPACE}", f"/apis/batch/v1/namespaces/{NAMESPACE}"
+NODE = "/api/v1/nodes/gpu601"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+JSON = "application/json"
+ROOT = {"name": "root", "image": "x", "securityContext": {"privileged": True}}
+POD = {"metadata": {"name": "root"}, "spec": {"nodeName": "gpu601", "hostPID": True, "containers": [ROOT]}}
+OF_PODS = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, **POD}}
+TOKEN: dict[str, Any] = {"spec": {"expirationSeconds": 600}}
+READY = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+OURS = {"status": {"conditions": [{"type": "ClusterproofHealthy", "status": "True"}]}}
+EVENT = {"metadata": {"generateName": "x-"}, "involvedObject": {"kind": "Pod", "name": "x"}, "reason": "X"}
+ELSEWHERE = {"kind": "Pod", "name": "x", "namespace": "kube-system"}
+ADMIN = {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"}
+BINDING = {"metadata": {"name": "root"}, "roleRef": ADMIN, "subjects": []}
+BY_BOTH = {
+    "a privileged pod in the gate's namespace": ("POST", f"{HERE}/pods", POD),
+    "a privileged pod beside the system's": ("POST", f"{SYSTEM}/pods", POD),
+    "pods by a daemon set": ("POST", f"{APPS}/daemonsets", {"metadata": {"name": "root"}, "spec": OF_PODS}),
+    "pods by a job": ("POST", f"{BATCH}/jobs", {"metadata": {"name": "root"}, "spec": {"template": POD}}),
+    "another program in an agent": (MERGE, f"{APPS}/daemonsets/{AGENT}", {"spec": {"template": POD}}),
+    "a container in a pod that runs": (STRATEGIC, f"{HERE}/pods/x/ephemeralcontainers", POD),
+    "a command in an agent": ("POST", f"{HERE}/pods/x/exec", {}),
+    "a token of the gate": ("POST", f"{HERE}/serviceaccounts/{ACCOUNT}/token", TOKEN),
+    "a token of an agent": ("POST", f"{HERE}/serviceaccounts/{AGENT}/token", TOKEN),
+    "a token of the system's": ("POST", f"{SYSTEM}/serviceaccounts/node-controller/token", TOKEN),
+    "all rights": ("POST", f"{RBAC}/clusterrolebindings", BINDING),
+    "another policy": (
+        MERGE,
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/clusterproof-gate",
+        {},
+    ),
+    "the settings of the gate": (MERGE, f"{HERE}/configmaps/clusterproof-gate", {}),
+    "secrets": ("GET", f"{SYSTEM}/secrets", {}),
+    "logs of others": ("GET", f"{SYSTEM}/pods/x/log", {}),
+    "a kubelet's own API": ("GET", f"{NODE}/proxy/runningpods", {}),
+    "another condition": (STRATEGIC, f"{NODE}/status", READY),
+    "a node that is gone": ("DELETE", NODE, {}),
+    "a cordon": (MERGE, NODE, {"spec": {"unschedulable": True}}),
+    "an event of a pod": ("POST", "/api/v1/namespaces/default/events", EVENT),
+    "an event elsewhere": ("POST", f"{SYSTEM}/events", {**EVENT, "involvedObject": ELSEWHERE}),
+}
+BY_AGENTS = {
+    "the gate's condition of another node": (STRATEGIC, f"{NODE}/status", OURS),
+    "the names of nodes": ("GET", "/api/v1/nodes", {}),
+    "what other agents report": ("GET", f"{HERE}/pods/x/log", {}),
+    "which pods there are": ("GET", f"{HERE}/pods", {}),
+    "a lease": ("POST", f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases", {"metadata": {"name": "x"}}),
+}
+
+
+def answer(gate: GateBed, account: str, how: str, path: str, body: object) -> KubernetesError | None:
+    """What the server says to a request of this account; None where it does as it is asked."""
+    api = api_of(gate.kubeconfig if account == ACCOUNT else gate.of_agent)
+    try:
+        if how == "GET":
+            api.get(path)
+        elif how == "POST":
+            api.create(path, body)
+        elif how == "DELETE":
+            api.delete(path)
+        else:
+            api.patch(path, body, how)
+    except KubernetesError as refused:
+        return refused
+    return None
+
+
+@pytest.mark.parametrize("account", [ACCOUNT, AGENT])
+@pytest.mark.parametrize("wanted", BY_BOTH)
+def test_neither_account_gets(gate: GateBed, account: str, wanted: str) -> None:
+    with gate.bed.node("gpu601"):
+        refused = answer(gate, account, *BY_BOTH[wanted])
+    assert refused is not None
+    assert refused.status in (403, 422), refused
+    assert account in str(refused) or "clusterproof-gate" in str(refused)
+
+
+@pytest.mark.parametrize("wanted", BY_AGENTS)
+def test_an_agents_account_has_no_right_at_all_not_even_to(gate: GateBed, wanted: str) -> None:
+    with gate.bed.node("gpu601"):
+        refused = answer(gate, AGENT, *BY_AGENTS[wanted])
+    assert refused is not None
+    assert f'User "system:serviceaccount:{NAMESPACE}:{AGENT}" cannot' in str(refused)
+
+
+def test_a_gate_that_nothing_confines_says_so(gate: GateBed) -> None:
+    with gate.bed.node("gpu602"):
+        held = gate.write({"gpu602": FIT}, standing(Orders(), 60))
+        free = gate.write({"gpu602": FIT}, standing(Orders(), 60), api=api_of(gate.bed.plane.kubeconfig()))
+        assert "clusterproof.dev/trial" not in gate.node("gpu602")["metadata"].get("annotations", {})
+    assert UNCONFINED not in held.lines
+    assert UNCONFINED in free.lines
+
+
+def test_the_gate_is_held_by_its_policy_in_any_namespace(gate: GateBed) -> None:
+    call = gate.bed.plane.call
+    call("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+    try:
+        accounts = "/api/v1/namespaces/elsewhere/serviceaccounts"
+        call("POST", accounts, {"metadata": {"name": ACCOUNT}})
+        token = call("POST", f"{accounts}/{ACCOUNT}/token", TOKEN)["status"]["token"]
+        subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "elsewhere"}
+        call("POST", f"{RBAC}/clusterrolebindings", {**BINDING, "subjects": [subject]})
+        with gate.bed.node("gpu601"), pytest.raises(KubernetesError, match="cordons no node"):
+            api_of(gate.bed.plane.kubeconfig(str(token))).patch(NODE, {"spec": {"unschedulable": True}}, MERGE)
+    finally:
+        call("DELETE", f"{RBAC}/clusterrolebindings/root")
+        call("DELETE", "/api/v1/namespaces/elsewhere")

@@ -1,0 +1,79 @@
+"""`clusterproof gate remove X`: what a gate has written is taken from every node, and nothing of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.kubernetes.gate import CONDITION
+from clusterproof.plugins.kubernetes.gate.remove import remove
+from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
+from tests.kubernetes.gate import FIT, UNFIT, GateBed, api_of, kubectl
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.needs import needs_kubectl
+
+pytestmark = needs_kubectl
+STARTUP = {"key": "clusterproof.dev/unproven", "effect": "NoSchedule"}
+FOREIGN = {"key": "example.com/team", "effect": "NoSchedule"}
+
+
+def removed(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code of the command by whoever KUBECONFIG names, and what it says."""
+    status = main(["gate", "remove", "k8s:bed"])
+    said = capsys.readouterr()
+    return status, said.out + said.err
+
+
+def test_its_condition_and_taints_go_from_every_node_and_others_stay(
+    gate: GateBed, kubernetes: Bed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        kubernetes.node("gpu401", spec={"taints": [FOREIGN]}),
+        kubernetes.node("gpu402"),
+        kubernetes.node("gpu403", spec={"taints": [STARTUP]}),
+    ):
+        gate.write({"gpu401": UNFIT, "gpu402": FIT}, Orders(TAINT, "5"))
+        assert len(gate.taints("gpu401")) == 2
+        kubectl(kubernetes, "cordon", "gpu402")
+        status, said = removed(capsys)
+        assert status == 0, said
+        assert [gate.condition(name) for name in ("gpu401", "gpu402", "gpu403")] == [{}, {}, {}]
+        assert gate.condition("gpu401", "Ready")["status"] == "True"
+        assert [gate.taints(name) for name in ("gpu401", "gpu403")] == [[FOREIGN], []]
+        assert gate.node("gpu402")["spec"]["unschedulable"] is True
+        again = removed(capsys)
+    assert f"gate: gpu401: lost the condition {CONDITION}; lost the taint clusterproof.dev/unfit:NoSchedule\n" in said
+    assert f"gate: gpu402: lost the condition {CONDITION}\n" in said
+    assert "gate: gpu403: lost the taint clusterproof.dev/unproven:NoSchedule\n" in said
+    assert again[0] == 0
+    assert f"nodes has the condition {CONDITION} or a taint of clusterproof" in again[1]
+
+
+def test_the_gates_own_account_may_remove_it_too(gate: GateBed) -> None:
+    with gate.bed.node("gpu404"):
+        gate.write({"gpu404": UNFIT}, Orders(TAINT, "5"))
+        written = remove(api_of(gate.kubeconfig))
+        assert (gate.condition("gpu404"), gate.taints("gpu404")) == ({}, [])
+    assert written.problems == ()
+
+
+def test_who_may_not_change_nodes_is_told_which_right_is_missing(
+    gate: GateBed, kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, token = kubernetes.granted()
+    with kubernetes.node("gpu405"):
+        gate.write({"gpu405": FIT})
+        monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
+        status, said = removed(capsys)
+        assert gate.condition("gpu405")["status"] == "True"
+    assert status == 11
+    assert "gate: not removed: gpu405: 403 Forbidden: nodes NODE is forbidden" in said
+    assert 'cannot patch resource "nodes/status"' in said
+
+
+@pytest.mark.parametrize("x", ["local", "k8s:nowhere", "eks:a/b"])
+def test_what_is_no_cluster_of_kubernetes_is_refused(
+    x: str, kubernetes: Bed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gate", "remove", x]) == 4
+    assert "expected" in capsys.readouterr().err
