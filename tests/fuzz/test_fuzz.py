@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.training_run.formats.files import RunFile, head_of
+from clusterproof.plugins.training_run.files import RunFile, head_of
 from clusterproof.plugins.training_run.reading import FORMATS
 from tests.fuzz import seeds
 from tests.fuzz.altering import altered

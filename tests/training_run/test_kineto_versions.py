@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.training_run.formats.files import RunFile
+from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.rules.phases import phases

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.training_run import run_data
-from clusterproof.plugins.training_run.formats import files
+from clusterproof.plugins.training_run import files, run_data
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError, kind_of
 from clusterproof.plugins.training_run.run import TrainingRun

@@ -16,8 +16,8 @@ import pytest
 import zstandard
 
 from clusterproof.plugins.training_run import write_samples
+from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.formats import watch_samples
-from clusterproof.plugins.training_run.formats.files import RunFile
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.sample_columns import SUFFIX, Header, SampledGpu, columns_for
@@ -203,7 +203,7 @@ def test_a_day_is_read_with_as_much_memory_as_an_hour(tmp_path: Path) -> None:
         "import sys, resource\n"
         "from pathlib import Path\n"
         "from clusterproof.plugins.training_run.formats.watch_samples import read_samples\n"
-        "from clusterproof.plugins.training_run.formats.files import RunFile\n"
+        "from clusterproof.plugins.training_run.files import RunFile\n"
         "sum(1 for _ in read_samples(RunFile(Path(sys.argv[1]))))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.training_run.formats.files import RunFile
+from clusterproof.plugins.training_run.files import RunFile
 from clusterproof.plugins.training_run.formats.watch_samples import read_samples
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX, SampledGpu
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample

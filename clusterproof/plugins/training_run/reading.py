@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 
 from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.training_run import formats
-from clusterproof.plugins.training_run.formats.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, head_of
+from clusterproof.plugins.training_run.files import HEAD, LONG_HEAD, MAX_BYTES, Format, RunFile, head_of
 from clusterproof.plugins.training_run.records import RunError
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData

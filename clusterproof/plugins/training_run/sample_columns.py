@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusterproof.plugins.core.record import field, record
-from clusterproof.plugins.training_run.formats.files import name, real, whole
+from clusterproof.plugins.training_run.files import name, real, whole
 from clusterproof.plugins.training_run.records import RunError
 
 SCHEMA = 1

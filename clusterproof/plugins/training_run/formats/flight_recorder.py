@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.training_run.formats.files import Format, RunFile, Unpacked
+from clusterproof.plugins.training_run.files import Format, RunFile, Unpacked
 from clusterproof.plugins.training_run.formats.kineto import is_trace
 from clusterproof.plugins.training_run.records import Dump, Exchange, Pending, RunError, Status
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from clusterproof.plugins.training_run.formats.files import RunFile, Unpacked
+from clusterproof.plugins.training_run.files import RunFile, Unpacked
 from clusterproof.plugins.training_run.records import RunError
 
 MAX_EVENT = 1 << 20  # characters

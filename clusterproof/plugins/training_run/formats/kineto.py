@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from clusterproof.plugins.training_run.collectives import Traced
-from clusterproof.plugins.training_run.formats.files import MAX_NAME, Format, RunFile, real, seconds, whole
+from clusterproof.plugins.training_run.files import MAX_NAME, Format, RunFile, real, seconds, whole
 from clusterproof.plugins.training_run.formats.json_items import Events
 from clusterproof.plugins.training_run.formats.kineto_collectives import STARTED_BY, Collectives
 from clusterproof.plugins.training_run.records import (

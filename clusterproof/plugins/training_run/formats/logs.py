@@ -11,8 +11,8 @@ from calendar import timegm
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, Unpacked, seconds, whole
 from clusterproof.plugins.training_run.formats.deepspeed import LATE, STEP, DeepSpeed
-from clusterproof.plugins.training_run.formats.files import Format, Lines, RunFile, Unpacked, seconds, whole
 from clusterproof.plugins.training_run.losses import Loss
 from clusterproof.plugins.training_run.records import Place, RunError, Step
 

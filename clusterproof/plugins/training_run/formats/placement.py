@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clusterproof.plugins.training_run.formats.files import Format, Lines, RunFile, json_lines, name
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name
 from clusterproof.plugins.training_run.placement import OnNode, Slots
 from clusterproof.plugins.training_run.records import Cut, RunError
 

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.training_run.formats.files import Format, RunFile, name, real
+from clusterproof.plugins.training_run.files import Format, RunFile, name, real
 from clusterproof.plugins.training_run.formats.gpu_tools import (
     CLOCKS,
     DRAW,

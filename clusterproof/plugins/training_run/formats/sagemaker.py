@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from clusterproof.plugins.training_run.formats.files import Format, Lines, RunFile, json_lines, name, real
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
 from clusterproof.plugins.training_run.records import Cut, RunError
 from clusterproof.plugins.training_run.samples import CPU, GPU, IO_WAIT, Sample
 

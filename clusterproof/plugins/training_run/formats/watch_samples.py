@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run import samples as of_run
-from clusterproof.plugins.training_run.formats.files import Format, Lines, RunFile, json_lines, name, real
+from clusterproof.plugins.training_run.files import Format, Lines, RunFile, json_lines, name, real
 from clusterproof.plugins.training_run.records import Cut, RunError
 from clusterproof.plugins.training_run.sample_columns import HEADER, Header, SampledGpu, header_of
 from clusterproof.plugins.training_run.samples import Sample
