@@ -16,9 +16,7 @@ from clusterproof.plugins.suite.routing import evidence
 Why = TypeVar("Why")
 Thing = TypeVar("Thing")
 
-pytestmark = [mark.perf]
-
-EXPECTED = "expected every bit as the checksums of the operands have it"
+pytestmark = [mark.perf, mark.hyperpod_performance_debugger("G")]
 
 
 @mark.gpu
@@ -62,7 +60,7 @@ def test_cpu_exact(node: Node) -> None:
     found = node.cpu_exact.found
     for one in each(found.wrong, lambda one: one):
         with part:
-            fail_if(one.where, f"core {one.core}, {one.type}: {one.words}; {EXPECTED}")
+            fail_if(one.where, f"core {one.core}, {one.type}: {one.words}; expected every bit right")
     for why, cores in by_why((one.error, one.core) for one in each(found.errors, lambda one: one)).items():
         with part:
             incomplete(f"{number_of(len(cores), 'core')} ({listed(map(str, cores))}): {why}; expected an answer")
@@ -85,7 +83,7 @@ def say_wrong(unit: str, one: OfType) -> None:
         return
     shares = f"{one.wrong_products} of {number_of(one.products, 'product')} wrong"
     places = listed(wrong.words for wrong in each(one.wrong, lambda wrong: wrong))
-    fail_if(one.wrong_products, f"{unit}, {one.type}: {shares}: {places}; {EXPECTED}")
+    fail_if(one.wrong_products, f"{unit}, {one.type}: {shares}: {places}; expected every bit right")
 
 
 def say_untested(untested: Mapping[tuple[str, str], list[int]], unit: str) -> None:

@@ -52,7 +52,7 @@ class Memory(bytearray):
 
 def test_memory_that_loses_a_bit_is_found_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cores.memory(2 * cores.BLOCK, 1)["wrong"] == []
-    monkeypatch.setattr(cores.mmap, "mmap", lambda _, length: Memory(length))
+    monkeypatch.setattr("mmap.mmap", lambda _, length: Memory(length))
     (wrong, *_) = cores.memory(2 * cores.BLOCK, 1)["wrong"]
     assert (wrong["where"], wrong["bits"], wrong["again"]) == (
         f"byte {cores.BLOCK + 77} of what was written",

@@ -54,7 +54,7 @@ def hanging() -> dict[str, object]:
 
 
 def test_each_process_answers_for_itself_and_one_that_does_not_is_named_in_its_place() -> None:
-    answers = forked([lambda: {"own": 1}, lambda: 1 // 0, killed, hanging, lambda: sys.exit(3)], 3.0)  # type: ignore[list-item, arg-type, return-value]
+    answers = forked([lambda: {"own": 1}, lambda: 1 // 0, killed, hanging, lambda: sys.exit(3)], 3.0)  # type: ignore[list-item, return-value]
     assert [answer.get("own") or answer["error"] for answer in answers] == [
         1,
         "ZeroDivisionError: integer division or modulo by zero",
