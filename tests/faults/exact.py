@@ -28,7 +28,7 @@ FAULTS = (
         "a GPU with a stuck bit in one lane",
         GPU,
         FAIL,
-        "GPU 3, bfloat16: 1 of 30 products wrong: lane 9 of 32 (128 columns), bit 12 (wide by narrow; 8 of 8 times "
+        "GPU 3, bfloat16: 1 wrong in 30 products: lane 9 of 32 (128 columns), bit 12 (wide by narrow; 8 of 8 times "
         "again, always alike)",
         on_gpu(3, "bfloat16", STUCK),
     ),
@@ -36,7 +36,7 @@ FAULTS = (
         "a GPU in which a bit flipped once",
         GPU,
         FAIL,
-        "GPU 6, float64: 1 of 574 products wrong: row 5, column 1033, bits 3, 4 (wide by narrow; 0 of 8 times again)",
+        "GPU 6, float64: 1 wrong in 574 products: row 5, column 1033, bits 3, 4 (wide by narrow; 0 of 8 times again)",
         on_gpu(6, "float64", FLIP),
     ),
     fault(

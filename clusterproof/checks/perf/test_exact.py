@@ -79,9 +79,9 @@ def test_cpu_exact(node: Node) -> None:
 
 def say_wrong(unit: str, one: OfType) -> None:
     """Fail where products of a type were wrong, with the place of the first."""
-    if not one.products:
+    if one.why or one.has_none:
         return
-    shares = f"{one.wrong_products} of {number_of(one.products, 'product')} wrong"
+    shares = f"{one.wrong_products} wrong in {number_of(one.products or 0, 'product')}"
     places = listed(wrong.words for wrong in each(one.wrong, lambda wrong: wrong))
     fail_if(one.wrong_products, f"{unit}, {one.type}: {shares}: {places}; expected every bit right")
 

@@ -37,8 +37,8 @@ def test_a_stuck_bit_hides_neither_another_gpu_nor_what_was_not_tested() -> None
     result = of_gpus(on_gpu(3, "bfloat16", STUCK), on_gpu(5, "float64", STUCK), lacking, dead(7, "no answer in 210 s"))
     assert result.verdict is FAIL
     for words in (
-        "GPU 3, bfloat16: 1 of 30",
-        "GPU 5, float64: 1 of 574",
+        "GPU 3, bfloat16: 1 wrong in 30 products",
+        "GPU 5, float64: 1 wrong in 574",
         "incomplete: GPU 7: no answer",
         "int8 not tested",
     ):
@@ -74,6 +74,17 @@ def garbled(data: dict[str, Any]) -> None:
 @pytest.mark.parametrize("change", [nothing_verified, no_types, garbled])
 def test_a_type_of_which_no_product_was_verified_is_no_pass(change: Change) -> None:
     assert of_gpus(change).verdict is INCOMPLETE
+
+
+def test_what_results_are_held_against_is_wrong_where_nothing_could_be_verified() -> None:
+    def unverified(data: dict[str, Any]) -> None:
+        nothing_verified(data)
+        data["gpus"]["gpus"][2]["types"][0].update(wrong_products=2, wrong=[STUCK])
+
+    result = of_gpus(unverified)
+    assert result.verdict is FAIL
+    assert "GPU 2, float64: 2 wrong in 0 products: lane 9 of 32" in result.message
+    assert "incomplete: float64 not tested on GPU 2: no result could be verified" in result.message
 
 
 @pytest.mark.parametrize("printed", ["", "{}", '{"gpus": []}', '{"error": "no GPU"}', "Segmentation fault"])
