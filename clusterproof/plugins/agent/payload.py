@@ -19,6 +19,7 @@ from clusterproof.plugins.agent.program import ProbeOptions, Program, module_of
 FOLDER = Path(__file__).parent
 ROOMS = "clusterproof.plugins."  # what they are called here; they travel without it
 PACKAGE = f"{ROOMS}agent"
+NAME = re.compile(r"(\w+)(?: as \w+)?")
 IMPORTED = re.compile(rf"^ *from ({re.escape(ROOMS)}[\w.]+) import *(\([^)]*\)|.+)", re.MULTILINE)
 COLLECTED = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect_(\w+)")
 OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
@@ -148,7 +149,7 @@ def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[st
     while pending:
         name = pending.pop()
         sources[name] = source_of(files.get(name) or _file_of(name))
-        imported = {(module, one) for module, names in IMPORTED.findall(sources[name]) for one in words(names)}
+        imported = {(module, one) for module, names in IMPORTED.findall(sources[name]) for one in NAME.findall(names)}
         pending.update({_imported(*found) for found in imported} - set(sources))
         if IMPORTS_COLLECTOR.search(sources[name]) and COLLECTOR not in sources:
             pending.add(COLLECTOR)
