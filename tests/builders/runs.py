@@ -109,6 +109,9 @@ def all_verdicts() -> list[NodeEvidence]:
     return sorted([*nodes, unreached("gpu007")], key=lambda evidence: evidence.node)
 
 
+OF_TORCH = "clusterproof.plugins.benchmarks.exact."  # which run on nodes, in a Python that has PyTorch
+
+
 def load_suite() -> None:
     """Load every module of the suite, for as long as this process lasts.
 
@@ -117,7 +120,8 @@ def load_suite() -> None:
     """
     for package in (plugins, reports):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            import_module(module.name)
+            if not module.name.startswith(OF_TORCH):
+                import_module(module.name)
 
 
 @dataclass

@@ -7,6 +7,7 @@ from tests.faults import (
     ebs,
     efa_fabric,
     ena,
+    exact,
     gpu,
     gpu_fabric,
     gpu_link,
@@ -63,6 +64,7 @@ PARTS = (
     manifest,
     image,
     load,
+    exact,
 )
 FAULTS = tuple(fault for part in PARTS for fault in part.FAULTS)
 ALL_FAULTS = (*FAULTS, *captured.FAULTS)  # those of live nodes, and those in captures made by hand

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clusterproof.plugins.benchmarks.load.options import LoadOptions
+from tests.testbed.exact import EXACT, exact
 from tests.testbed.faults import with_file, without_file
 from tests.testbed.healthy import healthy_p5
 from tests.testbed.image import Content, Folder, Link, NodeImage
@@ -43,6 +44,7 @@ def torch_files() -> dict[str, Content]:
         f"{TORCH}/bin/python3": Link("/usr/bin/python3"),
         f"{TORCH}/pyvenv.cfg": "home = /usr/bin\n",
         f"{TORCH}/lib/python3/site-packages/torch/__init__.py": (HERE / "torch" / "__init__.py").read_text(),
+        EXACT: exact(),
     }
     return files | {f"{TORCH}/lib/python3.{minor}": Link("python3") for minor in range(8, 16)}
 
@@ -60,7 +62,7 @@ def gpu_node(image: NodeImage) -> NodeImage:
 
 def neuron_node(image: NodeImage) -> NodeImage:
     """A node with Trainium and EFA that can be loaded."""
-    return loadable(image, {"/opt/aws/neuron/bin/nccom-test": tool("nccom-test")} | of_efa(), {})
+    return loadable(image, {"/opt/aws/neuron/bin/nccom-test": tool("nccom-test")} | of_efa(), torch_files())
 
 
 def with_speed(image: NodeImage, *lines: str) -> NodeImage:

@@ -19,7 +19,8 @@ from clusterproof.plugins.agent.program import ProbeOptions, Program, module_of
 FOLDER = Path(__file__).parent
 ROOMS = "clusterproof.plugins."  # what they are called here; they travel without it
 PACKAGE = f"{ROOMS}agent"
-IMPORTED = re.compile(rf"^ *from ({re.escape(ROOMS)}[\w.]+) import (\w+)", re.MULTILINE)
+NAME = re.compile(r"(\w+)(?: as \w+)?")
+IMPORTED = re.compile(rf"^ *from ({re.escape(ROOMS)}[\w.]+) import *(\([^)]*\)|.+)", re.MULTILINE)
 COLLECTED = re.compile(r"clusterproof\.plugins\.evidence\.\w+\.collect_(\w+)")
 OF_KIND = re.compile(r"clusterproof\.plugins\.evidence\.(\w+)\.collect\b")
 COLLECTOR = "clusterproof.collector"  # what collectors of others import of us
@@ -148,7 +149,8 @@ def modules_for(names: Iterable[str], files: Mapping[str, Path] = {}) -> dict[st
     while pending:
         name = pending.pop()
         sources[name] = source_of(files.get(name) or _file_of(name))
-        pending.update({_imported(*found) for found in IMPORTED.findall(sources[name])} - set(sources))
+        imported = {(module, one) for module, names in IMPORTED.findall(sources[name]) for one in NAME.findall(names)}
+        pending.update({_imported(*found) for found in imported} - set(sources))
         if IMPORTS_COLLECTOR.search(sources[name]) and COLLECTOR not in sources:
             pending.add(COLLECTOR)
     return dict(sorted(sources.items()))

@@ -17,7 +17,12 @@ T = TypeVar("T")
 # Collectors that only captures have: the probe neither asks the scheduler nor runs jobs.
 ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
 # And those that load the hardware: nodes are asked for them in a second pass.
-LOADING = frozenset({"dcgm_diag", "efa_loopback", "fs_bandwidth", "gpu_bandwidth", "gpu_gemm", "nccom", "node_busbw"})
+LOADING = frozenset(
+    {
+        *("dcgm_diag", "efa_loopback", "fs_bandwidth", "gpu_bandwidth", "gpu_gemm", "nccom", "node_busbw"),
+        *("cpu_exact", "gpu_exact"),
+    }
+)
 
 _WHY = {
     Status.DENIED: "may not be read",

@@ -222,6 +222,8 @@ class Node:
     node_busbw = perf.node_busbw
     gpu_bandwidth = perf.gpu_bandwidth
     gpu_gemm = perf.gpu_gemm
+    gpu_exact = perf.gpu_exact
+    cpu_exact = perf.cpu_exact
     efa_loopback = perf.efa_loopback
     fs_bandwidth = perf.fs_bandwidth
 

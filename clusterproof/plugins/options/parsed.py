@@ -82,6 +82,7 @@ class Options(Protocol):
     dcgm_level: int
     load_path: str
     torch_python: str
+    exact_s: float
     fs_bandwidth: str
     fs_size: int
     fs_at_once: int

@@ -6,7 +6,17 @@ from clusterproof.plugins.options.table import Option
 
 QUICK, FULL = "quick", "full"
 # These have tables of their own elsewhere, which are not imported: every run of pytest would pay for that.
-LOADS = ("dcgm_diag", "gpu_bandwidth", "node_busbw", "gpu_gemm", "nccom", "efa_loopback", "fs_bandwidth")
+LOADS = (
+    "dcgm_diag",
+    "gpu_bandwidth",
+    "node_busbw",
+    "gpu_gemm",
+    "gpu_exact",
+    "cpu_exact",
+    "nccom",
+    "efa_loopback",
+    "fs_bandwidth",
+)
 DCGM_LEVELS = (1, 2, 3, 4)
 METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong")
 LAUNCHERS = ("srun", "mpirun", "ssh", "pods")
@@ -28,6 +38,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "--load-path",
             "folders of the nodes with all_reduce_perf, nvbandwidth, … where neither PATH nor docs/load.md names them",
             {"default": "", "metavar": "DIR:…"},
+        ),
+        Option(
+            "--exact-s",
+            "seconds for exact products on each GPU (default 60); each type is multiplied once in any case",
+            {"type": float, "default": 60.0, "metavar": "S"},
         ),
         Option(
             "--torch-python",

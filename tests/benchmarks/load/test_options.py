@@ -33,6 +33,7 @@ DEFAULTS = {
     "load_timeout": "",
     "load_path": "",
     "torch_python": "",
+    "exact_s": 60.0,
     "fs_bandwidth": "",
     "fs_size": 4096,
     "fs_at_once": 4,
@@ -65,6 +66,8 @@ def test_a_deadline_that_makes_no_sense_is_refused(text: str) -> None:
     ("options", "words"),
     [
         ({"fs_size": 8}, "--fs-size is 8; expected at least 64"),
+        ({"exact_s": 0.5}, "--exact-s is 0.5; expected 1 to 86400"),
+        ({"exact_s": float("nan")}, "--exact-s is nan; expected 1 to 86400"),
         ({"fs_at_once": 0}, "--fs-at-once is 0; expected at least 1"),
         ({"fs_bandwidth": "scratch"}, "--fs-bandwidth is 'scratch'; expected a path of the nodes"),
         ({"torch_python": "python3"}, "--torch-python is 'python3'; expected a path of the nodes"),
@@ -85,7 +88,8 @@ def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
     [
         ("perf", "", "checks", COLLECTORS - {TAKES_TURNS}),
         ("perf and gpu", "gemm or busbw", "checks", {"gpu_gemm", "node_busbw"}),
-        ("perf and not gpu", "", "checks", {"efa_loopback", "nccom"}),
+        ("perf and not gpu", "", "checks", {"cpu_exact", "efa_loopback", "nccom"}),
+        ("perf", "test_exact", "checks", {"cpu_exact", "gpu_exact"}),
         ("perf", "not test_gpu_gemm and gpu_speed", "checks", {"gpu_bandwidth", "node_busbw"}),
         ("perf", "", "checks/perf/test_efa_loopback.py", {"efa_loopback"}),
         ("perf", "", "checks/perf/test_pairwise.py", set()),

@@ -37,6 +37,7 @@ def test_the_whole_time_is_that_of_all_collectors_one_after_another() -> None:
     two = LoadOptions().whole_s(["dcgm_diag", "gpu_gemm"])
     assert two > LoadOptions().deadline_s("dcgm_diag") + LoadOptions().deadline_s("gpu_gemm")
     assert LoadOptions(dcgm_level=3).deadline_s("dcgm_diag") > LoadOptions().deadline_s("dcgm_diag")
+    assert LoadOptions(exact_s=600).deadline_s("gpu_exact") == LoadOptions().deadline_s("gpu_exact") + 540
     assert LoadOptions(seconds={"": 60, "gpu_gemm": 30}).whole_s(["nccom", "gpu_gemm"]) < 120
 
 

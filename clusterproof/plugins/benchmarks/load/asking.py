@@ -15,6 +15,8 @@ from clusterproof.plugins.transport.gather import OnAnswer, ask, room_of
 
 T = TypeVar("T")
 ROOM = "clusterproof.plugins.benchmarks.load"
+EXACT = "clusterproof.plugins.benchmarks.exact"
+BESIDE = {"gpu_exact": f"{EXACT}.gpus"}  # what a collector does not import itself, but the Python that has PyTorch
 NOT_BEGUN = (Unreached.BUSY, Unreached.NO_IMAGE, Unreached.API, Unreached.THROTTLED)  # nothing was run on it
 CONNECT_S = 15.0  # beside what the node itself takes
 
@@ -85,7 +87,8 @@ def without(before: NodeEvidence, collectors: Iterable[str], why: Collected) -> 
 def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = True) -> tuple[Program, str]:
     """The program that runs these collectors one after another, and the nonce that marks its answers."""
     nonce = new_nonce()
-    modules = modules_for(f"{ROOM}.{name}" for name in ("run", *collectors))
+    beside = (BESIDE[name] for name in collectors if name in BESIDE)
+    modules = modules_for([*(f"{ROOM}.{name}" for name in ("run", *collectors)), *beside])
     deadlines = {collector: options.deadline_s(collector) for collector in collectors}
     request = (deadlines, options.host_root, options.whole_s(collectors), options.settings, options.room)
     return started_by_shell(started(f"{ROOM}.run", modules, request), nonce, options.sudo, on_stdin), nonce

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clusterproof.plugins.agent.program import END_S, SEND_S
+from clusterproof.plugins.catalog.exact import exact_kinds_setting
 
 # Seconds for each, in the order in which a node runs them. DCGM wants GPUs at rest, and products heat them.
 SECONDS: Mapping[str, float] = {
@@ -13,11 +14,14 @@ SECONDS: Mapping[str, float] = {
     "gpu_bandwidth": 300.0,
     "node_busbw": 300.0,
     "gpu_gemm": 180.0,
+    "gpu_exact": 240.0,
+    "cpu_exact": 180.0,
     "nccom": 600.0,
     "efa_loopback": 480.0,
     "fs_bandwidth": 120.0,
 }
 DCGM_SECONDS: Mapping[int, float] = {1: 180.0, 2: 900.0, 3: 2400.0, 4: 9000.0}
+EXACT_S = 60.0  # of them for the products themselves
 TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a time
 COLLECTORS = frozenset(SECONDS)
 
@@ -35,11 +39,13 @@ class LoadOptions:
     fs_folder: str = ""  # of the nodes: scratch files are written there and removed
     fs_mib: int = 4096
     fs_at_once: int = 4  # nodes
+    exact_s: float = EXACT_S  # for exact products on GPUs
     room: int = 0  # characters of an answer that its connection carries; 0: all
 
     def deadline_s(self, collector: str) -> float:
         """Seconds for one collector on one node."""
         own = DCGM_SECONDS[self.dcgm_level] if collector == "dcgm_diag" else SECONDS[collector]
+        own += self.exact_s - EXACT_S if collector == "gpu_exact" else 0.0
         return self.seconds.get(collector) or self.seconds.get("") or own
 
     def whole_s(self, collectors: Iterable[str]) -> float:
@@ -59,5 +65,7 @@ class LoadOptions:
             "torch_python": self.torch_python,
             "fs_folder": self.fs_folder,
             "fs_mib": str(self.fs_mib),
+            "exact_s": str(self.exact_s),
+            "exact_kinds": exact_kinds_setting(),
         }
         return {name: value for name, value in data.items() if value}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from importlib.util import find_spec
 
+from clusterproof.plugins.agent import loader
 from clusterproof.plugins.agent.reading import Absent, Node, TimedOut
 from clusterproof.plugins.agent.tools import on_path
 from clusterproof.plugins.agent.trust import distrust
@@ -23,6 +25,8 @@ MAX_TRIED = 24  # that are tried
 TRY_S = 10.0  # an environment on a shared file system may take some
 SOURCE = "CLUSTERPROOF_SOURCE"  # the variable that it comes in
 RUN = f"import os; exec(os.environ.pop('{SOURCE}'))"
+EXACT = "clusterproof.plugins.benchmarks.exact"
+END_S = 10.0  # of a run, for what its processes have answered by then
 HAS_TORCH = "import sys, importlib.util as u; sys.exit(u.find_spec('torch') is None)"
 
 
@@ -68,8 +72,25 @@ def _doubt(node: Node, python: str) -> str:
 
 def run_with_torch(node: Node, python: str, module: str, timeout_s: float) -> dict[str, object]:
     """What `main` of one of these modules prints there. Raises TimedOut."""
+    return _run(node, python, module, f"{_source(module)}\nmain()\n", timeout_s)
+
+
+def run_exact(node: Node, python: str, module: str, settings: dict[str, object], timeout_s: float) -> dict[str, object]:
+    """What `main` of one of the modules that test exactly prints there; they have each other. Raises TimedOut."""
+    request = {**settings, "seed": time.time_ns() >> 20, "within_s": timeout_s - END_S}
+    spec = find_spec(f"{EXACT}.{module}")
+    travelled = vars(spec.loader).get("sources", {}) if spec else {}
+    sources = {name: text for name, text in travelled.items() if name.startswith(f"{EXACT}.")}
+    source = f"{_source(loader.__name__)}\nstart({sources!r}, {f'{EXACT}.{module}'!r}, {request!r})\n"
+    return _run(node, python, module, source, timeout_s)
+
+
+def _source(module: str) -> str:
     spec = find_spec(module)
     source = spec.loader.get_source(module) if spec and spec.loader else ""  # type: ignore[attr-defined] # both have it
-    variables = {SOURCE: f"{source}\nmain()\n"}
-    ran = output_of(node, (python, "-I", "-c", RUN), python, timeout_s, variables=variables)
+    return str(source)
+
+
+def _run(node: Node, python: str, module: str, source: str, timeout_s: float) -> dict[str, object]:
+    ran = output_of(node, (python, "-I", "-c", RUN), python, timeout_s, variables={SOURCE: source})
     return {**ran, "command": f"{python}: {module.rpartition('.')[2]}"}

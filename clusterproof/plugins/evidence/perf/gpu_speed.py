@@ -67,7 +67,7 @@ class GpuGemm(Reported):
     @property
     def speeds(self) -> Mapping[str, Speeds]:
         """TFLOP/s by what was multiplied and by GPU, the median of all rounds. Raises Incomplete."""
-        data = _document(Ran(self.data))
+        data = document(Ran(self.data))
         kind = read(data.get("type"), text, "gpu_gemm: type").removeprefix("torch.")
         size = read(data.get("size"), number, "gpu_gemm: size")
         gpus = at_least_one(read(data.get("tflops"), values, "gpu_gemm: tflops"), "GPU")
@@ -75,7 +75,7 @@ class GpuGemm(Reported):
         return {f"{kind} products of {size:.0f} × {size:.0f}": by_gpu}
 
 
-def _document(ran: Ran) -> Mapping[str, Any]:
+def document(ran: Ran) -> Mapping[str, Any]:
     """The JSON object that ours in PyTorch prints. Raises Incomplete."""
     lines = [line for line in ran.output.splitlines() if line.startswith("{")]
     try:
@@ -100,7 +100,7 @@ def _constant(word: str) -> None:
 
 
 def _of_torch(ran: Ran) -> Mapping[str, Speeds]:
-    data = read(_document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
+    data = read(document(ran).get("gb_per_s"), table, "gpu_bandwidth: gb_per_s")
     found: dict[str, Speeds] = {}
     for direction in DIRECTIONS.values():
         rounds = read(data.get(direction), table, f"gpu_bandwidth: {direction}")

@@ -9,6 +9,7 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.dcgm.facts import DcgmDiag
 from clusterproof.plugins.evidence.fact import CollectorData, Fact
 from clusterproof.plugins.evidence.nccl.facts import NcclLog, Nccom
+from clusterproof.plugins.evidence.perf.exact import CpuExact, GpuExact
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
 from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
 
@@ -77,6 +78,19 @@ def gpu_gemm(node: Node, data: CollectorData) -> GpuGemm:
     """Matrix products of the GPUs."""
     require_hardware(node, data, "gpus")
     return GpuGemm(data.value)
+
+
+@collected_under_load("gpu_exact")
+def gpu_exact(node: Node, data: CollectorData) -> GpuExact:
+    """Exact products of the GPUs. Raises NotApplicable."""
+    require_hardware(node, data, "gpus")
+    return GpuExact(data.value)
+
+
+@collected_under_load("cpu_exact")
+def cpu_exact(_node: Node, data: CollectorData) -> CpuExact:
+    """Exact products of the cores, and what host memory gave back."""
+    return CpuExact(data.value)
 
 
 @collected_under_load("efa_loopback")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.suite.perf.load_others import Test
 
 LEAST_MIB = 64  # of the scratch file
+MOST_S = 24 * 3600  # for exact products
 ANYWHERE = Path("/")
 
 
@@ -30,6 +31,8 @@ def check_load_options(option: Options) -> None:
     ):
         if value < least:
             raise pytest.UsageError(f"{flag} is {value}; expected at least {least}")
+    if not 1 <= option.exact_s <= MOST_S:
+        raise pytest.UsageError(f"--exact-s is {option.exact_s:g}; expected 1 to {MOST_S}")
     for flag, path in (("--fs-bandwidth", option.fs_bandwidth), ("--torch-python", option.torch_python)):
         if path and not path.startswith("/"):
             raise pytest.UsageError(f"{flag} is {path!r:.80}; expected a path of the nodes that begins with /")
@@ -48,6 +51,7 @@ def load_options(option: Options) -> LoadOptions:
         seconds=seconds(option.load_timeout),
         folders=option.load_path,
         torch_python=option.torch_python,
+        exact_s=option.exact_s,
         fs_folder=option.fs_bandwidth,
         fs_mib=option.fs_size,
         fs_at_once=option.fs_at_once,

@@ -1,0 +1,1 @@
+"""Exact products and what they are held against."""

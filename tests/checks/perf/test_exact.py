@@ -1,0 +1,123 @@
+"""Exact products: any wrong bit fails, what was not multiplied is no pass, and neither hides the other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from tests.checks.perf.given import evaluated, ran
+from tests.testbed.exact import Change, core_without_answer, dead, exact, on_core, on_gpu, untested, wrong
+
+FAIL, INCOMPLETE, PASS, NA = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.PASS, Verdict.NOT_APPLICABLE
+STUCK = wrong("lane 9 of 32 (128 columns)", [12], 8)
+
+
+def of_gpus(*changes: Change) -> Result:
+    """The check's result on a node whose GPUs printed this."""
+    printed = json.dumps(json.loads(exact(*changes))["gpus"])
+    return evaluated("gpu.gpu_exact", "gpu_exact", {"gpu001": {"gpus": 8, **ran(printed)}})
+
+
+def of_cores(*changes: Change, **more: object) -> Result:
+    """The same of its cores."""
+    value: dict[str, Any] = {**json.loads(exact(*changes))["cores"], **more}
+    return evaluated("host.cpu_exact", "cpu_exact", {"gpu001": value})
+
+
+def test_products_that_are_all_right_pass() -> None:
+    assert (of_gpus().verdict, of_cores().verdict) == (PASS, PASS)
+
+
+def test_a_stuck_bit_hides_neither_another_gpu_nor_what_was_not_tested() -> None:
+    lacking = untested("int8", "PyTorch 2.0.1 has no product of int8")
+    result = of_gpus(on_gpu(3, "bfloat16", STUCK), on_gpu(5, "float64", STUCK), lacking, dead(7, "no answer in 210 s"))
+    assert result.verdict is FAIL
+    for words in (
+        "GPU 3, bfloat16: 1 wrong in 30 products",
+        "GPU 5, float64: 1 wrong in 574",
+        "incomplete: GPU 7: no answer",
+        "int8 not tested",
+    ):
+        assert words in result.message
+
+
+def test_a_type_that_the_gpu_lacks_is_not_asked_for_and_one_that_pytorch_lacks_is() -> None:
+    def older(data: dict[str, Any]) -> None:
+        for gpu in data["gpus"]["gpus"]:
+            gpu["types"][5:7] = [{"type": "float8_e4m3fn", "has_none": "compute capability 8.0"}]
+
+    assert of_gpus(older).verdict is PASS
+    result = of_gpus(untested("float8_e4m3fn", "PyTorch 2.0.1 has no product of float8_e4m3fn"))
+    assert result.verdict is INCOMPLETE
+    assert "float8_e4m3fn not tested on GPU 0, 1" in result.message
+
+
+def nothing_verified(data: dict[str, Any]) -> None:
+    """GPU 2 has no product of float64 that its checksums agree with."""
+    data["gpus"]["gpus"][2]["types"][0].update(products=0, sets={})
+
+
+def no_types(data: dict[str, Any]) -> None:
+    """GPU 2 says nothing of any type."""
+    data["gpus"]["gpus"][2]["types"] = []
+
+
+def garbled(data: dict[str, Any]) -> None:
+    """What GPU 2 says of a type is not understood."""
+    data["gpus"]["gpus"][2]["types"][0]["wrong_products"] = "some"
+
+
+@pytest.mark.parametrize("change", [nothing_verified, no_types, garbled])
+def test_a_type_of_which_no_product_was_verified_is_no_pass(change: Change) -> None:
+    assert of_gpus(change).verdict is INCOMPLETE
+
+
+def test_what_results_are_held_against_is_wrong_where_nothing_could_be_verified() -> None:
+    def unverified(data: dict[str, Any]) -> None:
+        nothing_verified(data)
+        data["gpus"]["gpus"][2]["types"][0].update(wrong_products=2, wrong=[STUCK])
+
+    result = of_gpus(unverified)
+    assert result.verdict is FAIL
+    assert "GPU 2, float64: 2 wrong in 0 products: lane 9 of 32" in result.message
+    assert "incomplete: float64 not tested on GPU 2: no result could be verified" in result.message
+
+
+@pytest.mark.parametrize("printed", ["", "{}", '{"gpus": []}', '{"error": "no GPU"}', "Segmentation fault"])
+def test_products_that_were_not_made_prove_nothing(printed: str) -> None:
+    value = {"gpus": 8, **ran(printed, -11)}
+    assert evaluated("gpu.gpu_exact", "gpu_exact", {"gpu001": value}).verdict is INCOMPLETE
+    assert evaluated("host.cpu_exact", "cpu_exact", {"gpu001": ran(printed, -11)}).verdict is INCOMPLETE
+
+
+@pytest.mark.parametrize(("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", NA)])
+def test_where_no_gpu_is_it_depends_on_the_type_whether_one_is_missing(instance_type: str, verdict: Verdict) -> None:
+    value = {"none": "no NVIDIA GPU"}
+    assert evaluated("gpu.gpu_exact", "gpu_exact", {"gpu001": value}, instance_type).verdict is verdict
+
+
+def test_a_core_that_is_wrong_is_named_beside_one_that_does_not_answer() -> None:
+    result = of_cores(on_core(77, "float32", STUCK), core_without_answer(40, "no answer in 160 s"))
+    assert result.verdict is FAIL
+    assert "core 77, float32: lane 9 of 32 (128 columns), bit 12" in result.message
+    assert "incomplete: 1 core (40): no answer in 160 s" in result.message
+
+
+def test_without_pytorch_the_cores_are_not_proven() -> None:
+    result = of_cores(without_torch="none of 3 Pythons has PyTorch")
+    assert (result.verdict, result.observed) == (INCOMPLETE, "vector units not tested: none of 3 Pythons has PyTorch")
+
+
+def test_a_wrong_result_of_a_core_counts_with_or_without_pytorch() -> None:
+    found = {"where": "a dot product", "expected": "4", "got": "5.0", "again": 8, "of": 8}
+    result = of_cores(on_core(3, "scalar", found), without_torch="no Python")
+    assert result.verdict is FAIL
+    assert "core 3, scalar: a dot product (8 of 8 times again)" in result.message
+
+
+def test_no_core_at_all_is_no_pass() -> None:
+    assert of_cores(types=[], cores=0).verdict is INCOMPLETE
