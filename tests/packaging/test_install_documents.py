@@ -20,7 +20,7 @@ def commands() -> list[str]:
     named = subprocess.run(listed, capture_output=True, text=True, check=False)
     if named.returncode:
         pytest.skip("not a git checkout: which files are ours is not known")
-    files = (ROOT / name for name in named.stdout.splitlines() if not name.endswith(".png"))
+    files = (ROOT / name for name in named.stdout.splitlines() if not name.endswith((".png", ".sqlite")))
     texts = (file.read_text(encoding="utf-8") for file in files if file.is_file())
     return [command for text in texts for command in INSTALLS.findall(text)]
 
