@@ -29,6 +29,7 @@ OF_THE_DRIVER = OF_A_GPU | {
     "gpu.gpu_count": INCOMPLETE,
     "gpu.imex": INCOMPLETE,
     "gpu.fabric_manager": INCOMPLETE,
+    "host.firmware_uniform": INCOMPLETE,
 }
 
 
@@ -114,7 +115,13 @@ FAULTS = (
     Fault(
         "a driver that counts no GPU at all",
         lambda image: with_nvml(image, count=0),
-        {"gpu.gpu_count": FAIL, "gpu.gpu_answers": INCOMPLETE, "gpu.imex": INCOMPLETE, **OF_A_GPU},
+        {
+            "gpu.gpu_count": FAIL,
+            "gpu.gpu_answers": INCOMPLETE,
+            "gpu.imex": INCOMPLETE,
+            "host.firmware_uniform": INCOMPLETE,
+            **OF_A_GPU,
+        },
         "NVML counts 0 GPUs, 8 on the PCI bus",
     ),
     Fault(
