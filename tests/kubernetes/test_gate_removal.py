@@ -32,6 +32,7 @@ def test_its_condition_and_taints_go_from_every_node_and_others_stay(
         kubernetes.node("gpu402"),
         kubernetes.node("gpu403", spec={"taints": [STARTUP]}),
     ):
+        removed(capsys)  # what other tests have left
         gate.write({"gpu401": UNFIT, "gpu402": FIT}, Orders(TAINT, "5"))
         assert len(gate.taints("gpu401")) == 2
         kubectl(kubernetes, "cordon", "gpu402")
