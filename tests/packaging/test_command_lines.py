@@ -94,7 +94,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["check", "broken.toml"], "is not TOML"),
     (["check", "group.toml"], "group is a table; expected a list of tables, [[group]]"),
     (["--run", "nowhere"], "nowhere: No such file or directory; expected a file that can be read"),
-    (["--run", "reports"], "none of its files (summary.md) has a form that is known; expected a table of operations"),
+    (
+        ["--run", "reports"],
+        "none of its files (summary.md) has a form that is known; expected a dump of PyTorch's Flight",
+    ),
     ([*DEMO, "--nodez", "gpu001"], "--nodez is not an option (did you mean --nodes?)"),
     ([*DEMO, "--nodes", "gpu[1-"], "--nodes"),
     ([*DEMO, "--nodes", "gpu099"], "gpu099 is not in demo"),

@@ -89,7 +89,7 @@ def test_a_newcomer_sees_every_picture_and_that_it_is_simulated(chromium: Browse
     assert "slow node gpu011" in chromium.find("#pairs").text
     assert chromium.count("#pairs .chords .dot.marked") == 3  # the slow node, and both ends of a slow link
     assert chromium.count("#pairs svg.heat") == 1
-    assert chromium.texts("#training tbody th")[0] == "rank 19"
+    assert "rank 19" in chromium.texts("#training tbody th")
     assert "simulated here" in chromium.find("header").text
     assert chromium.complaints() == []
 

@@ -57,9 +57,11 @@ def _bios(node: Node) -> Iterator[tuple[str, str]]:
 
 def _inforom(node: Node) -> Iterator[tuple[str, str]]:
     for gpu in node.gpus:
+        version = None
         with suppress(Incomplete, NotApplicable):  # of drivers and GPUs without it, and of one that is lost
-            if gpu.inforom:
-                yield f"InfoROM of {gpu.name:.{MAX_MODEL}}", gpu.inforom
+            version = gpu.inforom
+        if version:
+            yield f"InfoROM of {gpu.name:.{MAX_MODEL}}", version
 
 
 def _disks(node: Node) -> Iterator[tuple[str, str]]:
