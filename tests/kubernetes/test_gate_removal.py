@@ -27,12 +27,12 @@ def removed(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 def test_its_condition_and_taints_go_from_every_node_and_others_stay(
     gate: GateBed, kubernetes: Bed, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    removed(capsys)  # what other tests have left
     with (
         kubernetes.node("gpu401", spec={"taints": [FOREIGN]}),
         kubernetes.node("gpu402"),
         kubernetes.node("gpu403", spec={"taints": [STARTUP]}),
     ):
-        removed(capsys)  # what other tests have left
         gate.write({"gpu401": UNFIT, "gpu402": FIT}, Orders(TAINT, "5"))
         assert len(gate.taints("gpu401")) == 2
         kubectl(kubernetes, "cordon", "gpu402")
