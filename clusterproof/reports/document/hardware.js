@@ -64,11 +64,11 @@ function numaBands(gpus, bottom) {
 
 function switchesOf(count, gpus, width) {
   if (!gpus.some(([, , , links]) => links)) return [];
-  const boxes = count || 1, each = (width - 8) / boxes;
-  return Array.from({ length: boxes }, (_, at) => [
-    svg("rect", { class: "part ok", x: 4 + at * each, y: SWITCH_Y, width: each - 6, height: 26, rx: 4 }),
-    svg("text", { x: 4 + at * each + each / 2 - 3, y: SWITCH_Y + 17, class: "middle" }, count ? "NVSwitch " + at : "NVLink: no NVSwitch in this node"),
-  ]);
+  // One box: nodes do not report which link leads to which switch.
+  return [
+    svg("rect", { class: "part ok", x: 4, y: SWITCH_Y, width: width - 14, height: 26, rx: 4 }),
+    svg("text", { x: width / 2, y: SWITCH_Y + 17, class: "middle" }, count ? count + (count > 1 ? " NVSwitches" : " NVSwitch") : "NVLink: no NVSwitch in this node"),
+  ];
 }
 
 function gpuOf(node, [index, , , links, lanes, lanesMost, answers], x, named, down) {
