@@ -180,7 +180,7 @@ FAULTS = (
     Fault(
         "a GPU whose name cannot be read",
         lambda image: with_nvml(image, gpu=2, name="error UNKNOWN"),
-        {"gpu.gpu_uniform": INCOMPLETE},
+        {"gpu.gpu_uniform": INCOMPLETE, "host.firmware_uniform": INCOMPLETE},
         "name could not be read (UNKNOWN)",
     ),
     Fault(
