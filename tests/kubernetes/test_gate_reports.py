@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes_agents import REPORT, Agents
+from tests.builders.evaluated import among
 from tests.kubernetes.kubelets import Log, kubelets
 from tests.kubernetes.programs import PODS
 from tests.testbed.kubernetes.bed import Bed
@@ -30,10 +32,10 @@ PULLED_NOT = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
 AGAIN = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
 
 
-def report(boot: str) -> str:
-    """One as an agent prints it, in which a node says which boot it is in."""
+def report(boot: str, began: float = 0.0) -> str:
+    """One as an agent prints it, in which a node says which boot it is in, and when by its clock it began."""
     collectors = {"boot": {"status": "read", "value": {"id": boot}, "seconds": 0.1}}
-    answer = json.dumps({"probe": {"uid": 0}, "collectors": collectors}).encode()
+    answer = json.dumps({"probe": {"uid": 0, "began": began, "seconds": 2.0}, "collectors": collectors}).encode()
     return "\n".join([begin(REPORT), *lines(zlib.compress(answer), REPORT)]) + "\n"
 
 
@@ -78,6 +80,17 @@ def test_the_last_whole_report_is_what_a_node_says(
     assert (found.unreached, found.detail) == (None, "")
     assert found.collectors["boot"].status is Status.READ
     assert found.collectors["boot"].value == {"id": boot}
+
+
+@pytest.mark.parametrize(("ago_s", "apart_s"), [(5.0, 0.0), (140.0, 0.0), (-60.0, 60.0), (3600.0, -3450.0)])
+def test_a_report_may_be_as_old_as_it_is_read_and_its_clock_is_not_blamed_for_that(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, ago_s: float, apart_s: float
+) -> None:
+    monkeypatch.setattr(Log, "written", report("one", time.time() - ago_s).encode())
+    with agents(kubernetes, STARTED, "many001"):
+        apart = float(among(read("many001")["many001"]).clock_apart_s)
+    assert apart == pytest.approx(apart_s, abs=30.0)
+    assert (apart == 0) is (apart_s == 0)
 
 
 @pytest.mark.parametrize(

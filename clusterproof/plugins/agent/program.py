@@ -59,12 +59,16 @@ def _is_collector(file: str) -> bool:
 
 @record
 class Answer:
-    """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did."""
+    """What came back from a node: its raw bytes (cut at MAX_ANSWER_BYTES), or why nothing did.
+
+    It took so many seconds, and may have been collected `age_s` before it was asked for.
+    """
 
     output: bytes = b""
     unreached: Unreached | None = None
     detail: str = ""
     seconds: float = 0.0
+    age_s: float = 0.0
 
 
 @record

@@ -81,7 +81,8 @@ def ask(
     def answered(target: Target, answer: Answer) -> None:
         now = time.time()
         evidence = evidence_of(target, answer, to_run.nonce, collectors)
-        evidence = replace(evidence, asked=now - answer.seconds if answer.seconds else began, answered=now)
+        asked = (now - answer.seconds if answer.seconds else began) - answer.age_s
+        evidence = replace(evidence, asked=asked, answered=now)
         with lock:
             gathered[target.name] = on_answer(evidence) or evidence
 

@@ -130,7 +130,7 @@ class AgentVisit:
         if not report:
             words = f"its agent reported nothing within {reading.since_s} s{_last_words(log)}"
             return Answer(unreached=Unreached.NOT_STARTED, detail=words, seconds=self._seconds())
-        return Answer(report, seconds=self._seconds())
+        return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
 
     def abandon(self) -> None:
         """Nothing to end."""
