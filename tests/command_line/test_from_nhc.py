@@ -45,7 +45,9 @@ def test_what_a_policy_can_have_is_taken_from_lines_for_every_node(line: str, po
 
 
 def test_as_many_infiniband_devices_are_expected_as_lines_name(tmp_path: Path) -> None:
-    lines = [f"* || check_hw_ib 400 mlx5_{number}" for number in (0, 1, 1)]
+    lines = [
+        f"* || check_hw_ib {rate} mlx5_{device}" for rate, device in ((400, "0:1"), (400, "0:2"), (200, 1), (400, 1))
+    ]
     assert policy_of(read_nhc(nhc_conf(tmp_path, *lines))) == "[expect]\nib = 2\n"
 
 

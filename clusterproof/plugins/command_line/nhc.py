@@ -121,7 +121,7 @@ def is_covered(line: Line) -> bool:
 def policy_of(lines: Iterable[Line]) -> str:
     """The text of a clusterproof.toml: what lines for every node ask for, as far as a policy has a word for it."""
     policy: Policy = {}
-    for line in {line.words: line for line in lines if line.target == EVERYWHERE}.values():
+    for line in {_key(line): line for line in lines if line.target == EVERYWHERE}.values():
         setting = VARIABLE.match(" ".join(line.words))
         if setting and setting[1] in VARIABLES and setting[2].isdecimal():
             _threshold(policy, VARIABLES[setting[1]], int(setting[2]))
@@ -129,6 +129,12 @@ def policy_of(lines: Iterable[Line]) -> str:
         if row and row.policy:
             SETTINGS[row.policy](policy, line.words[1:])
     return "\n".join(_toml(name, rows) for name, rows in policy.items())
+
+
+def _key(line: Line) -> tuple[str, ...]:
+    """What lines that ask for the same have in common: an InfiniBand device, whichever of its ports and rates."""
+    is_of_device = line.name == "check_hw_ib" and len(line.words) > 2
+    return (line.name, line.words[2].partition(":")[0]) if is_of_device else line.words
 
 
 def _toml(name: str, rows: Mapping[str, object]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node
+from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, error
 from clusterproof.plugins.agent.tools import command, lines
 from clusterproof.plugins.evidence.processes.collect_owner import daemons, slurm_confs
 
@@ -32,6 +32,7 @@ RESTARTS, SINCE = "NRestarts", "ActiveEnterTimestampMonotonic"
 MAX_FAILED = 256
 AUTHENTICATION = re.compile(r"(?im)^[^\S\n]*AuthType[^\S\n]*=[^\S\n]*([\w/]+)")
 INCLUDE = re.compile(r"(?im)^[^\S\n]*Include[^\S\n]")
+MUNGED = "munged"
 MUNGE = "auth/munge"  # also where AuthType is not set
 
 
@@ -50,17 +51,22 @@ def read(node: Node) -> object:
     return data if is_active else {**data, "without_munge": _without_munge(node)}
 
 
-def _without_munge(node: Node) -> str:
+def _without_munge(node: Node) -> object:
     """The slurm.conf by which a slurmd that runs needs munge, where no munged runs; else empty.
 
-    A process of that name leaves it open, whoever owns it: munged may have an account that is not called munge.
+    A process of that name that is neither root's nor munge's leaves it open: munged may have another account, and a
+    user may call a program as he likes.
     """
-    if not isinstance(daemons(node, ["slurmd"]).get("slurmd"), str):
+    needed_by = next((path for path, text in slurm_confs(node).items() if _needs_munge(text)), "")
+    if not needed_by or not isinstance(daemons(node, ["slurmd"]).get("slurmd"), str):
         return ""
+    runs = daemons(node, [MUNGED], {"munge"}).get(MUNGED)
+    if runs:
+        return error(runs) if isinstance(runs, OSError) else ""  # only root may know which program it is
     processes = (name for name in node.names("/proc") if name.isdecimal())
-    if any(node.text(f"/proc/{pid}/comm", absent="") == "munged" for pid in processes):
-        return ""
-    return next((path for path, text in slurm_confs(node).items() if _needs_munge(text)), "")
+    if any(node.text(f"/proc/{pid}/comm", absent="") == MUNGED for pid in processes):
+        return {"error": "EPERM", "text": f"a process called {MUNGED} runs as neither root nor munge"}
+    return needed_by
 
 
 def _needs_munge(slurm_conf: str) -> bool:

@@ -48,9 +48,9 @@ def is_daemon(node: Node, pid: str | int, name: str, users: frozenset[int]) -> b
     return runs in (name, f"{name}-wlm")
 
 
-def daemon_users(node: Node) -> frozenset[int]:
-    """Root, and the users that slurm.conf gives Slurm's daemons, by the node's own /etc/passwd."""
-    named = {user for text in slurm_confs(node).values() for user in USERS.findall(text)}
+def daemon_users(node: Node, further: Collection[str] = ()) -> frozenset[int]:
+    """Root, and the users that slurm.conf gives Slurm's daemons or that are named, by the node's own /etc/passwd."""
+    named = {user for text in slurm_confs(node).values() for user in USERS.findall(text)} | {*further}
     accounts = (line.split(":") for line in str(node.text("/etc/passwd", absent="")).splitlines())
     return frozenset([ROOT, *(int(a[2]) for a in accounts if len(a) > 3 and a[2].isdecimal() and named & {a[0], a[2]})])
 
@@ -61,9 +61,12 @@ def slurm_confs(node: Node) -> dict[str, str]:
     return {path: text for path, text in texts.items() if isinstance(text, str) and text}
 
 
-def daemons(node: Node, names: Collection[str]) -> dict[str, str | OSError]:
-    """The process of each of these daemons that runs, by its name: the first of several; why one is not known."""
-    users = daemon_users(node) | {os.stat(node.path("/proc")).st_uid}  # root, as this process sees it
+def daemons(node: Node, names: Collection[str], further: Collection[str] = ()) -> dict[str, str | OSError]:
+    """The process of each of these daemons that runs, by its name: the first of several; why one is not known.
+
+    They run as root, as one of Slurm's users, or as one of `further`.
+    """
+    users = daemon_users(node, further) | {os.stat(node.path("/proc")).st_uid}  # root, as this process sees it
     found: dict[str, str | OSError] = {}
     for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
         name = ""
