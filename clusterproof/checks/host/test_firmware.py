@@ -66,5 +66,5 @@ def _inforom(node: Node) -> Iterator[tuple[str, str]]:
 
 def _disks(node: Node) -> Iterator[tuple[str, str]]:
     for disk in node.nvme_controllers:
-        if disk.firmware:
+        if disk.firmware and not disk.is_volume:  # what a storage service has there is not the node's
             yield f"firmware of {disk.model:.{MAX_MODEL}}", disk.firmware

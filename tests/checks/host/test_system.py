@@ -228,3 +228,26 @@ DISK = {"address": "0000:01:00.0", "vendor": "1d0f", "device": "8061", "class": 
 )
 def test_a_device_has_a_driver(changed: Any, verdict: Verdict, words: str) -> None:
     expect(evaluated("device_drivers", pci={"devices": [{"function_of": "", **DISK, **changed}]}), verdict, words)
+
+
+def disk(model: str, firmware: str) -> dict[str, Any]:
+    return {"controllers": [{"name": "nvme0", "model": model, "firmware": firmware, "state": "live", "disks": []}]}
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict", "words"),
+    [
+        ("SAMSUNG PM1733", CONCERN, "firmware of SAMSUNG PM1733 2; expected 1 as on 2 of 3 nodes"),
+        ("Amazon Elastic Block Store", PASS, ""),
+    ],
+)
+def test_firmware_is_compared_of_disks_and_not_of_what_a_service_attaches(
+    model: str, verdict: Verdict, words: str
+) -> None:
+    gpu = {"index": 0, "lost": None, "inforom": None}
+    bios: dict[str, Any] = {
+        "platform": EC2 | {"board": "b", "bios": "1.0"},
+        "nvml": {"gpus": [gpu], "count": 1},
+    }
+    others = [bios | {"nvme": disk(model, "1")} for _ in range(2)]
+    expect(evaluated("firmware_uniform", *others, **bios, nvme=disk(model, "2")), verdict, words)

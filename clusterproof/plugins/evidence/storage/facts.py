@@ -11,7 +11,8 @@ from clusterproof.plugins.evidence.group import compared
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
 from clusterproof.plugins.evidence.pattern import Pattern
 
-INSTANCE_STORE = "Instance Storage"  # in the model's words; a disk of EBS is called Amazon Elastic Block Store
+INSTANCE_STORE = "Instance Storage"  # in the model's words
+EBS = "Amazon Elastic Block Store"
 READ_ONLY = frozenset({"ro", "emergency_ro"})
 _NETWORK = Pattern(r"lustre|nfs4?|efs|cifs|smb3?|ceph|gpfs|beegfs|weka(fs)?|glusterfs|9p|virtiofs|fuse(\..*)?|afs")
 _NOT_OF_JOBS = Pattern(r"/|/dev(/.*)?|/boot(/.*)?|/efi")
@@ -41,6 +42,11 @@ class NvmeController(Reported):
     def is_local(self) -> bool:
         """Whether it is a disk of the machine itself, rather than a volume of EBS."""
         return INSTANCE_STORE in self.model
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether it is a volume of EBS. Raises Incomplete."""
+        return self.model == EBS
 
 
 @record
