@@ -37,8 +37,9 @@ def test_a_node_that_is_not_ready_is_reported_in_its_kubelets_words_and_gets_no_
 def test_a_node_whose_kubelet_has_died_does_not_start_the_pod_and_soon_is_not_ready(kubernetes: Bed) -> None:
     with kubernetes.machine.without_kubelet():
         answer = answer_of("true", connect_s=0.1) if kubernetes.machine.ready() == "True" else None
-        wait_until(lambda: kubernetes.machine.ready() == "Unknown", "noticed")
-        later = answer_of("true")
+        with kubernetes.plane.noticing_silence():
+            wait_until(lambda: kubernetes.machine.ready() == "Unknown", "noticed")
+            later = answer_of("true")
     assert answer is None or answer.unreached is Unreached.NOT_STARTED
     assert later.unreached is Unreached.NOT_READY
     assert "NodeStatusUnknown: Kubelet stopped posting node status" in later.detail

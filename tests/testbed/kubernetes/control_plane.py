@@ -27,7 +27,7 @@ AUDIT = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
-GRACE_S = 60  # for tests with nodes that have no kubelet, on a machine that is busy
+GRACE_S = 600  # nothing renews the leases of nodes that have no kubelet, and a busy machine is late with its own
 MERGE = "application/merge-patch+json"
 
 
@@ -45,6 +45,8 @@ class ControlPlane:
     apiserver: Running | None = None
     address: str = "127.0.0.1"
     apiserver_words: Sequence[str | Path] = ()
+    controllers: Running | None = None
+    controllers_words: Sequence[str | Path] = ()
 
     @property
     def url(self) -> str:
@@ -82,6 +84,20 @@ class ControlPlane:
         self.apiserver.stop(signal.SIGKILL)
         self.apiserver = started_again(self.apiserver, self.apiserver_words)
         wait_until(self.is_ready, "ready again", self.apiserver)
+
+    @contextlib.contextmanager
+    def noticing_silence(self) -> Iterator[None]:
+        """A node whose kubelet is silent is soon not Ready, until the end of the block."""
+        self._restart_controllers("--node-monitor-grace-period=5s")
+        try:
+            yield
+        finally:
+            self._restart_controllers()
+
+    def _restart_controllers(self, *words: str) -> None:
+        assert self.controllers
+        self.controllers.stop()
+        self.controllers = started_again(self.controllers, [*self.controllers_words, *words])
 
     def kubeconfig(self, token: str = ADMIN, **of_cluster: str) -> Path:
         """A kubeconfig whose one context is `bed`."""
@@ -131,8 +147,10 @@ def control_plane(
         plane.apiserver = stack.enter_context(running(folder / "apiserver.log", plane.apiserver_words))
         stack.callback(lambda: plane.apiserver and plane.apiserver.stop())  # that of today
         wait_until(plane.is_ready, "ready", plane.apiserver)
-        manager = stack.enter_context(running(folder / "controllers.log", controllers))
-        wait_until(lambda: _has_accounts(plane), "at work", manager)
+        plane.controllers_words = controllers
+        plane.controllers = stack.enter_context(running(folder / "controllers.log", controllers))
+        stack.callback(lambda: plane.controllers and plane.controllers.stop())  # those of today
+        wait_until(lambda: _has_accounts(plane), "at work", plane.controllers)
         yield plane
 
 
