@@ -1,6 +1,6 @@
 """Writes what is said of the checks out of the checks themselves: `scripts/generate`.
 
-That is docs/checks.md, and what Slurm's scripts load: the index of them, the parsed catalogue.
+That is docs/checks.md and docs/checks/, and what Slurm's scripts load: the index of them, the parsed catalogue.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from clusterproof.plugins.command_line.explain import compared_with, read_by, wo
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks, when
-from clusterproof.plugins.evaluation.check import Check
 from clusterproof.plugins.evaluation.index import FILE, written
 from clusterproof.plugins.evaluation.routing import Route
 from clusterproof.plugins.evaluation.rules import rules
@@ -32,39 +31,74 @@ ROOT = Path(__file__).parents[2]
 PATH = ROOT / "docs" / "checks.md"
 HEAD = """# The checks
 
-Written out of the checks themselves by `scripts/generate`; a test checks that it is current. Of each check: what it
-means, what it reads, what it can say (`…` stands for what differs from node to node), the thresholds that it compares
-with ([their home](../clusterproof/plugins/catalog/thresholds.toml); a [policy](policy.md) overrules them), what a
-finding *needs* besides the fact that it is about ([and why](../clusterproof/plugins/catalog/needs.toml)), and the
-faults that prove it. Whatever else is missing, a finding is still reported. What could not be read is *incomplete* in
-every check, whether it is listed or not.
+Each links to what it means, what it reads, what it can say, and the faults that prove it; in a terminal,
+`clusterproof explain CHECK` says the same.
 """
+OF_SUBSYSTEM = """
+`…` stands for what differs from node to node. What a finding *needs* is what must be known besides the fact that it
+is about ([and why](../../clusterproof/plugins/catalog/needs.toml)); whatever else is missing, it is still reported.
+What could not be read is *incomplete* in every check, whether it is listed or not. All checks: [index](../checks.md).
+"""
+THRESHOLDS = """## Thresholds
+
+The numbers that checks compare with, that evidence is read by, and by which a [watch](watch.md) says what lasts
+([their home](../clusterproof/plugins/catalog/thresholds.toml)). A [policy](policy.md) overrules each by its name.
+
+| name | number | unit | source |
+|---|---|---|---|"""
 
 
-def document() -> str:
-    """The whole page."""
-    names = sorted(all_checks(), key=lambda name: SUBSYSTEMS.index(all_checks()[name].route.subsystem))
-    of_checks = (line for name in names for line in _check(name))
-    return "\n".join([HEAD, *_contents(names), *of_checks, *_other_thresholds()]) + "\n"
+def documents() -> dict[Path, str]:
+    """The index, and a page for each subsystem, by their paths."""
+    by_subsystem = {subsystem: _of_subsystem(subsystem) for subsystem in SUBSYSTEMS}
+    index = [HEAD, *(line for item in by_subsystem.items() for line in _contents(*item)), *_thresholds()]
+    pages = {PATH: "\n".join(index) + "\n"}
+    for subsystem, names in by_subsystem.items():
+        lines = (line for name in names for line in (f"## {name}\n", *about_check(name)))
+        pages[_page(subsystem)] = "\n".join([f"# {_title(subsystem)}: checks\n{OF_SUBSYSTEM}", *lines])
+    return pages
 
 
-def _contents(names: Iterable[str]) -> Iterator[str]:
-    """A table of the checks, each with a link to what is said of it."""
-    yield from ("| check | looks at | runs | owner |", "|---|---|---|---|")
+def _of_subsystem(subsystem: str) -> list[str]:
+    return [name for name, check in all_checks().items() if check.route.subsystem == subsystem]
+
+
+def _page(subsystem: str) -> Path:
+    return PATH.with_suffix("") / f"{subsystem}.md"
+
+
+def _title(subsystem: str) -> str:
+    return _TITLES.get(subsystem, subsystem.replace("_", " ").capitalize())
+
+
+def _contents(subsystem: str, names: Iterable[str]) -> Iterator[str]:
+    """A table of the checks of a subsystem, each with a link to what is said of it."""
+    yield from (
+        f"## {_title(subsystem)}\n",
+        "| check | looks at | runs | owner |",
+        "|---|---|---|---|",
+    )
     for name in names:
         check = all_checks()[name]
-        link = f"[`{name}`](#{name.replace('.', '')})"
+        link = f"[`{name}`](checks/{subsystem}.md#{name.replace('.', '')})"
         yield f"| {link} | {check.route.title} | {when(check)} | {_owner(check.route)} |"
     yield ""
 
 
+def _thresholds() -> Iterator[str]:
+    yield THRESHOLDS
+    sources = rows.document("thresholds.toml")["sources"]
+    for name, row in thresholds().items():
+        yield f"| `{name}` | {row.value:g} | {row.unit} | {in_cell(sources.get(row.source, row.source))} |"
+
+
+def in_cell(text: str) -> str:
+    """Text in a cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
+
+
 def _owner(about: Route) -> str:
     return ", ".join(filter(None, (about.team, skill_of(about))))
-
-
-def _check(name: str) -> Iterator[str]:
-    yield f"## {name}\n"
-    yield from about_check(name)
 
 
 def about_check(name: str) -> Iterator[str]:
@@ -77,29 +111,15 @@ def about_check(name: str) -> Iterator[str]:
     yield f"- **reads**: {read_by(check)}"
     yield f"- **runs**: {when(check)}; **owner**: {_owner(about)}"
     yield from (f"- **{rule.verdict}**: {rule.sentence}" for rule in worst_first(rules(check.function)))
-    yield from (f"- **threshold** `{name}`: {words}" for name, words in _thresholds(check))
+    for row in compared_with(check):
+        threshold, _, words = row.partition(": ")
+        yield f"- **threshold** `{threshold}`: {words}"
     yield from (f"- **needs** {_facts(need)}: {need.reason} ({need.kind})" for need in needs_of(name))
     yield f"- **proven on**: {_faults(name)}\n"
 
 
 def _facts(need: Need) -> str:
     return ", ".join(f"`{fact}`" if "." in fact or fact.isidentifier() else fact for fact in need.facts)
-
-
-def _thresholds(check: Check) -> Iterator[tuple[str, str]]:
-    for row in compared_with(check):
-        name, _, words = row.partition(": ")
-        yield name, words
-
-
-def _other_thresholds() -> Iterator[str]:
-    """Those that no check compares with by itself."""
-    named = {name for check in all_checks().values() for name, _ in _thresholds(check)}
-    yield "## Further thresholds\n"
-    yield "By these evidence is read or made, and a [watch](watch.md) says what lasts; a policy overrules them too.\n"
-    for name, row in thresholds().items():
-        if name not in named:
-            yield f"- **threshold** `{name}`: {row.value:g} {row.unit} ({row.source})"
 
 
 def _faults(name: str) -> str:
@@ -149,10 +169,13 @@ def _faults_of_cluster(name: str) -> str:
     return "; ".join(data) or "clusters of `tests/aws`"
 
 
+_TITLES = {"gpu": "GPU", "run": "Training run"}
 _FOUND = (Verdict.FAIL, Verdict.CONCERN)
 
 
 if __name__ == "__main__":
-    PATH.write_text(document(), encoding="utf-8")
+    PATH.with_suffix("").mkdir(exist_ok=True)
+    for path, text in documents().items():
+        path.write_text(text, encoding="utf-8")
     Path(FILE).write_text(written(), encoding="utf-8")
     Path(rows.PARSED).write_text(rows.written(), encoding="utf-8")

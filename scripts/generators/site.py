@@ -6,24 +6,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from clusterproof.plugins.catalog import thresholds
-from clusterproof.plugins.catalog.rows import document
 from clusterproof.plugins.command_line.subcommands import OF_PYTEST
-from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.suite import hookspecs
-from scripts.generators.checks import about_check
+from scripts.generators.checks import about_check, in_cell
 from scripts.generators.messages import messages
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 _INSTALL = ("../clusterproof/integrations/slurm/install.md", "slurm-install.md")
+_OF_SUBSYSTEM = re.compile(r"\[`([\w.]+)`\]\(checks/\w+\.md#\w+\)")  # on the site each check has a page of its own
 ORPHAN = "---\norphan: true\n---\n"  # in no menu: with 150 more entries on each page a build takes minutes
 
 
@@ -31,10 +30,11 @@ def write(folder: Path) -> None:
     """The whole source: pages below `docs`, and beside it what they link to."""
     shutil.rmtree(folder, ignore_errors=True)
     source = folder / "docs"
-    shutil.copytree(DOCS, source)
+    shutil.copytree(DOCS, source, ignore=lambda path, names: names if Path(path) == DOCS / "checks" else ())
     (folder / "clusterproof").symlink_to(ROOT / "clusterproof")
     for path in source.rglob("*.md"):  # what is a page here, and a file elsewhere in the repository
-        path.write_text(path.read_text(encoding="utf-8").replace(*_INSTALL), encoding="utf-8")
+        text = path.read_text(encoding="utf-8").replace(*_INSTALL)
+        path.write_text(_OF_SUBSYSTEM.sub(r"[`\1`](checks/\1.md)", text), encoding="utf-8")
     shutil.copy(ROOT / "integrations" / "slurm" / "install.md", source / "slurm-install.md")
     for name, text in pages().items():
         (source / name).parent.mkdir(exist_ok=True)
@@ -45,22 +45,11 @@ def pages() -> dict[str, str]:
     """The pages that are made, by their paths."""
     made = {f"checks/{name}.md": "\n".join([ORPHAN, f"# {name}\n", *about_check(name)]) for name in all_checks()}
     return made | {
-        "reference/pages.md": "\n".join(_list_of_checks()),
         "reference/options.md": "\n".join(_options()),
-        "reference/thresholds.md": "\n".join(_thresholds()),
         "reference/hooks.md": "\n".join(_hooks()),
         "reference/results.md": "\n".join(_results()),
         "reference/messages.md": messages(),
     }
-
-
-def _list_of_checks() -> Iterator[str]:
-    yield "# A page for each check\n"
-    for subsystem in SUBSYSTEMS:
-        names = [name for name, check in all_checks().items() if check.route.subsystem == subsystem]
-        yield f"## {subsystem}\n"
-        yield from (f"- [{name}](../checks/{name}.md): {all_checks()[name].route.title}" for name in sorted(names))
-        yield ""
 
 
 def _options() -> Iterator[str]:
@@ -71,18 +60,8 @@ def _options() -> Iterator[str]:
         for option in options:
             value = option.more.get("metavar") or "|".join(option.more.get("choices", ()))
             name = f"{option.flag} {value}" if option.has_value and value else option.flag
-            yield f"| `{name.replace('|', chr(92) + '|')}` | {_cell(option.words)} |"
+            yield f"| `{name.replace('|', chr(92) + '|')}` | {in_cell(option.words)} |"
         yield ""
-
-
-def _thresholds() -> Iterator[str]:
-    yield (
-        "# Thresholds\n\nThe numbers that checks compare with; a [policy](../policy.md) overrules each by its name.\n\n"
-        "| name | number | unit | source |\n|---|---|---|---|"
-    )
-    sources = document("thresholds.toml")["sources"]
-    for name, row in thresholds().items():
-        yield f"| `{name}` | {row.value:g} | {row.unit} | {_cell(sources.get(row.source, row.source))} |"
 
 
 def _hooks() -> Iterator[str]:
@@ -98,13 +77,9 @@ def _results() -> Iterator[str]:
     schema = json.loads((ROOT / "reports" / "result.schema.json").read_text(encoding="utf-8"))
     yield f"# The schema of results\n\n{schema['description']} More: [results](../results.md).\n"
     yield "| field | type | |\n|---|---|---|"
-    for name, field in schema["properties"].items():
+    for name, field in schema["$defs"]["result"]["properties"].items():
         kind = field.get("type") or ", ".join(json.dumps(one) for one in field.get("enum", [field.get("const")]))
-        yield f"| `{name}` | {kind} | {_cell(field.get('description', ''))} |"
-
-
-def _cell(words: str) -> str:
-    return " ".join(words.split()).replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
+        yield f"| `{name}` | {kind} | {in_cell(field.get('description', ''))} |"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from clusterproof.plugins.evaluation.all_checks import EXAMPLES, all_checks
 from clusterproof.plugins.evaluation.index import FILE, written
 from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from scripts.generators import examples, site
-from scripts.generators.checks import PATH, document
+from scripts.generators.checks import PATH, documents
 from tests.builders.wheel import ROOT
 
 HOW = "run `scripts/generate`"
@@ -48,8 +48,9 @@ def test_the_rooms_that_the_architecture_names_are_there() -> None:
 
 
 @pytest.mark.long
-def test_the_page_of_checks_is_the_generated_one() -> None:
-    assert PATH.read_text(encoding="utf-8") == document(), HOW
+def test_the_pages_of_checks_are_the_generated_ones() -> None:
+    pages = [PATH, *PATH.with_suffix("").iterdir()]
+    assert {path: path.read_text(encoding="utf-8") for path in pages} == documents(), HOW
 
 
 @pytest.mark.long
@@ -58,7 +59,8 @@ def test_the_examples_of_findings_are_the_generated_ones() -> None:
 
 
 def test_the_page_of_checks_lists_every_threshold() -> None:
-    listed = re.findall(r"^- \*\*threshold\*\* `(.+?)`", PATH.read_text(encoding="utf-8"), re.MULTILINE)
+    _, _, table = PATH.read_text(encoding="utf-8").partition("## Thresholds")
+    listed = re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE)
     assert set(listed) == set(thresholds()), HOW
 
 
@@ -71,8 +73,8 @@ def test_the_catalogue_that_is_read_fast_is_the_generated_one() -> None:
 
 
 @pytest.mark.long
-def test_the_page_says_of_every_check_on_which_faults_it_is_proven() -> None:
-    assert document().count("- **proven on**: none") == 0
+def test_the_pages_say_of_every_check_on_which_faults_it_is_proven() -> None:
+    assert "".join(documents().values()).count("- **proven on**: none") == 0
 
 
 KNOWN_TO_ALL = {"CPU", "CPUs", "GPU", "NVMe", "PCIe", "VPC"}
