@@ -84,9 +84,9 @@ def served() -> dict[str, set[str]]:
     with watched.sinks as sinks:
         sinks.said([change("gpu001")])
         sinks.add_part("recording", lambda: True)
-        sinks.listen(Address.of(":0"))
+        sinks.listen(Address.of(":0"), ())
         watched.take(tick(120.0)).sinks.look(["gpu001"])
-        url = watched.own[-1].removeprefix("metrics: ")
+        url = watched.own[-1].partition("metrics: ")[2]
         texts = [scraped(url)]
         watched.take(tick(130.0, late=10.0))
         texts.append(scraped(url))

@@ -145,7 +145,7 @@ def test_while_the_first_answers_are_awaited_it_says_whose(monkeypatch: pytest.M
 
     monkeypatch.setattr(module, "LINE_S", 0.01)
     monkeypatch.setattr(module, "gather", answered_late)
-    controller = Controller(day.watch.evaluator._cluster, day.watch, SETTINGS, None, day.said.extend, say=say)
+    controller = Controller(day.watch.evaluator.cluster, day.watch, SETTINGS, None, day.said.extend, say=say)
     controller.run()
     assert said[0] == f"asking the nodes: 0 of 1 done; waiting for {NODE}"
 
@@ -194,7 +194,7 @@ def test_what_a_node_sent_while_others_were_evaluated_is_no_silence(monkeypatch:
     day = Day()
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
-    controller = Controller(day.watch.evaluator._cluster, day.watch, SETTINGS, None, day.said.extend)
+    controller = Controller(day.watch.evaluator.cluster, day.watch, SETTINGS, None, day.said.extend)
 
     def evaluated(*_: object) -> list[Change]:
         for at in range(1, 61):

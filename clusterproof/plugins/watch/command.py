@@ -121,7 +121,7 @@ def _open(sinks: Sinks, recording: Recording | None, option: argparse.Namespace)
     if recording:
         sinks.add_part("recording", lambda: recording.is_failing)
     if option.listen is not None:
-        sinks.listen(Address.of(option.listen))
+        sinks.listen(Address.of(option.listen), ("clusterproof", "check", option.cluster))
     if option.textfile is not None:
         sinks.write(Path(option.textfile))
     if option.heartbeat is not None:

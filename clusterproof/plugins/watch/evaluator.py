@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -40,9 +40,19 @@ class Evaluator:
     """The nodes of a cluster with what is kept of their evidence."""
 
     def __init__(self, cluster: Cluster, policy: Policy) -> None:
-        self._cluster, self._policy = cluster, policy
+        self.cluster, self.policy = cluster, policy
         self._checks = {name: check for name, check in node_checks().items() if OCCASION in occasions(check)}
         self._nodes: dict[str, Node] = {}
+        self.on_results: Callable[[str, list[Result]], object] = lambda *_: (
+            None
+        )  # what checks say of a node, as it comes
+
+    def current(self) -> dict[str, Node]:
+        """All nodes with what is kept of their evidence; from any thread."""
+        kept = self._nodes.copy()
+        names = [target.name for target in self.cluster.targets]
+        data = {name: kept[name].evidence if name in kept else NodeEvidence(name) for name in names}
+        return {**nodes(self.cluster, data, OCCASION, self.policy), **kept}
 
     @property
     def collectors(self) -> frozenset[str]:
@@ -60,13 +70,14 @@ class Evaluator:
 
     def whole(self, data: Mapping[str, NodeEvidence]) -> dict[str, tuple[Found, list[Result]]]:
         """What all checks say of these nodes; what is needed to evaluate them again is kept."""
-        every = {target.name: data.get(target.name) for target in self._cluster.targets}
+        every = {target.name: data.get(target.name) for target in self.cluster.targets}
         known = {name: one if one else self._of(name) for name, one in every.items()}
-        made = nodes(self._cluster, known, OCCASION, self._policy)
+        made = nodes(self.cluster, known, OCCASION, self.policy)
         said = {}
         alike = Alike()  # nodes of a kind report mostly the same, at one visit
         for name in data:
             results = self._results(made[name], self._checks)
+            self.on_results(name, results)
             said[name] = self._found(made[name], results), results
         for name in data:
             if not data[name].unreached:
@@ -119,6 +130,7 @@ class Evaluator:
         """Which of these checks could be evaluated on a node now, what they say of it, and what they do not know."""
         node = self._nodes[name]
         results = self._results(node, sorted(rules))
+        self.on_results(name, results)
         known, unknown = evaluated(results)
         return known | (_over_by_line(node) & frozenset(rules)), self._found(node, results), unknown
 
@@ -133,7 +145,7 @@ class Evaluator:
 
     def _results(self, node: Node, rules: Iterable[str]) -> list[Result]:
         every = (self._checks[rule] for rule in rules if rule in self._checks)
-        return [result for check in every for result in verdicts_on(self._policy, check, node)]
+        return [result for check in every for result in verdicts_on(self.policy, check, node)]
 
     def _found(self, node: Node, results: Iterable[Result]) -> Found:
         found: Found = {}

@@ -53,7 +53,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
     parser.add_argument("--for", dest="for_s", metavar="TIME", help="how long: 90s, 30m, 24h (default: until stopped)")
     parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
-    parser.add_argument("--listen", metavar="[HOST]:PORT", help="answer Prometheus there (:9188: this machine alone)")
+    parser.add_argument(
+        "--listen", metavar="[HOST]:PORT", help="a page and metrics there (:9188: for this machine alone)"
+    )
     parser.add_argument("--textfile", metavar="FILE.prom", help="the same in a file that node_exporter reads")
     words = (
         "tell of what changes: a URL of Apprise's, or a program, which has it on its input; may be given several times"

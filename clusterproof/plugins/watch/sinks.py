@@ -1,17 +1,18 @@
-"""What a watch gives to programs besides its lines: metrics over HTTP and in a file, notifications, heartbeats."""
+"""What a watch gives besides its lines: a page and metrics over HTTP, a file, notifications, heartbeats."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.watch.live_page import LivePage
 from clusterproof.plugins.watch.metrics.families import Metrics, Snapshot
 from clusterproof.plugins.watch.metrics.http_server import Address, Listener
 from clusterproof.plugins.watch.metrics.latest import Latest
@@ -45,6 +46,7 @@ class Sinks:
         self._notifiers: list[Notifier] = []
         self._ended: list[Callable[[], object]] = []
         self._ticks: list[Callable[[], object]] = []
+        self._page: LivePage | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> Sinks:
@@ -57,13 +59,14 @@ class Sinks:
         """Let metrics show whether a part of the watch fails now."""
         self._parts[part] = is_failing
 
-    def listen(self, address: Address) -> None:
-        """Answer Prometheus. Raises NoAddress."""
+    def listen(self, address: Address, command: tuple[str, ...]) -> None:
+        """Answer browsers and Prometheus. Raises NoAddress."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(self.snapshot))
-        listener = Listener(address, registry)
+        self._page = LivePage(self._watch.evaluator, self._open_now, command)
+        listener = Listener(address, {"/metrics": make_wsgi_app(registry), "/": self._page})
         self._open.callback(listener.close)
-        self._say(f"metrics: {listener.url}")
+        self._say(f"page: {listener.url}, metrics: {listener.url}metrics")
 
     def write(self, path: Path) -> None:
         """Keep a file for node_exporter. Raises NoTextfile."""
@@ -120,7 +123,9 @@ class Sinks:
     def look(self, nodes: Iterable[str]) -> None:
         """Something may have opened or closed of these nodes."""
         for node in nodes:
-            self._open_of[node] = self._watch.states.open_of(node)
+            before, self._open_of[node] = self._open_of.get(node), self._watch.states.open_of(node)
+            if self._page and self._open_of[node] != before:
+                self._page.changed()
 
     def snapshot(self) -> Snapshot:
         """The watch at this moment; from any thread."""
@@ -132,13 +137,16 @@ class Sinks:
             every_s=self._watch.every_s,
             fresh_s=self._watch.timing.silent_ticks * self._watch.every_s,
             nodes=self._nodes.copy(),
-            open={key: seen for of_node in list(self._open_of.values()) for key, seen in of_node.items()},
+            open=dict(self._open_now()),
             evaluated=frozenset(filter(self._watch.evaluator.knows, list(self._nodes))),
             incomplete=self._watch.incomplete.copy(),
             said=dict(self._said),
             notified=self._notified(),
             failing={part: is_failing() for part, is_failing in self._parts.copy().items()},
         )
+
+    def _open_now(self) -> Iterator[tuple[Key, Seen]]:
+        return (item for of_node in list(self._open_of.values()) for item in of_node.items())
 
     def _notified(self) -> Mapping[str, int]:
         return {name: sum(one.counts[name] for one in self._notifiers) for name in OUTCOMES if self._notifiers}

@@ -26,18 +26,22 @@ _SCRIPTS = ("words.js", "grid.js", "hardware.js", "node.js", "small_cells.js", "
 _CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit": "pass"}
 
 
-def document(run: Run) -> str:
-    """The page of a run. What nodes and people named is text in it; no script runs but the page's own."""
+def document(run: Run, live: str = "") -> str:
+    """The page of a run. What nodes and people named is text in it; no script runs but the page's own.
+
+    `live`: the version of a page that a watch serves, which asks for a newer one; of a file it is empty.
+    """
     run = with_pictures(run)
-    style, script = _joined(_STYLES), _joined(_SCRIPTS)
+    style, script = _joined(_STYLES), _joined((*_SCRIPTS, *(["live.js"] if live else [])))
     raw = sections(run)
     tools = TOOLS if any(section.name == "findings" for section in raw) else ""
-    body = "\n".join([_header(run, raw), '<main id="main" tabindex="-1">', tools, *(section.html for section in raw)])
+    main = ['<main id="main" tabindex="-1">', tools, *(section.html for section in raw)]
+    body = "\n".join([_header(run, raw, live), *main])
     return "\n".join(
         (
             "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">',
+            f'<html lang="en"{_version(live)}><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script, live)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="referrer" content="no-referrer">',
             f"<title>{escape(run.cluster.name)}: {standing(run.results)}</title>",
@@ -63,7 +67,11 @@ def _made_visible(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
 
-def _header(run: Run, raw: list[Section]) -> str:
+def _version(live: str) -> str:
+    return f' data-live="{escape(live)}"' if live else ""
+
+
+def _header(run: Run, raw: list[Section], live: str) -> str:
     stands = standing(run.results)
     where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in raw)
     types = sorted({result.instance_type for result in run.results if result.instance_type})
@@ -72,7 +80,7 @@ def _header(run: Run, raw: list[Section]) -> str:
         f"by {run.cluster.connection}",
         counted(len({result.check for result in run.results}), "check"),
         ", ".join(types),
-        f"exit code {run.exit_code}",
+        "live" if live else f"exit code {run.exit_code}",
         WORDS if is_demo(run) else "",
         f"{counted(run.broken, 'test')} broke: nobody's verdict" if run.broken else "",
     )
@@ -97,10 +105,14 @@ def _footer(run: Run) -> str:
     return f"<footer><p>clusterproof {escape(__version__)}{command} · took {run.seconds:.1f} s</p></footer>"
 
 
-def _policy(style: str, script: str) -> str:
-    """Only the page's own style and script, by their hashes; no picture, no font, no request, no form, no frame."""
+def _policy(style: str, script: str, live: str) -> str:
+    """Only the page's own style and script, by their hashes; no picture, no font, no form, no frame.
+
+    No request either, but of a live page to where it came from.
+    """
+    requests = "connect-src 'self'; " if live else ""
     return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        f"default-src 'none'; {requests}script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'"
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
 
 from clusterproof.plugins.command_line.main import main
@@ -31,7 +31,7 @@ MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys
 def listener() -> Iterator[Listener]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(OfDay().hello().take(tick(100.0)).sinks.snapshot))
-    made = Listener(Address.of(":0"), registry)
+    made = Listener(Address.of(":0"), {"/": make_wsgi_app(registry)})
     yield made
     made.close()
 
@@ -77,7 +77,7 @@ def test_a_scrape_in_the_midst_of_a_watch_has_its_nodes_samples_and_the_end_lets
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout
-        found = re.search(r"metrics: (http://127\.0\.0\.1:(\d+)/metrics)", process.stdout.readline())
+        found = re.search(r"page: \S+, metrics: (http://127\.0\.0\.1:(\d+)/metrics)", process.stdout.readline())
         assert found
         deadline = time.monotonic() + TIMEOUT_S
         while not (read := series(asked(found[1])[0])).get("node_samples_total"):

@@ -1,4 +1,4 @@
-"""`--listen [HOST]:PORT`: answers Prometheus, a few at a time; who keeps it waiting is given up for who comes."""
+"""`--listen [HOST]:PORT`: answers a few at a time; who keeps it waiting is given up for who comes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
-
-from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import record
@@ -23,6 +22,7 @@ MAX_CONNECTIONS = 8  # of more the one that has waited longest is given up
 MAX_PER_ADDRESS = 4  # the same of the connections of one address
 MAX_ANSWERED = 32  # of those that are given up some are still computed: beyond, nobody is let in
 DEADLINE_S = 10.0  # from the first byte of a request to the last of its answer
+App = Callable[[dict[str, Any], Any], Iterable[bytes]]  # as WSGI has it
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>[0-9]{1,5})")
 
 
@@ -49,21 +49,20 @@ class Address:
 class Listener:
     """Listens from when it is made until it is closed."""
 
-    def __init__(self, address: Address, registry: CollectorRegistry) -> None:
-        """Raises NoAddress where it cannot be listened at."""
+    def __init__(self, address: Address, apps: Mapping[str, App]) -> None:
+        """`apps`: what answers at each path. Raises NoAddress where it cannot be listened at."""
         try:
             family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
             kind = type("Server", (_Server,), {"address_family": family})
-            app = make_wsgi_app(registry)
             self._server: WSGIServer = make_server(
-                address.host, address.port, app, server_class=kind, handler_class=_Handler
+                address.host, address.port, partial(_answer, apps), server_class=kind, handler_class=_Handler
             )
         except (OSError, UnicodeError) as problem:
             why = getattr(problem, "strerror", None) or problem
             where = f"{address.host}:{address.port}"
             raise NoAddress(f"--listen: {where}: {why}; expected an address of this machine and a free port") from None
         host = f"[{address.host}]" if family is socket.AF_INET6 else address.host
-        self.url = f"http://{host}:{self._server.server_port}/metrics"
+        self.url = f"http://{host}:{self._server.server_port}/"
         self._thread = threading.Thread(target=self._server.serve_forever, name="watch-listen", daemon=True)
         self._thread.start()
 
@@ -72,6 +71,15 @@ class Listener:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _answer(apps: Mapping[str, App], environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    app = apps.get(environ["PATH_INFO"])
+    if app:
+        return app(environ, start_response)
+    text = f"expected one of {', '.join(apps)}\n".encode()
+    start_response("404 Not Found", [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
+    return [text]
 
 
 class _Handler(WSGIRequestHandler):

@@ -1,0 +1,116 @@
+"""`--listen`: the page of a run, made of what the watch knows of its nodes now, for whoever opens it in a browser."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.result import Finding, Result, with_findings
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.sample_rules import NO_LOG, SILENT, SOURCE
+from clusterproof.plugins.watch.states import Key, Seen
+
+OF_SAMPLES = {  # rules of the watch's own whose findings stay open, and what they look at
+    SILENT: "Samples of the node",
+    SOURCE: "Sources that samples are read from",
+    NO_LOG: "Kernel log of the node",
+}
+HEADERS = [
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("Cache-Control", "no-cache"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "SAMEORIGIN"),
+]
+Open = Iterable[tuple[Key, Seen]]
+
+
+class LivePage:
+    """What all checks last said of each node. The watch's thread updates it; a browser is answered from another."""
+
+    def __init__(self, evaluator: Evaluator, is_open: Callable[[], Open], command: tuple[str, ...]) -> None:
+        """`command` asks for the same cluster in a visit."""
+        self._evaluator, self._is_open, self._command = evaluator, is_open, command
+        evaluator.on_results = self.take
+        self._began = time.time()
+        self._results: dict[str, Mapping[str, Sequence[Result]]] = {}  # by node and check; replaced, never changed
+        self._changes = 0
+        self._made: tuple[str, bytes] = ("", b"")  # the last page and the version of it
+        self._making = threading.Lock()
+
+    @property
+    def version(self) -> str:
+        """Another one whenever a check says something else."""
+        return f"{self._began:.0f}-{self._changes}"
+
+    def take(self, node: str, results: Iterable[Result]) -> None:
+        """This is what some checks say of a node now."""
+        by_check = {check: tuple(said) for check, said in groupby(results, attrgetter("check"))}
+        before = self._results.get(node, {})
+        self._results[node] = {**before, **by_check}
+        if any(_said(before.get(check, ())) != _said(said) for check, said in by_check.items()):
+            self.changed()
+
+    def changed(self) -> None:
+        """Something else is said from now on."""
+        self._changes += 1
+
+    def results(self) -> list[Result]:
+        """All that is said now, by checks and by the rules of the samples."""
+        of_nodes = list(self._results.copy().values())
+        said = [result for of_node in of_nodes for results in of_node.values() for result in results]
+        return [*said, *_of_samples(self._is_open())]
+
+    def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        """Answer a browser, as WSGI has it: nothing but the version where it asks for no more, or has the page."""
+        version = self.version
+        headers = [*HEADERS, ("ETag", f'"{version}"')]
+        if environ["REQUEST_METHOD"] == "HEAD":
+            start_response("200 OK", headers)
+            return []
+        if environ.get("HTTP_IF_NONE_MATCH") == f'"{version}"':
+            start_response("304 Not Modified", headers)
+            return []
+        page = self._page(version)
+        start_response("200 OK", [*headers, ("Content-Length", str(len(page)))])
+        return [page]
+
+    def _page(self, version: str) -> bytes:
+        from clusterproof.reports.document import document
+        from clusterproof.reports.run import Run
+
+        with self._making:  # whoever asks meanwhile gets the same
+            if self._made[0] != version:
+                cluster, policy = self._evaluator.cluster, self._evaluator.policy
+                facts = ClusterFacts(cluster, NodeEvidence(cluster.name), self._evaluator.current(), policy)
+                run = Run(
+                    facts=facts,
+                    results=self.results(),
+                    began=datetime.now(timezone.utc),
+                    seconds=time.time() - self._began,
+                    exit_code=0,
+                    command=self._command,
+                    left_out={},
+                    site=policy.site,
+                )
+                self._made = version, document(run, live=version).encode("utf-8", "backslashreplace")
+            return self._made[1]
+
+
+def _said(results: Iterable[Result]) -> list[tuple[Verdict, str]]:
+    return [(result.verdict, result.message) for result in results]
+
+
+def _of_samples(is_open: Open) -> Iterator[Result]:
+    for key, seen in is_open:
+        if key.rule in OF_SAMPLES:
+            finding = Finding(seen.verdict, seen.message, (key.device,) if key.device else ())
+            about = Result(key.rule, key.node, seen.verdict, title=OF_SAMPLES[key.rule], subsystem="node")
+            yield with_findings(about, (finding,))

@@ -1,0 +1,18 @@
+// A page that a watch serves: it is loaded again when something else is said, and says so when nobody answers.
+const LOOK_MS = 5000;
+const facts = document.querySelector("header .facts");
+const since = el("b", { role: "status" });
+facts.append(" ", since);
+
+async function look() {
+  try {
+    const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store" });
+    const version = answer.headers.get("ETag");
+    if (version && version !== `"${document.documentElement.dataset.live}"`) location.reload();
+    since.textContent = "";
+  } catch {
+    since.textContent = since.textContent || `The watch has not answered since ${new Date().toLocaleTimeString()}: what follows may be over.`;
+  }
+  setTimeout(look, LOOK_MS);
+}
+setTimeout(look, LOOK_MS);

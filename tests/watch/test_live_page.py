@@ -1,0 +1,102 @@
+"""`--listen`: the page of what a watch knows now; it follows, and says when nobody answers any more."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from selenium.webdriver.support.ui import WebDriverWait
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.live_page import LivePage
+from clusterproof.plugins.watch.metrics.http_server import Address, Listener
+from clusterproof.plugins.watch.sample_rules import SILENT
+from tests.testbed.browser import Browser, browser
+from tests.testbed.needs import needs_chromium
+from tests.watch.days import NODE, Day
+
+TIMEOUT_S = 600.0
+XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+COMMAND = ("clusterproof", "check", "ssh:gpu001")
+
+
+@dataclass
+class Served:
+    """A watch of one node, and its page."""
+
+    day: Day = field(default_factory=Day)
+
+    def __post_init__(self) -> None:
+        self.page = LivePage(self.day.watch.evaluator, lambda: self.day.watch.states.open.items(), COMMAND)
+        self.day.visit()
+        self.listener = Listener(Address.of(":0"), {"/": self.page})
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    made = Served()
+    yield made
+    made.listener.close()
+
+
+def answered(url: str, method: str = "GET", **headers: str) -> tuple[int, str, bytes]:
+    """Status, version and body."""
+    request = urllib.request.Request(url, headers={"If-None-Match": headers.get("known", "")}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            return answer.status, answer.headers["ETag"], answer.read()
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, refusal.headers["ETag"] or "", refusal.read()
+
+
+def test_the_page_is_made_again_only_when_something_else_is_said(served: Served) -> None:
+    status, version, page = answered(served.listener.url)
+    assert (status, b"gpu001" in page) == (200, True)
+    served.day.ticks(5)
+    assert answered(served.listener.url, known=version) == (304, version, b"")
+    assert answered(served.listener.url, "HEAD") == (200, version, b"")
+    served.day.log(XID_79)
+    status, later, page = answered(served.listener.url, known=version)
+    assert (status, b"Xid 79" in page) == (200, True)
+    assert later != version
+
+
+def test_what_no_check_says_of_the_samples_is_on_it_too(served: Served) -> None:
+    served.day.tick()
+    served.day.silence(60)
+    (result,) = [one for one in served.page.results() if one.check == SILENT]
+    assert (result.node, result.verdict) == (NODE, Verdict.INCOMPLETE)
+    assert result.message.startswith("no sample for 60 s")
+
+
+def test_a_check_that_is_evaluated_again_replaces_what_it_said(served: Served) -> None:
+    before = {one.check: one.verdict for one in served.page.results()}
+    served.day.log(XID_79)
+    after = {one.check: one.verdict for one in served.page.results()}
+    assert after == {**before, "gpu.no_xid": Verdict.FAIL, **{name: after[name] for name in after.keys() - before}}
+
+
+def test_another_path_is_answered_with_those_that_there_are(served: Served) -> None:
+    assert answered(f"{served.listener.url}etc/passwd")[::2] == (404, b"expected one of /\n")
+
+
+@needs_chromium
+def test_in_a_browser_it_follows_the_watch_and_says_when_that_has_ended(served: Served) -> None:
+    with browser() as opened:
+        opened.driver.get(f"{served.listener.url}#q=gpu001")
+        assert "live" in opened.find("header .facts").text
+        served.day.log(XID_79)
+        awaited(opened, "details.fail", "Xid 79")
+        assert opened.driver.current_url.endswith("#q=gpu001")
+        assert opened.complaints() == []
+        served.listener.close()
+        awaited(opened, "header .facts", "The watch has not answered since")
+
+
+def awaited(opened: Browser, css: str, text: str) -> None:
+    """Wait until an element of the page has this text."""
+    script = "return [...document.querySelectorAll(arguments[0])].some((one) => one.textContent.includes(arguments[1]))"
+    WebDriverWait(opened.driver, TIMEOUT_S).until(lambda _: opened.run(script, css, text))
