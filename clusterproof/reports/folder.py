@@ -13,10 +13,10 @@ from clusterproof.reports.markdown import markdown
 from clusterproof.reports.measurements import measurements_csv
 from clusterproof.reports.prometheus import prometheus
 from clusterproof.reports.run import Run
+from clusterproof.reports.runs import PAGE
 from clusterproof.reports.suites import suites
 from clusterproof.reports.text import text
 
-PAGE = "report.html"
 FORMS: Mapping[str, Callable[[Run], str | None]] = {  # None: the run has nothing for it
     PAGE: document,
     "summary.md": markdown,

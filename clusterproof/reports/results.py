@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
-from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from clusterproof.plugins.core.record import as_json, names_of
-from clusterproof.plugins.core.result import SCHEMA, Result, from_json
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.written import append, created
+from clusterproof.reports.records import Described, read
 
 PART = ".part"  # behind the name of a file that a full disk ended
 
@@ -28,6 +24,7 @@ class ResultsFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("wb", buffering=0) if is_named else created(path)
         self._whole = 0  # bytes
+        self._described = Described()
         self._path = path
         self._is_regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
         self.count = 0  # results
@@ -53,14 +50,16 @@ class ResultsFile:
             self._file.truncate(self._whole)
             self._file.seek(self._whole)
         # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
-        line = f"{as_line(result)}\n".encode("utf-8", "backslashreplace")
+        text = "".join(f"{line}\n" for line in self._described.lines(result))
+        data = text.encode("utf-8", "backslashreplace")
         try:
-            append(self._file, self._whole, line)
+            append(self._file, self._whole, data)
         except OSError as problem:
             self.close()
             self._put_aside()
             raise OSError(problem.errno, problem.strerror, str(self._path)) from None
-        self._whole += len(line)
+        self._whole += len(data)
+        self._described.add(result)
         self.count += 1
 
     def _put_aside(self) -> None:
@@ -82,29 +81,6 @@ class ResultsFile:
         self.close()
 
 
-def as_line(result: Result) -> str:
-    """`Result.to_json` as JSON in one line. Most of its members are those of other nodes."""
-    values = _values(result)
-    own, shared, further = values[:_FIRST], values[_FIRST:_LAST], values[_LAST:]
-    return f'{{"schema":{SCHEMA},{_members(_OWN, own)},{_shared_members(shared)},{_members(_FURTHER, further)}}}'
-
-
-def _members(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
-    texts = (repr(data) if type(data) is float else _in_json(data) for data in values)
-    return ",".join(f'"{name}":{text}' for name, text in zip(names, texts, strict=True))
-
-
-CACHED = 4_096  # texts as JSON
-_NAMES = names_of(Result)
-_values = attrgetter(*_NAMES)
-_FIRST, _LAST = _NAMES.index("verdict"), _NAMES.index("gpu_uuids")  # what is shared stands between
-_OWN, _SHARED, _FURTHER = _NAMES[:_FIRST], _NAMES[_FIRST:_LAST], _NAMES[_LAST:]
-_in_json = lru_cache(CACHED, typed=True)(
-    json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=as_json).encode
-)
-_shared_members = lru_cache(CACHED)(partial(_members, _SHARED))
-
-
 def read_results(path: Path) -> list[Result]:
-    """The results of a file that ResultsFile wrote."""
-    return [from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    """The results of a file that ResultsFile wrote. Raises OSError, and ValueError where it is none."""
+    return list(read(line for line in path.read_text(encoding="utf-8").split("\n") if line))

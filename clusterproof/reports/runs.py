@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from clusterproof.plugins.core.opened import distrust
 
 RUNS = "runs"
 LATEST = "latest"
+PAGE = "report.html"
 _LONGEST_NAME = 80
 _MAX_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)(?:-(\d{1,3}))?")
 
 
 def folder_of_its_own(where: Path, cluster: str, now: datetime) -> Path:
@@ -64,3 +67,27 @@ def point_latest(where: Path, folder: Path) -> None:
     new.unlink(missing_ok=True)
     new.symlink_to(folder.relative_to(latest.parent), target_is_directory=True)
     new.replace(latest)
+
+
+def runs_beside(folder: Path) -> list[Path]:
+    """The folders of the cluster's runs that have ended and so have a page, the oldest first. Raises OSError."""
+    runs = [
+        (time[1], int(time[2] or 1), path)
+        for path in folder.parent.iterdir()
+        if (time := _TIME.fullmatch(path.name)) and not path.is_symlink() and (path / PAGE).is_file()
+    ]
+    return [path for *_, path in sorted(runs)]
+
+
+def remove_all_but(keep: int, folder: Path) -> int:
+    """Remove the oldest runs beside that of `folder`, so that `keep` are left; how many went. Raises OSError."""
+    require_own(folder.parent)
+    old = [path for path in runs_beside(folder)[:-keep] if path != folder]
+    for path in old:
+        shutil.rmtree(path)
+    return len(old)
+
+
+def size_bytes(folders: list[Path]) -> int:
+    """What the files in these folders hold. Raises OSError."""
+    return sum(path.lstat().st_size for folder in folders for path in folder.rglob("*"))

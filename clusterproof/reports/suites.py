@@ -1,7 +1,8 @@
 """`junit.xml`: a suite for each subsystem, and in it a case for each check, with its nodes in the body.
 
-The names are the checks' ids, whatever the verdict: what keeps a history by name finds each again. `--junitxml` is
-pytest's own file, with a case for each check and node: a thousand nodes are more than Jenkins shows.
+With `--junit-cases=node` it is one suite with a case for each node. The names are the checks' ids or the nodes',
+whatever the verdict: what keeps a history by name finds each again. `--junitxml` is pytest's own file, with a case for
+each check and node: a thousand nodes are more than Jenkins shows.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ MAX_OF_ALL_NODES = 100_000
 MAX_LINES = 100  # of what was seen
 MAX_WORDS = 2_000  # characters of a line
 OTHER = "other"  # the suite of checks that name no subsystem
+BY_NODE = "nodes"  # the suite of all nodes
 _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}
 
 _ORDER = ("failure", "error", "", "skipped")  # the worst first
-_BY_RANK = sorted(Verdict, key=lambda verdict: verdict.rank)
 _NOTABLE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)  # with all that there is to say
 
-Cases = dict[str, list[Result]]  # by check
+Cases = dict[str, list[Result]]  # by check, or by node
 
 
 def suites(run: Run) -> str:
     """The results of a run, as Jenkins, GitLab and GitHub's actions show them."""
     by_suite: dict[str, Cases] = defaultdict(lambda: defaultdict(list))
     for result in run.results:
-        by_suite[result.subsystem or OTHER][result.check].append(result)
+        if run.junit_cases == "node":
+            by_suite[BY_NODE][result.node].append(result)
+        else:
+            by_suite[result.subsystem or OTHER][result.check].append(result)
     unreached = unreached_nodes(run.results)
     known = [name for name in SUBSYSTEMS if name in by_suite]
     names = [*known, *sorted(by_suite.keys() - set(known))]
@@ -66,8 +70,8 @@ def _suite(name: str, cases: Cases, run: Run, unreached: Collection[str]) -> Ele
     properties = SubElement(suite, "properties")
     for key, value in _properties(data, run):
         SubElement(properties, "property", name=key, value=legal(within(value, MAX_NODES)))
-    for check, results in sorted(cases.items()):
-        suite.append(_case(check, results, name, unreached))
+    for case, results in sorted(cases.items()):
+        suite.append(_case(case, results, name, unreached))
     return suite
 
 
@@ -96,12 +100,11 @@ def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]
     yield "owners", ", ".join(sorted({owner for result in results if (owner := result.team or result.owner)}))
 
 
-def _case(check: str, results: Sequence[Result], suite: str, unreached: Collection[str]) -> Element:
+def _case(name: str, results: Sequence[Result], suite: str, unreached: Collection[str]) -> Element:
     seconds = sum(result.duration_s for result in results)
     results = [one for result in results for one in result.by_verdict]
-    by_verdict = {verdict: [result for result in results if result.verdict is verdict] for verdict in _BY_RANK}
-    case = Element("testcase", classname=legal(f"clusterproof.{suite}"), name=legal(check), time=f"{seconds:.3f}")
-    words = legal("\n\n".join(_words(check, verdict, data) for verdict, data in by_verdict.items() if data))
+    case = Element("testcase", classname=legal(f"clusterproof.{suite}"), name=legal(name), time=f"{seconds:.3f}")
+    words = legal("\n\n".join(_blocks(results)))
     tag = _tag(results, unreached)
     if tag:
         of_tag = [result for result in results if _tag_of(result, unreached) == tag]
@@ -110,6 +113,18 @@ def _case(check: str, results: Sequence[Result], suite: str, unreached: Collecti
     else:
         SubElement(case, "system-out").text = words
     return case
+
+
+def _blocks(results: Sequence[Result]) -> Iterable[str]:
+    """What there is to say, the worst first; of what passed and of what does not apply only where that is all."""
+    groups: dict[tuple[Verdict, str], list[Result]] = defaultdict(list)
+    for result in sorted(results, key=lambda result: result.verdict.rank):
+        groups[result.verdict, result.check].append(result)
+    notable = {key: group for key, group in groups.items() if key[0] in _NOTABLE}
+    if notable or len({result.check for result in results}) == 1:
+        return [_words(check, verdict, group) for (verdict, check), group in (notable or groups).items()]
+    count = Counter(result.verdict for result in results)
+    return ["\n".join(f"{verdict.value}: {counted(number, 'check')}" for verdict, number in count.items())]
 
 
 def _message(results: Sequence[Result]) -> str:

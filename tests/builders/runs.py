@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pkgutil
 import subprocess
 import sys
@@ -181,7 +180,8 @@ class Runs:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.results_file.read_text(encoding="utf-8").splitlines()]
+        """Each result with everything that holds for it."""
+        return [result.to_json() for result in self.results]
 
     @property
     def verdicts(self) -> dict[str, Verdict]:

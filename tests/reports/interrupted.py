@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -18,9 +19,9 @@ def wait_for(file: Path) -> None:
         time.sleep(0.01)
 
 
-def wait_for_lines(file: Path, count: int) -> None:
-    """Return when the file has so many lines."""
+def wait_for_results(file: Path, count: int) -> None:
+    """Return when the file has so many of them."""
     deadline = time.monotonic() + DEADLINE_S
-    while not (file.exists() and file.read_bytes().count(b"\n") >= count):
-        assert time.monotonic() < deadline, f"{file.name} never had {count} lines"
+    while not (file.exists() and len(re.findall(rb'"verdict":.*\n', file.read_bytes())) >= count):
+        assert time.monotonic() < deadline, f"{file.name} never had {count} results"
         time.sleep(0.01)

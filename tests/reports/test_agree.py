@@ -75,7 +75,7 @@ def test_pytests_junit_has_every_verdict(run: Path) -> None:
 
 
 def test_the_suites_have_every_finding(run: Path) -> None:
-    assert sorted(of_the_suites(run)) == found(run)
+    assert sorted(row for row in of_the_suites(run) if row[2] in LISTED) == found(run, LISTED)
 
 
 def of_pytest_html(run: Path) -> Iterable[tuple[str, ...]]:

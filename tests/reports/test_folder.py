@@ -44,6 +44,46 @@ def test_latest_leads_to_the_last_run_and_git_passes_over_all(runs: Runs) -> Non
     assert (runs.folder / "runs" / ".gitignore").read_text() == "*\n"
 
 
+def test_keep_removes_the_oldest_runs_of_the_cluster_and_nothing_else(runs: Runs) -> None:
+    of_cluster = runs.folder / "runs" / "small"
+    made = ["2026-01-01T00-00-00Z", "2026-01-01T00-00-00Z-2", "2026-01-01T00-00-00Z-10", "2026-01-02T00-00-00Z"]
+    for name in (*made, "notes", "2025-01-01T00-00-00Z-broken"):
+        (of_cluster / name).mkdir(parents=True)
+        (of_cluster / name / "report.html").write_text("a page")
+    (of_cluster / "2024-01-01T00-00-00Z").mkdir()  # without a page: still at work, or broken off
+    (of_cluster / "2024-01-02T00-00-00Z").symlink_to(of_cluster / "notes")
+    ran = over(runs, "--keep", "3")
+    left = {path.name for path in of_cluster.iterdir()}
+    assert {name for name in made if name in left} == {"2026-01-01T00-00-00Z-10", "2026-01-02T00-00-00Z"}
+    assert left >= {"notes", "2025-01-01T00-00-00Z-broken", "2024-01-01T00-00-00Z", "2024-01-02T00-00-00Z"}
+    assert (of_cluster / "notes" / "report.html").exists()
+    ran.stdout.fnmatch_lines(["report: runs/small/*/report.html (removed 2 older runs)"])
+
+
+def test_the_folder_of_all_runs_says_when_it_has_grown_large(runs: Runs) -> None:
+    old = runs.folder / "runs" / "small" / "2026-01-01T00-00-00Z"
+    old.mkdir(parents=True)
+    (old / "report.html").write_text("a page")
+    with (old / "results.jsonl").open("wb") as large:
+        large.truncate(1_500_000_000)
+    ran = over(runs)
+    ran.stdout.fnmatch_lines(["report: * (2 runs of this cluster hold 1.5 GB; --keep 20 removes older ones)"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--keep", "0"], "--keep is 0; expected 1 or more runs"),
+        (["--keep", "3", "--report", "out"], "--keep with --report: expected one of the two*"),
+        (["--keep", "3", "--no-report"], "--keep with --no-report: expected one of the two*"),
+    ],
+)
+def test_a_number_of_runs_to_keep_that_means_nothing_is_refused(runs: Runs, arguments: list[str], words: str) -> None:
+    ran = over(runs, *arguments)
+    assert ran.ret == 4
+    ran.stderr.fnmatch_lines([f"*{words}"])
+
+
 def test_report_names_the_folder(runs: Runs) -> None:
     ran = over(runs, "--report", "out/of/it")
     assert {path.name for path in (runs.folder / "out/of/it").iterdir()} == FILES

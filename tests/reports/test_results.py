@@ -15,27 +15,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.core.result import Result, from_json
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Finding, Result, from_json, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import results as results_module
-from clusterproof.reports.results import ResultsFile, as_line, read_results
+from clusterproof.reports.results import ResultsFile, read_results
 from tests.builders.recordings import boot, node, nvml, unreached
 from tests.builders.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
-from tests.reports.interrupted import DEADLINE_S, STALL, wait_for, wait_for_lines
+from tests.reports.interrupted import DEADLINE_S, STALL, wait_for, wait_for_results
 
 SCHEMA: dict[str, Any] = json.loads(
     importlib.resources.files("clusterproof.reports").joinpath("result.schema.json").read_text(encoding="utf-8")
 )
+RESULT = SCHEMA["$defs"]["result"]
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
 
 
 def test_the_schema_is_one_and_describes_every_field() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert set(SCHEMA["properties"]) == set(SCHEMA["required"]) == set(Result("a.b", "n", Verdict.PASS).to_json())
-    assert all(field["description"] for field in SCHEMA["properties"].values())
-    assert "seconds" in SCHEMA["properties"]["duration_s"]["description"]
-    assert SCHEMA["properties"]["verdict"]["enum"] == [verdict.value for verdict in Verdict]
+    fields = RESULT["properties"]
+    assert set(fields) == set(RESULT["then"]["required"]) == set(Result("a.b", "n", Verdict.PASS).to_json())
+    assert all(field["description"] for field in fields.values())
+    assert "seconds" in fields["duration_s"]["description"]
+    assert fields["verdict"]["enum"] == [verdict.value for verdict in Verdict]
 
 
 @WAYS
@@ -45,30 +48,81 @@ def test_every_record_of_a_run_has_the_form_of_the_schema(runs: Runs, checks: st
     silent = [unreached(f"gpu1{number:02d}", why, "\x1b[2J") for number, why in enumerate(Unreached)]
     runs.over([*all_verdicts(), loud, *silent])
     assert len(runs.records) == 2 * (len(VERDICTS) + 1 + len(silent))
-    for record in runs.records:
-        VALIDATOR.validate(record)
+    for line in lines(runs.results_file):
+        VALIDATOR.validate(line)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        Result("a.b", "n", Verdict.PASS),
-        Result("a.b", "n", Verdict.NOT_APPLICABLE, duration_s=1e-06),
-        Result("a.b", 'q"\\\n\x1b\u2028é', Verdict.FAIL, devices=("GPU 1", "GPU 5"), gpu_uuids=("u", "1"), section="1"),
-        Result("a.b", "n", Verdict.CONCERN, duration_s=1.0, message="1.0", devices=("1.0",)),
-    ],
-)
-def test_a_line_of_the_file_is_the_record_as_json(data: Result) -> None:
-    assert as_line(data) == json.dumps(data.to_json(), ensure_ascii=False, separators=(",", ":"))
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_record_that_lacks_something_is_not_of_the_schema() -> None:
-    record = Result("a.b", "n", Verdict.PASS, severity="none").to_json()
-    assert VALIDATOR.is_valid(record)
-    for broken in ({**record, "verdict": "ok"}, {**record, "duration_s": "1"}, {**record, "schema": 1}):
-        assert not VALIDATOR.is_valid(broken)
-    for field in record:
-        assert not VALIDATOR.is_valid({key: value for key, value in record.items() if key != field})
+def written(folder: Path, *results: Result) -> list[dict[str, Any]]:
+    with ResultsFile(folder / "results.jsonl") as file:
+        file.write_rest(results)
+    return lines(folder / "results.jsonl")
+
+
+ABOUT: dict[str, Any] = {"title": "ECC", "meaning": "Data is corrupted.", "remedy": "Replace it.", "severity": "none"}
+FINDING = Finding(Verdict.INCOMPLETE, "ecc was not read; expected root", ("GPU 1",), "not root")
+
+
+def test_a_check_and_a_node_are_described_once_and_a_pass_says_no_more_than_its_names(tmp_path: Path) -> None:
+    results = [Result(check, node, Verdict.PASS, **ABOUT) for node in ("gpu1", "gpu2") for check in ("a.b", "a.c")]
+    found = written(tmp_path, *results)
+    assert [line["check"] for line in found if line.get("describes") == "check"] == ["a.b", "a.c"]
+    assert [line["node"] for line in found if line.get("describes") == "node"] == ["gpu1", "gpu2"]
+    assert [line for line in found if "describes" not in line] == [
+        {"check": one.check, "node": one.node, "verdict": "pass"} for one in results
+    ]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.CONCERN])
+def test_a_finding_says_everything_in_its_own_line(tmp_path: Path, verdict: Verdict) -> None:
+    result = with_findings(Result("a.b", "gpu1", Verdict.PASS, **ABOUT), (replace(FINDING, verdict=verdict),))
+    assert written(tmp_path, result)[-1] == result.to_json()
+
+
+def test_what_could_not_be_read_says_what_and_why_and_no_more(tmp_path: Path) -> None:
+    result = with_findings(Result("a.b", "gpu1", Verdict.PASS, **ABOUT), (FINDING,))
+    short = {"message": "GPU 1: ecc was not read; expected root", "devices": ["GPU 1"], "cause": "not root"}
+    assert written(tmp_path, result)[-1] == {"check": "a.b", "node": "gpu1", "verdict": "incomplete", **short}
+    assert read_results(tmp_path / "results.jsonl") == [result]
+
+
+def test_a_result_that_differs_from_its_description_says_so(tmp_path: Path) -> None:
+    first = Result("a.b", "gpu1", Verdict.PASS, **ABOUT, gpu_uuids=("GPU-1",))
+    other = replace(first, evidence="cat /proc/1", gpu_uuids=("GPU-2",), duration_s=0.5, since_last="gone")
+    assert written(tmp_path, first, other)[-1]["evidence"] == "cat /proc/1"
+    assert read_results(tmp_path / "results.jsonl") == [first, other]
+
+
+def test_a_file_that_has_lost_its_start_is_not_read_as_less(tmp_path: Path) -> None:
+    written(tmp_path, Result("a.b", "gpu1", Verdict.PASS, **ABOUT))
+    path = tmp_path / "results.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
+    with pytest.raises(ValueError, match=r"'a\.b'.* expected the file from its start"):
+        read_results(path)
+
+
+def test_files_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    result = with_findings(Result("a.b", "gpu1", Verdict.PASS, **ABOUT), (FINDING,))
+    second = {**result.to_json(), "schema": 2}
+    first = {name: value for name, value in second.items() if name != "findings"} | {"schema": 1}
+    path = tmp_path / "old.jsonl"
+    path.write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n", encoding="utf-8")
+    assert read_results(path) == [replace(result, findings=()), result]
+
+
+def test_a_line_that_lacks_something_is_not_of_the_schema(tmp_path: Path) -> None:
+    result = with_findings(Result("a.b", "gpu1", Verdict.PASS, **ABOUT), (replace(FINDING, verdict=Verdict.FAIL),))
+    for line in written(tmp_path, result):
+        assert VALIDATOR.is_valid(line)
+        assert not VALIDATOR.is_valid({**line, "schema": 1})
+        for field in line:
+            assert not VALIDATOR.is_valid({key: value for key, value in line.items() if key != field})
+    whole = result.to_json()
+    assert not VALIDATOR.is_valid({**whole, "verdict": "ok"})
+    assert not VALIDATOR.is_valid({**whole, "duration_s": "1"})
 
 
 def test_the_example_in_the_documentation_is_a_record() -> None:
@@ -99,7 +153,7 @@ def test_an_interrupted_run_keeps_what_was_formed(
     ]
     process = runs.started("--cluster", cluster, *arguments, *workers)
     try:
-        wait_for_lines(runs.results_file, formed)
+        wait_for_results(runs.results_file, formed)
         wait_for(reached)  # the third check runs, so all is said of the second
         process.send_signal(stop)
         output, _ = process.communicate(timeout=DEADLINE_S)
@@ -138,8 +192,8 @@ def test_a_record_is_on_disk_before_the_next_check_begins(runs: Runs) -> None:
         test_it=SAYING
         + f"""
     def test_order(node):
-        records = open({str(runs.results_file)!r}).read().splitlines()
-        assert len(records) == int(node.name[3:]) - 1
+        written = open({str(runs.results_file)!r}).read()
+        assert written.count('"verdict":') == int(node.name[3:]) - 1
 """
     )
     runs.over([saying(f"gpu{number:03d}", "pass") for number in range(1, 4)])
@@ -150,7 +204,7 @@ def test_a_file_in_a_folder_that_is_not_there_is_made(runs: Runs) -> None:
     runs.checks(test_it=LIGHT)
     deep = runs.folder / "not" / "there" / "yet.jsonl"
     runs.run("--cluster", runs.cluster(all_verdicts()), "--results", str(deep))
-    assert len(deep.read_text(encoding="utf-8").splitlines()) == len(VERDICTS)
+    assert len(read_results(deep)) == len(VERDICTS)
 
 
 @pytest.mark.parametrize("is_half", [True, False], ids=["within a line", "behind a line"])
@@ -183,7 +237,7 @@ RESULTS = st.builds(
     message=TEXT,
     devices=st.lists(TEXT).map(tuple),
     gpu_uuids=st.lists(TEXT).map(tuple),
-    duration_s=st.floats(0, 1e6),
+    duration_s=st.just(0.0) | st.floats(0.001, 1e6),
 )
 
 

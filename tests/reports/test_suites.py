@@ -47,9 +47,34 @@ def test_a_case_is_a_check_with_its_nodes_folded_by_verdict() -> None:
         ["verdict: fail", "nodes: gpu[002-003]"],
         ["verdict: incomplete", "nodes: gpu005"],
         ["verdict: concern", "nodes: gpu004"],
-        ["verdict: pass", "nodes: gpu[001,007-008]"],
-        ["verdict: not applicable", "nodes: gpu006"],
     ]
+
+
+def test_a_case_without_a_finding_says_where_it_passed_and_where_it_does_not_apply() -> None:
+    verdicts = {"gpu001": Verdict.PASS, "gpu002": Verdict.NOT_APPLICABLE}
+    root = ET.fromstring(suites(run_of([result("gpu.ecc", name, verdict) for name, verdict in verdicts.items()])))
+    (text,) = [part.text or "" for case in root.iter("testcase") for part in case]
+    assert [block.splitlines()[1:3] for block in text.split("\n\n")] == [
+        ["verdict: pass", "nodes: gpu001"],
+        ["verdict: not applicable", "nodes: gpu002"],
+    ]
+
+
+def test_a_case_of_a_node_has_its_findings_check_by_check() -> None:
+    ecc = result("gpu.ecc", "gpu001", Verdict.FAIL, "14 errors; expected 0")
+    space = result("host.space", "gpu001", Verdict.CONCERN, "91 %; expected 90")
+    healthy = [result("gpu.ecc", "gpu002"), result("host.space", "gpu002", Verdict.NOT_APPLICABLE)]
+    root = ET.fromstring(suites(run_of([space, *healthy, ecc, result("gpu.xid", "gpu001")], junit_cases="node")))
+    assert breaches(root) == []
+    sick, well = root.iter("testcase")
+    assert [(case.get("classname"), case.get("name")) for case in (sick, well)] == [
+        ("clusterproof.nodes", "gpu001"),
+        ("clusterproof.nodes", "gpu002"),
+    ]
+    assert [(part.tag, part.get("message")) for part in sick] == [("failure", "gpu001: 14 errors; expected 0")]
+    blocks = [block.splitlines()[:2] for block in (sick[0].text or "").split("\n\n")]
+    assert blocks == [["check: gpu.ecc", "verdict: fail"], ["check: host.space", "verdict: concern"]]
+    assert [(part.tag, part.text) for part in well] == [("system-out", "pass: 1 check\nnot applicable: 1 check")]
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE])

@@ -37,6 +37,7 @@ RUNS = int(os.environ.get("HOSTILE_RUNS", "4"))
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 HOSTILE, CHANGES = 24, 30  # nodes of a run, and changes to each
 PEERS = [f"gpu{number:03d}" for number in range(1, 6)]
+LISTED = ("fail", "concern", "incomplete")
 EVERYTHING = "preflight or prolog or epilog or ami or perf"
 WAYS = (
     (),
@@ -142,7 +143,7 @@ def test_the_other_nodes_have_the_verdicts_that_they_have_without_it(run: Run) -
 
 def test_every_report_can_be_read_and_says_the_same(run: Run) -> None:
     verdicts = truth(run.folder)
-    assert sorted(of_the_suites(run.folder)) == found(run.folder)
+    assert sorted(row for row in of_the_suites(run.folder) if row[2] in LISTED) == found(run.folder, LISTED)
     assert sorted(of_pytests_junit(run.folder)) == verdicts
     assert sorted(of_the_grid(run.folder)) == verdicts
     assert sorted(of_prometheus(run.folder)) == found(run.folder, ("fail", "concern", "incomplete"))

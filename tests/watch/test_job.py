@@ -16,6 +16,7 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.watch import job as module
 from clusterproof.plugins.watch.job import JobMonitor, evaluate_recorded
+from clusterproof.reports.results import read_results
 from tests.builders.wheel import ROOT
 from tests.testbed.needs import needs_slurm
 from tests.testbed.slurm import SlurmBed
@@ -51,8 +52,7 @@ def test_the_script_watches_its_job_and_leaves_what_it_was_like(bed: SlurmBed) -
     assert "[watch.silent]" not in text
     report = first / f"watch-{number}" / "report"
     assert (report / "report.html").stat().st_size > 10_000
-    results = [json.loads(line) for line in (report / "results.jsonl").read_text().splitlines()]
-    verdicts = {(one["node"], one["check"]): one["verdict"] for one in results if "check" in one}
+    verdicts = {(one.node, one.check): one.verdict.value for one in read_results(report / "results.jsonl")}
     assert verdicts["gpu002", "gpu.no_xid"] == "fail"
     assert verdicts["gpu001", "gpu.no_xid"] == "pass"
     assert "concern" in {verdict for (_, check), verdict in verdicts.items() if check == "run.data_wait"}

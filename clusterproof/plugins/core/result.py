@@ -9,7 +9,7 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import as_json, names_of, record, replace
 from clusterproof.plugins.core.verdict import Verdict
 
-SCHEMA = 2
+SCHEMA = 3
 SUBSYSTEMS = ("node", "gpu", "neuron", "network", "host", "storage", "software", "control_plane", "run")
 SEVERITIES = {Verdict.FAIL: "error", Verdict.CONCERN: "warning", Verdict.INCOMPLETE: "unknown"}
 
@@ -198,7 +198,7 @@ class Result:
         return self.check == REACHABLE and self.is_of_unreachable
 
     def to_json(self) -> dict[str, Any]:
-        """The record as `--results` writes it (reports/result.schema.json)."""
+        """The whole record (reports/result.schema.json), as `--results` writes it of a fail or a concern."""
         record: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
         record["verdict"] = self.verdict.value
         record["devices"] = list(self.devices)

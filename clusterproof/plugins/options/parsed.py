@@ -61,6 +61,8 @@ class Options(Protocol):
     # records
     report: str | None
     no_report: bool
+    keep: int | None
+    junit_cases: str
     results: str | None
     record: str | None
     bundle: str | None

@@ -203,6 +203,16 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"metavar": "DIR"},
         ),
         Option("--no-report", "write none of these reports", {"action": "store_true"}),
+        Option(
+            "--keep",
+            "after the run, remove the reports of all but the last N runs of the cluster from runs/CLUSTER",
+            {"type": int, "metavar": "N"},
+        ),
+        Option(
+            "--junit-cases",
+            "what a case of junit.xml is, and so what Jenkins and GitLab keep a history of: check (default) or node",
+            {"choices": ("check", "node"), "default": "check"},
+        ),
         Option("--results", "write one JSON record per check and node (JSON Lines)", {"metavar": "FILE"}),
         Option("--record", "keep the evidence in a folder, for --cluster replay:DIR", {"metavar": "DIR"}),
         Option(

@@ -96,6 +96,11 @@ def _check_files(option: Options) -> None:
     """Refuse, before a node is asked, files that cannot be written, or are to be read and not there."""
     if option.report and option.no_report:
         raise pytest.UsageError("--report with --no-report: expected one of the two")
+    if option.keep is not None and option.keep < 1:
+        raise pytest.UsageError(f"--keep is {option.keep}; expected 1 or more runs")
+    if option.keep is not None and (option.report or option.no_report):
+        other = "--report" if option.report else "--no-report"
+        raise pytest.UsageError(f"--keep with {other}: expected one of the two, as nothing is added to runs/")
     for flag in ("report", "record", "results", "bundle", "save_baseline", "xmlpath", "htmlpath"):
         named = getattr(option, flag, None)
         why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""

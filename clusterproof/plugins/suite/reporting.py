@@ -15,6 +15,7 @@ from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
 from clusterproof.reports.results import ResultsFile
+from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:
     from clusterproof.reports.history.model import Past
@@ -34,6 +35,7 @@ class Reporting:
         self.left_out: dict[str, str] = {}
         self.problem = ""
         self.is_written = False
+        self.of_runs = ""
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note what the command line leaves out."""
@@ -81,6 +83,7 @@ class Reporting:
             self.is_written = not self.problem
             if not self.config.option.report:
                 point_latest(self.where, self.folder)
+                self.of_runs = _kept(self.config.option.keep, self.folder)
         except Exception as problem:  # a report that breaks costs no verdict
             self._failed(problem)
 
@@ -97,6 +100,7 @@ class Reporting:
             began=self.began,
             seconds=(datetime.now(timezone.utc) - self.began).total_seconds(),
             exit_code=exit_code,
+            junit_cases=self.config.option.junit_cases,
             command=command_of(self.config),
             left_out={check: title for check, title in self.left_out.items() if check not in evaluated},
             evaluated_by_pairs=evaluated_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
@@ -142,7 +146,7 @@ class Reporting:
         elif self.is_written and self.folder:
             page = self.folder / "report.html"
             shown = page.relative_to(self.where) if page.is_relative_to(self.where) else page
-            terminalreporter.write_line(f"report: {printable(str(shown))}")
+            terminalreporter.write_line(f"report: {printable(str(shown))}{self.of_runs}")
             self._annotate(terminalreporter)
 
     def _annotate(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -153,5 +157,22 @@ class Reporting:
                 terminalreporter.write_line(line)
 
 
+def _kept(keep: int | None, folder: Path) -> str:
+    """Remove older runs where `--keep` says so; what to say of them, or of how much they hold. Raises OSError."""
+    from clusterproof.reports.runs import remove_all_but, runs_beside, size_bytes
+
+    if keep is not None:
+        removed = remove_all_but(keep, folder)
+        return f" (removed {counted(removed, 'older run')})" if removed else ""
+    runs = runs_beside(folder)
+    held_bytes = size_bytes(runs)
+    if held_bytes < MUCH_BYTES:
+        return ""
+    held = f"{counted(len(runs), 'run')} of this cluster hold {held_bytes / 1e9:.1f} GB"
+    return f" ({held}; --keep {KEPT} removes older ones)"
+
+
+MUCH_BYTES = 1_000_000_000
+KEPT = 20
 _RESULTS = "results.jsonl"
 _WAYS_OUT = "--report DIR writes elsewhere, --no-report not at all"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.reports.results import read_results
 from tests.builders.wheel import Installed, environment_with
 from tests.counterparts import installed as counterparts
 from tests.packaging.their_suite import SUITE, written
@@ -35,12 +36,9 @@ def output_of(ran: Installed, folder: Path, *words: str) -> Outcome:
     folder.mkdir()
     made = ran.pytest(folder, *PACKAGED, "--results", "results.jsonl", *words)
     assert "Traceback" not in made.stdout + made.stderr, made.stdout + made.stderr
-    lines = (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()
-    assert lines, made.stdout + made.stderr
-    records = [json.loads(line) for line in lines]
-    return made.returncode, {
-        (record["check"], record["node"]): (record["verdict"], record["message"]) for record in records
-    }
+    results = read_results(folder / "results.jsonl")
+    assert results, made.stdout + made.stderr
+    return made.returncode, {(one.check, one.node): (one.verdict.value, one.message) for one in results}
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.result import from_json
 from clusterproof.plugins.suite.forms.bundle import MAX_NAME, ROOT, Member, files_of, safe_name, write_bundle
+from clusterproof.reports.records import read
 from tests.builders.recordings import boot, node, nvml, unreached
 from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
 from tests.reports.reported import FILES
@@ -37,7 +37,7 @@ def test_a_bundle_has_recording_results_reports_policy_and_versions(runs: Runs, 
     assert FIXED | nodes | {"policy.toml", "reports/junit.xml", "reports/page.html"} <= set(data)
     assert data["policy.toml"] == b"[expect]\ngpus = 8\n"
     assert data["reports/junit.xml"] == (runs.folder / "junit.xml").read_bytes()
-    results = [from_json(json.loads(line)) for line in data["results.jsonl"].decode().splitlines()]
+    results = list(read(data["results.jsonl"].decode().splitlines()))
     assert {result.node: result.verdict for result in results} == VERDICTS
     assert b"The word is wrong" in data["summary.txt"]
     about = json.loads(data["bundle.json"])

@@ -7,7 +7,7 @@
 
 _shtab_clusterproof_subparsers=(check checks explain doctor init history watch gate manifest completion help version)
 
-_shtab_clusterproof_check_option_strings=(-h --help -m -k -x -n -q -v --lf --collect-only --junitxml --html --nodes --exclude --instance-type --expect --fanout --connect-timeout --answer-timeout --accept-new-host-keys --via --slurm-wait --srun-options --include-drained --k8s-namespace --k8s-image --k8s-gate --k8s-max-tainted --k8s-startup-taint --k8s-every --k8s-perf-image --region --profile --ssm-rate --ssm-output --fsx-window --probe-timeout --host-root --sudo --policy --incomplete --concerns --since --log-cursor --report --no-report --results --record --bundle --redact --history --since-last --notify --cloudwatch --refresh-catalog --load-timeout --dcgm-level --load-path --exact-s --torch-python --fs-bandwidth --fs-size --fs-at-once --pairs --pairs-at-once --pairs-budget --pairs-seed --pair-timeout --resume --meter --meter-program --meter-options --meter-env --meter-size --collective --ranks-per-node --launcher --mpirun-options --baseline --save-baseline)
+_shtab_clusterproof_check_option_strings=(-h --help -m -k -x -n -q -v --lf --collect-only --junitxml --html --nodes --exclude --instance-type --expect --fanout --connect-timeout --answer-timeout --accept-new-host-keys --via --slurm-wait --srun-options --include-drained --k8s-namespace --k8s-image --k8s-gate --k8s-max-tainted --k8s-startup-taint --k8s-every --k8s-perf-image --region --profile --ssm-rate --ssm-output --fsx-window --probe-timeout --host-root --sudo --policy --incomplete --concerns --since --log-cursor --report --no-report --keep --junit-cases --results --record --bundle --redact --history --since-last --notify --cloudwatch --refresh-catalog --load-timeout --dcgm-level --load-path --exact-s --torch-python --fs-bandwidth --fs-size --fs-at-once --pairs --pairs-at-once --pairs-budget --pairs-seed --pair-timeout --resume --meter --meter-program --meter-options --meter-env --meter-size --collective --ranks-per-node --launcher --mpirun-options --baseline --save-baseline)
 _shtab_clusterproof_checks_option_strings=(-h --help -m)
 _shtab_clusterproof_explain_option_strings=(-h --help)
 _shtab_clusterproof_doctor_option_strings=(-h --help)
@@ -54,6 +54,7 @@ _shtab_clusterproof_check__k_choices=(address_unique application_clocks batch_si
 _shtab_clusterproof_check___k8s_gate_choices=(observe taint)
 _shtab_clusterproof_check___incomplete_choices=(gate ignore fail)
 _shtab_clusterproof_check___concerns_choices=(ignore fail)
+_shtab_clusterproof_check___junit_cases_choices=(check node)
 _shtab_clusterproof_check___dcgm_level_choices=(1 2 3 4)
 _shtab_clusterproof_check___meter_choices=(nccl-tests nccom-test iperf3 fi_pingpong)
 _shtab_clusterproof_check___launcher_choices=(srun mpirun ssh pods)

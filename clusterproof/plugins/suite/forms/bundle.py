@@ -35,6 +35,7 @@ from clusterproof.plugins.suite.state import (
     policy_of,
 )
 from clusterproof.reports.history.model import FILE
+from clusterproof.reports.records import lines_of
 from clusterproof.reports.standing import headline
 from clusterproof.reports.summary import summary
 
@@ -108,8 +109,7 @@ class BundleForm:
         yield "bundle.json", (json.dumps(self._about(exit_code), indent=1) + "\n").encode()
         lines = (line.text for line in summary(self.results, catalog_of(self.config), 120, verbose=True))
         yield "summary.txt", _utf8("\n".join(lines) + "\n")
-        records = (json.dumps(result.to_json(), ensure_ascii=False) + "\n" for result in self.results)
-        yield "results.jsonl", _utf8("".join(records))
+        yield "results.jsonl", _utf8("".join(f"{line}\n" for line in lines_of(self.results)))
         yield from self._recording()
         if policy_of(self.config).source:
             yield "policy.toml", _utf8(self._policy())
