@@ -85,9 +85,9 @@ def wheel_of(source: Path, folder: Path) -> Path:
 
 
 def environment_with(
-    wheel: Path, folder: Path, further: Sequence[Path] = (), *, options: Sequence[str] = ()
+    wheel: Path | str, folder: Path, further: Sequence[Path] = (), *, options: Sequence[str] = ()
 ) -> Installed:
-    """An environment with the wheel, which finds what it depends on where these tests do, and in `further` folders."""
+    """An environment with the wheel, or what pip makes one of, and with what these tests and `further` folders have."""
     made = environment(folder, further)
     _pip("--python", str(made.python), "install", "--quiet", "--no-deps", *options, str(wheel))
     return made

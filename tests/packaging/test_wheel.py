@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.reports.results import read_results
-from tests.builders.wheel import ROOT, Installed
+from tests.builders.wheel import ROOT, Installed, environment_with
 
 
 def verdicts(path: Path) -> set[tuple[str, str, str]]:
@@ -35,6 +35,17 @@ def test_the_console_script_finds_in_the_demo_what_pytest_finds_in_the_checkout(
     )
     assert again.returncode == 1, again.stdout + again.stderr
     assert verdicts(tmp_path / "wheel.jsonl") == verdicts(tmp_path / "checkout.jsonl")
+
+
+def test_the_url_of_a_bare_repository_is_all_that_an_installation_needs(tmp_path: Path) -> None:
+    cloned = subprocess.run(["git", "clone", "--quiet", "--bare", ROOT, tmp_path / "bare.git"], check=False)
+    if cloned.returncode:
+        pytest.skip("not a git checkout: there is no repository to install from")
+    url = f"git+file://{tmp_path}/bare.git"
+    made = environment_with(url, tmp_path / "environment", options=["--no-build-isolation"])
+    ran = made.run(tmp_path, "clusterproof", "check", "demo", "-m", "prolog", "--no-report")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "FIT" in ran.stdout
 
 
 WORKERS = pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "two workers"])
