@@ -116,15 +116,15 @@ def _case(name: str, results: Sequence[Result], suite: str, unreached: Collectio
 
 
 def _blocks(results: Sequence[Result]) -> Iterable[str]:
-    """What there is to say, the worst first; of what passed and of what does not apply only where that is all."""
+    """What there is to say, the worst first; of what passed or does not apply only where that is all, or is new."""
+    shown = [result for result in results if result.verdict in _NOTABLE or result.since_last]
+    if not shown and len({result.check for result in results}) > 1:
+        count = Counter(result.verdict for result in results)
+        return ["\n".join(f"{verdict.value}: {counted(number, 'check')}" for verdict, number in count.items())]
     groups: dict[tuple[Verdict, str], list[Result]] = defaultdict(list)
-    for result in sorted(results, key=lambda result: result.verdict.rank):
+    for result in sorted(shown or results, key=lambda result: result.verdict.rank):
         groups[result.verdict, result.check].append(result)
-    notable = {key: group for key, group in groups.items() if key[0] in _NOTABLE}
-    if notable or len({result.check for result in results}) == 1:
-        return [_words(check, verdict, group) for (verdict, check), group in (notable or groups).items()]
-    count = Counter(result.verdict for result in results)
-    return ["\n".join(f"{verdict.value}: {counted(number, 'check')}" for verdict, number in count.items())]
+    return [_words(check, verdict, group) for (verdict, check), group in groups.items()]
 
 
 def _message(results: Sequence[Result]) -> str:

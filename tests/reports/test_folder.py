@@ -196,4 +196,4 @@ def test_the_results_have_the_form_of_the_option(runs: Runs) -> None:
     over(runs, "--results", str(runs.results_file))
     ours = next((runs.folder / "runs/small").iterdir()) / "results.jsonl"
     assert ours.read_bytes() == runs.results_file.read_bytes()
-    assert json.loads(ours.read_text().splitlines()[0])["schema"] == 2
+    assert json.loads(ours.read_text().splitlines()[0])["schema"] == 3
