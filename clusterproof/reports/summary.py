@@ -14,9 +14,8 @@ from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.commands import commands, short_commands
-from clusterproof.reports.cut import cut_of
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, gaps_in_short, shortened
-from clusterproof.reports.standing import headline
+from clusterproof.reports.standing import cut_of, headline
 from clusterproof.reports.to_do import fit_nodes, shared_finding, to_do
 
 SCREEN = 30  # lines

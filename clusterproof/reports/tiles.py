@@ -9,9 +9,9 @@ from html import escape
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
-from clusterproof.reports.asked import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
+from clusterproof.reports.actions import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
 from clusterproof.reports.commands import commands
-from clusterproof.reports.cut import cut_of
+from clusterproof.reports.standing import cut_of
 from clusterproof.reports.to_do import Task, fit_nodes, shared_finding, to_do
 
 FIT = "fit"

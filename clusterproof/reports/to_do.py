@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.asked import (
+from clusterproof.reports.actions import (
     CANNOT_REACH,
     COMMON_CAUSE,
     LOOK_AT,
@@ -20,9 +20,8 @@ from clusterproof.reports.asked import (
     of_what,
     place,
 )
-from clusterproof.reports.cut import cut_of
 from clusterproof.reports.findings import shortened
-from clusterproof.reports.standing import worst_of
+from clusterproof.reports.standing import cut_of, worst_of
 
 MAX_NODES = 80  # characters of a nodeset
 LEAST_TO_SHARE = 3  # failed nodes

@@ -56,7 +56,7 @@ class Reporting:
     def made_folder(self) -> Path:
         """The folder of this run's reports, which is there now. Raises OSError."""
         if self.folder is None:
-            from clusterproof.reports.runs import folder_of_its_own
+            from clusterproof.reports.run_folder import folder_of_its_own
 
             named = self.config.option.report
             self.folder = (
@@ -71,13 +71,13 @@ class Reporting:
             self.pytest_cluster_result()  # a signal may have kept the last one from it
         if self.folder is None or (self.results is None and self.problem):
             return
-        from clusterproof.reports.folder import write_forms
-        from clusterproof.reports.runs import point_latest
+        from clusterproof.reports.formats import write_report
+        from clusterproof.reports.run_folder import point_latest
 
         try:
             if self.results:
                 self.results.close()
-            write_forms(self.folder, self._run(int(session.exitstatus)))
+            write_report(self.folder, self._run(int(session.exitstatus)))
             self.is_written = not self.problem
             if not self.config.option.report:
                 point_latest(self.where, self.folder)

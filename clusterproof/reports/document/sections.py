@@ -12,18 +12,17 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import topology
+from clusterproof.reports.commands import again
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.gpus import gpus_section
+from clusterproof.reports.document.map import map_section
 from clusterproof.reports.document.section import Section, of_nodes, table
 from clusterproof.reports.document.trend import trend_section
 from clusterproof.reports.document.versions import versions_section
-from clusterproof.reports.document.where import map_section
 from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict
 from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
-from clusterproof.reports.rerun import again
-from clusterproof.reports.run import Run
-from clusterproof.reports.since import Since, since
+from clusterproof.reports.run import Run, Since
 from clusterproof.reports.wording import counted
 
 MAX_ROWS = 300  # of a table of what does not apply
@@ -77,7 +76,7 @@ def _gaps(run: Run) -> Section | None:
 
 
 def _since(run: Run) -> Section | None:
-    data = since(run)
+    data = run.since
     if data is None:
         return None
     listed, still = _changed(data, NEW, GONE), _changed(data, STILL)

@@ -9,10 +9,9 @@ from pathlib import Path
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.reports.history.model import FILE, HistoryError
-from clusterproof.reports.history.place import default_path
-from clusterproof.reports.history.store import clusters, read_past
+from clusterproof.reports.history.store import clusters, default_path, read_past
 from clusterproof.reports.history.words import MAX_ROWS, page
-from clusterproof.reports.runs import RUNS
+from clusterproof.reports.run_folder import RUNS
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
 _MAX_RUNS = 50

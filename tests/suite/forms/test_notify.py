@@ -23,8 +23,7 @@ from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.forms.notify import message_of
 from clusterproof.plugins.watch.notify import services
-from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE
-from clusterproof.reports.deadline import within
+from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, within
 from clusterproof.reports.history.changes import Change, Changes
 from tests.builders.runs import LIGHT, Runs, saying
 

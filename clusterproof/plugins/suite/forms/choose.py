@@ -69,8 +69,8 @@ def history_of(option: Options, cluster: Cluster, where: Path) -> Path | None:
 
     Raises pytest.UsageError where a comparison was asked for, and there is none to compare with.
     """
-    from clusterproof.reports.history.place import default_path
-    from clusterproof.reports.runs import RUNS
+    from clusterproof.reports.history.store import default_path
+    from clusterproof.reports.run_folder import RUNS
 
     if option.history:
         return Path(option.history)

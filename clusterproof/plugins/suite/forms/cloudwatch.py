@@ -12,7 +12,7 @@ from clusterproof.plugins.aws.account import Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.deadline import within
+from clusterproof.plugins.watch.notify.services import within
 from clusterproof.reports.history.changes import since_last
 
 MAX_METRICS = 40  # of one run: each name and set of dimensions is one that AWS counts

@@ -16,8 +16,7 @@ from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, note_
 from clusterproof.reports.history.changes import marked, since_last
 from clusterproof.reports.history.hardware import identities
 from clusterproof.reports.history.model import HistoryError, Identity, Pair, Run
-from clusterproof.reports.history.place import require_own_history
-from clusterproof.reports.history.store import read_before, write_run
+from clusterproof.reports.history.store import read_before, require_own_history, write_run
 from clusterproof.reports.history.words import lines_since
 
 

@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import write_whole
-from clusterproof.reports.cut import cut_of
+from clusterproof.reports.standing import cut_of
 from clusterproof.reports.wording import MAX_ATTRIBUTE, in_words, legal
 
 _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}

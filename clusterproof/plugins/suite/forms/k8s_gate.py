@@ -23,7 +23,7 @@ from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import occasion_of
 from clusterproof.plugins.transport.kubernetes_agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes_agents import EVERY_S
-from clusterproof.reports.cut import Cut, cut_of
+from clusterproof.reports.standing import Cut, cut_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options

@@ -14,8 +14,15 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.state import catalog_of
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
-from clusterproof.plugins.watch.notify.services import MAX_TITLE, Message, apprise_services, bounded, one_line, silenced
-from clusterproof.reports.deadline import within
+from clusterproof.plugins.watch.notify.services import (
+    MAX_TITLE,
+    Message,
+    apprise_services,
+    bounded,
+    one_line,
+    silenced,
+    within,
+)
 from clusterproof.reports.findings import findings, gaps
 from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
 from clusterproof.reports.history.changes import headline as what_changed

@@ -8,6 +8,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.message import printable
+from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 
 if TYPE_CHECKING:
@@ -76,3 +77,6 @@ def _cell(text: str) -> str:
     """Text on one line that no spreadsheet evaluates: what would be a formula begins with an apostrophe."""
     line = " ".join(printable(text, MAX_TEXT).split())
     return f"'{line}" if line.startswith(_FORMULA) else line
+
+
+FORMAT = Format("pairs.csv", measurements_csv)

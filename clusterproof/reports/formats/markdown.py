@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import short_commands
+from clusterproof.reports.commands import again, short_commands
 from clusterproof.reports.findings import Finding, Gap, gaps_in_short, shortened
+from clusterproof.reports.formats import SUMMARY, Format
 from clusterproof.reports.history.changes import GONE, NEW
-from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
-from clusterproof.reports.since import since
 from clusterproof.reports.standing import headline, standing
 from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
 from clusterproof.reports.wording import counted
@@ -57,7 +56,7 @@ def _commands(run: Run) -> Iterator[str]:
 
 
 def _since(run: Run) -> Iterator[str]:
-    data = since(run)
+    data = run.since
     if data:
         lines = data.lines(NEW, GONE)
         shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_FINDINGS]]
@@ -149,3 +148,6 @@ def _again(run: Run) -> Iterator[str]:
         command = again(run, verdict)
         if command:
             yield f"Run the {what} checks again: {_code(command)}"
+
+
+FORMAT = Format(SUMMARY, markdown)

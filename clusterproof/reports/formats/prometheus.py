@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.cut import cut_of
 from clusterproof.reports.findings import shortened
+from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
-from clusterproof.reports.since import since
-from clusterproof.reports.standing import pairs_by_verdict, worst_of
+from clusterproof.reports.standing import cut_of, pairs_by_verdict, worst_of
 
 MAX_FINDINGS = 10_000  # series, so that a broken cluster does not drown the server; the counts have all
 MAX_LABEL = 200  # characters
@@ -46,7 +45,7 @@ def _families(run: Run) -> Iterator[Iterable[str]]:
     if pairs:
         yield _by_verdict("pairs", "Pairs of nodes by the worst verdict on each.", cluster, pairs)
     yield from _results(run, cluster, worst)
-    data = since(run)
+    data = run.since
     if data:
         kinds = [({**cluster, "change": kind}, len(changes)) for kind, changes in data.changes.kinds]
         yield _family("changes", "Findings that are new, still there or gone since the last run.", kinds)
@@ -123,3 +122,6 @@ def _family(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], fl
 def _quoted(text: str) -> str:
     text = shortened(text, MAX_LABEL).encode("utf-8", "backslashreplace").decode()
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+FORMAT = Format("metrics.prom", prometheus)

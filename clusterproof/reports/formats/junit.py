@@ -14,6 +14,7 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import SUBSYSTEMS, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.findings import shortened
+from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do_line
 from clusterproof.reports.wording import MAX_ATTRIBUTE, counted, legal, owner_of
@@ -162,3 +163,6 @@ def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
 
 def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{word}: {words}" for word, words in rows if words]
+
+
+FORMAT = Format("junit.xml", suites)

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.commands import short_commands
+from clusterproof.reports.commands import again, short_commands
 from clusterproof.reports.findings import Finding, gaps_in_short, shortened
+from clusterproof.reports.formats import Format
 from clusterproof.reports.history.changes import GONE, NEW
-from clusterproof.reports.rerun import again
 from clusterproof.reports.run import Run
-from clusterproof.reports.since import since
 from clusterproof.reports.standing import headline, standing
 from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
 from clusterproof.reports.wording import counted
@@ -43,7 +42,7 @@ def text(run: Run) -> str:
 
 
 def _since(run: Run) -> Iterator[list[str]]:
-    data = since(run)
+    data = run.since
     if data:
         lines = data.lines(NEW, GONE)
         more = [f"… and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
@@ -121,3 +120,6 @@ def _fitted(line: str, indent: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+FORMAT = Format("summary.txt", text)

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.suites import suites
+from clusterproof.reports.formats.junit import suites
 from tests.reports.jenkins import breaches
 from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
 
