@@ -14,7 +14,7 @@ from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms.notify import message_of
+from clusterproof.plugins.suite.reporters.notify import message_of
 from clusterproof.reports.formats import markdown, prometheus
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.formats.junit import suites

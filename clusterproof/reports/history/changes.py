@@ -1,4 +1,4 @@
-"""What is new, still there or gone: pure functions that every report form can call."""
+"""What is new, still there or gone: pure functions that every report can call."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ bundle.json      versions, when it ran and over what
 Member = tuple[str, bytes]
 
 
-class BundleForm:
+class BundleReporter:
     """The plugin object of a run that leaves a bundle. What goes wrong is a warning, and changes no verdict."""
 
     def __init__(
@@ -147,7 +147,7 @@ class BundleForm:
         }
 
     def _recording(self) -> Iterator[Member]:
-        """The evidence, in the form of `--record`."""
+        """The evidence, as `--record` keeps it."""
         with tempfile.TemporaryDirectory(prefix="clusterproof-") as made:
             folder = Path(made)
             write_cluster(folder, self.cluster)
@@ -163,6 +163,15 @@ class BundleForm:
                 write_journals(between, folder)
             for path in sorted(folder.rglob("*.json*")):
                 yield f"recording/{path.relative_to(folder)}", path.read_bytes()
+
+
+def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> BundleReporter | None:
+    """The one of `--bundle FILE.tar.zst`; None where nothing is run."""
+    if config.option.collectonly:
+        return None
+    run = config.pluginmanager.get_plugin("clusterproof-session")
+    redaction = getattr(run, "redaction", None)
+    return BundleReporter(config, cluster, results, Path(config.option.bundle), redaction)
 
 
 def write_bundle(path: Path, members: Iterable[Member], moment: float) -> None:

@@ -21,7 +21,7 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms.notify import message_of
+from clusterproof.plugins.suite.reporters.notify import message_of
 from clusterproof.plugins.watch.notify import services
 from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, within
 from clusterproof.reports.history.changes import Change, Changes

@@ -63,7 +63,7 @@ def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Ite
         yield f"INCOMPLETE {nodeset.within(gap.nodes, MAX_NODES)}: {gap.cause} ({gap.what})"
 
 
-class NotifyForm:
+class NotifyReporter:
     """The plugin object of a run that sends a notification."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], urls: Sequence[str]) -> None:
@@ -98,3 +98,8 @@ class NotifyForm:
         """Say what did not arrive."""
         for warning in self.warnings:
             terminalreporter.write_line(f"warning: {warning}", yellow=True)
+
+
+def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> NotifyReporter:
+    """The one of `--notify URL`. Raises pytest.UsageError."""
+    return NotifyReporter(config, cluster, results, config.option.notify)

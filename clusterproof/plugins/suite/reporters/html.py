@@ -38,7 +38,7 @@ _SORTABLE = {"verdict": "Verdict", "node": "Node", "check": "Check", "owner": "O
 _OF_THE_SUITE = ("Python", "Platform", "Packages", "Plugins")  # of the environment; the rest is of the machine
 
 
-class HtmlForm:
+class HtmlReporter:
     """The plugin object behind pytest-html's hooks."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], is_redacted: bool) -> None:
@@ -131,6 +131,11 @@ class HtmlForm:
             outcome.replace("col-result", "col-verdict").lower(),
             *_cells(("node", ""), ("check", report.nodeid), ("owner", ""), ("evidence", ""), ("message", words)),
         ]
+
+
+def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> HtmlReporter:
+    """The one of `--html FILE`."""
+    return HtmlReporter(config, cluster, results, is_redacted=bool(config.option.redact))
 
 
 def _row(result: Result) -> list[str]:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.core.result import from_json
-from clusterproof.plugins.suite.forms.bundle import MAX_NAME, ROOT, Member, files_of, safe_name, write_bundle
+from clusterproof.plugins.suite.reporters.bundle import MAX_NAME, ROOT, Member, files_of, safe_name, write_bundle
 from tests.builders.recordings import boot, node, nvml, unreached
 from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
 from tests.reports.reported import FILES
-from tests.suite.forms.bundles import contents, unpack
+from tests.suite.reporters.bundles import contents, unpack
 
 FIXED = {"README.txt", "bundle.json", "summary.txt", "results.jsonl", "recording/cluster.json"}
 
@@ -145,7 +145,7 @@ def test_a_bundle_that_cannot_be_written_costs_a_line_and_no_verdict(
     def refused(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "b.tar.zst")
 
-    monkeypatch.setattr("clusterproof.plugins.suite.forms.bundle.write_bundle", refused)
+    monkeypatch.setattr("clusterproof.plugins.suite.reporters.bundle.write_bundle", refused)
     runs.checks(test_it=LIGHT)
     data = runs.over(all_verdicts(), "--bundle=b.tar.zst")
     assert (data.ret, runs.verdicts) == (1, VERDICTS)

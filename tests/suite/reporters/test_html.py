@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms.html import MAX_ROWS
+from clusterproof.plugins.suite.reporters.html import MAX_ROWS
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.builders.runs import LIGHT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
 
@@ -253,7 +253,7 @@ def test_what_a_check_printed_is_below_its_words(runs: Runs) -> None:
 def test_without_html_nothing_of_it_is_loaded(runs: Runs) -> None:
     runs.checks(
         test_it=LIGHT,
-        test_other="import sys\ndef test(): assert 'clusterproof.plugins.suite.forms.html' not in sys.modules",
+        test_other="import sys\ndef test(): assert 'clusterproof.plugins.suite.reporters.html' not in sys.modules",
     )
     process = runs.started("--cluster", runs.cluster([saying("gpu001", "pass")]), "-q", "-p", "no:html")
     output, _ = process.communicate(timeout=600)

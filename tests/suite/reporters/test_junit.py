@@ -9,6 +9,7 @@ from xml.parsers import expat
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -194,8 +195,8 @@ def test_where_pytests_writer_is_not_as_expected_its_own_file_is_left(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("_pytest.junitxml.LogXML.node_reporter")
-    from clusterproof.plugins.suite.forms.junit import junit_form
+    from clusterproof.plugins.suite.reporters.junit import reporter
 
     runs.checks(test_it=LIGHT)
     config = runs.pytester.parseconfigure("--junitxml", "junit.xml")
-    assert junit_form(config, False) is None
+    assert reporter(config, Cluster("small", "replay", ()), []) is None

@@ -66,7 +66,7 @@ def _ascii(text: str) -> str:
     return safe or "?"
 
 
-class CloudWatchForm:
+class CloudWatchReporter:
     """The plugin object of a run that is reported to CloudWatch."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], namespace: str) -> None:
@@ -96,3 +96,9 @@ class CloudWatchForm:
         """Say what did not arrive."""
         if self.warning:
             terminalreporter.write_line(f"warning: CloudWatch has no metrics of this run: {self.warning}", yellow=True)
+
+
+def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> CloudWatchReporter | None:
+    """The one of `--cloudwatch NAMESPACE`; None where nothing is run."""
+    option = config.option
+    return None if option.collectonly else CloudWatchReporter(config, cluster, results, option.cloudwatch)

@@ -80,7 +80,7 @@ def _refuse_a_part(config: pytest.Config) -> None:
         )
 
 
-class K8sGateForm:
+class K8sGateReporter:
     """The plugin object of a run that is a gate."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> None:
@@ -124,6 +124,11 @@ class K8sGateForm:
             terminalreporter.write_line(f"gate: {line}")
         for problem in self.written.problems:
             terminalreporter.write_line(f"gate: not written: {problem}", yellow=True)
+
+
+def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> K8sGateReporter | None:
+    """The one of `--k8s-gate`; None where nothing is run. Raises pytest.UsageError."""
+    return None if config.option.collectonly else K8sGateReporter(config, cluster, results)
 
 
 _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import zstandard
 
-from clusterproof.plugins.suite.forms.bundle import ROOT
+from clusterproof.plugins.suite.reporters.bundle import ROOT
 
 
 def contents(path: Path) -> dict[str, bytes]:

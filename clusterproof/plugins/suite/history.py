@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,11 +17,17 @@ from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, note_
 from clusterproof.reports.history.changes import marked, since_last
 from clusterproof.reports.history.hardware import identities
 from clusterproof.reports.history.model import HistoryError, Identity, Pair, Run
-from clusterproof.reports.history.store import read_before, require_own_history, write_run
+from clusterproof.reports.history.store import default_path, read_before, require_own_history, write_run
 from clusterproof.reports.history.words import lines_since
+from clusterproof.reports.run_folder import RUNS
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.options.parsed import Options
+
+OF_ANOTHER_TIME = ("replay", "capture", "run")  # connections whose evidence says nothing new of the cluster
 
 
-class HistoryForm:
+class HistoryReporter:
     """The plugin object. A file that cannot be written is a warning, and changes no verdict."""
 
     def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], path: Path) -> None:
@@ -94,3 +101,28 @@ class HistoryForm:
     def _lines(self) -> Iterator[str]:
         if self.config.option.since_last and self.results and self.is_compared:
             yield from lines_since(self.last, since_last(self.results, self.before), time.time())
+
+
+def history_of(option: Options, cluster: Cluster, where: Path) -> Path | None:
+    """The file that `--history` names, else the one beside the cluster's runs; None where the run keeps none.
+
+    Raises pytest.UsageError where a comparison was asked for, and there is none to compare with.
+    """
+    if option.history:
+        return Path(option.history)
+    why_not = _why_not(option, cluster)
+    if why_not and option.since_last:
+        raise pytest.UsageError(f"--since-last needs --history=FILE: {why_not}")
+    return None if why_not else default_path(cluster.name, where / RUNS)
+
+
+def _why_not(option: Options, cluster: Cluster) -> str:
+    if option.no_report:
+        return "with --no-report nothing is kept beside the reports"
+    if option.report:
+        return "with --report this run is not kept beside others"
+    if option.redact:
+        return "redacted names differ from run to run, and are kept in none"
+    if cluster.connection in OF_ANOTHER_TIME:
+        return f"what a {cluster.connection} holds is of another time, and is kept in none unless that is asked for"
+    return ""

@@ -12,8 +12,8 @@ from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import EXIT_INCOMPLETE, Verdict
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
-from clusterproof.plugins.suite.forms import k8s_gate
-from clusterproof.plugins.suite.forms.k8s_gate import K8sGateForm, orders_of
+from clusterproof.plugins.suite.reporters import k8s_gate
+from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter, orders_of
 from tests.builders.runs import Runs
 
 USUAL = {
@@ -97,11 +97,16 @@ def test_a_run_that_did_not_evaluate_all_changes_no_node(
     outcomes = SimpleNamespace(broken=0, raised=raised)
     config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda _: outcomes))
     session: Any = SimpleNamespace(config=config, shouldfail=stopped, shouldstop="", exitstatus=exit_code)
-    form = K8sGateForm.__new__(K8sGateForm)
-    form.orders, form.cluster, form.results, form.began = orders(), Cluster("k8s:bed", "kubernetes", ()), results, 0.0
-    form.pytest_sessionfinish(session)
+    gate = K8sGateReporter.__new__(K8sGateReporter)
+    gate.orders, gate.cluster, gate.results, gate.began = (
+        orders(),
+        Cluster("k8s:bed", "kubernetes", ()),
+        results,
+        0.0,
+    )
+    gate.pytest_sessionfinish(session)
     assert [set(found) for found in written] == ([{"gpu001", "gpu002"}] if is_written else [])
-    assert bool(form.written.problems) is not is_written
+    assert bool(gate.written.problems) is not is_written
 
 
 def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +122,16 @@ def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch
         pluginmanager=SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
     )
     session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=EXIT_INCOMPLETE)
-    form = K8sGateForm.__new__(K8sGateForm)
-    form.orders, form.cluster, form.results, form.began = orders(), Cluster("k8s:bed", "kubernetes", ()), missed, 0.0
-    form.pytest_sessionfinish(session)
+    gate = K8sGateReporter.__new__(K8sGateReporter)
+    gate.orders, gate.cluster, gate.results, gate.began = (
+        orders(),
+        Cluster("k8s:bed", "kubernetes", ()),
+        missed,
+        0.0,
+    )
+    gate.pytest_sessionfinish(session)
     assert written == [{}]
-    assert form.written.problems == (f"gpu[001-008]: not evaluated, and their conditions stay as they are: {words}",)
+    assert gate.written.problems == (f"gpu[001-008]: not evaluated, and their conditions stay as they are: {words}",)
     assert session.exitstatus == EXIT_UNWRITTEN
 
 

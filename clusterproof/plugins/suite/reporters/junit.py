@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.recording import write_whole
@@ -20,7 +21,7 @@ _TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLI
 _HOSTNAME = re.compile(r' hostname="[^"]*"')
 
 
-class JUnitForm:
+class JUnitReporter:
     """Rewrites what pytest has just put into a test case.
 
     Pytest has no hook for that: it calls an error `failed on setup with "…"`, and writes no words for what passes
@@ -91,14 +92,15 @@ class JUnitForm:
                 write_whole(path, _HOSTNAME.sub(' hostname="redacted"', path.read_text(encoding="utf-8"), count=1))
 
 
-def junit_form(config: pytest.Config, is_redacted: bool, results: Sequence[Result] = ()) -> JUnitForm | None:
-    """The form over pytest's LogXML, if that is where it is expected."""
+def reporter(config: pytest.Config, _cluster: Cluster, results: Sequence[Result]) -> JUnitReporter | None:
+    """The one of `--junitxml FILE`, over pytest's LogXML, if that is where it is expected."""
     try:
         from _pytest.junitxml import xml_key
     except ImportError:
         return None
     xml = config.stash.get(xml_key, None)
-    return JUnitForm(xml, is_redacted, results) if hasattr(xml, "node_reporter") and hasattr(xml, "logfile") else None
+    is_known = hasattr(xml, "node_reporter") and hasattr(xml, "logfile")
+    return JUnitReporter(xml, bool(config.option.redact), results) if is_known else None
 
 
 def _shortened(text: str) -> str:
