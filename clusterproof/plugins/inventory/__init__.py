@@ -81,9 +81,9 @@ OF_AWS = ("region", "profile")  # options that say where in AWS
 
 
 def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
-    module, _, function = kind.resolver.partition(".")
+    module, _, function = kind.resolver.partition(":")
     load: Callable[[str, Mapping[str, str]], Cluster]
-    load = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    load = getattr(importlib.import_module(f"clusterproof.plugins.{module}"), function)
     cluster = load(rest, options)
     if "region" not in cluster.settings:  # no cluster of AWS becomes one by an option
         options = {name: value for name, value in options.items() if name not in OF_AWS}

@@ -26,9 +26,9 @@ from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.suite.run_loop import frozen_afterwards
 from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable
-from clusterproof.plugins.transport.choose import connection_for
+from clusterproof.plugins.transport.connections import connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
-from clusterproof.plugins.transport.submit_host import ask_slurm, submit_host
+from clusterproof.plugins.transport.srun.submit_host import ask_slurm, submit_host
 
 if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood

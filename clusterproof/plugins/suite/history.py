@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.core.version import __version__
@@ -23,8 +24,6 @@ from clusterproof.reports.run_folder import RUNS
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
-
-OF_ANOTHER_TIME = ("replay", "capture", "run")  # connections whose evidence says nothing new of the cluster
 
 
 class HistoryReporter:
@@ -123,6 +122,7 @@ def _why_not(option: Options, cluster: Cluster) -> str:
         return "with --report this run is not kept beside others"
     if option.redact:
         return "redacted names differ from run to run, and are kept in none"
-    if cluster.connection in OF_ANOTHER_TIME:
+    kind = CONNECTIONS.get(cluster.connection)
+    if kind and not kind.is_live:
         return f"what a {cluster.connection} holds is of another time, and is kept in none unless that is asked for"
     return ""

@@ -21,8 +21,8 @@ from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, W
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import occasion_of
-from clusterproof.plugins.transport.kubernetes_agents import CONNECTION as AGENTS
-from clusterproof.plugins.transport.kubernetes_agents import EVERY_S
+from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
+from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.reports.standing import Cut, cut_of
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from fabric import Config, Connection
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.nodeset import is_address, is_user
-from clusterproof.plugins.transport.host_keys import HostIdentity, KnownHosts
-from clusterproof.plugins.transport.identities import Identities
-from clusterproof.plugins.transport.login import JumpHost, JumpLogin, Login
-from clusterproof.plugins.transport.routes import Direct, Jumped, NoRoute, Proxied, Route
-from clusterproof.plugins.transport.ssh_config import SshConfig, host_key_checking, jumps, known_hosts_files
+from clusterproof.plugins.transport.ssh.config import SshConfig, host_key_checking, jumps, known_hosts_files
+from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, KnownHosts
+from clusterproof.plugins.transport.ssh.identities import Identities
+from clusterproof.plugins.transport.ssh.login import JumpHost, JumpLogin, Login
+from clusterproof.plugins.transport.ssh.routes import Direct, Jumped, NoRoute, Proxied, Route
 
 _MAX_JUMPS = 8  # in a row; a ProxyJump that leads back to itself has no end
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
-from clusterproof.plugins.transport.kubernetes_pod import Run
+from clusterproof.plugins.transport.kubernetes.pod import Run
 
 WATCH_S = 60.0  # of one watch: one that has gone silent, as behind a load balancer that forgot it, costs no more
 AGAIN_S = 1.0  # after one that broke

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
-from clusterproof.plugins.transport.kubernetes_pod import Run
+from clusterproof.plugins.transport.kubernetes.pod import Run
 
 AGAIN_S = 2.0  # between tries of one node: Kubernetes counts a moment after a pod has ended
 COUNTED_S = 15.0  # after the run's last pod has ended, that one is no longer counted

@@ -18,9 +18,9 @@ from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.values import quantity
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.kubernetes_outcome import LONGEST, is_settled
-from clusterproof.plugins.transport.kubernetes_pod import CONTAINER, Run
-from clusterproof.plugins.transport.kubernetes_visit import PodVisit
+from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settled
+from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, Run
+from clusterproof.plugins.transport.kubernetes.visit import PodVisit
 
 EFA = "vpc.amazonaws.com/efa"
 DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", EFA)

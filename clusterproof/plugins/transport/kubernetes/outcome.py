@@ -7,7 +7,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.kubernetes.workloads import Container, Pod
-from clusterproof.plugins.transport.kubernetes_pod import Run
+from clusterproof.plugins.transport.kubernetes.pod import Run
 
 NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
 CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's reasons for a command that is not there

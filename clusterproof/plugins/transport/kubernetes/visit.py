@@ -13,7 +13,7 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.kubernetes_outcome import (
+from clusterproof.plugins.transport.kubernetes.outcome import (
     after_the_end,
     has_begun,
     is_of_quota,
@@ -21,9 +21,9 @@ from clusterproof.plugins.transport.kubernetes_outcome import (
     missed,
     refused,
 )
-from clusterproof.plugins.transport.kubernetes_pod import CONTAINER, Run, image_on, pod
-from clusterproof.plugins.transport.kubernetes_quota import Places
-from clusterproof.plugins.transport.kubernetes_watch import PodWatch
+from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, Run, image_on, pod
+from clusterproof.plugins.transport.kubernetes.quota import Places
+from clusterproof.plugins.transport.kubernetes.watch import PodWatch
 
 LEAST_START_S = 30.0  # for a kubelet to start a pod, beside --connect-timeout
 LOG_S = 5.0  # for a kubelet that does not give a log at once

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from clusterproof.plugins.agent.packing import ARGUMENT, script_of
-from clusterproof.plugins.transport.srun_places import MIN_MEMORY_MIB, ask, clean
+from clusterproof.plugins.transport.srun.places import MIN_MEMORY_MIB, ask, clean
 
 GRANTED = ("has been allocated resources", "Nodes ready for job")
 REFUSED = "Unable to allocate resources"

@@ -17,8 +17,8 @@ from typing import Any
 
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.sending import send
-from clusterproof.plugins.transport.srun_call import Srun, job_name
-from clusterproof.plugins.transport.srun_places import (
+from clusterproof.plugins.transport.srun.call import Srun, job_name
+from clusterproof.plugins.transport.srun.places import (
     ASK_S,
     CONSTRAINS,
     FOLDERS,

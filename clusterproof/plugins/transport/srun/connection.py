@@ -15,8 +15,8 @@ from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_she
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, longest_program, takes_stdin
-from clusterproof.plugins.transport.direct import DIRECT
-from clusterproof.plugins.transport.submit_host import SubmitHost, ask_submit_host, formless, submit_host
+from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport.srun.submit_host import SubmitHost, ask_submit_host, formless, submit_host
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
 END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
@@ -26,8 +26,8 @@ NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns ab
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
 TRAVELS = (
-    *(FOLDER.parent / "agent" / f"{name}.py" for name in ("packing", "sending")),
-    *(FOLDER / f"srun_{name}.py" for name in ("places", "call", "launch")),
+    *(FOLDER.parents[1] / "agent" / f"{name}.py" for name in ("packing", "sending")),
+    *(FOLDER / f"{name}.py" for name in ("places", "call", "launch")),
 )
 _WHY = {
     "unknown": Unreached.NAME,
@@ -54,7 +54,7 @@ class Srun:
         """What srun takes, and the ways to the submit host and to nodes on which Slurm starts nothing."""
         beside = limits.settings.get("beside", "local")
         taken = [LONGEST_PROGRAM, _longest_there(submit_host(limits.settings), limits)]
-        taken += [longest_program(DIRECT[beside](), limits)]
+        taken += [longest_program(connection_for(beside), limits)]
         return min(longest for longest in taken if longest is not None)
 
     def run(
@@ -74,7 +74,7 @@ class Srun:
             else:
                 answered(target, answer)
         if elsewhere:
-            beside = DIRECT[limits.settings["beside"]]()
+            beside = connection_for(limits.settings["beside"])
             beside.run(elsewhere, _on_stdin(program) if takes_stdin(beside) else program, limits, answered)
 
 
@@ -100,7 +100,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     }
     host = submit_host(settings)
     longer = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
-    to_run = launch_program(request, nonce, takes_stdin(DIRECT[host.connection]()), _longest_there(host, limits))
+    to_run = launch_program(request, nonce, takes_stdin(connection_for(host.connection)), _longest_there(host, limits))
     data = ask_submit_host(host, to_run, nonce, longer)
     if not isinstance(data.get("nodes"), dict):
         raise formless(host, ValueError("it names no nodes"))
@@ -108,7 +108,7 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
 
 
 def _longest_there(host: SubmitHost, limits: Limits) -> int | None:
-    return longest_program(DIRECT[host.connection](), limits)
+    return longest_program(connection_for(host.connection), limits)
 
 
 def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, longest: int | None) -> Program:

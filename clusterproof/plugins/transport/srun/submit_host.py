@@ -13,12 +13,12 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, Status, Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
-from clusterproof.plugins.transport.direct import DIRECT
+from clusterproof.plugins.transport.connections import connection_for
 from clusterproof.plugins.transport.gather import evidence_of
 
 SETTING = "submit_host"  # `local`, `ssh:[user@]HOST[:port]` or `hyperpod:ADDRESS`
 COLLECTOR, JOBS = "slurm", "slurm_jobs"
-ASKED_BY = Path(__file__).parents[1] / "evidence" / "slurm"
+ASKED_BY = Path(__file__).parents[2] / "evidence" / "slurm"
 COLLECTOR_S = 30.0  # slurmctld answers slowly when many jobs start
 
 
@@ -47,7 +47,7 @@ def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
     """Run one program there, once."""
     answers: list[Answer] = []
     one = replace(limits, fanout=1)
-    DIRECT[host.connection]().run([host.target], program, one, lambda _, answer: answers.append(answer))
+    connection_for(host.connection).run([host.target], program, one, lambda _, answer: answers.append(answer))
     return answers[0] if answers else Answer(unreached=Unreached.LOST, detail="no answer")
 
 
@@ -76,7 +76,7 @@ def formless(host: SubmitHost, problem: Exception) -> Unusable:
 
 def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (COLLECTOR,)) -> dict[str, Collected]:
     """Slurm's answers, from one round trip to a host; where that is not reached, every answer broke."""
-    on_stdin = getattr(DIRECT[host.connection](), "takes_stdin", True)
+    on_stdin = getattr(connection_for(host.connection), "takes_stdin", True)
     to_run, nonce = program(
         collectors,
         ProbeOptions(collector_s=COLLECTOR_S),

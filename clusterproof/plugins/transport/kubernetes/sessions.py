@@ -1,4 +1,4 @@
-"""A program that stays on a Kubernetes node: a pod, whose log is followed for as long as it lasts.
+"""A program that runs on a Kubernetes node: a pod, whose log is followed for as long as it lasts.
 
 Where the log breaks off and the pod goes on, it is read again from some seconds before: lines come twice then, and
 the reader skips those by their numbers.
@@ -15,12 +15,12 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.kubernetes.api import KubernetesError, Stream
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode
 from clusterproof.plugins.transport import Limits, Program
-from clusterproof.plugins.transport.kubernetes import unreachable
-from clusterproof.plugins.transport.kubernetes_outcome import after_the_end, has_begun, is_settled, missed, refused
-from clusterproof.plugins.transport.kubernetes_owner import GONE, Owned, Owner
-from clusterproof.plugins.transport.kubernetes_pod import CONTAINER, image_on, pod
-from clusterproof.plugins.transport.kubernetes_visit import LEAST_START_S
-from clusterproof.plugins.transport.staying import Heard, Staying
+from clusterproof.plugins.transport.kubernetes.connection import unreachable
+from clusterproof.plugins.transport.kubernetes.outcome import after_the_end, has_begun, is_settled, missed, refused
+from clusterproof.plugins.transport.kubernetes.owner import GONE, Owned, Owner
+from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, image_on, pod
+from clusterproof.plugins.transport.kubernetes.visit import LEAST_START_S
+from clusterproof.plugins.transport.sessions import NodeSession, Received
 
 POD_S = 6 * 3600  # the kubelet ends a pod after so long, whatever has become of all others; then another begins
 SETTLED_S = 2.0  # for the API server to report a pod that ends as its log does
@@ -34,10 +34,10 @@ class NotThere(Exception):  # noqa: N818 - what is so
     """No pod runs on the node; the message says why."""
 
 
-class PodStays:
+class PodSessions:
     """By a pod on each node."""
 
-    is_heard = False  # a pod of which only the log is read: nothing reaches it
+    has_input = False  # a pod of which only the log is read: nothing reaches it
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -45,30 +45,32 @@ class PodStays:
         self._slots = threading.Semaphore(limits.fanout)
 
     def open(self, text: str) -> None:
-        """As Stays has it."""
+        """As Sessions has it."""
         self._owner.open(text)
 
-    def on_node(self, cut: Callable[[str], object]) -> Staying:
-        """As Stays has it."""
-        return PodStaying(self._owner, self._limits, self._slots, cut)
+    def on_node(self, interrupted: Callable[[str], object]) -> NodeSession:
+        """As Sessions has it."""
+        return PodSession(self._owner, self._limits, self._slots, interrupted)
 
     def close(self) -> None:
-        """As Stays has it."""
+        """As Sessions has it."""
         self._owner.close()
 
 
-class PodStaying:
+class PodSession:
     """On one node."""
 
-    is_heard = False
+    has_input = False
 
-    def __init__(self, owner: Owner, limits: Limits, slots: threading.Semaphore, cut: Callable[[str], object]) -> None:
-        self._owner, self._limits, self._slots, self._cut = owner, limits, slots, cut
+    def __init__(
+        self, owner: Owner, limits: Limits, slots: threading.Semaphore, interrupted: Callable[[str], object]
+    ) -> None:
+        self._owner, self._limits, self._slots, self._interrupted = owner, limits, slots, interrupted
         self._is_over = threading.Event()
         self._stream: Stream | None = None
 
-    def stay(self, target: Target, program: Program, heard: Heard, dead_s: float) -> str:
-        """As Staying has it."""
+    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:
+        """As NodeSession has it."""
         owned = self._owner.owned
         try:
             node = self._node(target)
@@ -78,7 +80,7 @@ class PodStaying:
                     if self._is_over.is_set():
                         return ""
                     self._start(owned, name, node, program)
-                return self._followed(owned, name, Lines(heard), dead_s)
+                return self._followed(owned, name, Lines(received), dead_s)
             finally:
                 if not self._is_over.is_set():  # else all go at once
                     self._owner.remove(owned, name)
@@ -88,7 +90,7 @@ class PodStaying:
             return "" if self._is_over.is_set() else refused(problem, owned.run)
 
     def end(self) -> None:
-        """As Staying has it."""
+        """As NodeSession has it."""
         self._is_over.set()
         if self._stream:
             self._stream.close()
@@ -131,7 +133,7 @@ class PodStaying:
             except KubernetesError as problem:
                 why, status = f"its log{'' if opened else ':'} {problem}", problem.status
             lines.cut()
-            self._cut(why)
+            self._interrupted(why)
             now = time.monotonic()
             if opened and now - max(last, opened) >= dead_s:
                 quiet += 1
@@ -159,8 +161,8 @@ class PodStaying:
 class Lines:
     """Passes on complete lines: one in which a log broke off comes again from its beginning."""
 
-    def __init__(self, heard: Heard) -> None:
-        self._heard = heard
+    def __init__(self, received: Received) -> None:
+        self._heard = received
         self._rest = b""
 
     def take(self, piece: bytes) -> None:

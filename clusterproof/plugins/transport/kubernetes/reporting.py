@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.gather import evidence_of
-from clusterproof.plugins.transport.kubernetes_agents import COLLECTED_S, REPORT
+from clusterproof.plugins.transport.kubernetes.agents import COLLECTED_S, REPORT
 from clusterproof.plugins.transport.local import Local
 
 ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before it begins another
