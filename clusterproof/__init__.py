@@ -105,7 +105,7 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
         "Program",
         "Unusable",
     ),
-    "transport.choose": ("connection_for",),
+    "transport.connections": ("connection_for",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*_HOME_OF]

@@ -104,7 +104,7 @@ def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) 
 
     monkeypatch.setattr(watch, "look", counted)
     monkeypatch.setattr(module, "gather", lambda *_: {NODE: visit()})
-    monkeypatch.setattr(module, "stays_for", lambda *_: made.node)
+    monkeypatch.setattr(module, "sessions_for", lambda *_: made.node)
     controller = Controller(cluster, watch, SETTINGS, None, made.said.extend)
     thread = threading.Thread(target=controller.run)
     thread.start()
