@@ -24,10 +24,10 @@ class Kind:
 
 
 KINDS = (
-    Kind("local", "local", "inventory.here:local"),
+    Kind("local", "local", "inventory.hosts:local"),
     Kind("demo", "demo", "inventory.recording:demo"),
     Kind("replay:", "replay:DIR", "inventory.recording:replay"),
-    Kind("capture:", "capture:PATH", "inventory.capture:capture"),
+    Kind("capture:", "capture:PATH", "inventory.recording:capture"),
     Kind("ssh:", "ssh:[user@]NODESET[:port]", "inventory.hosts:ssh"),
     Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "inventory.slurm:slurm"),
     Kind("k8s:", "k8s:CONTEXT[/SELECTOR]", "inventory.kubernetes:k8s"),

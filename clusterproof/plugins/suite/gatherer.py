@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
-from clusterproof.plugins.aws import collector as aws
+from clusterproof.plugins.aws import collectors as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status

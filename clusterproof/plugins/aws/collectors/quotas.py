@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import described, instance_groups, is_hyperpod, types_of
+from clusterproof.plugins.aws.resources import described, instance_groups, is_hyperpod, types_of
 from clusterproof.plugins.catalog.aws import PER_TYPE, SAGEMAKER, quotas
 from clusterproof.plugins.core.cluster import Cluster
 
 Description = Mapping[str, Any]
 
 
-def read(account: Account, cluster: Cluster) -> object:
+def read_quotas(account: Account, cluster: Cluster) -> object:
     """Each by its service and the part of its name that the catalogue has."""
     return {
         "quotas": [

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, ip_address, ip_network
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
-from clusterproof.plugins.aws.asked import Description, hostnames, networks, nodes, subnets
+from clusterproof.plugins.aws.resources import Description, hostnames, networks, nodes, subnets
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
@@ -21,7 +21,7 @@ AT_ONCE = 8  # nodes that are asked for side by side; AWS throttles more
 OF_ADDRESS = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(?:\.|$)")
 
 
-def read(account: Account, cluster: Cluster) -> object:
+def read_zones(account: Account, cluster: Cluster) -> object:
     """The zone of each validated node; null where neither its subnets nor SageMaker show it. Raises AwsError."""
     names, by_id = hostnames(cluster), {str(subnet["SubnetId"]): subnet for subnet in subnets(account, cluster)}
     of_group = {
