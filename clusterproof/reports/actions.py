@@ -51,7 +51,11 @@ def of_what(result: Result) -> str:
 def failed_by_all(results: Sequence[Result], catalog: Catalog) -> set[str]:
     """The checks that all measured nodes fail, where these are not few: hardware fails one by one."""
     least = catalog.threshold("configuration.suspected_minimum_nodes")
-    failed = Counter(one.check for one in results if one.verdict is Verdict.FAIL and one.is_of_node)
+    failed = Counter(result.check for result in results if result.verdict is Verdict.FAIL and result.is_of_node)
     suspected = {check for check, count in failed.items() if count >= least}
-    passed = {one.check for one in results if one.check in suspected and one.verdict in PROVEN and one.is_of_node}
+    passed = {
+        result.check
+        for result in results
+        if result.check in suspected and result.verdict in PROVEN and result.is_of_node
+    }
     return suspected - passed

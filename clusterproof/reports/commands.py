@@ -49,7 +49,7 @@ def short_commands(task: Task, cluster: Cluster | None) -> list[str]:
 def _lines(task: Task, cluster: Cluster) -> Iterator[str]:
     targets = {target.name: target for target in cluster.targets}
     asked = [targets[node] for node in task.nodes if node in targets]
-    instances = [found[1] for target in asked if (found := _INSTANCE.search(target.address))]
+    instances = [named[1] for target in asked if (named := _INSTANCE.search(target.address))]
     if len(asked) < len(task.nodes):
         return
     if is_of_hyperpod(cluster) and len(instances) == len(asked):

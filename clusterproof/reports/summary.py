@@ -102,10 +102,10 @@ def _tasks(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: 
     for task in tasks:
         where = task.where_within(len(task.nodes) * MAX_NODES if verbose else MAX_NODES)
         yield Line(f"{task.action.upper():<{column}}{where} ({task.why})", {"bold": True}, column)
-        found = commands(task, cluster) if verbose else short_commands(task, cluster)
-        for command in found:
+        lines = commands(task, cluster) if verbose else short_commands(task, cluster)
+        for command in lines:
             yield Line(f"{' ' * column}{command}", is_command=True)
-        if not found and commands(task, cluster):
+        if not lines and commands(task, cluster):
             yield Line(f"{' ' * column}-v shows the command for all of them", {}, column)
     if not tasks:
         yield Line("NOTHING TO DO", {"bold": True})

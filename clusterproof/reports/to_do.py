@@ -97,7 +97,7 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     """
     results = list(results)
     of_all = failed_by_all(results, catalog)
-    findings = [one for result in results if result.verdict.is_finding for one in result.by_verdict]
+    findings = [finding for result in results if result.verdict.is_finding for finding in result.by_verdict]
     unfit = {result.node for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
         unfit |= {result.node for result in findings if result.is_of_cluster}  # nothing is known of the whole
@@ -139,10 +139,10 @@ def shared_finding(results: Iterable[Result]) -> str:
     """`9 of 14 failed nodes share one finding: Locked memory limit`, where at least half of three or more do."""
     failed = [result for result in results if result.is_of_node and result.verdict is Verdict.FAIL]
     count = len({result.node for result in failed})
-    found = Counter((result.check, result.title) for result in failed).most_common(1)
-    if not found or count < LEAST_TO_SHARE or 2 * found[0][1] < count:
+    most = Counter((result.check, result.title) for result in failed).most_common(1)
+    if not most or count < LEAST_TO_SHARE or 2 * most[0][1] < count:
         return ""
-    (check, title), nodes = found[0]
+    (check, title), nodes = most[0]
     return f"{nodes} of {count} failed nodes share one finding: {title or check}"
 
 

@@ -48,7 +48,10 @@ def types_of(group: Description) -> Mapping[str, int]:
     """The instance types of a group and how many of each there are or are wanted; flexible groups have several."""
     if group.get("InstanceType"):
         return {str(group["InstanceType"]): max(int(group.get("CurrentCount", 0)), int(group.get("TargetCount", 0)))}
-    return {str(one["InstanceType"]): int(one.get("CurrentCount", 0)) for one in group.get("InstanceTypeDetails", ())}
+    return {
+        str(detail["InstanceType"]): int(detail.get("CurrentCount", 0))
+        for detail in group.get("InstanceTypeDetails", ())
+    }
 
 
 def nodes(account: Account, cluster: Cluster) -> Sequence[Description]:
@@ -63,11 +66,11 @@ def instances(account: Account, cluster: Cluster) -> Sequence[Description]:
     """The cluster's EC2 instances. Raises AwsError."""
 
     def ask() -> list[Description]:
-        found: list[Description] = []
+        reserved: list[Description] = []
         for asked in _by_id(cluster):
             for reservation in account.listed("ec2", "describe_instances", "Reservations", **asked):
-                found += reservation["Instances"]
-        return found
+                reserved += reservation["Instances"]
+        return reserved
 
     return account.once("instances", ask)
 
@@ -83,9 +86,9 @@ def _by_id(cluster: Cluster) -> Iterable[Mapping[str, Any]]:
 def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
     """The network of each instance group; of EC2 instances, under no name, that of all. Raises AwsError."""
     if not is_hyperpod(cluster):
-        found = instances(account, cluster)
-        groups = {group for instance in found for group in security_groups_of(instance)}
-        subnets_used = {str(instance["SubnetId"]) for instance in found if instance.get("SubnetId")}
+        own = instances(account, cluster)
+        groups = {group for instance in own for group in security_groups_of(instance)}
+        subnets_used = {str(instance["SubnetId"]) for instance in own if instance.get("SubnetId")}
         return {"": Network(tuple(sorted(subnets_used)), tuple(sorted(groups)))}
     data = described(account, cluster)
     return {
@@ -97,7 +100,10 @@ def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
 def security_groups_of(instance: Description) -> set[str]:
     """The security groups of all network interfaces of an EC2 instance."""
     interfaces = instance.get("NetworkInterfaces", ())
-    every = [*instance.get("SecurityGroups", ()), *(group for one in interfaces for group in one.get("Groups", ()))]
+    every = [
+        *instance.get("SecurityGroups", ()),
+        *(group for interface in interfaces for group in interface.get("Groups", ())),
+    ]
     return {str(group["GroupId"]) for group in every}
 
 

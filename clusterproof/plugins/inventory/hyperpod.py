@@ -97,7 +97,9 @@ def _by_pods(cluster: Cluster) -> Cluster:
             f"--via kubernetes: HyperPod cluster {cluster.name} is not orchestrated by EKS; expected --via auto"
         )
     ids = (target.address.rpartition("-i-")[2] for target in cluster.targets)
-    named = (replace(target, name=f"hyperpod-i-{one}") for target, one in zip(cluster.targets, ids, strict=True))
+    named = (
+        replace(target, name=f"hyperpod-i-{instance}") for target, instance in zip(cluster.targets, ids, strict=True)
+    )
     return replace(cluster, connection="kubernetes", targets=tuple(named))
 
 

@@ -31,12 +31,12 @@ def capture(rest: str, _options: Mapping[str, str]) -> Cluster:
         raise InventoryError(f"--cluster 'capture:' names no folder; expected capture:PATH, {FORM}")
     path = Path(rest).expanduser()
     try:
-        found = layout(path)
+        captured = layout(path)
     except NoCaptureError as problem:
         raise InventoryError(f"{rest!r:.200}: {problem}; expected {FORM}") from None
     return Cluster(
         name=node_name(path.resolve().name, "capture"),
         connection="capture",
-        targets=tuple(Target(name=node.name) for node in found.nodes),
+        targets=tuple(Target(name=node.name) for node in captured.nodes),
         settings={"capture": str(path)},
     )

@@ -69,10 +69,10 @@ def _known(read: Callable[[ClusterFacts], Mapping[str, str | None]], cluster: Cl
 
 def _numbered(kind: str, place_of: Mapping[str, str | None], nodes: Sequence[str]) -> list[Any]:
     """Nothing where all nodes stand in one place, or each in its own."""
-    found = [place_of.get(node) or "" for node in nodes]
-    names = sorted({place for place in found if place})
-    if not 1 < len(names) < len([place for place in found if place]):
+    where = [place_of.get(node) or "" for node in nodes]
+    names = sorted({place for place in where if place})
+    if not 1 < len(names) < len([place for place in where if place]):
         return []
     numbers = {name: number for number, name in enumerate(names)}
     shown = [printable(name, MAX_NAME) for name in names]
-    return [kind, shown, [numbers.get(place, UNKNOWN) for place in found]]
+    return [kind, shown, [numbers.get(place, UNKNOWN) for place in where]]

@@ -99,7 +99,7 @@ def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]
 
 def _case(check: str, results: Sequence[Result], suite: str, unreached: Collection[str]) -> Element:
     seconds = sum(result.duration_s for result in results)
-    results = [one for result in results for one in result.by_verdict]
+    results = [part for result in results for part in result.by_verdict]
     by_verdict = {verdict: [result for result in results if result.verdict is verdict] for verdict in _BY_RANK}
     case = Element("testcase", classname=legal(f"clusterproof.{suite}"), name=legal(check), time=f"{seconds:.3f}")
     words = legal("\n\n".join(_words(check, verdict, data) for verdict, data in by_verdict.items() if data))

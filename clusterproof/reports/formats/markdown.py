@@ -50,9 +50,9 @@ def markdown(run: Run) -> str:
 
 def _commands(run: Run) -> Iterator[str]:
     tasks = to_do(run.results, run.facts.catalog)
-    found = [f"- {task.action}: {_code(line)}" for task in tasks for line in short_commands(task, run.acted_on)]
-    if found:
-        yield "\n".join(["Commands to copy; they are printed, never run:", "", *found])
+    lines = [f"- {task.action}: {_code(line)}" for task in tasks for line in short_commands(task, run.acted_on)]
+    if lines:
+        yield "\n".join(["Commands to copy; they are printed, never run:", "", *lines])
 
 
 def _since(run: Run) -> Iterator[str]:

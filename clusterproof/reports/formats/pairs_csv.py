@@ -47,16 +47,16 @@ def measurements_csv(run: Run) -> str | None:
 
 
 def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
-    for one in campaign.journal.measurements:
-        reading = one.reading
+    for measurement in campaign.journal.measurements:
+        reading = measurement.reading
         busbw = reading.busbw_gb_per_s
-        usual = campaign.usual_gb_per_s(one.pair) if busbw else None
+        usual = campaign.usual_gb_per_s(measurement.pair) if busbw else None
         yield (
-            _cell(str(one.pair)),
-            _cell(one.pair.a),
-            _cell(one.pair.b),
-            one.round + 1,
-            one.at_once,
+            _cell(str(measurement.pair)),
+            _cell(measurement.pair.a),
+            _cell(measurement.pair.b),
+            measurement.round + 1,
+            measurement.at_once,
             _number(busbw),
             f"{busbw / usual:.4f}" if busbw and usual else "",
             _number(reading.algbw_gb_per_s),

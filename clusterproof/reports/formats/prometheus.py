@@ -58,7 +58,7 @@ def _by_verdict(name: str, about: str, cluster: Mapping[str, str], counts: Mappi
 
 def _results(run: Run, cluster: Mapping[str, str], nodes: Iterable[str]) -> Iterator[Iterable[str]]:
     by_check = Counter((result.check, result.verdict) for result in run.results)
-    by_node = Counter((one.node, one.verdict) for one in _each(run) if one.is_of_node)
+    by_node = Counter((result.node, result.verdict) for result in _each(run) if result.is_of_node)
     yield _family(
         "results",
         "Verdicts of a check over all nodes, or pairs.",
@@ -80,20 +80,20 @@ def _results(run: Run, cluster: Mapping[str, str], nodes: Iterable[str]) -> Iter
 
 
 def _findings(run: Run, cluster: Mapping[str, str]) -> Iterator[Iterable[str]]:
-    each = (one for one in _each(run) if one.verdict in _BY_NODE and one.is_evaluated)
-    found = sorted(each, key=lambda one: one.verdict.rank)
+    each = (result for result in _each(run) if result.verdict in _BY_NODE and result.is_evaluated)
+    worst_first = sorted(each, key=lambda result: result.verdict.rank)
     yield _family(
         "finding",
         "1 for each check that does not pass on a node, on a pair of nodes, or on the cluster.",
-        [({**cluster, **_labels(result)}, 1) for result in found[:MAX_FINDINGS]],
+        [({**cluster, **_labels(result)}, 1) for result in worst_first[:MAX_FINDINGS]],
     )
-    left_out = max(0, len(found) - MAX_FINDINGS)
+    left_out = max(0, len(worst_first) - MAX_FINDINGS)
     yield _family("findings_left_out", "Findings for which there is no series here.", [(cluster, left_out)])
 
 
 def _each(run: Run) -> Iterator[Result]:
     """Its results, each once for every verdict among what it found."""
-    return (one for result in run.results for one in result.by_verdict)
+    return (part for result in run.results for part in result.by_verdict)
 
 
 def _labels(result: Result) -> dict[str, str]:

@@ -51,16 +51,16 @@ def _since(run: Run) -> Iterator[list[str]]:
 
 def _commands(run: Run) -> Iterator[list[str]]:
     tasks = to_do(run.results, run.facts.catalog)
-    found = [f"{task.action}: {line}" for task in tasks for line in short_commands(task, run.acted_on)]
-    if found:
-        yield ["Commands to copy; they are printed, never run:", *found]
+    lines = [f"{task.action}: {line}" for task in tasks for line in short_commands(task, run.acted_on)]
+    if lines:
+        yield ["Commands to copy; they are printed, never run:", *lines]
 
 
 def _findings(run: Run, verdict: Verdict) -> Iterator[list[str]]:
-    found = run.findings(verdict)
-    yield from (_finding(finding, verdict) for finding in found[:MAX_FINDINGS])
-    if len(found) > MAX_FINDINGS:
-        yield [f"{verdict.name} … and {len(found) - MAX_FINDINGS} more kinds"]
+    findings = run.findings(verdict)
+    yield from (_finding(finding, verdict) for finding in findings[:MAX_FINDINGS])
+    if len(findings) > MAX_FINDINGS:
+        yield [f"{verdict.name} … and {len(findings) - MAX_FINDINGS} more kinds"]
 
 
 def _finding(finding: Finding, verdict: Verdict) -> list[str]:
@@ -78,8 +78,8 @@ def _finding(finding: Finding, verdict: Verdict) -> list[str]:
 
 
 def _gaps(run: Run) -> Iterator[list[str]]:
-    found = gaps_in_short(run.results)
-    for gap in found[:MAX_FINDINGS]:
+    gaps = gaps_in_short(run.results)
+    for gap in gaps[:MAX_FINDINGS]:
         words = shortened(gap.cause, MAX_WORDS)
         remedies = [f"do: {result.remedy}" for result in gap.of_reaching[:1] if result.remedy]
         data = [
@@ -88,8 +88,8 @@ def _gaps(run: Run) -> Iterator[list[str]]:
             *remedies,
         ]
         yield [line for line in data if line]
-    if len(found) > MAX_FINDINGS:
-        yield [f"{Verdict.INCOMPLETE.name} … for {counted(len(found) - MAX_FINDINGS, 'more reason')}"]
+    if len(gaps) > MAX_FINDINGS:
+        yield [f"{Verdict.INCOMPLETE.name} … for {counted(len(gaps) - MAX_FINDINGS, 'more reason')}"]
 
 
 def _again(run: Run) -> Iterator[list[str]]:

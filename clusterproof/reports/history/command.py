@@ -32,8 +32,8 @@ def found(cluster: str, runs: Path = Path(RUNS)) -> Path:
     paths = sorted(runs.glob(f"*/{FILE}"))
     path = default_path(cluster, runs)
     if cluster and paths and path not in paths:
-        near = nearest(path.parent.name, [one.parent.name for one in paths])
-        known = ", ".join(one.parent.name for one in paths[:10])
+        near = nearest(path.parent.name, [history.parent.name for history in paths])
+        known = ", ".join(history.parent.name for history in paths[:10])
         raise HistoryError(f"no history of {cluster!r:.80} under {runs}{near}; there are those of {known}")
     if cluster or len(paths) == 1:
         return path if cluster else paths[0]

@@ -225,8 +225,8 @@ def _identify(database: sqlite3.Connection, node: int, run: int, data: Identity)
 
 def _identity(row: Sequence[str]) -> Identity:
     instance_id, serial, gpus = row
-    found = tuple(Gpu(int(index), *map(_word, words)) for index, *words in json.loads(gpus))
-    return Identity(_word(instance_id), _word(serial), found)
+    identified = tuple(Gpu(int(index), *map(_word, words)) for index, *words in json.loads(gpus))
+    return Identity(_word(instance_id), _word(serial), identified)
 
 
 def _word(data: object) -> str:

@@ -40,15 +40,15 @@ def _wanted(account: Account, cluster: Cluster) -> Mapping[str, set[str]]:
 
 def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Description]:
     """The quotas of these names; one that is called just so stands before one that only has the name in its own."""
-    found: dict[str, Description] = {}
+    by_name: dict[str, Description] = {}
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
-        missing = names - found.keys()
+        missing = names - by_name.keys()
         listed = account.listed("service-quotas", operation, "Quotas", ServiceCode=service) if missing else ()
         for data in listed:
             for name in missing:
-                if name.lower() in _name(data) and len(_name(data)) < len(_name(found.get(name, _LONG))):
-                    found[name] = data
-    return found
+                if name.lower() in _name(data) and len(_name(data)) < len(_name(by_name.get(name, _LONG))):
+                    by_name[name] = data
+    return by_name
 
 
 def _name(data: Description) -> str:

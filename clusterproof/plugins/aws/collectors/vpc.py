@@ -35,8 +35,8 @@ def _table(data: Description) -> dict[str, object]:
     return {
         "RouteTableId": data["RouteTableId"],
         "VpcId": data["VpcId"],
-        "main": any(one.get("Main") for one in associations),
-        "SubnetIds": [one["SubnetId"] for one in associations if "SubnetId" in one],
+        "main": any(association.get("Main") for association in associations),
+        "SubnetIds": [association["SubnetId"] for association in associations if "SubnetId" in association],
         "default": [_destination(route) for route in data.get("Routes", ()) if _is_default(route)],
     }
 
@@ -80,8 +80,8 @@ def _rules(rules: Iterable[Description]) -> list[dict[str, object]]:
 
 def _ranges(rule: Description) -> set[str]:
     return {
-        *(str(one.get("CidrIp")) for one in rule.get("IpRanges", ())),
-        *(str(one.get("CidrIpv6")) for one in rule.get("Ipv6Ranges", ())),
+        *(str(block.get("CidrIp")) for block in rule.get("IpRanges", ())),
+        *(str(block.get("CidrIpv6")) for block in rule.get("Ipv6Ranges", ())),
     }
 
 

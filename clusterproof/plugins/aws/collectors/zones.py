@@ -65,11 +65,11 @@ def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None])
 
 
 def _zone(node: Description, group: Sequence[Description]) -> str | None:
-    found = _zones(group)
-    if len(found) > 1:
+    zones = _zones(group)
+    if len(zones) > 1:
         address = _address(str(node.get("PrivateDnsHostname", "")))
-        found = _zones(subnet for subnet in group if address and _has(subnet, address))
-    return found.pop() if len(found) == 1 else None
+        zones = _zones(subnet for subnet in group if address and _has(subnet, address))
+    return zones.pop() if len(zones) == 1 else None
 
 
 def _zones(group: Iterable[Description]) -> set[str]:
@@ -81,9 +81,9 @@ def _has(subnet: Description, address: IPv4Address) -> bool:
 
 
 def _address(name: str) -> IPv4Address | None:
-    found = OF_ADDRESS.match(name)
+    parts = OF_ADDRESS.match(name)
     try:
-        address = ip_address(".".join(found.groups())) if found else None
+        address = ip_address(".".join(parts.groups())) if parts else None
     except ValueError:
         return None
     return address if isinstance(address, IPv4Address) else None

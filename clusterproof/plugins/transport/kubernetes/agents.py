@@ -160,7 +160,7 @@ def unreported(node: KubernetesNode | None, agent: Pod | None) -> Answer | None:
         return Answer(unreached=missed.unreached, detail=missed.detail)
     if agent is None:
         return Answer(unreached=Unreached.NOT_STARTED, detail="no agent is on it; expected one of its DaemonSet")
-    container = next((one for one in agent.containers if one.name == CONTAINER), None)
+    container = next((container for container in agent.containers if container.name == CONTAINER), None)
     if container and container.is_running:
         return None
     said = (container.waiting_message or container.ended_message) if container else agent.message

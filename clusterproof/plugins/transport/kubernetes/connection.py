@@ -179,7 +179,9 @@ class PerfPods(Kubernetes):
         try:
             api = self.opened(settings)
             known = self.nodes(api, targets)
-            every = pods(api) if len(targets) > FEW else [pod for one in targets for pod in pods(api, node=one.name)]
+            every = (
+                pods(api) if len(targets) > FEW else [pod for target in targets for pod in pods(api, node=target.name)]
+            )
         except (AwsError, KubernetesError) as problem:
             raise Unusable(str(problem)) from None
         by_node: dict[str, list[Pod]] = {}

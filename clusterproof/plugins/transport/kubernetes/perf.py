@@ -62,7 +62,9 @@ def taken(node: KubernetesNode, pods: Iterable[Pod]) -> str:
     holders: dict[str, dict[str, int]] = {name: {} for name in devices}
     for pod in pods:
         for name in devices if pod.phase not in OVER else ():
-            held = sum(_count(one.requests, name) or _count(one.limits, name) for one in pod.containers)
+            held = sum(
+                _count(container.requests, name) or _count(container.limits, name) for container in pod.containers
+            )
             if held:
                 holders[name][f"{pod.namespace}/{pod.name}"] = held
     words = [

@@ -180,9 +180,9 @@ def image_on(node: KubernetesNode) -> str:
     """An image that is on the node: one that every node runs, else the smallest; empty where none is reported."""
     named = [image for image in node.images if image.names]
     for word in PREFERRED:
-        found = [name for image in named for name in image.names if word in name]
-        if found:
-            return _shortest(found)
+        names = [name for image in named for name in image.names if word in name]
+        if names:
+            return _shortest(names)
     return _shortest(min(named, key=_size).names) if named else ""
 
 

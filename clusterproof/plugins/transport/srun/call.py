@@ -163,5 +163,5 @@ class Srun:
 
 def named(said: bytearray, mark: str) -> str:
     """What a task calls itself, empty where it does not say."""
-    found = re.search(re.escape(mark.encode()) + rb"([A-Za-z0-9._-]{1,253})\.\n", bytes(said[:4096]))
-    return found[1].decode() if found else ""
+    name = re.search(re.escape(mark.encode()) + rb"([A-Za-z0-9._-]{1,253})\.\n", bytes(said[:4096]))
+    return name[1].decode() if name else ""

@@ -74,7 +74,7 @@ def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, di
             while launches and len(running) < AT_ONCE:
                 running.append(Srun(launches.pop(0), request))
             listen(running, until)
-            for srun in [one for one in running if not one.is_waited_for()]:
+            for srun in [srun for srun in running if not srun.is_waited_for()]:
                 running.remove(srun)
                 answers, again = outcome(srun)
                 data.update(answers)

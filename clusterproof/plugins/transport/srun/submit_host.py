@@ -46,8 +46,8 @@ def submit_host(settings: Mapping[str, str]) -> SubmitHost:
 def ask(host: SubmitHost, program: Program, limits: Limits) -> Answer:
     """Run one program there, once."""
     answers: list[Answer] = []
-    one = replace(limits, fanout=1)
-    connection_for(host.connection).run([host.target], program, one, lambda _, answer: answers.append(answer))
+    single = replace(limits, fanout=1)
+    connection_for(host.connection).run([host.target], program, single, lambda _, answer: answers.append(answer))
     return answers[0] if answers else Answer(unreached=Unreached.LOST, detail="no answer")
 
 

@@ -73,7 +73,9 @@ class Identities:
         identities = [self._load(path) for path in chosen]
         return Offer(
             user=user,
-            identities=identities if files else [one for one in identities if one.problem != "is absent"],
+            identities=identities
+            if files
+            else [identity for identity in identities if identity.problem != "is absent"],
             use_agent=str(options.get("identityagent", "")).lower() != "none",
             only_these=str(options.get("identitiesonly", "no")).lower() == "yes",
             timeout_s=timeout_s,
@@ -157,6 +159,6 @@ class Offer:
             return ()
 
     def _story(self) -> str:
-        unusable = [f"{one.path} {one.problem}" for one in self.identities if one.problem]
+        unusable = [f"{identity.path} {identity.problem}" for identity in self.identities if identity.problem]
         tried = f"refused {', '.join(self.tried)}" if self.tried else "no key to offer, in files or in an agent"
         return f"log-in as {self.user}: {'; '.join([tried, *unusable])}"
