@@ -21,8 +21,8 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.reports.document import document
-from clusterproof.reports.folder import FORMS, PAGE
+from clusterproof.reports.formats import PAGE, all_formats
+from clusterproof.reports.formats.html import document
 from clusterproof.reports.run import Run
 from tests.testbed.needs import needs_chromium
 
@@ -35,13 +35,16 @@ MB = 1_000_000
 def large_reports() -> Iterator[Figure]:
     """1000 nodes with the evidence of a real one, 150 checks each, one node in twenty with a failure of its own."""
     run = _run()
+    formats = all_formats()
     as_json = _seconds(lambda: "\n".join(json.dumps(result.to_json()) for result in run.results))
-    page, all_s = document(run), _seconds(lambda: [form(run) for form in FORMS.values()])
+    page, all_s = document(run), _seconds(lambda: [each.text(run) for each in formats])
     page_s = _seconds(lambda: document(run))
     items = f"{NODES} nodes x {CHECKS} checks"
     detail = f"{items}: {page_s:.2f} s beside {as_json:.2f} s"
     yield Figure("report_page_vs_results_as_json", round(page_s / as_json, 2), "≤ 3", detail)
-    yield Figure("report_forms_vs_results_as_json", round(all_s / as_json, 2), "-", f"all {len(FORMS)}: {all_s:.2f} s")
+    yield Figure(
+        "report_forms_vs_results_as_json", round(all_s / as_json, 2), "-", f"all {len(formats)}: {all_s:.2f} s"
+    )
     yield Figure("report_page_mb", round(len(page.encode()) / MB, 2), "≤ 3", items)
     yield from _opening(page)
 

@@ -26,7 +26,7 @@ TIMEOUT_S = 90.0
 MAIN = f"""import sys
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.watch import sampler_session, watch
-from clusterproof.plugins.transport import staying
+from clusterproof.plugins.transport.ssh import session
 {"".join(f"{name} = {value}{chr(10)}" for name, value in QUICK.items())}sys.exit(main())"""
 _SAMPLES = re.compile(r'^clusterproof_watch_node_samples_total\{.*node="(.+?)".*\} (\S+)$', re.MULTILINE)
 

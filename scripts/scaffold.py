@@ -51,7 +51,10 @@ FAULTS = (
 '''
 KIND = '''"""SUBJECT."""
 '''
-COLLECT = '''"""SUBJECT: WHERE IT IS READ."""
+COLLECT = '''"""SUBJECT: WHERE IT IS READ.
+
+`{{"version": "…"}}`
+"""
 
 from __future__ import annotations
 
@@ -80,63 +83,47 @@ class {type}(Reported):
 
 {name} = collected_as("{name}", {type})  # in a check: {name}.of(node)
 '''
-DOCUMENTED = """
-### `{name}` — WHERE IT IS READ
-`{{"version": "…"}}`
-"""
-REDACTED = """
-[{name}]
+REDACTED = """[{name}]
 text = "version"
 """
 OF_CLUSTERS = [name for name in SUBSYSTEMS if name != "run"]  # whose checks are asked of nodes
 AFTER = "then: scripts/generate needs CHECK && scripts/generate && scripts/lint && scripts/faults && scripts/test quick"
 
 
-def check(name: str) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:
-    """The files of a check, by path, and by path what is written before which line. Raises ValueError."""
+def check(name: str) -> Mapping[str, str]:
+    """The files of a check, by path. Raises ValueError."""
     subsystem, _, own = name.partition(".")
     if subsystem not in OF_CLUSTERS or not re.fullmatch(r"[a-z][a-z0-9_]*", own):
         raise ValueError(f"{name!r} is no id of a check; expected {'|'.join(OF_CLUSTERS)} and a name: host.turbo")
     words = {"subsystem": subsystem, "name": own}
-    files = {
+    return {
         f"clusterproof/checks/{subsystem}/test_{own}.py": CHECK.format(**words),
         f"tests/faults/{own}.py": FAULT.format(**words),
     }
-    return files, {"tests/faults/__init__.py": (f"    {own},\n", ")\n")}
 
 
-def evidence(name: str) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:
-    """The files of a kind of evidence, by path, and by path what is written before which line. Raises ValueError."""
+def evidence(name: str) -> Mapping[str, str]:
+    """The files of a kind of evidence, by path. Raises ValueError."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"{name!r} is no name of evidence; expected small letters, digits and _")
     words = {"name": name, "type": name.title().replace("_", "")}
     folder = f"clusterproof/plugins/evidence/{name}"
-    files = {
+    return {
         f"{folder}/__init__.py": KIND.format(**words),
         f"{folder}/collect.py": COLLECT.format(**words),
         f"{folder}/facts.py": FACTS.format(**words),
+        f"{folder}/redaction.toml": REDACTED.format(**words),
     }
-    added = {
-        "docs/evidence.md": (f"{DOCUMENTED.format(**words).lstrip()}\n", "## Collectors that load the hardware\n"),
-        "clusterproof/plugins/redaction/kinds.toml": (f"{REDACTED.format(**words).lstrip()}\n", "[kernel]\n"),
-    }
-    return files, added
 
 
-def write(root: Path, files: Mapping[str, str], added: Mapping[str, tuple[str, str]]) -> None:
-    """Write the files, and add to those that are there. Raises ValueError, and then has written nothing."""
+def write(root: Path, files: Mapping[str, str]) -> None:
+    """Write the files. Raises ValueError, and then has written nothing."""
     there = [path for path in files if (root / path).exists()]
     if there:
         raise ValueError(f"{there[0]} is there already; expected a name that is new")
-    texts = {path: (root / path).read_text(encoding="utf-8") for path in added}
-    for path, (_, before) in added.items():
-        if f"\n{before}" not in texts[path]:
-            raise ValueError(f"{path} has no line {before.strip()!r}; expected one to write before")
     for path, text in files.items():
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    for path, (more, before) in added.items():
-        (root / path).write_text(texts[path].replace(f"\n{before}", f"\n{more}{before}"), encoding="utf-8")
 
 
 def main(root: Path = Path()) -> int:
@@ -146,13 +133,13 @@ def main(root: Path = Path()) -> int:
     parser.add_argument("name")
     asked = parser.parse_args()
     try:
-        files, added = (check if asked.what == "check" else evidence)(asked.name)
-        write(root, files, added)
+        files = (check if asked.what == "check" else evidence)(asked.name)
+        write(root, files)
     except ValueError as problem:
         print(problem, file=sys.stderr)
         return 4
-    for path in (*files, *added):
-        print(f"{'wrote' if path in files else 'added to'} {path}")
+    for path in files:
+        print(f"wrote {path}")
     print("words in capitals are to be filled in")
     print(AFTER)
     return 0

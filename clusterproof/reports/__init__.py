@@ -1,1 +1,1 @@
-"""One file per form of report, all from the result record."""
+"""What a run reports, written without pytest; all of it comes from the results."""

@@ -10,8 +10,8 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.cut import cut_of
 from clusterproof.reports.findings import findings
+from clusterproof.reports.standing import cut_of
 
 MAX_EACH = 10  # of errors and of warnings: GitHub shows no more of one step
 MAX_NODES = 300  # characters of a nodeset

@@ -1,8 +1,8 @@
-"""The line to copy that does what an action asks for, in the words of the cluster it came from: printed, never run.
+"""Lines to copy: what does what an action asks for, in the words of the cluster, and what runs checks again.
 
-There is none where no one command is right: a configuration is fixed in its image, and a node that cannot be reached
-may be running. Names come from nodes, inventories and recordings: one that is not plain keeps the line from being
-printed. A scheduler is told to give the node no more jobs; none of these lines gives it any back.
+They are printed, never run. An action has none where no one command is right: a configuration is fixed in its image,
+and a node that cannot be reached may be running. Names come from nodes, inventories and recordings: one that is not
+plain keeps the line from being printed. A scheduler is told to give the node no more jobs; no line gives it any back.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from shlex import join, quote
 from clusterproof.plugins.core.cluster import Cluster, Target, is_of_hyperpod, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.result import OF_HARDWARE
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.findings import with_verdict
+from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import Task
 
 MAX_IDS = 25  # nodes in one call of BatchRebootClusterNodes or BatchReplaceClusterNodes
+MAX_CHECKS = 40  # by name; more of them are run all
 MAX_COMMAND = 2_000  # characters that fill half a screen; the page has every command whole
 REPLACE, REBOOT = OF_HARDWARE
 _IS_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}").fullmatch
@@ -45,7 +49,7 @@ def short_commands(task: Task, cluster: Cluster | None) -> list[str]:
 def _lines(task: Task, cluster: Cluster) -> Iterator[str]:
     targets = {target.name: target for target in cluster.targets}
     asked = [targets[node] for node in task.nodes if node in targets]
-    instances = [found[1] for target in asked if (found := _INSTANCE.search(target.address))]
+    instances = [named[1] for target in asked if (named := _INSTANCE.search(target.address))]
     if len(asked) < len(task.nodes):
         return
     if is_of_hyperpod(cluster) and len(instances) == len(asked):
@@ -100,3 +104,25 @@ def _by_ssh(asked: Iterable[Target]) -> Iterator[str]:
         as_user = ["-l", user] if user else []
         at_port = ["-o", f"-p {port}"] if port else []
         yield join(["clush", *as_user, *at_port, "-w", fold(addresses), "sudo systemctl reboot"])
+
+
+def again(run: Run, verdict: Verdict) -> str:
+    """What a shell takes to run again the checks that have this verdict, on the nodes that do; empty: none.
+
+    A check that is evaluated by pairs is run on all nodes: what is normal for one depends on the others.
+    """
+    results = list(with_verdict(run.results, verdict))
+    if not results:
+        return ""
+    nodes = {result.node for result in results if _IS_NODE(result.node)}
+    checks = list(dict.fromkeys(result.check.rpartition(".")[2] for result in results))
+    words = list(run.command)
+    if (
+        nodes
+        and all(result.is_of_node for result in results)
+        and run.evaluated_by_pairs.isdisjoint(result.check for result in results)
+    ):
+        words += ["--nodes", fold(nodes)]
+    if len(checks) <= MAX_CHECKS:
+        words += ["-k", " or ".join(f"test_{name}" for name in checks)]
+    return join(words)

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import OF_HARDWARE, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.asked import asked, failed_by_all, place_of
+from clusterproof.reports.actions import asked, failed_by_all, place_of
 from clusterproof.reports.wording import owner_of
 
 _NOUNS = {
@@ -146,7 +146,7 @@ class Gap:
 
 def with_verdict(results: Iterable[Result], verdict: Verdict) -> Iterator[Result]:
     """What has this verdict, of results that may have others besides."""
-    return (one for result in results for one in result.by_verdict if one.verdict is verdict)
+    return (part for result in results for part in result.by_verdict if part.verdict is verdict)
 
 
 def findings(results: Sequence[Result], verdict: Verdict, catalog: Catalog) -> list[Finding]:
@@ -189,19 +189,19 @@ def gaps(results: Iterable[Result]) -> list[Gap]:
     causes: dict[str, list[Result]] = defaultdict(list)
     for hit in with_verdict(results, Verdict.INCOMPLETE):
         causes[hit.cause or hit.message.partition("\n")[0]].append(hit)
-    found = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
-    return sorted(found, key=lambda gap: (not gap.results[0].is_of_unreachable, -len(gap.results), gap.cause))
+    every = [Gap(cause, tuple(hit), nodes) for cause, hit in causes.items()]
+    return sorted(every, key=lambda gap: (not gap.results[0].is_of_unreachable, -len(gap.results), gap.cause))
 
 
 def gaps_in_short(results: Iterable[Result]) -> list[Gap]:
     """The same, where all rules of a run whose files nobody gave are one gap."""
-    found = gaps(results)
-    others = [gap for gap in found if gap.needs_other_files]
+    every = gaps(results)
+    others = [gap for gap in every if gap.needs_other_files]
     if len(others) < 2:
-        return found
+        return every
     hits = tuple(result for gap in others for result in gap.results)
     cause = f"{len({hit.check for hit in hits})} rules need other files; -v lists them and what writes them"
-    return [*(gap for gap in found if gap not in others), Gap(cause, hits, others[0].evaluated, is_joined=True)]
+    return [*(gap for gap in every if gap not in others), Gap(cause, hits, others[0].evaluated, is_joined=True)]
 
 
 def shortened(text: str, most: int) -> str:

@@ -11,7 +11,7 @@ from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.asked import CANNOT_REACH, NOT_PROVEN
+from clusterproof.reports.actions import CANNOT_REACH, NOT_PROVEN
 from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.matrix import legend, matrix
 from clusterproof.reports.standing import headline

@@ -56,7 +56,10 @@ def lines_of_pairs(run: PairwiseRun, width: int) -> Iterator[str]:
 def facts(campaign: Campaign) -> Iterator[tuple[str, str]]:
     """What a reader has to know of a campaign: a word and what there is to say of it."""
     journal = campaign.journal
-    yield "measured", f"{_count(campaign)}, in {len({one.round for one in journal.measurements})} rounds"
+    yield (
+        "measured",
+        f"{_count(campaign)}, in {len({measurement.round for measurement in journal.measurements})} rounds",
+    )
     yield "what", what(campaign)
     yield "network", _networks(campaign)
     yield "normal", _normal_and_spread(campaign)
@@ -78,7 +81,11 @@ def what(campaign: Campaign) -> str:
     """`all_reduce of 8 GiB, p5.48xlarge, 8 ranks on each node, 32 EFA devices`."""
     key = campaign.key
     if key is None:
-        sizes = {one.reading.size_bytes for one in campaign.journal.measurements if one.reading.size_bytes}
+        sizes = {
+            measurement.reading.size_bytes
+            for measurement in campaign.journal.measurements
+            if measurement.reading.size_bytes
+        }
         return ", ".join(map(_size, sorted(sizes)[:MAX_NETWORKS]))
     size = f" of {_size(key.size_bytes)}" if key.size_bytes else ""
     ranks = "rank" if key.ranks_per_node == 1 else "ranks"
@@ -95,7 +102,9 @@ def _size(size_bytes: int) -> str:
 
 
 def _networks(campaign: Campaign) -> str:
-    data = Counter(one.reading.network for one in campaign.journal.measurements if one.reading.network)
+    data = Counter(
+        measurement.reading.network for measurement in campaign.journal.measurements if measurement.reading.network
+    )
     words = [f"{network} ({times} times)" for network, times in data.most_common(MAX_NETWORKS)]
     if len(data) == 1:
         words = list(data)
@@ -171,6 +180,6 @@ def measured_between(run: PairwiseRun) -> Iterator[Measured]:
         meter = campaign.journal.about.get("meter", "")
         name = ", ".join(filter(None, (f"busbw with partners: {what(campaign)}", str(meter))))
         for node, measurements in campaign.of_node.items():
-            data = [busbw for one in measurements if (busbw := one.reading.busbw_gb_per_s)]
+            data = [busbw for measurement in measurements if (busbw := measurement.reading.busbw_gb_per_s)]
             if data:
                 yield Measured(name, node, median(data), UNIT)

@@ -13,11 +13,36 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.findings import Finding, findings
+from clusterproof.reports.history.changes import Changes, headline, since_last
 from clusterproof.reports.history.model import Pair, Past
+from clusterproof.reports.history.words import folded, moment
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
     from clusterproof.plugins.training_run.run import TrainingRun
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Against the run before: when that was, and what is new, still there and gone."""
+
+    began: float
+    changes: Changes
+
+    @property
+    def title(self) -> str:
+        """`Since the last run (2026-03-02 08:00 UTC)`."""
+        return f"Since the last run ({moment(self.began)})"
+
+    @property
+    def words(self) -> str:
+        """The title, and the headline."""
+        return f"{self.title}: {headline(self.changes)}"
+
+    def lines(self, *kinds: str) -> list[str]:
+        """A line for each check of these kinds, its nodes folded: `new gpu003: fail: Active NVLinks (…)`."""
+        data = [line for kind, found in self.changes.kinds if kind in kinds for line in folded(kind, found)]
+        return [" ".join(line.split()) for line in data]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +85,8 @@ class Run:
     def findings(self, verdict: Verdict) -> list[Finding]:
         """Its findings of one verdict, those on most nodes first."""
         return findings(self.results, verdict, self.facts.catalog)
+
+    @property
+    def since(self) -> Since | None:
+        """What changed since the run before it; None where the history has none, or there is no history."""
+        return None if self.last_began is None else Since(self.last_began, since_last(self.results, self.before))

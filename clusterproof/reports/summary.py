@@ -14,9 +14,8 @@ from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.commands import commands, short_commands
-from clusterproof.reports.cut import cut_of
 from clusterproof.reports.findings import Finding, Gap, findings, gaps, gaps_in_short, shortened
-from clusterproof.reports.standing import headline
+from clusterproof.reports.standing import cut_of, headline
 from clusterproof.reports.to_do import fit_nodes, shared_finding, to_do
 
 SCREEN = 30  # lines
@@ -103,10 +102,10 @@ def _tasks(results: Sequence[Result], catalog: Catalog, verbose: bool, cluster: 
     for task in tasks:
         where = task.where_within(len(task.nodes) * MAX_NODES if verbose else MAX_NODES)
         yield Line(f"{task.action.upper():<{column}}{where} ({task.why})", {"bold": True}, column)
-        found = commands(task, cluster) if verbose else short_commands(task, cluster)
-        for command in found:
+        lines = commands(task, cluster) if verbose else short_commands(task, cluster)
+        for command in lines:
             yield Line(f"{' ' * column}{command}", is_command=True)
-        if not found and commands(task, cluster):
+        if not lines and commands(task, cluster):
             yield Line(f"{' ' * column}-v shows the command for all of them", {}, column)
     if not tasks:
         yield Line("NOTHING TO DO", {"bold": True})

@@ -9,9 +9,9 @@ from html import escape
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import Result
-from clusterproof.reports.asked import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
+from clusterproof.reports.actions import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
 from clusterproof.reports.commands import commands
-from clusterproof.reports.cut import cut_of
+from clusterproof.reports.standing import cut_of
 from clusterproof.reports.to_do import Task, fit_nodes, shared_finding, to_do
 
 FIT = "fit"
@@ -57,10 +57,10 @@ def tiles(results: Iterable[Result], catalog: Catalog = PACKAGED, cluster: Clust
 
 
 def _commands(tasks: Iterable[Task], cluster: Cluster | None) -> str:
-    found = [(task.action, line) for task in tasks for line in commands(task, cluster)]
-    rows = "".join(f"<dt>{escape(action)}</dt><dd><pre>{escape(line)}</pre></dd>" for action, line in found)
+    lines = [(task.action, line) for task in tasks for line in commands(task, cluster)]
+    rows = "".join(f"<dt>{escape(action)}</dt><dd><pre>{escape(line)}</pre></dd>" for action, line in lines)
     words = "commands to copy; they are printed, never run"
-    return f'<details class="commands"><summary>{words}</summary><dl>{rows}</dl></details>' if found else ""
+    return f'<details class="commands"><summary>{words}</summary><dl>{rows}</dl></details>' if lines else ""
 
 
 def _of_task(task: Task) -> str:

@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.asked import (
+from clusterproof.reports.actions import (
     CANNOT_REACH,
     COMMON_CAUSE,
     LOOK_AT,
@@ -20,9 +20,8 @@ from clusterproof.reports.asked import (
     of_what,
     place,
 )
-from clusterproof.reports.cut import cut_of
 from clusterproof.reports.findings import shortened
-from clusterproof.reports.standing import worst_of
+from clusterproof.reports.standing import cut_of, worst_of
 
 MAX_NODES = 80  # characters of a nodeset
 LEAST_TO_SHARE = 3  # failed nodes
@@ -98,7 +97,7 @@ def to_do(results: Iterable[Result], catalog: Catalog = PACKAGED) -> list[Task]:
     """
     results = list(results)
     of_all = failed_by_all(results, catalog)
-    findings = [one for result in results if result.verdict.is_finding for one in result.by_verdict]
+    findings = [finding for result in results if result.verdict.is_finding for finding in result.by_verdict]
     unfit = {result.node for result in findings if result.verdict is Verdict.FAIL or result.is_of_unreachable}
     if unfit and all(result.is_of_unreachable for result in results if result.is_of_node):
         unfit |= {result.node for result in findings if result.is_of_cluster}  # nothing is known of the whole
@@ -140,10 +139,10 @@ def shared_finding(results: Iterable[Result]) -> str:
     """`9 of 14 failed nodes share one finding: Locked memory limit`, where at least half of three or more do."""
     failed = [result for result in results if result.is_of_node and result.verdict is Verdict.FAIL]
     count = len({result.node for result in failed})
-    found = Counter((result.check, result.title) for result in failed).most_common(1)
-    if not found or count < LEAST_TO_SHARE or 2 * found[0][1] < count:
+    most = Counter((result.check, result.title) for result in failed).most_common(1)
+    if not most or count < LEAST_TO_SHARE or 2 * most[0][1] < count:
         return ""
-    (check, title), nodes = found[0]
+    (check, title), nodes = most[0]
     return f"{nodes} of {count} failed nodes share one finding: {title or check}"
 
 

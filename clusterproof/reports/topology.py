@@ -40,13 +40,13 @@ class Topology:
 
 def topology(cluster: ClusterFacts) -> Topology | None:
     """What this run knows of it, None where that is nothing."""
-    found = Topology(
+    places = Topology(
         _known(job_groups, cluster, ()),
         _known(zones, cluster, {}) or _known(by_labels.zones, cluster, {}),
         _known(network_layers, cluster, {}) or _known(by_labels.network_layers, cluster, {}),
         _known(ultraservers, cluster, {}) or _known(by_labels.ultraservers, cluster, {}),
     )
-    return found if found.zones or found.layers or found.ultraservers else None
+    return places if places.zones or places.layers or places.ultraservers else None
 
 
 def _known(read: Callable[[ClusterFacts], T], cluster: ClusterFacts, otherwise: T) -> T:

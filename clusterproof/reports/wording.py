@@ -1,4 +1,4 @@
-"""A result in words, as every form of report has it."""
+"""A result in words, as every report has it."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_importing_it_loads_nothing_else() -> None:
 def test_every_error_has_one_root() -> None:
     from clusterproof.integrations.slurm.control import SlurmError
     from clusterproof.plugins.core.nodeset import NodesetError
-    from clusterproof.plugins.transport.login import LoginFailed
+    from clusterproof.plugins.transport.ssh.login import LoginFailed
     from clusterproof.reports.history.model import HistoryError
 
     for error in (SlurmError, LoginFailed, NodesetError, HistoryError, clusterproof.InventoryError):

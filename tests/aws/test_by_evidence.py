@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.aws import collector
+from clusterproof.plugins.aws import collectors
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.evidence.cluster import OF_HYPERPOD
 from clusterproof.plugins.evidence.ec2 import by_evidence
@@ -149,7 +149,7 @@ def test_only_the_nodes_know_what_no_inventory_records(connection: str, settings
 
 def test_collectors_of_hyperpod_alone_are_those_that_say_so() -> None:
     kinds = {
-        name: getattr(collector._module(name), "KINDS", ("hyperpod", "ec2")) for name in collector.collector_names()
+        name: getattr(collectors._module(name), "KINDS", ("hyperpod", "ec2")) for name in collectors.collector_names()
     }
     assert {name for name, of in kinds.items() if "ec2" not in of} == OF_HYPERPOD
 

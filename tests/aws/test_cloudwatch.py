@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.result import OF_A_PAIR, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.suite.forms.cloudwatch import MAX_METRICS, metrics_of
+from clusterproof.plugins.suite.reporters.cloudwatch import MAX_METRICS, metrics_of
 from tests.aws.service import DENIED, Service
 from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts
 

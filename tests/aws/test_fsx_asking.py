@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.aws.collectors import fsx_metrics
+from clusterproof.plugins.aws.collectors import fsx
 from clusterproof.plugins.core.verdict import Verdict
 from tests.aws.clusters import NAME, client
 from tests.aws.fsx_runs import ALL, CAPACITY, CHECKS, FULL, PASSED, THROUGHPUT, UTILIZATION, only, ran, verdicts
@@ -87,7 +87,7 @@ def test_the_window_is_the_one_that_is_asked_for(runs: Runs, watch: CloudWatch, 
 def test_more_points_than_can_be_kept_are_refused_in_one_line(
     runs: Runs, watch: CloudWatch, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fsx_metrics, "MAX_POINTS", 1000)
+    monkeypatch.setattr(fsx, "MAX_POINTS", 1000)
     results = ran(runs)
     assert verdicts(results) == dict.fromkeys(ALL, Verdict.INCOMPLETE)
     assert "expected a shorter --fsx-window" in results[THROUGHPUT].message

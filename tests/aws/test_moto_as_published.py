@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import boto3
 import pytest
 
-from clusterproof.plugins.aws import collector as aws
+from clusterproof.plugins.aws import collectors as aws
 from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.inventory import Cluster, InventoryError, resolve

@@ -1,71 +1,24 @@
-"""The faults, one file per part of the node."""
+"""The faults, one file per part of the node. Every file here is found: its `FAULTS`.
+
+Its `DOES_NOT_APPLY` are checks that say nothing of the healthy node, because it has no such part.
+"""
 
 from __future__ import annotations
 
-from tests.faults import (
-    captured,
-    ebs,
-    efa_fabric,
-    ena,
-    exact,
-    gpu,
-    gpu_fabric,
-    gpu_link,
-    gpu_memory,
-    gpu_paths,
-    gpu_settings,
-    host,
-    host_settings,
-    image,
-    infiniband,
-    interfaces,
-    kernel_devices,
-    kernel_host,
-    kernel_limits,
-    kernel_log,
-    kernel_settings,
-    load,
-    manifest,
-    network,
-    neuron,
-    node,
-    processors,
-    software,
-    storage,
-    transport,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-PARTS = (
-    node,
-    gpu,
-    gpu_memory,
-    gpu_link,
-    gpu_fabric,
-    gpu_paths,
-    gpu_settings,
-    neuron,
-    kernel_log,
-    kernel_settings,
-    kernel_host,
-    kernel_devices,
-    network,
-    efa_fabric,
-    ena,
-    infiniband,
-    transport,
-    interfaces,
-    host,
-    host_settings,
-    kernel_limits,
-    processors,
-    storage,
-    ebs,
-    software,
-    manifest,
-    image,
-    load,
-    exact,
-)
-FAULTS = tuple(fault for part in PARTS for fault in part.FAULTS)
-ALL_FAULTS = (*FAULTS, *captured.FAULTS)  # those of live nodes, and those in captures made by hand
-BY_NAME = {fault.name: fault for fault in FAULTS}
+from tests.faults import captured, fault
+from tests.faults.captured_fault import CapturedFault
+from tests.faults.fault import Fault
+
+_NO_PARTS = ("__main__", "captured", "captured_fault", "fault", "proof", "test_faults")
+_NAMES = sorted({module.name for module in iter_modules(__path__)}.difference(_NO_PARTS))
+_PARTS = [import_module(f"{__name__}.{name}") for name in _NAMES]
+FAULTS: tuple[Fault, ...] = tuple(each for part in _PARTS for each in part.FAULTS)
+ALL_FAULTS: tuple[Fault | CapturedFault, ...] = (
+    *FAULTS,
+    *captured.FAULTS,
+)  # those of live nodes, and those in captures made by hand
+BY_NAME = {each.name: each for each in FAULTS}
+DOES_NOT_APPLY = fault.DOES_NOT_APPLY.union(*(getattr(part, "DOES_NOT_APPLY", ()) for part in _PARTS))

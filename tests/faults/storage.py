@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.faults import lustre
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.image import Link, NodeImage
 from tests.testbed.lustre import with_mount, with_mount_words
@@ -169,4 +168,4 @@ DISKS = (
         "nvme2: Amazon EC2 NVMe Instance Storage is dead; expected live",
     ),
 )
-FAULTS = MOUNTED + ROOM + lustre.FAULTS + DISKS
+FAULTS = MOUNTED + ROOM + DISKS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
-from tests.faults import FAULTS, captured
-from tests.faults.fault import DOES_NOT_APPLY, p5
+from tests.faults import ALL_FAULTS, DOES_NOT_APPLY
+from tests.faults.fault import p5
 from tests.faults.proof import verdicts_of_healthy
 from tests.testbed.needs import needs_nodes
 
@@ -13,7 +13,7 @@ from tests.testbed.needs import needs_nodes
 def test_every_check_has_a_fault_that_it_finds() -> None:
     found = {
         name
-        for fault in (*FAULTS, *captured.FAULTS)
+        for fault in ALL_FAULTS
         for name, verdict in fault.expect.items()
         if verdict in (Verdict.FAIL, Verdict.CONCERN)
     }

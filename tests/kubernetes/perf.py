@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.kubernetes import PerfPods
+from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.kubernetes.programs import END, shell
 from tests.testbed.compiled import program
 from tests.testbed.kubernetes.image import archive

@@ -10,7 +10,7 @@ from typing import Any
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
-from clusterproof.plugins.transport.kubernetes import Kubernetes
+from clusterproof.plugins.transport.kubernetes.connection import Kubernetes
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
 from tests.testbed.kubernetes.processes import wait_until
 

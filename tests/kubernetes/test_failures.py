@@ -56,7 +56,7 @@ def test_a_name_that_kubernetes_does_not_know_is_reported(kubernetes: Bed) -> No
 def test_an_image_that_is_not_on_the_node_is_reported_and_not_waited_for(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_visit.image_on", lambda _: "localhost/none:1")
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.visit.image_on", lambda _: "localhost/none:1")
     answer = answer_of("true")
     assert answer.unreached is Unreached.NO_IMAGE
     assert answer.detail.startswith("ErrImageNeverPull: localhost/none:1: ")
@@ -74,7 +74,7 @@ def test_a_node_without_the_hosts_loader_says_which_system_it_is(
     kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "clusterproof.plugins.transport.kubernetes_pod.LOADERS", {"amd64": ("no-loader", "none", "none")}
+        "clusterproof.plugins.transport.kubernetes.pod.LOADERS", {"amd64": ("no-loader", "none", "none")}
     )
     answer = answer_of("true")
     assert answer.unreached is Unreached.NO_PYTHON
@@ -158,7 +158,7 @@ def test_a_program_that_does_not_end_is_not_waited_for(kubernetes: Bed) -> None:
 
 
 def test_a_program_that_takes_too_much_memory_is_reported(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_pod.MEMORY_LIMIT", "48Mi")
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.pod.MEMORY_LIMIT", "48Mi")
     answer = answer_of('/usr/bin/python3 -c "x = bytearray(200 << 20)"')
     assert answer.unreached is Unreached.CUT
     assert "OOMKilled" in answer.detail

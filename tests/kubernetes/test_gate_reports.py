@@ -17,7 +17,7 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.kubernetes_agents import REPORT, Agents
+from clusterproof.plugins.transport.kubernetes.agents import REPORT, Agents
 from tests.builders.evaluated import among
 from tests.kubernetes.kubelets import Log, kubelets
 from tests.kubernetes.programs import PODS

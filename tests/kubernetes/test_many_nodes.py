@@ -51,7 +51,7 @@ def test_a_log_whose_end_never_comes_is_read_so_often_and_kept(
 ) -> None:
     late = [8192] * 100
     monkeypatch.setattr(Log, "late", late)
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_visit.LOG_END_S", 0.5)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.visit.LOG_END_S", 0.5)
     with kubelets(kubernetes, ["many000"]):
         answer = run(shell("true"), "many000")["many000"]
     assert (answer.unreached, len(answer.output)) == (None, 8192)

@@ -10,8 +10,8 @@ from clusterproof.plugins.benchmarks.load.options import LoadOptions
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.transport.kubernetes import Kubernetes
-from clusterproof.plugins.transport.kubernetes_perf import NO_IMAGE_NAMED
+from clusterproof.plugins.transport.kubernetes.connection import Kubernetes
+from clusterproof.plugins.transport.kubernetes.perf import NO_IMAGE_NAMED
 from clusterproof.reports.results import read_results
 from tests.benchmarks.launchers.launched import cluster_of
 from tests.builders.runs import ROOT

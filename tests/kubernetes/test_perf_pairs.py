@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.meters.choose import METERS
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
 from clusterproof.plugins.transport import Unusable
-from clusterproof.plugins.transport.kubernetes import PerfPods
+from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.benchmarks.launchers.launched import cluster_of, measured
 from tests.kubernetes.perf import GPU, GPUS, NAMES, job, limits
 from tests.kubernetes.programs import PODS

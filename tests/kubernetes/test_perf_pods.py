@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Unusable
-from clusterproof.plugins.transport.kubernetes import PerfPods
+from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.builders.runs import ROOT
 from tests.kubernetes.perf import GPU, GPUS, NAMES, RANKS, job, run, said
 from tests.kubernetes.programs import PODS
@@ -80,7 +80,7 @@ def test_a_node_of_which_a_job_has_a_gpu_is_not_touched_and_others_are(perf: Nod
 def test_a_gpu_that_is_taken_in_the_meantime_is_reported_in_the_schedulers_words(
     perf: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_perf.taken", lambda *_: "")
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.perf.taken", lambda *_: "")
     with job(perf, NODE, 1):
         answer = run("echo done", connect_s=3)[NODE]
     assert answer.unreached is Unreached.BUSY

@@ -131,7 +131,7 @@ def test_an_answer_is_read_only_so_far(kubernetes: Bed) -> None:
 
 
 def test_a_cut_watch_is_begun_anew(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_watch.WATCH_S", 1.0)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.watch.WATCH_S", 1.0)
     assert answer_of("sleep 4; echo done").output == b"done\n"
 
 
@@ -159,7 +159,7 @@ def in_a_process(script: str, ttl_s: int) -> subprocess.Popen[bytes]:
 
 
 def test_other_nodes_answer_while_one_does_not(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes_visit.LEAST_START_S", 10.0)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.visit.LEAST_START_S", 10.0)
     with kubernetes.node("gpu002", images=[{"names": ["x/kube-proxy:1"], "sizeBytes": 1}]):
         answers = run(shell("echo done"), NODE, "gpu002", "gpu003", connect_s=0.1)
     assert answers[NODE].output == b"done\n"

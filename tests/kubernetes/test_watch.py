@@ -18,7 +18,7 @@ import zstandard
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.training_run.sample_columns import HEADER, SUFFIX
 from clusterproof.plugins.transport import Limits, Program, Unusable
-from clusterproof.plugins.transport.staying_by_pod import PodStays
+from clusterproof.plugins.transport.kubernetes.sessions import PodSessions
 from clusterproof.plugins.watch.states import Kind
 from tests.builders.runs import ROOT
 from tests.kubernetes.programs import NODE, PODS
@@ -151,18 +151,18 @@ def test_sigterm_leaves_nothing(kubernetes: Bed, tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_rotated_is_followed_into_its_next_file(kubernetes: Bed) -> None:
-    stays, data, rotated = PodStays(Limits(connect_s=60.0)), bytearray(), set[Path]()
+    sessions, data, rotated = PodSessions(Limits(connect_s=60.0)), bytearray(), set[Path]()
 
     def received(piece: bytes) -> None:
         data.extend(piece)
         with suppress(FileNotFoundError):  # of a pod that has just been removed
             rotated.update((kubernetes.machine.folder / "logs").glob("*/*/*.log.*"))
 
-    stays.open(CHATTY)
+    sessions.open(CHATTY)
     try:
-        why = stays.on_node(print).stay(Target(NODE), Program("python3 -u -", CHATTY.encode()), received, 60.0)
+        why = sessions.on_node(print).run(Target(NODE), Program("python3 -u -", CHATTY.encode()), received, 60.0)
     finally:
-        stays.close()
+        sessions.close()
     assert why == "the program ended"
     numbers = [int(line.split()[0]) for line in data.splitlines()]
     assert numbers == sorted(set(numbers))
@@ -178,5 +178,5 @@ def test_whoever_may_not_keep_the_job_gets_an_error_and_nothing_is_left(
     _, token = kubernetes.granted(without=("patch", "jobs"))
     monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
     with pytest.raises(Unusable, match=r'cannot patch resource "jobs" .*; integrations/kubernetes/rbac.yaml grants'):
-        PodStays(Limits()).open("")
+        PodSessions(Limits()).open("")
     assert kubernetes.left() == []

@@ -19,6 +19,8 @@ from clusterproof.plugins.evaluation.all_checks import node_checks
 from tests.builders.cuts import Cut, Ran
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.faults import FAULTS, captured
+from tests.faults.captured_fault import CapturedFault
+from tests.faults.fault import Fault
 from tests.laws import cut, order, pairs, removal
 from tests.laws.bars import wrong
 from tests.laws.cases import Case, case_of
@@ -185,7 +187,7 @@ def sample() -> list[Case]:
     """Some cases of the fault matrix, each probed once."""
     chosen = random.Random(SEED)
     plain = [fault for fault in FAULTS if pairs.is_plain(fault)]
-    faults = [*chosen.sample(plain, LIVE), *chosen.sample(captured.FAULTS, CAPTURED)]
+    faults: list[Fault | CapturedFault] = [*chosen.sample(plain, LIVE), *chosen.sample(captured.FAULTS, CAPTURED)]
     with ProcessPoolExecutor(os.cpu_count()) as probers:
         evidence = evidence_of(faults, probers)
     return [case_of(fault, evidence) for fault in faults]

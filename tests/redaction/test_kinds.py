@@ -24,7 +24,7 @@ from tests.testbed.image import NodeImage
 from tests.testbed.load import loadable_p5, loadable_trn2
 from tests.testbed.needs import needs_nodes
 
-DECLARE = "declare in plugins/redaction/kinds.toml whether each of these is harmless: a number, a text, a name, …"
+DECLARE = "declare in redaction.toml beside the collector whether each of these is harmless: a number, a text, …"
 
 
 def gb300() -> NodeImage:

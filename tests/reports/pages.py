@@ -17,7 +17,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.transport.gather import replay
-from clusterproof.reports.document import document
+from clusterproof.reports.formats.html import document
 from clusterproof.reports.history.model import Entry, Past
 from clusterproof.reports.history.model import Run as PastRun
 from tests.builders.recordings import gpu, node, nvml

@@ -1,4 +1,4 @@
-"""Runs that a test makes up, for the forms of report."""
+"""Runs that a test makes up, for its reports."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from clusterproof.plugins.core.result import SEVERITIES, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.reports.formats import all_formats
 from clusterproof.reports.run import Run
 from tests.builders.recordings import node
 
@@ -25,7 +26,7 @@ HOSTILE = (  # what a node may call itself, or say
     "\ud800\\",
 )
 HUGE = "x" * 1_000_000
-FILES = {"report.html", "results.jsonl", "junit.xml", "summary.md", "summary.txt", "metrics.prom"}
+FILES = {each.file for each in all_formats()} - {"pairs.csv"} | {"results.jsonl"}  # of a run without pairs
 
 
 def result(check: str, name: str, verdict: Verdict = Verdict.PASS, message: str = "", **more: Any) -> Result:

@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
-from clusterproof.reports.document import document
+from clusterproof.reports.formats.html import document
 from clusterproof.reports.run import Run
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS, PairFault
 from tests.benchmarks.pairwise.pair_faults import run_of as measured

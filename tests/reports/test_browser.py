@@ -20,7 +20,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.transport.gather import replay
-from clusterproof.reports.document import document
+from clusterproof.reports.formats.html import document
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.reports.contrast import CONTRAST
 from tests.reports.reported import HOSTILE, result, run_of

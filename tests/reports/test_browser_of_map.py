@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver.support.ui import WebDriverWait
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document import document
+from clusterproof.reports.formats.html import document
 from tests.builders.recordings import node
 from tests.reports.reported import result, run_of
 from tests.testbed.browser import Browser

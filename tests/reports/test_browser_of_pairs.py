@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.clusters import Simulated
-from clusterproof.reports.document import document
+from clusterproof.reports.formats.html import document
 from tests.benchmarks.pairwise.pair_faults import PairFault
 from tests.benchmarks.pairwise.pair_faults import run_of as measured
 from tests.reports.contrast import CONTRAST

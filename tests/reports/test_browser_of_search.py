@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.core.nodeset import expand, fold
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document import document
+from clusterproof.reports.formats.html import document
 from tests.builders.recordings import boot, node
 from tests.reports.pages import demo_page
 from tests.reports.reported import result, run_of

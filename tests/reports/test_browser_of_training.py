@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.reports.document import document
+from clusterproof.reports.formats.html import document
 from tests.reports.contrast import CONTRAST
 from tests.reports.reported import result, run_of
 from tests.reports.run_of_training import training_run

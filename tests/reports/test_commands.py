@@ -14,7 +14,7 @@ from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.asked import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
+from clusterproof.reports.actions import CANNOT_REACH, COMMON_CAUSE, LOOK_AT, NOT_PROVEN
 from clusterproof.reports.commands import MAX_IDS, commands, short_commands
 from clusterproof.reports.summary import summary
 from clusterproof.reports.to_do import Task

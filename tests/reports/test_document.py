@@ -11,8 +11,8 @@ import pytest
 
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document import document
-from clusterproof.reports.document.evidence import MAX_OF_COLLECTOR
+from clusterproof.reports.document.data import MAX_OF_COLLECTOR
+from clusterproof.reports.formats.html import document
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.reports.page import Page
 from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.reports import folder
+from clusterproof.reports.formats import SUMMARY, Format, markdown
 from clusterproof.reports.results import read_results
-from clusterproof.reports.runs import folder_of_its_own, point_latest, safe_name
+from clusterproof.reports.run_folder import folder_of_its_own, point_latest, safe_name
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.builders.runs import LIGHT, Runs, all_verdicts, saying
 from tests.reports.reported import FILES
@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_written_costs_one_line_and_no_verdict(runs: Run
 
 
 def test_a_form_that_breaks_costs_one_line_and_none_of_the_others(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(folder.FORMS, "summary.md", lambda run: str(run.cluster.targets[99]))
+    monkeypatch.setattr(markdown, "FORMAT", Format(SUMMARY, lambda run: str(run.cluster.targets[99])))
     ran = over(runs, "--report", "out")
     ran.stdout.fnmatch_lines(["no report, or not all of it: IndexError: *"])
     assert {path.name for path in (runs.folder / "out").iterdir()} == FILES - {"summary.md"}

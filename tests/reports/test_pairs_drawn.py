@@ -18,8 +18,8 @@ from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.evidence.pairwise.model import Measurement, Reading, pair
 from clusterproof.reports.document.places import blocks, in_order
 from clusterproof.reports.document.strip import MAX_LINES
-from clusterproof.reports.folder import write_forms
-from clusterproof.reports.measurements import HEAD, measurements_csv
+from clusterproof.reports.formats import write_report
+from clusterproof.reports.formats.pairs_csv import HEAD, measurements_csv
 from clusterproof.reports.pairs import lines_of_pairs
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, LINK, PairFault, write_recording
 from tests.benchmarks.pairwise.pair_faults import run_of as measured
@@ -226,9 +226,9 @@ def test_no_cell_of_the_table_is_a_formula(name: str) -> None:
 
 
 def test_the_table_is_there_only_where_pairs_were_measured(tmp_path: Path) -> None:
-    write_forms(tmp_path, run(measured(HEALTHY)))
+    write_report(tmp_path, run(measured(HEALTHY)))
     assert (tmp_path / "pairs.csv").read_text().startswith("pair,a,b,round,")
-    write_forms(tmp_path, run(None))
+    write_report(tmp_path, run(None))
     assert not (tmp_path / "pairs.csv").exists()
 
 

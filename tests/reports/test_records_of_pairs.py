@@ -12,12 +12,12 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.pairwise.model import pair
-from clusterproof.plugins.suite.forms.bundle import ROOT as IN_BUNDLE
+from clusterproof.plugins.suite.reporters.bundle import ROOT as IN_BUNDLE
 from clusterproof.reports.history.store import read_past
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, PAIR_FAULTS, PairFault, write_recording
 from tests.builders.recordings import boot, node, recorded
 from tests.builders.runs import ROOT, Runs
-from tests.suite.forms.bundles import unpack
+from tests.suite.reporters.bundles import unpack
 
 CHECKS = str(ROOT / "checks" / "perf" / "test_pairwise.py")
 NAMES = [f"gpu{number:03d}" for number in range(32)]

@@ -10,8 +10,8 @@ from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, Operatio
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.plugins.training_run.samples import GPU, MEMORY, Sample
-from clusterproof.reports.document import document
 from clusterproof.reports.document.training import training_section
+from clusterproof.reports.formats.html import document
 from tests.reports.page import Page
 from tests.reports.reported import result, run_of
 from tests.reports.run_of_training import LATE, LONG, training_run

@@ -56,7 +56,7 @@ def test_of_names_that_take_turns_none_is_chosen_that_would_skip(chosen: pytest.
         ("evidence/gpu", True),
         ("packaging", True),
         ("suite", True),
-        ("suite/forms", True),
+        ("suite/reporters", True),
         ("transport", True),
         ("untrusted", True),
         ("watch", True),

@@ -14,8 +14,7 @@ from clusterproof.plugins.core.result import OF_THE_CLUSTER, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks, occasions
 from clusterproof.reports.results import read_results
-from tests.faults import BY_NAME
-from tests.faults.fault import DOES_NOT_APPLY
+from tests.faults import BY_NAME, DOES_NOT_APPLY
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster, needs_hung_mount
 from tests.testbed.node import healthy_p5, with_nvml

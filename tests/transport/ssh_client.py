@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Answer, Limits, Program
-from clusterproof.plugins.transport.choose import connection_for
+from clusterproof.plugins.transport.connections import connection_for
 from tests.transport.loopback import Sshd, user
 
 HELLO = Program("echo hello")

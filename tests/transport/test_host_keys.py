@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.transport.host_keys import KnownHosts, Trust
+from clusterproof.plugins.transport.ssh.host_keys import KnownHosts, Trust
 from tests.testbed.needs import needs_ssh
 
 KEY, OTHER = b"the host's key", b"another key"

@@ -15,10 +15,11 @@ from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Limits, Program, Unusable, longest_program, srun
-from clusterproof.plugins.transport.choose import connection_for
-from clusterproof.plugins.transport.srun import LAUNCH_CHARACTERS, launch_program
-from clusterproof.plugins.transport.srun_launch import repacked
+from clusterproof.plugins.transport import Limits, Program, Unusable, longest_program
+from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport.srun import connection
+from clusterproof.plugins.transport.srun.connection import LAUNCH_CHARACTERS, launch_program
+from clusterproof.plugins.transport.srun.launch import repacked
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.builders.probed import padded, reported
 from tests.transport.launch_request import REQUEST
@@ -259,8 +260,8 @@ def test_where_there_is_no_room_for_names_all_nodes_are_asked(longest: int | Non
 
 
 def test_all_nodes_are_asked_where_none_is_named(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(srun, "_longest_there", lambda *_: 1)
-    monkeypatch.setattr(srun, "LAUNCH_CHARACTERS", 30_000)
+    monkeypatch.setattr(connection, "_longest_there", lambda *_: 1)
+    monkeypatch.setattr(connection, "LAUNCH_CHARACTERS", 30_000)
     stand.srun('echo "0: ${mark}a."; echo "1: ${mark}b."; echo "2: ${mark}c."; end 0; end 1; end 2')
     names = ["a", *(os.urandom(40).hex() for _ in range(2000))]
     assert stand.answers(*names)["a"][0] is None
@@ -268,9 +269,7 @@ def test_all_nodes_are_asked_where_none_is_named(stand: Stand, monkeypatch: pyte
 
 
 def test_a_host_without_srun_is_one_line() -> None:
-    places = (
-        "from clusterproof.plugins.transport import srun_launch as launch; launch.FOLDERS='/nowhere'; import os, json;"
-    )
+    places = "from clusterproof.plugins.transport.srun import launch; launch.FOLDERS='/nowhere'; import os, json;"
     places += "os.environ['PATH']='/nowhere'; print(json.dumps(launch.answer({'names': ['a']})))"
     done = subprocess.run([sys.executable, "-c", places], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {"wrong": "no scontrol on PATH or in /nowhere"}

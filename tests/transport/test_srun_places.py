@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.transport.srun_call import words_of
-from clusterproof.plugins.transport.srun_places import CONSTRAINS, is_usable, nodes_of, plan
+from clusterproof.plugins.transport.srun.call import words_of
+from clusterproof.plugins.transport.srun.places import CONSTRAINS, is_usable, nodes_of, plan
 from tests.transport.launch_request import REQUEST
 
 NODE = (

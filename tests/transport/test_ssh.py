@@ -16,8 +16,8 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Program
 from clusterproof.plugins.transport.gather import evidence_of
-from clusterproof.plugins.transport.login import LoginFailed
-from clusterproof.plugins.transport.logins import Logins
+from clusterproof.plugins.transport.ssh.login import LoginFailed
+from clusterproof.plugins.transport.ssh.logins import Logins
 from tests.builders.probed import ANSWER_S, PATIENT, padded
 from tests.testbed.needs import needs_sshd
 from tests.transport.loopback import free_port, sshd

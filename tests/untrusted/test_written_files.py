@@ -12,12 +12,12 @@ import pytest
 from clusterproof.plugins.core.written import appendable
 from clusterproof.plugins.evidence import recording
 from clusterproof.plugins.watch.recording import append_changes
-from clusterproof.reports.folder import write_whole
+from clusterproof.reports.formats import write_whole
 from clusterproof.reports.history.model import HistoryError
-from clusterproof.reports.history.place import require_own_history
 from clusterproof.reports.history.schema import writing
+from clusterproof.reports.history.store import require_own_history
 from clusterproof.reports.results import ResultsFile
-from clusterproof.reports.runs import folder_of_its_own
+from clusterproof.reports.run_folder import folder_of_its_own
 from tests.testbed.needs import needs_root
 
 ALICE = 41_001

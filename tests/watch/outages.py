@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from clusterproof.plugins.transport import staying
+from clusterproof.plugins.transport.ssh import session
 from clusterproof.plugins.watch import sampler_session, watch
 from clusterproof.plugins.watch.sample_rules import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import set_clock
@@ -22,7 +22,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 QUICK = {
     "sampler_session.LEAST_DEAD_S": 6.0,
     "sampler_session.LONGEST_PAUSE_S": 2.0,
-    "staying.LOOK_S": 1.0,
+    "session.LOOK_S": 1.0,
     "watch.AGAIN_S": 10.0,
 }
 OPENED, CLOSED, HAPPENED = "opened", "closed", "happened"
@@ -112,5 +112,5 @@ def make_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in QUICK.items():
         module, _, constant = name.partition(".")
         monkeypatch.setattr(
-            {"sampler_session": sampler_session, "staying": staying, "watch": watch}[module], constant, value
+            {"sampler_session": sampler_session, "session": session, "watch": watch}[module], constant, value
         )

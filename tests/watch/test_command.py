@@ -14,6 +14,7 @@ import pytest
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import SUFFIX
 from clusterproof.plugins.watch import view
@@ -51,11 +52,8 @@ def test_what_cannot_be_watched_is_one_line(words: list[str], said: str, capsys:
 
 
 def test_systems_manager_is_refused_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from clusterproof.plugins.transport.choose import CONNECTIONS
-    from clusterproof.plugins.watch.options import WHY_NOT
-
-    assert {"ssh", "local", "srun", "kubernetes", *WHY_NOT} >= CONNECTIONS.keys()
-    assert "stream nothing" in WHY_NOT["ssm"]
+    assert all(bool(kind.sessions) is not bool(kind.why_no_sessions) for kind in CONNECTIONS.values())
+    assert "stream nothing" in CONNECTIONS["ssm"].why_no_sessions
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -21,16 +21,16 @@ TIMEOUT_S = 600.0
 class Scripted:
     """A connection that does one thing after the other, and then ends for good."""
 
-    is_heard = True
+    has_input = True
 
     def __init__(self, *acts: Callable[[str, Callable[[bytes], object]], str]) -> None:
         self.acts = list(acts)
         self.over = threading.Event()
 
-    def stay(self, target: Target, program: Program, heard: Callable[[bytes], object], dead_s: float) -> str:  # noqa: ARG002
+    def run(self, target: Target, program: Program, received: Callable[[bytes], object], dead_s: float) -> str:  # noqa: ARG002
         nonce = program.command.partition("n=")[2].partition(";")[0]
         if self.acts:
-            return self.acts.pop(0)(nonce, heard)
+            return self.acts.pop(0)(nonce, received)
         self.over.wait(TIMEOUT_S)
         return ""
 
@@ -83,8 +83,8 @@ def test_whatever_ends_a_connection_is_reported_and_it_begins_anew(
 ) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
     events: SimpleQueue[Event | None] = SimpleQueue()
-    staying = Scripted(act, says_hello)
-    line = SamplerSession(Target("gpu001"), staying, SamplerOptions(10.0), lambda: None, events)
+    session = Scripted(act, says_hello)
+    line = SamplerSession(Target("gpu001"), session, SamplerOptions(10.0), lambda: None, events)
     line.start()
     seen: list[object] = []
     while sum(isinstance(one, Ended) for one in seen) < 2:

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program
-from clusterproof.plugins.transport.staying import Heard
+from clusterproof.plugins.transport.sessions import Received
 from clusterproof.plugins.watch import controller as module
 from clusterproof.plugins.watch.controller import Controller, Settings, Visited
 from clusterproof.plugins.watch.evaluator import Evaluator
@@ -37,10 +37,10 @@ SETTINGS = Settings(SamplerOptions(EVERY_S), Limits(), ProbeOptions())
 class Slow:
     """What stays on a node that logs in once it is let, and whose connection breaks then."""
 
-    is_heard = True
+    has_input = True
     let_in: threading.Event = field(default_factory=threading.Event)
 
-    def stay(self, target: Target, program: Program, heard: Heard, dead_s: float) -> str:  # noqa: ARG002
+    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:  # noqa: ARG002
         self.let_in.wait(TIMEOUT_S)
         return "the connection broke"
 
@@ -50,7 +50,7 @@ class Slow:
     def open(self, text: str) -> None:
         """Nothing is to be made ready."""
 
-    def on_node(self, cut: Callable[[str], object]) -> Slow:  # noqa: ARG002
+    def on_node(self, interrupted: Callable[[str], object]) -> Slow:  # noqa: ARG002
         return self
 
     close = end
@@ -104,7 +104,7 @@ def running(monkeypatch: pytest.MonkeyPatch, visit: Callable[[], NodeEvidence]) 
 
     monkeypatch.setattr(watch, "look", counted)
     monkeypatch.setattr(module, "gather", lambda *_: {NODE: visit()})
-    monkeypatch.setattr(module, "stays_for", lambda *_: made.node)
+    monkeypatch.setattr(module, "sessions_for", lambda *_: made.node)
     controller = Controller(cluster, watch, SETTINGS, None, made.said.extend)
     thread = threading.Thread(target=controller.run)
     thread.start()

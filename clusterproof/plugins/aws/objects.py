@@ -24,13 +24,13 @@ def fetched(account: Account, url: str, folder: Path) -> Path:
         raise AwsError(f"{url}: no bucket; expected s3://BUCKET/PREFIX", "NoBucket")
     root = folder / (PurePosixPath(prefix).name or bucket)
     size = 0
-    for number, one in enumerate(_objects(account, bucket, prefix)):
-        size += int(one["Size"])
+    for number, listed in enumerate(_objects(account, bucket, prefix)):
+        size += int(listed["Size"])
         if number >= MAX_OBJECTS or size > MAX_BYTES:
             raise AwsError(
                 f"{url}: more than {MAX_OBJECTS:,} objects or {MAX_BYTES >> 30} GiB; expected one run", "TooMany"
             )
-        _fetch(account, bucket, str(one["Key"]), _place(root, str(one["Key"]), prefix))
+        _fetch(account, bucket, str(listed["Key"]), _place(root, str(listed["Key"]), prefix))
     if not size:
         raise AwsError(f"{url}: no object there; expected the files of a run", "NoSuchKey")
     return root
@@ -38,10 +38,10 @@ def fetched(account: Account, url: str, folder: Path) -> Path:
 
 def _objects(account: Account, bucket: str, prefix: str) -> Iterator[Mapping[str, Any]]:
     """What is called `prefix`, or lies under it: not what is only called so at its beginning."""
-    for one in account.listed("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix):
-        rest = str(one["Key"]).removeprefix(prefix)
-        if int(one["Size"]) and (not rest or not prefix or prefix.endswith("/") or rest.startswith("/")):
-            yield one
+    for listed in account.listed("s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix):
+        rest = str(listed["Key"]).removeprefix(prefix)
+        if int(listed["Size"]) and (not rest or not prefix or prefix.endswith("/") or rest.startswith("/")):
+            yield listed
 
 
 def _place(root: Path, key: str, prefix: str) -> Path:

@@ -22,7 +22,7 @@ from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.remove import remove
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
-from clusterproof.plugins.transport.kubernetes_reporting import report_for_ever
+from clusterproof.plugins.transport.kubernetes.reporting import report_for_ever
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
 ROUND = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")

@@ -64,8 +64,8 @@ class Target:
 class Cluster:
     """The nodes of a run and the connection that reaches them.
 
-    `connection` is a key of `clusterproof.plugins.transport.choose.CONNECTIONS`, `replay` or `capture`; `settings` are
-    that connection's own (`recording` for replay, `capture` for capture, `identity_file` for ssh, `region` and `arn`
+    `connection` is a key of `clusterproof.plugins.core.kinds.CONNECTIONS`; `settings` are that connection's own
+    (`recording` for replay, `capture` for capture, `identity_file` for ssh, `region` and `arn`
     for a cluster of AWS's, …).
     """
 

@@ -1,6 +1,11 @@
-"""The kinds of X in `--cluster X`, as a person writes them. Every run of pytest reads this, for `--help`: no more."""
+"""The kinds of X in `--cluster X`, and the connections by which nodes are reached: what each is, and where its code is.
+
+Every run of pytest reads this, for `--help`, so it imports none of them.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
 
@@ -9,7 +14,7 @@ from clusterproof.plugins.core.record import record
 class Kind:
     """One kind of X: the word it begins with, its form as a person writes it, and who resolves it.
 
-    `resolver` is `module.function` in the package `inventory`: `function(rest, options) -> Cluster`, where `rest` is X
+    `resolver` is `MODULE:FUNCTION` in the package `plugins`: `function(rest, options) -> Cluster`, where `rest` is X
     behind the word. A word without a colon is all of X.
     """
 
@@ -19,19 +24,66 @@ class Kind:
 
 
 KINDS = (
-    Kind("local", "local", "here.local"),
-    Kind("demo", "demo", "recording.demo"),
-    Kind("replay:", "replay:DIR", "recording.replay"),
-    Kind("capture:", "capture:PATH", "capture.capture"),
-    Kind("ssh:", "ssh:[user@]NODESET[:port]", "hosts.ssh"),
-    Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "slurm.slurm"),
-    Kind("k8s:", "k8s:CONTEXT[/SELECTOR]", "kubernetes.k8s"),
-    Kind("eks:", "eks:NAME", "kubernetes.eks"),
-    Kind("ec2:", "ec2:tag:KEY=VALUE", "ec2.ec2"),
-    Kind("asg:", "asg:NAME", "ec2.asg"),
+    Kind("local", "local", "inventory.hosts:local"),
+    Kind("demo", "demo", "inventory.recording:demo"),
+    Kind("replay:", "replay:DIR", "inventory.recording:replay"),
+    Kind("capture:", "capture:PATH", "inventory.recording:capture"),
+    Kind("ssh:", "ssh:[user@]NODESET[:port]", "inventory.hosts:ssh"),
+    Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "inventory.slurm:slurm"),
+    Kind("k8s:", "k8s:CONTEXT[/SELECTOR]", "inventory.kubernetes:k8s"),
+    Kind("eks:", "eks:NAME", "inventory.kubernetes:eks"),
+    Kind("ec2:", "ec2:tag:KEY=VALUE", "inventory.ec2:ec2"),
+    Kind("asg:", "asg:NAME", "inventory.ec2:asg"),
 )
-HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "hyperpod.hyperpod")
-FILE = Kind("", "FILE.toml", "file.toml")
+HYPERPOD = Kind("", "a HyperPod cluster's NAME or ARN", "inventory.hyperpod:hyperpod")
+FILE = Kind("", "FILE.toml", "inventory.file:toml")
+
+
+@record
+class ConnectionKind:
+    """What is to be known of a connection without importing it.
+
+    `connection` is `MODULE:CLASS` in the package `plugins` (`transport.Connection`); empty where evidence is read from
+    disk. `sessions` is `MODULE:FUNCTION` there: `function(limits) -> transport.sessions.Sessions`, by which nodes are
+    watched; where there are none, `why_no_sessions` says why.
+    """
+
+    connection: str = ""
+    sessions: str = ""
+    why_no_sessions: str = ""
+    may_be_on_ec2: bool = False  # whether only the nodes can say if they are instances of EC2
+
+    @property
+    def is_live(self) -> bool:
+        """Whether nodes are reached by it; else what it holds is of another time."""
+        return bool(self.connection)
+
+
+# By the name that Cluster.connection has.
+CONNECTIONS: Mapping[str, ConnectionKind] = {
+    "local": ConnectionKind("transport.local:Local", "transport.local:sessions", may_be_on_ec2=True),
+    "ssh": ConnectionKind("transport.ssh.connection:Ssh", "transport.ssh.session:sessions", may_be_on_ec2=True),
+    "hyperpod": ConnectionKind(
+        "transport.hyperpod:Hyperpod",
+        why_no_sessions="a session of Systems Manager is one answer, and AWS ends it after a while",
+    ),
+    "ssm": ConnectionKind(
+        "transport.ssm:Ssm", why_no_sessions="Systems Manager's commands end with an answer, and stream nothing"
+    ),
+    "srun": ConnectionKind("transport.srun.connection:Srun", "transport.srun.session:sessions", may_be_on_ec2=True),
+    "kubernetes": ConnectionKind(
+        "transport.kubernetes.connection:Kubernetes",
+        "transport.kubernetes.sessions:PodSessions",
+        may_be_on_ec2=True,
+    ),
+    "agents": ConnectionKind(
+        "transport.kubernetes.agents:Agents",
+        why_no_sessions="what the agents of a gate report comes at an interval, and is no stream",
+    ),
+    "replay": ConnectionKind(why_no_sessions="a recording does not change"),
+    "capture": ConnectionKind(why_no_sessions="what was collected by hand does not change"),
+    "run": ConnectionKind(why_no_sessions="what a training run wrote does not change"),
+}
 
 
 def forms() -> str:

@@ -78,7 +78,7 @@ def node_collectors() -> frozenset[str]:
 @cache
 def control_plane_collectors() -> frozenset[str]:
     """Every collector that asks AWS, Slurm or Kubernetes about the cluster."""
-    from clusterproof.plugins.aws.collector import collector_names
+    from clusterproof.plugins.aws.collectors import collector_names
     from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 
     return NOT_OF_AWS.union(collector_names())

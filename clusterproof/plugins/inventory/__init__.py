@@ -30,8 +30,8 @@ def resolve(text: str, options: Mapping[str, str] | None = None) -> Cluster:
         if text == kind.word or (kind.word.endswith(":") and text.startswith(kind.word)):
             return _resolve(kind, text[len(kind.word) :], options or {})
     if text.endswith(".toml") or os.path.isfile(text):  # noqa: PTH113 - where Path.is_file raises, this does not
-        found = _resolve(FILE, text, options or {})
-        return replace(found, notes=(*found.notes, AS_FILE)) if is_hyperpod(text) else found
+        cluster = _resolve(FILE, text, options or {})
+        return replace(cluster, notes=(*cluster.notes, AS_FILE)) if is_hyperpod(text) else cluster
     if is_hyperpod(text) and not nearest(text.lower(), [kind.word for kind in KINDS]):
         return _resolve(HYPERPOD, text, options or {})
     hint = _hint(text)
@@ -81,9 +81,9 @@ OF_AWS = ("region", "profile")  # options that say where in AWS
 
 
 def _resolve(kind: Kind, rest: str, options: Mapping[str, str]) -> Cluster:
-    module, _, function = kind.resolver.partition(".")
+    module, _, function = kind.resolver.partition(":")
     load: Callable[[str, Mapping[str, str]], Cluster]
-    load = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    load = getattr(importlib.import_module(f"clusterproof.plugins.{module}"), function)
     cluster = load(rest, options)
     if "region" not in cluster.settings:  # no cluster of AWS becomes one by an option
         options = {name: value for name, value in options.items() if name not in OF_AWS}

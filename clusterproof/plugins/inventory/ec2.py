@@ -28,10 +28,10 @@ def ec2(rest: str, options: Mapping[str, str]) -> Cluster:
         raise InventoryError(f"--cluster 'ec2:{rest:.80}': {wrong}; expected {FORMS}")
     account = _account(f"ec2:{rest}", options)
     try:
-        found = list(_by_tag(account, tag["key"], tag["value"]) if tag else _by_id(account, ids))
+        instances = list(_by_tag(account, tag["key"], tag["value"]) if tag else _by_id(account, ids))
     except AwsError as problem:
         raise InventoryError(f"--cluster 'ec2:{rest:.80}': {problem}") from None
-    return _cluster(f"ec2:{rest}", account, found)
+    return _cluster(f"ec2:{rest}", account, instances)
 
 
 def asg(rest: str, options: Mapping[str, str]) -> Cluster:
@@ -45,10 +45,10 @@ def asg(rest: str, options: Mapping[str, str]) -> Cluster:
         if not groups:
             raise InventoryError(f"no Auto Scaling group {rest!r:.80} in {account.region}; expected one of that name")
         ids = [str(instance["InstanceId"]) for instance in groups[0].get("Instances", ())]
-        found = list(_by_id(account, ids))
+        instances = list(_by_id(account, ids))
     except AwsError as problem:
         raise InventoryError(f"--cluster 'asg:{rest:.80}': {problem}") from None
-    return _cluster(rest, account, found)
+    return _cluster(rest, account, instances)
 
 
 def _by_tag(account: Account, key: str, value: str) -> Iterator[Mapping[str, Any]]:
@@ -76,7 +76,11 @@ def _cluster(name: str, account: Account, found: list[Mapping[str, Any]]) -> Clu
 
 def efa_attached(instance: Mapping[str, Any]) -> int | None:
     """How many network interfaces of an instance, as DescribeInstances shows it, are EFA's; None where none says."""
-    kinds = [one["InterfaceType"] for one in instance.get("NetworkInterfaces", ()) if one.get("InterfaceType")]
+    kinds = [
+        interface["InterfaceType"]
+        for interface in instance.get("NetworkInterfaces", ())
+        if interface.get("InterfaceType")
+    ]
     return sum(kind in EFA_INTERFACES for kind in kinds) if kinds else None
 
 

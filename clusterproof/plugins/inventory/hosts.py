@@ -1,8 +1,9 @@
-"""`--cluster ssh:[user@]NODESET[:port]`: nodes by name."""
+"""`--cluster local`, the machine that this runs on, and `--cluster ssh:[user@]NODESET[:port]`, nodes by name."""
 
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
@@ -10,6 +11,11 @@ from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_use
 
 _FORM = "ssh:[user@]NODESET[:port], such as ssh:root@gpu[001-016]:2222"
 MAX_PORT = 65535
+
+
+def local(_rest: str, _options: Mapping[str, str]) -> Cluster:
+    """One target, named as this machine names itself."""
+    return Cluster(name="local", connection="local", targets=(Target(name=socket.gethostname() or "localhost"),))
 
 
 def ssh(rest: str, _options: Mapping[str, str]) -> Cluster:

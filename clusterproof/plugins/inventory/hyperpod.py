@@ -12,7 +12,7 @@ from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.kubernetes.access import SETTING as KUBERNETES
-from clusterproof.plugins.transport.submit_host import SETTING
+from clusterproof.plugins.transport.srun.submit_host import SETTING
 
 NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")
@@ -97,7 +97,9 @@ def _by_pods(cluster: Cluster) -> Cluster:
             f"--via kubernetes: HyperPod cluster {cluster.name} is not orchestrated by EKS; expected --via auto"
         )
     ids = (target.address.rpartition("-i-")[2] for target in cluster.targets)
-    named = (replace(target, name=f"hyperpod-i-{one}") for target, one in zip(cluster.targets, ids, strict=True))
+    named = (
+        replace(target, name=f"hyperpod-i-{instance}") for target, instance in zip(cluster.targets, ids, strict=True)
+    )
     return replace(cluster, connection="kubernetes", targets=tuple(named))
 
 

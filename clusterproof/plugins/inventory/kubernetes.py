@@ -95,12 +95,12 @@ def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str) 
     """Raises AwsError, InventoryError, KubernetesError."""
     if OF_JOB in selector:
         return _cluster_of_job(shown, name, settings, selector)
-    found = nodes(open_api(settings), selector)
-    kept = [node for node in found if not node.without_host]
+    listed = nodes(open_api(settings), selector)
+    kept = [node for node in listed if not node.without_host]
     kept = kept if selector else [node for node in kept if has_accelerators(node)]
     if not kept:
-        raise InventoryError(f"{shown}: {_none(found, selector)}; expected {FORMS}")
-    return _made(name.removesuffix(":"), settings, found, kept)
+        raise InventoryError(f"{shown}: {_none(listed, selector)}; expected {FORMS}")
+    return _made(name.removesuffix(":"), settings, listed, kept)
 
 
 def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector: str) -> Cluster:
@@ -110,11 +110,11 @@ def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector
         raise InventoryError(f"{shown}: a job's nodes are those of its pods; expected no labels beside it")
     api = open_api(settings)
     names = {pod.node for pod in job_named(api, job)[1]}
-    found = [node for node in nodes(api) if node.name in names]
-    kept = [node for node in found if not node.without_host]
+    listed = [node for node in nodes(api) if node.name in names]
+    kept = [node for node in listed if not node.without_host]
     if not kept:
-        raise InventoryError(f"{shown}: {_none(found, selector)}; expected {FORMS}")
-    return _made(f"{name}/{selector}", settings, found, [node for node in kept if has_accelerators(node)] or kept)
+        raise InventoryError(f"{shown}: {_none(listed, selector)}; expected {FORMS}")
+    return _made(f"{name}/{selector}", settings, listed, [node for node in kept if has_accelerators(node)] or kept)
 
 
 def _made(

@@ -13,8 +13,8 @@ from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import answer_of
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmJobs, SlurmNode
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.transport.srun_places import TAKING_STEPS
-from clusterproof.plugins.transport.submit_host import COLLECTOR, JOBS, SETTING, ask_slurm, submit_host
+from clusterproof.plugins.transport.srun.places import TAKING_STEPS
+from clusterproof.plugins.transport.srun.submit_host import COLLECTOR, JOBS, SETTING, ask_slurm, submit_host
 
 FORM = "slurm:, slurm:PARTITION, slurm:NODESET or slurm:job:ID"
 VIA = "controller, nodes, or ssh:[user@]HOST[:port]"
@@ -75,12 +75,12 @@ def _chosen(cluster: SlurmCluster, jobs: SlurmJobs, rest: str) -> tuple[str, Seq
     if not rest and jobs.job:
         rest = f"job:{jobs.job}"
     if rest.startswith("job:"):
-        found = jobs.nodes_of(rest.removeprefix("job:"))
-        if not found:
+        names = jobs.nodes_of(rest.removeprefix("job:"))
+        if not names:
             state = jobs.state_of(rest.removeprefix("job:"))
             seen = f"is {state}" if state else "does not run"
             raise InventoryError(f"{shown}: job {rest[4:]!r:.40} {seen}; expected one of squeue -t {TAKING_STEPS}")
-        return rest, _known(nodes, found, shown)
+        return rest, _known(nodes, names, shown)
     partitions = {partition.name: partition for partition in cluster.partitions}
     default = next((name for name, partition in partitions.items() if partition.is_default), "")
     if not rest and not default:

@@ -1,4 +1,7 @@
-"""The values that the command line gives: of every option of the suite, and of those of pytest that the suite reads."""
+"""The values that the command line gives: of all options of the suite, and of those of pytest that it reads.
+
+Written by `scripts/generate` out of the tables of options.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +86,8 @@ class Options(Protocol):
     load_timeout: str
     dcgm_level: int
     load_path: str
-    torch_python: str
     exact_s: float
+    torch_python: str
     fs_bandwidth: str
     fs_size: int
     fs_at_once: int

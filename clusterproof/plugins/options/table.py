@@ -17,6 +17,11 @@ class Option:
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def dest(self) -> str:
+        """What its value is called in `config.option`."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+    @property
     def has_value(self) -> bool:
         """Whether a word follows it."""
         return self.more.get("action") != "store_true"

@@ -1,4 +1,4 @@
-"""Of what kind each value of the evidence is, as declared in kinds.toml."""
+"""Of what kind each value of the evidence is, as declared in kinds.toml, or in redaction.toml beside its collector."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from clusterproof.plugins.agent.program import EVIDENCE
 from clusterproof.plugins.core.strict import parse_toml
 
 ANY = "*"
@@ -51,14 +52,13 @@ def _keys(place: Place) -> Iterator[str]:
 
 @cache
 def _places() -> Mapping[str, Place]:
-    file = Path(__file__).with_suffix(".toml")
-    data = parse_toml(file.read_text(encoding="utf-8"), file.name)
     collectors: dict[str, Place] = {}
-    for collector, kinds in data.items():
-        collectors[collector] = Place()
-        for kind, paths in kinds.items():
-            for path in paths.split():
-                _add(collectors[collector], path, kind)
+    for file in (Path(__file__).with_suffix(".toml"), *sorted(Path(EVIDENCE).glob("*/redaction.toml"))):
+        for collector, kinds in parse_toml(file.read_text(encoding="utf-8"), file.name).items():
+            collectors[collector] = Place()
+            for kind, paths in kinds.items():
+                for path in paths.split():
+                    _add(collectors[collector], path, kind)
     return collectors
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
-from clusterproof.plugins.aws import collector as aws
+from clusterproof.plugins.aws import collectors as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
@@ -26,9 +26,9 @@ from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.suite.run_loop import frozen_afterwards
 from clusterproof.plugins.suite.state import policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable
-from clusterproof.plugins.transport.choose import connection_for
+from clusterproof.plugins.transport.connections import connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
-from clusterproof.plugins.transport.submit_host import ask_slurm, submit_host
+from clusterproof.plugins.transport.srun.submit_host import ask_slurm, submit_host
 
 if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood

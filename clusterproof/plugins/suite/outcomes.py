@@ -21,10 +21,9 @@ from clusterproof.plugins.suite.ending import (
     is_by_failures,
     why_it_ended,
 )
-from clusterproof.plugins.suite.forms.choose import forms, history_form
-from clusterproof.plugins.suite.forms.writers import guard_writers
 from clusterproof.plugins.suite.progress import Evaluating
 from clusterproof.plugins.suite.report import ENDED, carried_result
+from clusterproof.plugins.suite.reporters import history_reporter, reporters
 from clusterproof.plugins.suite.state import (
     FULL,
     PAIRWISE,
@@ -36,6 +35,7 @@ from clusterproof.plugins.suite.state import (
     topology_of,
 )
 from clusterproof.plugins.suite.terminal import FailSafeStream, is_plain
+from clusterproof.plugins.suite.writers import guard_writers
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary
 from clusterproof.reports.topology import lines
@@ -70,12 +70,12 @@ class Outcomes:
         self.evaluating: Evaluating | None = None
         self.is_empty = False  # whether no test was chosen
         path = config.option.results
-        self.history = history_form(config, cluster, self.results)
+        self.history = history_reporter(config, cluster, self.results)
         self.file = results_file(Path(path)) if path and not config.option.collectonly else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Join the report forms that the command line asks for: by now their own plugins are there."""
+        """Let in the reporters that the command line asks for: by now their own plugins are there."""
         guard_writers(self.config)
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter:
@@ -85,8 +85,8 @@ class Outcomes:
             )  # files as `checks/gpu/test_memory.py`, wherever that is installed
         if self.history:
             self.config.pluginmanager.register(self.history, "clusterproof-history")
-        for name, form in forms(self.config, self.cluster, self.results):
-            self.config.pluginmanager.register(form, f"clusterproof-{name}")
+        for name, joining in reporters(self.config, self.cluster, self.results):
+            self.config.pluginmanager.register(joining, f"clusterproof-{name}")
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Of a large cluster the findings say more than pages of letters."""
@@ -166,7 +166,7 @@ class Outcomes:
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """Add what was not evaluated, leave the summary to us where every failure is a verdict, decide the exit code.
 
-        Behind it all forms of report are written: what a full disk keeps from one of them is known at their end.
+        Behind it all reports are written: what a full disk keeps from one of them is known at their end.
         """
         if self.evaluating:
             self.evaluating.end()

@@ -1,4 +1,4 @@
-"""Pytest's reports of results, with the record that every report form reads; of tests that pytest itself runs, too."""
+"""Pytest's reports of results, with the record that all reports read; of tests that pytest itself runs, too."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Reporting:
     def made_folder(self) -> Path:
         """The folder of this run's reports, which is there now. Raises OSError."""
         if self.folder is None:
-            from clusterproof.reports.runs import folder_of_its_own
+            from clusterproof.reports.run_folder import folder_of_its_own
 
             named = self.config.option.report
             self.folder = (
@@ -73,13 +73,13 @@ class Reporting:
             self.pytest_cluster_result()  # a signal may have kept the last one from it
         if self.folder is None or (self.results is None and self.problem):
             return
-        from clusterproof.reports.folder import write_forms
-        from clusterproof.reports.runs import point_latest
+        from clusterproof.reports.formats import write_report
+        from clusterproof.reports.run_folder import point_latest
 
         try:
             if self.results:
                 self.results.close()
-            write_forms(self.folder, self._run(int(session.exitstatus)))
+            write_report(self.folder, self._run(int(session.exitstatus)))
             self.is_written = not self.problem
             if not self.config.option.report:
                 point_latest(self.where, self.folder)
@@ -159,7 +159,7 @@ class Reporting:
 
 def _kept(keep: int | None, folder: Path) -> str:
     """Remove older runs where `--keep` says so; what to say of them, or of how much they hold. Raises OSError."""
-    from clusterproof.reports.runs import remove_all_but, runs_beside, size_bytes
+    from clusterproof.reports.run_folder import remove_all_but, runs_beside, size_bytes
 
     if keep is not None:
         removed = remove_all_but(keep, folder)

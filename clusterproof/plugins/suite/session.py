@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from clusterproof.plugins.agent.program import collector_names
-from clusterproof.plugins.aws import collector as aws
+from clusterproof.plugins.aws import collectors as aws
 from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status

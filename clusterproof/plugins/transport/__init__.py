@@ -65,8 +65,8 @@ def longest_program(connection: Connection, limits: Limits) -> int | None:
     longest = getattr(connection, "longest_program", None)
     if longest is None:
         return None if takes_stdin(connection) else ARGUMENT
-    found: int | None = longest(limits)
-    return found
+    characters: int | None = longest(limits)
+    return characters
 
 
 def under_load(connection: Connection) -> Connection:

@@ -54,12 +54,12 @@ def fan_out(
                 running[number] = _Running(target, begin(target), time.monotonic())
                 _start(number, running[number].visit, answers)
             for number, answer in _next_answers(running, answers):
-                one = running.pop(number, None)
-                if one:  # else it was abandoned, and has answered after all
-                    answered(one.target, answer)
+                begun = running.pop(number, None)
+                if begun:  # else it was abandoned, and has answered after all
+                    answered(begun.target, answer)
     finally:
-        for one in running.values():
-            one.visit.abandon()
+        for begun in running.values():
+            begun.visit.abandon()
 
 
 def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) -> None:
@@ -78,7 +78,7 @@ def _start(number: int, visit: Visit, answers: SimpleQueue[tuple[int, Answer]]) 
 
 def _next_answers(running: dict[int, _Running], answers: SimpleQueue[tuple[int, Answer]]) -> list[tuple[int, Answer]]:
     """The next answer, or those of the visits whose deadline has passed."""
-    next_deadline = min(one.visit.deadline for one in running.values())
+    next_deadline = min(begun.visit.deadline for begun in running.values())
     try:
         return [answers.get(timeout=max(next_deadline - time.monotonic(), 0.0))]
     except Empty:
@@ -87,10 +87,10 @@ def _next_answers(running: dict[int, _Running], answers: SimpleQueue[tuple[int, 
 
 def _abandon_overdue(running: dict[int, _Running]) -> list[tuple[int, Answer]]:
     now = time.monotonic()
-    overdue = [(number, one) for number, one in running.items() if one.visit.deadline <= now]
-    for _, one in overdue:
-        one.visit.abandon()
-    return [(number, _too_late(now - one.started)) for number, one in overdue]
+    overdue = [(number, begun) for number, begun in running.items() if begun.visit.deadline <= now]
+    for _, begun in overdue:
+        begun.visit.abandon()
+    return [(number, _too_late(now - begun.started)) for number, begun in overdue]
 
 
 def _too_late(seconds: float) -> Answer:

@@ -52,10 +52,10 @@ def gather(
         return ask(cluster, connection, to_run, limits, on_answer, asked)
     from clusterproof.plugins.agent.parts import parts  # a prolog needs no payload
 
-    found = parts(asked, options, further, takes_stdin(connection), longest_program(connection, limits))
-    if len(found.programs) == 1 and not found.left_out:
-        return ask(cluster, connection, found.programs[0][1], limits, on_answer, asked)
-    return _ask_for_each(cluster, connection, found, limits, on_answer)
+    programs = parts(asked, options, further, takes_stdin(connection), longest_program(connection, limits))
+    if len(programs.programs) == 1 and not programs.left_out:
+        return ask(cluster, connection, programs.programs[0][1], limits, on_answer, asked)
+    return _ask_for_each(cluster, connection, programs, limits, on_answer)
 
 
 def room_of(connection: Connection, limits: Limits) -> int:

@@ -14,9 +14,11 @@ from typing import IO
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Answer, Limits, Program
+from clusterproof.plugins.transport.sessions import BEAT, BEAT_S, Received, SessionOfEach
 
 _SHELL = "/bin/sh"
 _CHUNK_BYTES = 65536
+_END_S = 2.0  # for a program to end by itself, once its input has
 _QUIET_S = 0.5  # how long to listen on once the shell has ended: what it left behind may hold its output open
 
 
@@ -119,3 +121,78 @@ def _close(pipe: IO[bytes] | None) -> None:
     with contextlib.suppress(OSError):
         if pipe:
             pipe.close()
+
+
+def sessions(_limits: Limits) -> SessionOfEach:
+    """Those of this machine."""
+    return SessionOfEach(LocalSession)
+
+
+class LocalSession:
+    """On this machine."""
+
+    has_input = True
+
+    def __init__(self) -> None:
+        self._is_over, self._woken = os.pipe()
+
+    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:  # noqa: ARG002
+        """As NodeSession has it."""
+        try:
+            shell = subprocess.Popen(
+                ["/bin/sh", "-c", program.command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as problem:
+            return f"/bin/sh does not start: {problem.strerror}"
+        try:
+            return self._listen(shell, program, received, dead_s)
+        except OSError as problem:
+            return f"the program does not listen: {problem.strerror}"
+        finally:
+            _end_session(shell)
+
+    def _listen(self, shell: subprocess.Popen[bytes], program: Program, received: Received, dead_s: float) -> str:
+        assert shell.stdin
+        assert shell.stdout
+        shell.stdin.write(program.stdin)
+        shell.stdin.flush()
+        last = time.monotonic()
+        with selectors.DefaultSelector() as ready:
+            ready.register(shell.stdout, selectors.EVENT_READ)
+            ready.register(self._is_over, selectors.EVENT_READ)
+            while True:
+                spoke = [key.fileobj for key, _ in ready.select(BEAT_S)]
+                if self._is_over in spoke:
+                    return ""
+                os.write(shell.stdin.fileno(), BEAT)
+                if shell.stdout not in spoke:
+                    if time.monotonic() - last >= dead_s:
+                        return f"nothing came for {dead_s:.0f} s"
+                    continue
+                piece = os.read(shell.stdout.fileno(), _CHUNK_BYTES)
+                if not piece:
+                    return "the program ended"
+                last = time.monotonic()
+                received(piece)
+
+    def end(self) -> None:
+        """As NodeSession has it."""
+        os.write(self._woken, BEAT)
+
+
+def _end_session(shell: subprocess.Popen[bytes]) -> None:
+    """Its input ends, and with that the program; what does not go by itself is killed."""
+    for pipe in (shell.stdin, shell.stdout):
+        with contextlib.suppress(OSError):
+            if pipe:
+                pipe.close()
+    try:
+        shell.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait(_END_S)

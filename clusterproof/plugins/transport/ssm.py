@@ -76,12 +76,12 @@ NOT_REGISTERED = "not registered with Systems Manager; expected its agent online
 
 def _online(account: Account, ids: Sequence[str]) -> frozenset[str]:
     """Those instances whose agent is there: one that is not makes SendCommand refuse the whole batch."""
-    found: set[str] = set()
+    online: set[str] = set()
     for first in range(0, len(ids), AT_ONCE):
         filters = [{"Key": "InstanceIds", "Values": list(ids[first : first + AT_ONCE])}]
         listed = account.listed("ssm", "describe_instance_information", "InstanceInformationList", Filters=filters)
-        found.update(str(row["InstanceId"]) for row in listed if row.get("PingStatus") == "Online")
-    return frozenset(found)
+        online.update(str(row["InstanceId"]) for row in listed if row.get("PingStatus") == "Online")
+    return frozenset(online)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Connection, Limits
-from clusterproof.plugins.transport.choose import connection_for
+from clusterproof.plugins.transport.connections import connection_for
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.progress import LINE_S, Awaited
-from clusterproof.plugins.transport.stays import stays_for
+from clusterproof.plugins.transport.sessions import sessions_for
 from clusterproof.plugins.watch.own_health import HostClock
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import Ended, Event, SamplerOptions, SamplerSession
@@ -70,7 +70,7 @@ class Controller:
         self._why: dict[str, str] = {}
         self._sessions: list[SamplerSession] = []
         self._visitors: list[Connection] = []
-        self._stays = stays_for(cluster.connection, settings.limits)
+        self._node_sessions = sessions_for(cluster.connection, settings.limits)
         self._failed: Exception | None = None
 
     def stop(self) -> None:
@@ -112,16 +112,16 @@ class Controller:
 
     def _connect(self) -> None:
         sampling = self.settings.sampling
-        self._stays.open(sampling.sampler(self._stays.is_heard))  # before there are threads
+        self._node_sessions.open(sampling.sampler(self._node_sessions.has_input))  # before there are threads
         self.watch.connecting(time.monotonic())
         for target in self.cluster.targets:
-            staying = self._stays.on_node(partial(self._cut, target.name))
+            on_node = self._node_sessions.on_node(partial(self._interrupted, target.name))
             cursor = _cursor_of(self.watch, target.name)
-            session = SamplerSession(target, staying, sampling, cursor, self._events)  # type: ignore[arg-type] # takes more
+            session = SamplerSession(target, on_node, sampling, cursor, self._events)  # type: ignore[arg-type] # takes more
             self._sessions.append(session)
             session.start()
 
-    def _cut(self, node: str, why: str) -> None:
+    def _interrupted(self, node: str, why: str) -> None:
         """Nothing comes of a node for a while."""
         self._events.put(Event(node, Ended(why), time.monotonic()))
 
@@ -233,7 +233,7 @@ class Controller:
     def _end(self) -> None:
         for session in self._sessions:
             session.end()
-        self._stays.close()
+        self._node_sessions.close()
         for connection in list(self._visitors):
             getattr(connection, "abandon", lambda: None)()
         until = time.monotonic() + END_S

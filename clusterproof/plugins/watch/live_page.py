@@ -83,7 +83,7 @@ class LivePage:
         return [page]
 
     def _page(self, version: str) -> bytes:
-        from clusterproof.reports.document import document
+        from clusterproof.reports.formats.html import document
         from clusterproof.reports.run import Run
 
         with self._making:  # whoever asks meanwhile gets the same

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.transport.stays import JOB, STREAMING
-from clusterproof.plugins.transport.submit_host import submit_host
+from clusterproof.plugins.transport.srun.session import JOB
+from clusterproof.plugins.transport.srun.submit_host import submit_host
 from clusterproof.plugins.watch.controller import Settings
 from clusterproof.plugins.watch.sampler_session import SamplerOptions
 from clusterproof.plugins.watch.states import InvalidTiming, Timing
@@ -24,13 +24,6 @@ MIN_REMIND_S = 60.0
 MIN_EVERY_S, MAX_EVERY_S = 1.0, 3600.0
 _SPAN = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smhd]?)")
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-WHY_NOT: Mapping[str, str] = {  # connections over which no program stays
-    "ssm": "Systems Manager's commands end with an answer, and stream nothing",
-    "hyperpod": "a session of Systems Manager is one answer, and AWS ends it after a while",
-    "agents": "what the agents of a gate report comes at an interval, and is no stream",
-    "replay": "a recording does not change",
-    "capture": "what was collected by hand does not change",
-}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -100,10 +93,12 @@ def why_not_watched(cluster: Cluster) -> str:
     """Why nothing can stay on the nodes of a cluster, and what can be instead; empty where it can."""
     if cluster.connection != "srun":
         instead = "expected local, nodes by ssh (of Slurm: --via nodes), slurm:job:ID, or Kubernetes nodes"
-        return f"{WHY_NOT[cluster.connection]}; {instead}" if cluster.connection in WHY_NOT else ""
+        why_not = CONNECTIONS[cluster.connection].why_no_sessions
+        return f"{why_not}; {instead}" if why_not else ""
     way = submit_host(cluster.settings).connection
-    if way not in STREAMING:
-        return f"on a host that is reached by {way}: {WHY_NOT[way]}; expected --via nodes with ssh, or a log-in node"
+    why_not = CONNECTIONS[way].why_no_sessions
+    if why_not:
+        return f"on a host that is reached by {way}: {why_not}; expected --via nodes with ssh, or a log-in node"
     if not cluster.settings.get(JOB):
         return "without a job it would hold a place on each node while it lasts; expected slurm:job:ID, or --via nodes"
     return ""

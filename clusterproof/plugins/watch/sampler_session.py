@@ -12,7 +12,7 @@ from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, 
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.transport.staying import Staying
+from clusterproof.plugins.transport.sessions import NodeSession
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream, Update
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
@@ -49,9 +49,9 @@ class SamplerOptions:
     sudo: bool = False
     mounts: tuple[str, ...] = ()  # that the policy expects
 
-    def sampler(self, is_heard: bool) -> str:
+    def sampler(self, has_input: bool) -> str:
         """The text of its program."""
-        return sampler(self.every_s, self.host_root, is_heard, self.mounts)
+        return sampler(self.every_s, self.host_root, has_input, self.mounts)
 
 
 class SamplerSession:
@@ -60,14 +60,14 @@ class SamplerSession:
     def __init__(
         self,
         target: Target,
-        staying: Staying,
+        session: NodeSession,
         sampling: SamplerOptions,
         cursor: Cursor,
         events: SimpleQueue[Event | None],
     ) -> None:
-        self._target, self._staying, self._sampling, self._cursor, self._events = (
+        self._target, self._session, self._sampling, self._cursor, self._events = (
             target,
-            staying,
+            session,
             sampling,
             cursor,
             events,
@@ -82,7 +82,7 @@ class SamplerSession:
     def end(self) -> None:
         """Let the sampler end."""
         self._is_over.set()
-        self._staying.end()
+        self._session.end()
 
     def join(self, timeout_s: float) -> bool:
         """Whether it has ended within that time."""
@@ -115,10 +115,10 @@ class SamplerSession:
 
         dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._sampling.every_s)
         try:
-            text = self._sampling.sampler(self._staying.is_heard)
+            text = self._sampling.sampler(self._session.has_input)
             word = cursor_word(self._cursor() or NO_CURSOR)
             program = started_by_shell(text, nonce, self._sampling.sudo, on_stdin=True, word=word)
-            why = self._staying.stay(self._target, program, received, dead_s)
+            why = self._session.run(self._target, program, received, dead_s)
         except LinesLost as lost:
             return str(lost)
         except NotUnderstood as wrong:

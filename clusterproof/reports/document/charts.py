@@ -44,12 +44,12 @@ def file_systems_section(run: Run) -> Section | None:
     if not is_of_aws(run.cluster):
         return None
     try:
-        found = file_systems(run.facts)
+        systems = file_systems(run.facts)
     except (Incomplete, NotApplicable):
         return None
-    parts = [part for system in found[:MAX_SYSTEMS] if (part := _system(system))]
-    if len(found) > MAX_SYSTEMS:
-        parts.append(f"<p>… and {len(found) - MAX_SYSTEMS} more file systems</p>")
+    parts = [part for system in systems[:MAX_SYSTEMS] if (part := _system(system))]
+    if len(systems) > MAX_SYSTEMS:
+        parts.append(f"<p>… and {len(systems) - MAX_SYSTEMS} more file systems</p>")
     return Section("storage", "File systems", "".join(parts)) if parts else None
 
 
@@ -81,7 +81,7 @@ def _charts(system: FileSystem) -> Iterator[tuple[str, list[Line]]]:
 
 def _lines(system: FileSystem, metric: str) -> list[Line]:
     try:
-        lines = [Line(printable(one.place, MAX_NAME), one.points) for one in system.series(metric)]
+        lines = [Line(printable(series.place, MAX_NAME), series.points) for series in system.series(metric)]
     except (Incomplete, NotApplicable):
         return []
     return sorted((line for line in lines if line.data), key=lambda line: -max(line.data))[:MAX_LINES]

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.document.evidence import evidence
 from clusterproof.reports.document.gpus import measured
 from clusterproof.reports.document.hardware import hardware, marks, xids
 from clusterproof.reports.document.known import tables
-from clusterproof.reports.document.where import places
+from clusterproof.reports.document.map import places
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do
@@ -23,6 +23,9 @@ from clusterproof.reports.wording import owner_of, skill_beside
 
 MAX_WORDS = 600  # characters of what a check said of a node
 MAX_OF_ALL = 700_000  # characters of all that checks said, what failed first
+MAX_OF_EVIDENCE = 1_300_000  # characters of JSON
+MAX_OF_COLLECTOR = 40_000
+MAX_DETAIL = 300
 MAX_NAME = 260  # characters of a node's name
 NOT_RUN = " "
 _WORST_FIRST = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN, Verdict.NOT_APPLICABLE)
@@ -77,7 +80,7 @@ def data(run: Run) -> str:
         "places": as_json(places(run)),
         "gpus": as_json(gpus),
         "pool": values.json,
-        "evidence": evidence(run),
+        "evidence": _evidence(run),
     }
     block = f"{{{','.join(f'{as_json(key)}:{value}' for key, value in parts.items())}}}"
     return block.replace("<", "\\u003c")
@@ -160,3 +163,65 @@ def _ranges(numbers: Iterable[int]) -> str:
     runs = groupby(enumerate(sorted(set(numbers))), key=lambda pair: pair[1] - pair[0])
     ends = [[number for _, number in run] for _, run in runs]
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ends)
+
+
+def _evidence(run: Run) -> str:
+    """JSON: the values that were kept, and for each node how its collectors ended and which value each returned.
+
+    A value of which there was no room is -1; a collector too long is a text that says so.
+    """
+    values: dict[str, int] = {}
+    endings: dict[str, int] = {}
+    nodes: dict[str, tuple[int, list[int]]] = {}
+    known: dict[int, int] = {}  # by the value's identity: large clusters hold once what nodes reported alike
+    room = MAX_OF_EVIDENCE
+    for name in _worst_first(run):
+        answer = run.nodes[name].evidence
+        ending = endings.setdefault(_endings(answer), len(endings))
+        numbers: list[int] = []
+        for collector in answer.collectors.values() if room > 0 else ():
+            if collector.value is None:
+                numbers.append(-1)
+                continue
+            number = known.get(id(collector.value))
+            if number is None:
+                text = _as_shown(collector)
+                if text not in values:
+                    room -= len(text)
+                    values[text] = len(values)
+                number = known[id(collector.value)] = values[text]
+            numbers.append(number)
+        nodes[name] = ending, numbers
+    order = json.dumps([nodes[name] for name in run.nodes], separators=(",", ":"))
+    return f'{{"values":[{",".join(values)}],"endings":[{",".join(endings)}],"nodes":{order}}}'
+
+
+def _worst_first(run: Run) -> Sequence[str]:
+    """The nodes that something is wrong with first; else as the inventory has them."""
+    ranks = dict.fromkeys(run.nodes, len(Verdict))
+    for result in run.results:
+        if result.node in ranks and result.is_of_node:
+            ranks[result.node] = min(ranks[result.node], result.verdict.rank)
+    return sorted(ranks, key=lambda name: ranks[name])
+
+
+def _endings(answer: NodeEvidence) -> str:
+    """`[[collector, how it ended, detail], …]`."""
+    rows = [
+        [name, collector.status.value, printable(collector.detail, MAX_DETAIL)]
+        for name, collector in answer.collectors.items()
+    ]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def _as_shown(collector: Collected) -> str:
+    """A collector's value: JSON that a browser reads, whatever the node made of it."""
+    try:
+        text = json.dumps(collector.value, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # NaN and infinity, which are no JSON: as text
+        text = json.dumps(json.dumps(collector.value)[:MAX_OF_COLLECTOR])
+    except RecursionError:
+        text = '"nested too deeply to be shown; --record keeps it"'
+    if len(text) <= MAX_OF_COLLECTOR:
+        return text
+    return json.dumps(f"{text[:MAX_OF_COLLECTOR]} … ({len(text)} characters; --record keeps all)")

@@ -66,14 +66,17 @@ def _past(run: Run, simulated: Past) -> Past:
     }
     passed = tuple(Entry(number, Verdict.PASS, Verdict.PASS) for number in numbers.values())
     now = own.runs[-1].number
-    fine = {(one.check, one.node) for one in run.results if one.verdict in FINE}
+    fine = {(result.check, result.node) for result in run.results if result.verdict in FINE}
     for pair in dict.fromkeys((*tracks, *own.tracks)):
         later = own.tracks.get(pair, ())
         if not later and pair in fine:
             later = (Entry(now, Verdict.PASS, Verdict.PASS),)
         tracks[pair] = (*tracks.get(pair, passed), *later)
     measured = {
-        pair: (*((numbers[number], one) for number, one in series if number in numbers), *own.measured.get(pair, ()))
+        pair: (
+            *((numbers[number], measured) for number, measured in series if number in numbers),
+            *own.measured.get(pair, ()),
+        )
         for pair, series in simulated.measured.items()
     }
     return Past((*earlier, *own.runs), tracks, own.identities, measured)

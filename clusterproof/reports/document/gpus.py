@@ -81,22 +81,22 @@ def gpus_section(run: Run) -> Section | None:
 
 
 def _reports_any(node: Node) -> bool:
-    return any(one.read(gpu) is not None for gpu in _gpus(node).values() for one in MEASURES)
+    return any(measure.read(gpu) is not None for gpu in _gpus(node).values() for measure in MEASURES)
 
 
 def measured(run: Run, pooled: Callable[[object], int]) -> list[list[Any]]:
     """`[title, unit, span, pool number of each node's values]` for each measure that any GPU reports."""
     records = [_gpus(node) for node in run.nodes.values()]
-    found = []
-    for one in MEASURES:
-        values = [_of_node(one, gpus) for gpus in records]
+    rows = []
+    for measure in MEASURES:
+        values = [_of_node(measure, gpus) for gpus in records]
         if any(value is not None for row in values for value in row):
-            found.append([one.title, one.unit, one.span, [pooled(row) for row in values]])
-    return found
+            rows.append([measure.title, measure.unit, measure.span, [pooled(row) for row in values]])
+    return rows
 
 
-def _of_node(one: Measure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
-    return [one.read(gpus[index]) if index in gpus else None for index in range(max(gpus, default=-1) + 1)]
+def _of_node(measure: Measure, gpus: Mapping[int, Mapping[str, Any]]) -> Sequence[Number]:
+    return [measure.read(gpus[index]) if index in gpus else None for index in range(max(gpus, default=-1) + 1)]
 
 
 def _gpus(node: Node) -> dict[int, Mapping[str, Any]]:

@@ -38,12 +38,14 @@ def hardware(node: Node) -> Drawn | None:
     Behind them network devices `[name, bus, NUMA node, state]`, and how many NVSwitches there are; -1 for what was not
     reported. None for a node without GPUs.
     """
-    devices = {_text(one.get("address")): one for one in records(value_of(node, "pci").get("devices"))}
-    found = records(value_of(node, "nvml").get("gpus"))[:MAX_DEVICES]
-    lost = _address_of_the_lost(found, devices)
-    gpus = [_gpu(one, _text(one.get("pci")) or lost, devices) for one in found]
+    devices = {_text(device.get("address")): device for device in records(value_of(node, "pci").get("devices"))}
+    reported = records(value_of(node, "nvml").get("gpus"))[:MAX_DEVICES]
+    lost = _address_of_the_lost(reported, devices)
+    gpus = [_gpu(gpu, _text(gpu.get("pci")) or lost, devices) for gpu in reported]
     switches = [
-        one for one in devices.values() if one.get("vendor") == NVIDIA and _text(one.get("class")).startswith(NVSWITCH)
+        device
+        for device in devices.values()
+        if device.get("vendor") == NVIDIA and _text(device.get("class")).startswith(NVSWITCH)
     ]
     return (gpus, list(_network(node, devices))[:MAX_DEVICES], len(switches)) if gpus else None
 
@@ -53,8 +55,8 @@ def _address_of_the_lost(gpus: Sequence[Mapping[str, Any]], devices: Mapping[str
     named = {_text(gpu.get("pci")) for gpu in gpus}
     free = [
         address
-        for address, one in devices.items()
-        if one.get("vendor") == NVIDIA and _text(one.get("class")).startswith(DISPLAY) and address not in named
+        for address, device in devices.items()
+        if device.get("vendor") == NVIDIA and _text(device.get("class")).startswith(DISPLAY) and address not in named
     ]
     silent = sum(not _text(gpu.get("pci")) for gpu in gpus)
     return free[0] if len(free) == silent == 1 else ""
@@ -70,32 +72,34 @@ def _gpu(gpu: Mapping[str, Any], address: str, devices: Mapping[str, Mapping[str
 
 def _network(node: Node, devices: Mapping[str, Mapping[str, Any]]) -> Iterator[list[Any]]:
     """RDMA devices, each where a device of PCI has its bus in its name; then PCI devices that none is named after."""
-    by_bus = {_bus(address): one for address, one in devices.items() if _text(one.get("class")).startswith(NETWORK)}
+    by_bus = {
+        _bus(address): device for address, device in devices.items() if _text(device.get("class")).startswith(NETWORK)
+    }
     named: set[int] = set()
-    for one in records(value_of(node, "rdma").get("devices")):
-        name = _text(one.get("name"))
+    for device in records(value_of(node, "rdma").get("devices")):
+        name = _text(device.get("name"))
         found = _ADDRESS_IN_NAME.match(name)
         bus = int(found[1]) if found and int(found[1]) in by_bus else -1
         named.add(bus)
-        states = [_text(port.get("state")).rpartition(": ")[2] for port in records(one.get("ports"))]
+        states = [_text(port.get("state")).rpartition(": ")[2] for port in records(device.get("ports"))]
         yield [printable(name, MAX_NAME), bus, _whole(by_bus.get(bus, {}).get("numa")), ", ".join(states)[:MAX_NAME]]
     if not named - {-1}:
-        for bus, one in by_bus.items():
-            if one.get("driver") in RDMA_DRIVERS:
-                yield [printable(f"{one['driver']} {bus:02x}", MAX_NAME), bus, _whole(one.get("numa")), ""]
+        for bus, device in by_bus.items():
+            if device.get("driver") in RDMA_DRIVERS:
+                yield [printable(f"{device['driver']} {bus:02x}", MAX_NAME), bus, _whole(device.get("numa")), ""]
 
 
 def marks(run: Run, checks: Mapping[str, int], nodes: Mapping[str, int]) -> dict[int, dict[str, list[list[Any]]]]:
     """By node, for each of its devices that a finding names: `[number of the check, letter]`."""
-    found: dict[int, dict[str, list[list[Any]]]] = defaultdict(lambda: defaultdict(list))
+    marked: dict[int, dict[str, list[list[Any]]]] = defaultdict(lambda: defaultdict(list))
     for result in run.results:
         if result.node not in nodes or not result.is_of_node or not result.verdict.is_finding:
             continue
-        for one in result.by_verdict:
-            if one.verdict in (Verdict.FAIL, Verdict.CONCERN):
-                for device in _devices(one):
-                    found[nodes[one.node]][device].append([checks[one.check], one.verdict.letter])
-    return found
+        for part in result.by_verdict:
+            if part.verdict in (Verdict.FAIL, Verdict.CONCERN):
+                for device in _devices(part):
+                    marked[nodes[part.node]][device].append([checks[part.check], part.verdict.letter])
+    return marked
 
 
 def _devices(result: Result) -> list[str]:
@@ -119,8 +123,8 @@ def xids(node: Node) -> dict[int, list[str]]:
 
 
 def _bus(address: str) -> int:
-    found = _BUS.match(address)
-    return int(found[1], 16) if found else -1
+    parts = _BUS.match(address)
+    return int(parts[1], 16) if parts else -1
 
 
 def _whole(data: object) -> int:

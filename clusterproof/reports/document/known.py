@@ -24,13 +24,13 @@ Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head,
 def tables(node: Node) -> Iterator[Table]:
     """The node itself, its GPUs, its RDMA devices, what is mounted, and its versions, as far as they were reported."""
     yield "Node", (), tuple((word, data) for word, data in _itself(node) if data)
-    found = (
+    listed = (
         ("GPUs", ("GPU", "UUID", "serial", "name", "PCI", "VBIOS"), _gpus(node)),
         ("RDMA devices", ("devices", "count", "driver", "firmware", "state", "rate"), _rdma(node)),
         ("Mounts", ("path", "type", "source", "answers"), _mounts(node)),
         ("Versions", ("component", "version"), tuple(sorted(versions_of(node).items()))),
     )
-    for title, head, rows in found:
+    for title, head, rows in listed:
         if rows:
             yield title, head, tuple(rows[:MAX_ROWS])
 
@@ -91,8 +91,8 @@ def records(data: object) -> Sequence[Mapping[str, Any]]:
 
 def value_of(node: Node, collector: str) -> Mapping[str, Any]:
     """What a collector reported; empty where it reported nothing."""
-    found = node.evidence.collectors.get(collector)
-    return _table(found.value) if found else {}
+    collected = node.evidence.collectors.get(collector)
+    return _table(collected.value) if collected else {}
 
 
 def _table(data: object) -> Mapping[str, Any]:

@@ -78,8 +78,8 @@ def _stretches(every: Iterable[Series]) -> tuple[int, int, int]:
 def _joined(many: Sequence[Series], first: int, stride: int, columns: int) -> list[float | None]:
     totals, counts = [0.0] * columns, [0] * columns
     for series in many:
-        for at, one in series.items():
-            totals[(at - first) // stride] += one.mean
+        for at, samples in series.items():
+            totals[(at - first) // stride] += samples.mean
             counts[(at - first) // stride] += 1
     return [total / count if count else None for total, count in zip(totals, counts, strict=True)]
 

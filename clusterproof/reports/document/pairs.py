@@ -91,15 +91,16 @@ def _circle(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Findin
 
 
 def _findings(campaign: Campaign) -> str:
-    found = campaign.analysis.findings
-    if not found:
+    findings = campaign.analysis.findings
+    if not findings:
         is_enough = len(campaign.of_node) >= TOO_FEW
         return f"<p>{_NOBODY if is_enough else _TWO_NODES}</p>"
     data = "".join(
-        f"<li{of_nodes(one.nodes) if one.nodes else ''}>{escape(shortened(finding_in_words(one), MAX_WORDS))}</li>"
-        for one in found[:MAX_FINDINGS]
+        f"<li{of_nodes(finding.nodes) if finding.nodes else ''}>"
+        f"{escape(shortened(finding_in_words(finding), MAX_WORDS))}</li>"
+        for finding in findings[:MAX_FINDINGS]
     )
-    more = f"<li>… and {len(found) - MAX_FINDINGS} more</li>" if len(found) > MAX_FINDINGS else ""
+    more = f"<li>… and {len(findings) - MAX_FINDINGS} more</li>" if len(findings) > MAX_FINDINGS else ""
     return f'<ul class="of-pairs">{data}{more}</ul>'
 
 
@@ -112,13 +113,14 @@ def _facts(campaign: Campaign) -> str:
 
 def _marks(campaign: Campaign) -> dict[str, Finding]:
     """The nodes that findings name one by one, and what each says of it, in the order of the kinds."""
-    found = sorted(
-        (one for one in campaign.analysis.findings if one.kind in _OF_SOME), key=lambda one: _OF_SOME.index(one.kind)
+    findings = sorted(
+        (finding for finding in campaign.analysis.findings if finding.kind in _OF_SOME),
+        key=lambda finding: _OF_SOME.index(finding.kind),
     )
     marks: dict[str, Finding] = {}
-    for one in found:
-        for node in one.nodes:
-            marks.setdefault(node, one)
+    for finding in findings:
+        for node in finding.nodes:
+            marks.setdefault(node, finding)
     return marks
 
 
@@ -139,7 +141,7 @@ def _of_nodes(campaign: Campaign, nodes: Sequence[str], marks: Container[str]) -
 
 def _of_places(campaign: Campaign, nodes: Sequence[str], marks: Mapping[str, Finding]) -> HeatMap:
     """Each place with each, and below them the nodes that findings name with each place."""
-    slow = {one.place for one in campaign.analysis.findings if one.place}
+    slow = {finding.place for finding in campaign.analysis.findings if finding.place}
     folded = blocks(nodes, campaign.journal.plan.places, slow)
     place = {node: number for number, block in enumerate(folded) for node in block.nodes}
     named = [node for node in marks if node in place][:MAX_MARKED]
@@ -181,7 +183,7 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
 def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[strip.Measured]:
     """The nodes that findings name, then the slowest; those that are left in one line."""
     data = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
-    slower = {node: one.slower for node, one in campaign.analysis.estimates.items()}
+    slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
     order = {node: number for number, node in enumerate(marks)}
     ranked = sorted(data, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
     if len(ranked) > strip.MAX_LINES:
@@ -215,7 +217,9 @@ def _line(
 
 def _shares(campaign: Campaign, data: Sequence[Measurement]) -> list[float | None]:
     """The measurements as shares of what is normal for their pairs; None for one that failed."""
-    return [_share(one.reading.busbw_gb_per_s, campaign.usual_gb_per_s(one.pair)) for one in data]
+    return [
+        _share(measurement.reading.busbw_gb_per_s, campaign.usual_gb_per_s(measurement.pair)) for measurement in data
+    ]
 
 
 def _share(busbw: float | None, usual: float | None) -> float | None:

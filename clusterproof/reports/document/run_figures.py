@@ -38,8 +38,8 @@ def _summary(run: TrainingRun) -> Iterator[tuple[str, str]]:
         yield "ranks", f"{ranks:,}"
     series = run.every_step
     if series:
-        yield "steps", f"{sum(one.times for one in series):,}"
-        yield "in steps, without checkpoints", in_seconds(sum(one.seconds * one.times for one in series))
+        yield "steps", f"{sum(point.times for point in series):,}"
+        yield "in steps, without checkpoints", in_seconds(sum(point.seconds * point.times for point in series))
     ranks = max(1, len(run.data.places))
     for phase in phases(run.data):
         yield f"{phase.name}, each rank", f"{in_seconds(phase.seconds / ranks)}, {100 * phase.share:.1f} %"
@@ -52,11 +52,11 @@ def step_figures(series: Sequence[StepTime]) -> str:
     """The percentiles of how long steps take, each as long as in most ranks, and their histogram."""
     if len(series) < 2:
         return ""
-    count = sum(one.times for one in series)
-    mean = sum(one.seconds * one.times for one in series) / count
-    data = sorted((one.seconds, one.times) for one in series)
-    found = [in_seconds(_weighed(data, share)) for share, _ in SHARES]
-    figures = table(("steps", "mean", *(name for _, name in SHARES)), [(f"{count:,}", in_seconds(mean), *found)])
+    count = sum(point.times for point in series)
+    mean = sum(point.seconds * point.times for point in series) / count
+    data = sorted((point.seconds, point.times) for point in series)
+    percentiles = [in_seconds(_weighed(data, share)) for share, _ in SHARES]
+    figures = table(("steps", "mean", *(name for _, name in SHARES)), [(f"{count:,}", in_seconds(mean), *percentiles)])
     return figures + _histogram(data)
 
 
@@ -98,7 +98,7 @@ def usage_figures(samples: Samples) -> str:
     """Of each node and metric the percentiles over time, of all its GPUs together; empty where nothing was sampled."""
     of_node: dict[tuple[str, str], list[float]] = {}
     for (metric, node, _), series in samples.series.items():
-        of_node.setdefault((node, metric), []).extend(one.mean for one in series.values())
+        of_node.setdefault((node, metric), []).extend(samples.mean for samples in series.values())
     nodes = sorted({node for node, _ in of_node})
     rows = [
         (printable(node, 60), metric, _unit(metric), *(f"{_weighed(data, share):.4g}" for share, _ in SHARES))

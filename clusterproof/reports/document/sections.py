@@ -12,18 +12,17 @@ from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports import topology
+from clusterproof.reports.commands import again
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.gpus import gpus_section
+from clusterproof.reports.document.map import map_section
 from clusterproof.reports.document.section import Section, of_nodes, table
 from clusterproof.reports.document.trend import trend_section
 from clusterproof.reports.document.versions import versions_section
-from clusterproof.reports.document.where import map_section
 from clusterproof.reports.findings import gaps_in_short, shortened, with_verdict
 from clusterproof.reports.history.changes import GONE, NEW, STILL, headline
 from clusterproof.reports.page import finding_block, gap_block
-from clusterproof.reports.rerun import again
-from clusterproof.reports.run import Run
-from clusterproof.reports.since import Since, since
+from clusterproof.reports.run import Run, Since
 from clusterproof.reports.wording import counted
 
 MAX_ROWS = 300  # of a table of what does not apply
@@ -53,19 +52,19 @@ _NOT_ALL = '<p>Nothing failed, but not everything was measured: <a href="#gaps">
 
 
 def _findings(run: Run) -> Section | None:
-    found = [
+    blocks = [
         finding_block(finding, verdict, run.site)
         for verdict in (Verdict.FAIL, Verdict.CONCERN)
         for finding in run.findings(verdict)
     ]
     is_open = any(with_verdict(run.results, Verdict.INCOMPLETE))
     nothing = _NOT_ALL if is_open else "<p>Nothing failed, and nothing is worth a look.</p>"
-    return Section("findings", "Findings", "".join(found) or nothing)
+    return Section("findings", "Findings", "".join(blocks) or nothing)
 
 
 def _gaps(run: Run) -> Section | None:
-    found = [gap_block(gap) for gap in gaps_in_short(run.results)]
-    count = f"{len(found)} reasons" if len(found) > 1 else "one reason"
+    blocks = [gap_block(gap) for gap in gaps_in_short(run.results)]
+    count = f"{len(blocks)} reasons" if len(blocks) > 1 else "one reason"
     is_open = " open" if not any(result.verdict is Verdict.FAIL for result in run.results) else ""
     missing = sum(1 for _ in with_verdict(run.results, Verdict.INCOMPLETE))
     verdicts = f"{missing:,} verdicts are" if missing > 1 else "one verdict is"
@@ -73,11 +72,11 @@ def _gaps(run: Run) -> Section | None:
         f'<details class="card"{is_open}><summary><b>incomplete</b> {verdicts} missing, for {count}; '
         "they neither pass nor drain a node</summary>"
     )
-    return Section("gaps", "Not measured", f"{card}{''.join(found)}</details>") if found else None
+    return Section("gaps", "Not measured", f"{card}{''.join(blocks)}</details>") if blocks else None
 
 
 def _since(run: Run) -> Section | None:
-    data = since(run)
+    data = run.since
     if data is None:
         return None
     listed, still = _changed(data, NEW, GONE), _changed(data, STILL)
@@ -88,7 +87,7 @@ def _since(run: Run) -> Section | None:
 
 def _changed(data: Since, *kinds: str) -> str:
     return "".join(
-        f"<li{of_nodes([found[1]]) if (found := _WHOSE(line)) else ''}>{escape(shortened(line, MAX_WORDS))}</li>"
+        f"<li{of_nodes([whose[1]]) if (whose := _WHOSE(line)) else ''}>{escape(shortened(line, MAX_WORDS))}</li>"
         for line in data.lines(*kinds)[:MAX_ROWS]
     )
 
@@ -131,8 +130,8 @@ def _again(run: Run) -> Section | None:
 
 
 def _topology(run: Run) -> Section | None:
-    found = topology.topology(run.facts) if is_of_aws(run.cluster) else None
-    return Section("topology", "Topology", topology.section(found)) if found else None
+    places = topology.topology(run.facts) if is_of_aws(run.cluster) else None
+    return Section("topology", "Topology", topology.section(places)) if places else None
 
 
 def _passed_over(run: Run) -> Section | None:

@@ -53,12 +53,12 @@ _SPENT = (
 
 
 def _phases(data: RunData) -> str:
-    found = phases(data)
-    if not found:
+    spent = phases(data)
+    if not spent:
         return ""
-    words = ", ".join(f"{phase.name} {_percent(phase.share)}" for phase in found)
+    words = ", ".join(f"{phase.name} {_percent(phase.share)}" for phase in spent)
     at, drawn = 0.0, []
-    for phase in found:
+    for phase in spent:
         width = WIDTH * phase.share
         title = f"<title>{phase.name}: {_percent(phase.share)}, {in_seconds(phase.seconds)}</title>"
         drawn.append(f'<rect class="phase {phase.name}" x="{at:.1f}" width="{width:.1f}" height="26">{title}</rect>')
@@ -67,7 +67,7 @@ def _phases(data: RunData) -> str:
         "<h3>Where the time goes</h3>"
         f'<svg class="phases" viewBox="0 0 {WIDTH} 26" preserveAspectRatio="none" role="img" '
         f'aria-label="Of the time of all ranks: {words}">{"".join(drawn)}</svg>'
-        f'<ul class="phases">{"".join(map(_legend, found))}</ul>'
+        f'<ul class="phases">{"".join(map(_legend, spent))}</ul>'
     )
 
 
@@ -83,10 +83,10 @@ def _steps(run: TrainingRun) -> str:
     series = run.every_step
     if len(series) < 2:
         return ""
-    found = outliers(series)
-    top = max(one.seconds for one in series) or 1.0
-    sigma = weighed_spread([one.seconds for one in series], [one.times for one in series])
-    scale = min(top, max(3 * found.usual, 1.2 * found.usual + 8 * sigma))
+    unusual = outliers(series)
+    top = max(point.seconds for point in series) or 1.0
+    sigma = weighed_spread([point.seconds for point in series], [point.times for point in series])
+    scale = min(top, max(3 * unusual.usual, 1.2 * unusual.usual + 8 * sigma))
     scale = scale or top
     first, last = series[0].step, series[-1].step
 
@@ -102,17 +102,19 @@ def _steps(run: TrainingRun) -> str:
         f"{'M' if later.step - earlier.step > apart else 'L'}{x(later.step):.1f} {y(later.seconds):.1f}"
         for earlier, later in pairwise(few)
     )
-    marks = "".join(f"M{x(one.step):.1f} {y(one.seconds):.1f}V{HEIGHT}" for one in found.steps[:MAX_MARKS])
+    marks = "".join(
+        f"M{x(outlier.step):.1f} {y(outlier.seconds):.1f}V{HEIGHT}" for outlier in unusual.steps[:MAX_MARKS]
+    )
     cut = f", cut at {in_seconds(scale)}" if scale < top else ""
-    usual = in_seconds(found.usual)
-    words = f"{found.of:,} steps, usually {usual}, at most {in_seconds(top)}, {found.count} far longer"
+    usual = in_seconds(unusual.usual)
+    words = f"{unusual.of:,} steps, usually {usual}, at most {in_seconds(top)}, {unusual.count} far longer"
     return (
         f'<h3>Steps</h3><figure class="steps"><figcaption>{words}{cut}{_drifts(series)}</figcaption>'
         f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="Seconds of each '
         f'step: {words}"><path class="outlier" d="{marks}"/><path class="line" d="{line}"/>'
-        f'<path class="full" d="M0 {y(found.usual):.1f}H{WIDTH}"/></svg>'
+        f'<path class="full" d="M0 {y(unusual.usual):.1f}H{WIDTH}"/></svg>'
         f"<p><span>step {first:,}</span><span>dotted: the usual {usual}</span><span>step {last:,}</span></p>"
-        f"</figure>{step_figures(series)}{_longest(run.data, found.steps[:MAX_STEPS], found.usual)}"
+        f"</figure>{step_figures(series)}{_longest(run.data, unusual.steps[:MAX_STEPS], unusual.usual)}"
     )
 
 
@@ -120,7 +122,7 @@ def _few(series: Sequence[StepTime]) -> Iterator[StepTime]:
     """At most so many: of each stretch the longest."""
     stride = -(-len(series) // MAX_POINTS)
     for at in range(0, len(series), stride):
-        yield max(series[at : at + stride], key=lambda one: one.seconds)
+        yield max(series[at : at + stride], key=lambda point: point.seconds)
 
 
 def _drifts(series: Sequence[StepTime]) -> str:
@@ -146,12 +148,12 @@ def _causes(parts: Sequence[Part]) -> str:
 
 def _ranks(run: TrainingRun) -> str:
     try:
-        found = sorted(run.paces.values(), key=lambda pace: (pace.place.stage, pace.place.rank))
+        paces = sorted(run.paces.values(), key=lambda pace: (pace.place.stage, pace.place.rank))
     except (Incomplete, NotApplicable):
         return _ranks_by_steps(run)
     cells = [
         RankCell(pace.place.rank, pace.place.stage, pace.ratio, _where(run, pace.place.rank))
-        for pace in found
+        for pace in paces
         if pace.peers + 1 >= LEAST_PEERS
     ]
     return strip_of_ranks(cells, "computes", "the others of its stage", _seated(run)) if cells else _ranks_by_steps(run)

@@ -52,12 +52,12 @@ def counts(past: Past) -> list[tuple[int, int, int]]:
         for entry in track:
             if entry.verdict in _NOT_FIT and worst[entry.run].get(node) is not Verdict.FAIL:
                 worst[entry.run][node] = entry.verdict
-    found = []
+    shown = []
     for run in past.runs:
         verdicts = [verdict for node, verdict in worst[run.number].items() if node != run.cluster]
         failed, open_ = verdicts.count(Verdict.FAIL), verdicts.count(Verdict.INCOMPLETE)
-        found.append((failed, open_, max(0, run.nodes - failed - open_)))
-    return found
+        shown.append((failed, open_, max(0, run.nodes - failed - open_)))
+    return shown
 
 
 def _bars(past: Past) -> str:
@@ -139,9 +139,9 @@ def _in_short(stories: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> s
 
 def _state(story: Sequence[str]) -> str:
     """What became of a finding by the last run: `new`, `for 3 runs`, `gone`; and how often it changed if it flaps."""
-    found = [verdict in ("fail", "concern") for verdict in story]
-    ages = next((age for age, is_there in enumerate(reversed(found)) if not is_there), len(found))
-    words = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(found) > 1 and found[-2] else ""
+    is_finding = [verdict in ("fail", "concern") for verdict in story]
+    ages = next((age for age, is_there in enumerate(reversed(is_finding)) if not is_there), len(is_finding))
+    words = NEW if ages == 1 else f"for {ages} runs" if ages else GONE if len(is_finding) > 1 and is_finding[-2] else ""
     flaps = f"{_changes(story)} changes" if _changes(story) >= FLAPS else ""
     return ", ".join(filter(None, (words, flaps)))
 
@@ -158,8 +158,8 @@ def _story(runs: Sequence[PastRun], track: Sequence[Entry]) -> tuple[str, ...]:
 
 def _changes(story: Sequence[str]) -> int:
     """How often it came or went; what was not measured says neither."""
-    found = [verdict in ("fail", "concern") for verdict in story if verdict not in ("", "incomplete")]
-    return sum(now != before for before, now in pairwise(found))
+    is_finding = [verdict in ("fail", "concern") for verdict in story if verdict not in ("", "incomplete")]
+    return sum(now != before for before, now in pairwise(is_finding))
 
 
 def _row(check: str, story: Sequence[str], nodes: Sequence[str]) -> str:
@@ -177,12 +177,12 @@ def _cell(verdict: Verdict) -> str:
 
 def _busbw(past: Past) -> str:
     """A line for each node and what was measured of it, the deepest fall first."""
-    found = [trend for trend in trends(past) if len(trend.values) > 1]
-    if not found:
+    shown = [trend for trend in trends(past) if len(trend.values) > 1]
+    if not shown:
         return ""
-    worst = sorted(found, key=lambda trend: trend.change)[:MAX_ROWS]
+    worst = sorted(shown, key=lambda trend: trend.change)[:MAX_ROWS]
     body = "".join(map(_line, worst))
-    more = f"<p>… and {len(found) - MAX_ROWS} more, which changed less</p>" if len(found) > MAX_ROWS else ""
+    more = f"<p>… and {len(shown) - MAX_ROWS} more, which changed less</p>" if len(shown) > MAX_ROWS else ""
     heads = "".join(
         f'<th scope="col">{word}</th>' for word in ("node", "over the runs", "last", "usual", "change", "what")
     )

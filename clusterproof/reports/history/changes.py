@@ -1,4 +1,4 @@
-"""What is new, still there or gone: pure functions that every report form can call."""
+"""What is new, still there or gone: pure functions that every report can call."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def standing(before: Verdict | None, now: Verdict, *, is_evaluated: bool = True)
 
 def known(result: Result) -> Verdict:
     """What is known by a result: beside a fact that could not be read it may have seen something."""
-    return max((one.verdict for one in result.by_verdict), key=lambda verdict: _WEIGHT.get(verdict, 0))
+    return max((part.verdict for part in result.by_verdict), key=lambda verdict: _WEIGHT.get(verdict, 0))
 
 
 def marked(result: Result, before: Mapping[Pair, Verdict]) -> Result:

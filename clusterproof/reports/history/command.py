@@ -9,10 +9,9 @@ from pathlib import Path
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.reports.history.model import FILE, HistoryError
-from clusterproof.reports.history.place import default_path
-from clusterproof.reports.history.store import clusters, read_past
+from clusterproof.reports.history.store import clusters, default_path, read_past
 from clusterproof.reports.history.words import MAX_ROWS, page
-from clusterproof.reports.runs import RUNS
+from clusterproof.reports.run_folder import RUNS
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
 _MAX_RUNS = 50
@@ -33,8 +32,8 @@ def found(cluster: str, runs: Path = Path(RUNS)) -> Path:
     paths = sorted(runs.glob(f"*/{FILE}"))
     path = default_path(cluster, runs)
     if cluster and paths and path not in paths:
-        near = nearest(path.parent.name, [one.parent.name for one in paths])
-        known = ", ".join(one.parent.name for one in paths[:10])
+        near = nearest(path.parent.name, [history.parent.name for history in paths])
+        known = ", ".join(history.parent.name for history in paths[:10])
         raise HistoryError(f"no history of {cluster!r:.80} under {runs}{near}; there are those of {known}")
     if cluster or len(paths) == 1:
         return path if cluster else paths[0]

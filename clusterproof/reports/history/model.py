@@ -61,7 +61,7 @@ class Identity:
         """Whether nothing speaks against it: the instance is the same or, where it is unknown, a GPU is."""
         if self.instance_id and other.instance_id:
             return self.instance_id == other.instance_id
-        mine, others = ({gpu.uuid for gpu in one.gpus} for one in (self, other))
+        mine, others = ({gpu.uuid for gpu in identity.gpus} for identity in (self, other))
         return not mine or not others or bool(mine & others)
 
     def completed(self, before: Identity) -> Identity:

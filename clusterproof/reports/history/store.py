@@ -1,9 +1,10 @@
-"""Runs written into the history, and read out of it."""
+"""Where a cluster's history is; runs written into it, and read out of it."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +16,27 @@ from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.core.result import Measured, Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.changes import is_green, known, standing
-from clusterproof.reports.history.model import NOBODY, Entry, Gpu, Identity, Pair, Past, Run
+from clusterproof.reports.history.model import FILE, NOBODY, Entry, Gpu, HistoryError, Identity, Pair, Past, Run
 from clusterproof.reports.history.schema import reading, writing
+from clusterproof.reports.run_folder import RUNS, require_own, safe_name
 
 LATEST_S = 250_000_000_000.0  # in the year 9892; Python's calendar ends with 9999
 MAX_WORDS = 400  # characters of a message; the run's own reports have all
+
+
+def default_path(cluster: str, runs: Path = Path(RUNS)) -> Path:
+    """Where a cluster's history stands beside its reports."""
+    return runs / safe_name(cluster) / FILE
+
+
+def require_own_history(path: Path) -> None:
+    """Write it only beside the reports, in folders of one's own. Raises HistoryError."""
+    try:
+        for folder in (path.parent.parent, path.parent):
+            if os.path.lexists(folder):
+                require_own(folder)
+    except OSError as problem:
+        raise HistoryError(f"{problem.filename}: {problem.strerror}") from None
 
 
 def write_run(
@@ -208,8 +225,8 @@ def _identify(database: sqlite3.Connection, node: int, run: int, data: Identity)
 
 def _identity(row: Sequence[str]) -> Identity:
     instance_id, serial, gpus = row
-    found = tuple(Gpu(int(index), *map(_word, words)) for index, *words in json.loads(gpus))
-    return Identity(_word(instance_id), _word(serial), found)
+    identified = tuple(Gpu(int(index), *map(_word, words)) for index, *words in json.loads(gpus))
+    return Identity(_word(instance_id), _word(serial), identified)
 
 
 def _word(data: object) -> str:

@@ -85,7 +85,7 @@ class Trend:
 
 def flaps(past: Past) -> list[Flap]:
     """What came again after it was seen to be gone, most often first."""
-    found = []
+    rows = []
     for (check, node), track in past.tracks.items():
         measured = [entry.verdict for entry in track if entry.verdict is not Verdict.INCOMPLETE]
         came = sum(
@@ -93,8 +93,8 @@ def flaps(past: Past) -> list[Flap]:
             for before, now in zip([Verdict.PASS, *measured], measured)  # noqa: B905
         )
         if came > 1:
-            found.append(Flap(check, node, came, len(measured), track[-1].stands))
-    return sorted(found, key=lambda flap: (-flap.came, flap.check, flap.node))
+            rows.append(Flap(check, node, came, len(measured), track[-1].stands))
+    return sorted(rows, key=lambda flap: (-flap.came, flap.check, flap.node))
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ def offenders(past: Past) -> list[Offender]:
         for entry in track
         if entry.verdict is Verdict.FAIL
     ]
-    for run, check, node, entry in sorted(failed, key=lambda one: one[:3]):
+    for run, check, node, entry in sorted(failed, key=lambda failure: failure[:3]):
         identity = past.identity(node, run)
         for kind, name, serial in _at_fault(entry, identity):
             record = records[kind, name]
@@ -126,7 +126,7 @@ def offenders(past: Past) -> list[Offender]:
             if identity.instance_id:
                 record.instances[identity.instance_id] = None
     owners = {key: node for node, data in past.identities.items() for key in _keys(data[-1][1])}
-    found = [
+    repeated = [
         Offender(
             kind,
             name,
@@ -140,12 +140,15 @@ def offenders(past: Past) -> list[Offender]:
         for (kind, name), record in records.items()
         if len(record.runs) > 1
     ]
-    return sorted(found, key=lambda one: (-len(one.runs), not one.has_moved, one.kind, one.nodes, one.id))
+    return sorted(
+        repeated,
+        key=lambda offender: (-len(offender.runs), not offender.has_moved, offender.kind, offender.nodes, offender.id),
+    )
 
 
 def places(past: Past) -> list[Place]:
     """Nodes where one check fails whatever hardware is in them."""
-    found = []
+    stuck = []
     for (check, node), track in past.tracks.items():
         failed = [(entry, past.identity(node, entry.run)) for entry in track if entry.verdict is Verdict.FAIL]
         machines: list[tuple[Identity, set[str]]] = []  # one after the other, with what of each was at fault
@@ -157,17 +160,17 @@ def places(past: Past) -> list[Place]:
                 machines.append((identity, at_fault))
         if len(machines) > 1 and not set.intersection(*(at_fault for _, at_fault in machines)):
             names = dict.fromkeys(", ".join(sorted(at_fault)) for _, at_fault in machines)
-            found.append(Place(node, check, tuple(names), tuple(entry.run for entry, _ in failed)))
-    return sorted(found, key=lambda place: (place.node, place.check))
+            stuck.append(Place(node, check, tuple(names), tuple(entry.run for entry, _ in failed)))
+    return sorted(stuck, key=lambda place: (place.node, place.check))
 
 
 def trends(past: Past) -> list[Trend]:
     """Every measurement of every node, the one that fell most first."""
-    found = [
-        Trend(name, node, values[-1][1].unit, tuple(one.value for _, one in values))
+    long_enough = [
+        Trend(name, node, values[-1][1].unit, tuple(value.value for _, value in values))
         for (name, node), values in past.measured.items()
     ]
-    return sorted(found, key=lambda trend: (trend.name, trend.change, trend.node))
+    return sorted(long_enough, key=lambda trend: (trend.name, trend.change, trend.node))
 
 
 def _at_fault(entry: Entry, identity: Identity) -> Iterator[tuple[str, str, str]]:

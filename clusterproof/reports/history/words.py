@@ -118,7 +118,7 @@ def _changes(changes: Changes) -> Table:
     """A row for each check; of missing evidence, a row for each set of nodes, as it has one cause."""
     nodes: dict[tuple[str, Verdict, str, str], list[str]] = defaultdict(list)
     for kind, found in changes.kinds:
-        for change in sorted(found, key=lambda one: one.now.rank):
+        for change in sorted(found, key=lambda change: change.now.rank):
             before = change.before.value if change.before else "not looked at"
             nodes[kind, change.now, before, change.check].append(change.node)
     checks: dict[tuple[str, Verdict, str, str, str], list[str]] = defaultdict(list)
@@ -144,10 +144,10 @@ def _flapping(past: Past) -> Table:
 
 def _offending(past: Past) -> Table:
     alike: dict[tuple[str, tuple[int, ...], tuple[str, ...], str], list[Offender]] = defaultdict(list)
-    for one in offenders(past):
-        where = _where(one)
-        alone = "" if where == _UNMOVED else f"{one.id} {where}"
-        alike[one.kind, one.runs, one.checks, alone].append(one)
+    for offender in offenders(past):
+        where = _where(offender)
+        alone = "" if where == _UNMOVED else f"{offender.id} {where}"
+        alike[offender.kind, offender.runs, offender.checks, alone].append(offender)
     return Table(("runs", "hardware", "nodes", "what became of it", "checks"), tuple(map(_offender, alike.values())))
 
 
@@ -157,22 +157,22 @@ def _offender(alike: list[Offender]) -> tuple[str, ...]:
         name = f"{len(alike)} {first.kind}s"
     else:
         name = f"{first.id} (serial {first.serial})" if first.serial and first.kind == GPU else first.id
-    nodes = fold(node for one in alike for node in one.nodes)
+    nodes = fold(node for offender in alike for node in offender.nodes)
     return str(len(first.runs)), name, nodes, _where(first), ", ".join(first.checks)
 
 
 _UNMOVED = "still there"
 
 
-def _where(one: Offender) -> str:
+def _where(offender: Offender) -> str:
     """Whether a piece of hardware went elsewhere, and the fault with it."""
-    if len(one.nodes) > 1:
-        return f"moved from {one.nodes[0]} to {one.nodes[-1]}, and the fault with it"
-    if len(one.instances) > 1:
-        return f"came back in {one.instances[-1]}, and the fault with it"
-    if not one.now:
+    if len(offender.nodes) > 1:
+        return f"moved from {offender.nodes[0]} to {offender.nodes[-1]}, and the fault with it"
+    if len(offender.instances) > 1:
+        return f"came back in {offender.instances[-1]}, and the fault with it"
+    if not offender.now:
         return "replaced"
-    return _UNMOVED if one.now == one.nodes[-1] else f"now in {one.now}"
+    return _UNMOVED if offender.now == offender.nodes[-1] else f"now in {offender.now}"
 
 
 def _places(past: Past) -> Table:

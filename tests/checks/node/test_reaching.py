@@ -16,13 +16,13 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks, node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.reports.document import document
 from clusterproof.reports.findings import findings, gaps
-from clusterproof.reports.markdown import markdown
+from clusterproof.reports.formats.html import document
+from clusterproof.reports.formats.junit import suites
+from clusterproof.reports.formats.markdown import markdown
+from clusterproof.reports.formats.text import text
 from clusterproof.reports.run import Run
-from clusterproof.reports.suites import suites
 from clusterproof.reports.summary import summary
-from clusterproof.reports.text import text
 from tests.reports.page import Page
 from tests.reports.reported import run_of
 

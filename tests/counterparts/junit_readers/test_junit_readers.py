@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.suites import suites
+from clusterproof.reports.formats.junit import suites
 from tests.counterparts.installed import folder, needs
 from tests.reports.reported import HOSTILE, of_each_verdict, result, run_of
 

@@ -107,7 +107,7 @@ from pathlib import Path
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.history.model import Run
-from clusterproof.reports.history.place import default_path
+from clusterproof.reports.history.store import default_path
 from clusterproof.reports.history.store import write_run
 for number in range(5):
     results = [Result("a.b", f"gpu{index:03d}", Verdict.FAIL) for index in range(200)]

@@ -1,12 +1,17 @@
-"""The FSx file systems that nodes mount, as FSx describes them."""
+"""The FSx file systems that nodes mount; from CloudWatch how loaded and how full they were, minute by minute."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
 
-from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import mounted_systems
+from clusterproof.plugins.aws.account import Account, AwsError
+from clusterproof.plugins.aws.resources import mounted_systems
+from clusterproof.plugins.catalog.aws import fsx_metrics
 from clusterproof.plugins.core.cluster import Cluster
 
 KEPT = ("FileSystemId", "FileSystemType", "Lifecycle", "StorageCapacity", "StorageType", "DNSName")
@@ -14,9 +19,16 @@ CONFIGURATIONS = {
     "LustreConfiguration": ("DeploymentType", "PerUnitStorageThroughput", "ThroughputCapacity", "MountName"),
     "OpenZFSConfiguration": ("DeploymentType", "ThroughputCapacity", "EndpointIpAddress"),
 }
+NAMESPACE = "AWS/FSx"
+TYPES = ("LUSTRE", "OPENZFS")
+SYSTEM, SERVER, TARGET = "FileSystemId", "FileServer", "StorageTargetId"
+PERIOD_S = 60
+AT_ONCE = 500  # queries in one call
+MAX_POINTS = 2_000_000  # about 10 MB of a recording
+_FAILED = ("InternalError", "Forbidden")
 
 
-def read(account: Account, cluster: Cluster) -> object:
+def read_fsx(account: Account, cluster: Cluster) -> object:
     """What of each file system is needed to know it and its limits, and no more."""
     return {"file_systems": [_record(system) for system in mounted_systems(account, cluster)]}
 
@@ -28,3 +40,92 @@ def _record(system: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of(data: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: data[key] for key in keys if key in data}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric of a file system, of one of its servers or targets, and the statistic that is asked for."""
+
+    metric: str
+    statistic: str
+    dimensions: tuple[tuple[str, str], ...]
+
+    def to_json(self, values: object) -> dict[str, object]:
+        """The series as evidence: a value for each minute, null where CloudWatch has none."""
+        places = dict(self.dimensions)
+        return {
+            "file_system": places[SYSTEM],
+            "server": places.get(SERVER, ""),
+            "target": places.get(TARGET, ""),
+            "metric": self.metric,
+            "statistic": self.statistic,
+            "values": values,
+        }
+
+
+def read_fsx_metrics(account: Account, cluster: Cluster) -> object:
+    """Every metric of fsx_metrics.toml that these file systems have, for the window of --fsx-window.
+
+    Raises AwsDenied, AwsError.
+    """
+    minutes = int(cluster.settings["fsx_window_minutes"])
+    end = datetime.now(timezone.utc).replace(second=0, microsecond=0)
+    begin = end - timedelta(minutes=minutes)
+    systems = [system for system in mounted_systems(account, cluster) if system.get("FileSystemType") in TYPES]
+    wanted = [series for system in systems for series in _there(account, system["FileSystemId"])]
+    if len(wanted) * minutes > MAX_POINTS:
+        raise AwsError(f"{len(wanted)} metrics of {minutes} minutes are too many; expected a shorter --fsx-window")
+    return {
+        "begin": begin.timestamp(),
+        "minutes": minutes,
+        "series": [series.to_json(values) for series, values in _values(account, wanted, begin, end)],
+    }
+
+
+def _there(account: Account, system: str) -> Iterator[Series]:
+    """What CloudWatch has of a file system, its servers and targets; of volumes nothing is asked."""
+    own = [{"Name": SYSTEM, "Value": system}]
+    for metric in account.listed("cloudwatch", "list_metrics", "Metrics", Namespace=NAMESPACE, Dimensions=own):
+        row = fsx_metrics().get(metric["MetricName"])
+        dimensions = tuple((entry["Name"], entry["Value"]) for entry in metric.get("Dimensions", ()))
+        if row and {name for name, _ in dimensions} in ({SYSTEM}, {SYSTEM, SERVER}, {SYSTEM, TARGET}):
+            yield from (Series(row.metric, statistic, dimensions) for statistic in row.statistics)
+
+
+def _values(
+    account: Account, wanted: Iterable[Series], begin: datetime, end: datetime
+) -> Iterator[tuple[Series, object]]:
+    waiting = iter(wanted)
+    while batch := list(islice(waiting, AT_ONCE)):
+        points: dict[str, dict[int, float]] = defaultdict(dict)
+        failed: dict[str, str] = {}
+        queries = [_query(f"q{number}", series) for number, series in enumerate(batch)]
+        for data in account.listed(
+            "cloudwatch",
+            "get_metric_data",
+            "MetricDataResults",
+            MetricDataQueries=queries,
+            StartTime=begin,
+            EndTime=end,
+        ):
+            points[data["Id"]].update(_by_minute(data, begin))
+            if data.get("StatusCode") in _FAILED:
+                failed[data["Id"]] = str(data["StatusCode"])
+        minutes = range(int((end - begin).total_seconds()) // PERIOD_S)
+        for number, series in enumerate(batch):
+            name = f"q{number}"
+            yield series, {"error": failed[name]} if name in failed else [points[name].get(at) for at in minutes]
+
+
+def _query(name: str, series: Series) -> dict[str, Any]:
+    dimensions = [{"Name": key, "Value": value} for key, value in series.dimensions]
+    metric = {"Namespace": NAMESPACE, "MetricName": series.metric, "Dimensions": dimensions}
+    return {"Id": name, "MetricStat": {"Metric": metric, "Period": PERIOD_S, "Stat": series.statistic}}
+
+
+def _by_minute(data: Mapping[str, Any], begin: datetime) -> dict[int, float]:
+    """The values of one result by their minute since `begin`; a result may come in several pages, in any order."""
+    return {
+        int((time - begin).total_seconds()) // PERIOD_S: round(float(value), 3)
+        for time, value in zip(data.get("Timestamps", ()), data.get("Values", ()))  # noqa: B905 - as CloudWatch has them
+    }

@@ -1,13 +1,14 @@
-"""The HyperPod cluster, as SageMaker describes it: what checks read, and nothing that only names things."""
+"""The HyperPod cluster and its nodes, as SageMaker describes them; of that only what checks read."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import Description, described, types_of
+from clusterproof.plugins.aws.resources import Description, described, hostnames, nodes, types_of
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
 OF_CLUSTER = ("ClusterStatus", "FailureMessage", "NodeRecovery", "VpcConfig")
+OF_NODE = ("InstanceId", "InstanceGroupName", "InstanceType", "InstanceStatus", "CurrentImageReleaseVersion")
 OF_GROUP = (
     "InstanceGroupName",
     "CurrentCount",
@@ -18,7 +19,7 @@ OF_GROUP = (
 )
 
 
-def read(account: Account, cluster: Cluster) -> object:
+def read_hyperpod(account: Account, cluster: Cluster) -> object:
     """The cluster with its instance groups."""
     data = described(account, cluster)
     kept: dict[str, object] = {key: data[key] for key in OF_CLUSTER if key in data}
@@ -32,3 +33,19 @@ def _group(data: Description) -> dict[str, object]:
     sizes = [volume["VolumeSizeInGB"] for volume in volumes if "VolumeSizeInGB" in volume]
     kept = {key: data[key] for key in OF_GROUP if key in data}
     return {**kept, "CountsByType": types_of(data), "VolumeSizesInGB": sizes}
+
+
+def read_hyperpod_nodes(account: Account, cluster: Cluster) -> object:
+    """The nodes; `hostname` is the name in reports, empty for those that are not validated."""
+    names = hostnames(cluster)
+    return {"nodes": [_node(node, names.get(str(node["InstanceId"]), "")) for node in nodes(account, cluster)]}
+
+
+def _node(data: Description, name: str) -> dict[str, object]:
+    ultraserver = data.get("UltraServerInfo") or {}
+    return {
+        "hostname": name,
+        **{key: data[key] for key in OF_NODE if key in data},
+        "UltraServerId": ultraserver.get("Id", ""),
+        "UltraServerType": ultraserver.get("Type", ""),
+    }

@@ -1,15 +1,16 @@
-"""The EC2 instances that are the cluster's nodes."""
+"""The EC2 instances that are the cluster's nodes, and where they stand in the network."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import hostnames, instances, security_groups_of
+from clusterproof.plugins.aws.resources import hostnames, instances, known_ids, portions, security_groups_of
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("ec2",)
+AT_ONCE = 100  # instance ids in one call
 
 
-def read(account: Account, cluster: Cluster) -> object:
+def read_instances(account: Account, cluster: Cluster) -> object:
     """Each with its zone, its image and its network."""
     names = hostnames(cluster)
     return {
@@ -23,5 +24,26 @@ def read(account: Account, cluster: Cluster) -> object:
                 "SecurityGroupIds": sorted(security_groups_of(data)),
             }
             for data in instances(account, cluster)
+        ]
+    }
+
+
+def read_instance_topology(account: Account, cluster: Cluster) -> object:
+    """The instances whose type has a topology, with the network nodes above them, the topmost first."""
+    names = hostnames(cluster)
+    data = [
+        instance
+        for ids in portions(known_ids(account, cluster), AT_ONCE)
+        for instance in account.listed("ec2", "describe_instance_topology", "Instances", InstanceIds=ids)
+    ]
+    return {
+        "instances": [
+            {
+                "hostname": names[str(instance["InstanceId"])],
+                "InstanceType": instance.get("InstanceType", ""),
+                "NetworkNodes": instance.get("NetworkNodes", []),
+                "CapacityBlockId": instance.get("CapacityBlockId", ""),
+            }
+            for instance in data
         ]
     }

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.asked import described, instance_groups, is_hyperpod, types_of
+from clusterproof.plugins.aws.resources import described, instance_groups, is_hyperpod, types_of
 from clusterproof.plugins.catalog.aws import PER_TYPE, SAGEMAKER, quotas
 from clusterproof.plugins.core.cluster import Cluster
 
 Description = Mapping[str, Any]
 
 
-def read(account: Account, cluster: Cluster) -> object:
+def read_quotas(account: Account, cluster: Cluster) -> object:
     """Each by its service and the part of its name that the catalogue has."""
     return {
         "quotas": [
@@ -40,15 +40,15 @@ def _wanted(account: Account, cluster: Cluster) -> Mapping[str, set[str]]:
 
 def _found(account: Account, service: str, names: set[str]) -> Mapping[str, Description]:
     """The quotas of these names; one that is called just so stands before one that only has the name in its own."""
-    found: dict[str, Description] = {}
+    by_name: dict[str, Description] = {}
     for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
-        missing = names - found.keys()
+        missing = names - by_name.keys()
         listed = account.listed("service-quotas", operation, "Quotas", ServiceCode=service) if missing else ()
         for data in listed:
             for name in missing:
-                if name.lower() in _name(data) and len(_name(data)) < len(_name(found.get(name, _LONG))):
-                    found[name] = data
-    return found
+                if name.lower() in _name(data) and len(_name(data)) < len(_name(by_name.get(name, _LONG))):
+                    by_name[name] = data
+    return by_name
 
 
 def _name(data: Description) -> str:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, ip_address, ip_network
 
 from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
-from clusterproof.plugins.aws.asked import Description, hostnames, networks, nodes, subnets
+from clusterproof.plugins.aws.resources import Description, hostnames, networks, nodes, subnets
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
@@ -21,7 +21,7 @@ AT_ONCE = 8  # nodes that are asked for side by side; AWS throttles more
 OF_ADDRESS = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(?:\.|$)")
 
 
-def read(account: Account, cluster: Cluster) -> object:
+def read_zones(account: Account, cluster: Cluster) -> object:
     """The zone of each validated node; null where neither its subnets nor SageMaker show it. Raises AwsError."""
     names, by_id = hostnames(cluster), {str(subnet["SubnetId"]): subnet for subnet in subnets(account, cluster)}
     of_group = {
@@ -65,11 +65,11 @@ def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None])
 
 
 def _zone(node: Description, group: Sequence[Description]) -> str | None:
-    found = _zones(group)
-    if len(found) > 1:
+    zones = _zones(group)
+    if len(zones) > 1:
         address = _address(str(node.get("PrivateDnsHostname", "")))
-        found = _zones(subnet for subnet in group if address and _has(subnet, address))
-    return found.pop() if len(found) == 1 else None
+        zones = _zones(subnet for subnet in group if address and _has(subnet, address))
+    return zones.pop() if len(zones) == 1 else None
 
 
 def _zones(group: Iterable[Description]) -> set[str]:
@@ -81,9 +81,9 @@ def _has(subnet: Description, address: IPv4Address) -> bool:
 
 
 def _address(name: str) -> IPv4Address | None:
-    found = OF_ADDRESS.match(name)
+    parts = OF_ADDRESS.match(name)
     try:
-        address = ip_address(".".join(found.groups())) if found else None
+        address = ip_address(".".join(parts.groups())) if parts else None
     except ValueError:
         return None
     return address if isinstance(address, IPv4Address) else None

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from clusterproof.plugins.benchmarks.launchers.pipes import wait
-from clusterproof.plugins.transport.srun_places import GPUS, MARKS, TAKING_STEPS, ask, clean, is_usable, nodes_of
+from clusterproof.plugins.transport.srun.places import GPUS, MARKS, TAKING_STEPS, ask, clean, is_usable, nodes_of
 
 TICK_S = 0.5
 OF_STEPS = ("--mpi", "--export", "--container", "--cpu-bind", "--label")  # options that salloc does not know

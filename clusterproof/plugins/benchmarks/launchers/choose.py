@@ -10,7 +10,7 @@ from clusterproof.plugins.benchmarks.launchers.pods import pods
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.transport import Unusable
-from clusterproof.plugins.transport.submit_host import SETTING
+from clusterproof.plugins.transport.srun.submit_host import SETTING
 
 LAUNCHERS: Mapping[str, Callable[[Campaign], Launcher]] = {"srun": srun, "mpirun": mpirun, "ssh": ssh, "pods": pods}
 

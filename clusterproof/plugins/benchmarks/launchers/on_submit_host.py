@@ -21,7 +21,7 @@ from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.sending import send
 from clusterproof.plugins.benchmarks.launchers.allocation import reserve
 from clusterproof.plugins.benchmarks.launchers.pipes import BoundedOutput, Disconnected, wait
-from clusterproof.plugins.transport.srun_places import ASK_S, FOLDERS, ask, clean
+from clusterproof.plugins.transport.srun.places import ASK_S, FOLDERS, ask, clean
 
 ENDS_S = 2.0
 OWN_LINES = 32  # of srun's own words: what tasks say has their numbers before it

@@ -21,16 +21,16 @@ from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, T
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
 from clusterproof.plugins.transport import Answer, Unusable
-from clusterproof.plugins.transport.choose import connection_for
-from clusterproof.plugins.transport.srun import WAIT_S
-from clusterproof.plugins.transport.submit_host import ask_submit_host, formless, submit_host
+from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport.srun.connection import WAIT_S
+from clusterproof.plugins.transport.srun.submit_host import ask_submit_host, formless, submit_host
 
 ASK_S = 30.0  # for Slurm's own commands: slurmctld answers slowly when many jobs start
 CLEANUP_S = 15.0  # for a step that only cleans up
 _TRAVELS = (
     PLUGINS / "agent" / "packing.py",
     PLUGINS / "agent" / "sending.py",
-    PLUGINS / "transport" / "srun_places.py",
+    PLUGINS / "transport" / "srun" / "places.py",
     FOLDER / "pipes.py",
     FOLDER / "allocation.py",
     FOLDER / "on_submit_host.py",

@@ -10,10 +10,10 @@ from typing import Any
 
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 
 SETTING = "ec2"  # of a recorded cluster: its nodes were asked whether they are instances
-CONNECTIONS = ("ssh", "srun", "local", "kubernetes")
 EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
 INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 REGION = re.compile(r"[a-z]{2}(-[a-z]{2,12}){1,3}-\d{1,2}")
@@ -92,7 +92,9 @@ class Instances:
 
 def may_be_on_ec2(cluster: Cluster) -> bool:
     """Whether only its nodes can say if AWS knows them: its inventory did not come from there."""
-    return "region" not in cluster.settings and (cluster.connection in CONNECTIONS or SETTING in cluster.settings)
+    kind = CONNECTIONS.get(cluster.connection)
+    is_unsaid = kind is not None and kind.may_be_on_ec2
+    return "region" not in cluster.settings and (is_unsaid or SETTING in cluster.settings)
 
 
 def _identity(evidence: NodeEvidence) -> Identity | None:

@@ -21,7 +21,7 @@ from clusterproof.plugins.suite.perf.pairs_options import pair_options
 from clusterproof.plugins.suite.state import CLUSTER, CONTROL_PLANE, EVIDENCE, catalog_of, policy_of
 from clusterproof.plugins.transport import Connection, Limits, Unusable, unavailable_under_load, under_load
 from clusterproof.plugins.transport.gather import replay
-from clusterproof.reports.runs import folder_of_its_own
+from clusterproof.reports.run_folder import folder_of_its_own
 
 if TYPE_CHECKING:
     from clusterproof.plugins.redaction.redact import Redaction

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.watch.notify.services import within
 from clusterproof.plugins.watch.own_health import WHY, Outage
-from clusterproof.reports.deadline import within
 
 LEAST_S = 60.0  # between two that were taken: switches count in minutes, and refuse who comes often
 TIMEOUT_S = 10.0

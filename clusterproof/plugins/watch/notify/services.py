@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,6 @@ from clusterproof.plugins.watch.notify.receiver import (
     words_of,
 )
 from clusterproof.plugins.watch.states import Kind
-from clusterproof.reports.deadline import within
 
 MAX_IDS = 8  # of findings, that a message names
 _URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*://")
@@ -204,3 +204,27 @@ def _read_retry_after() -> None:
         return answer
 
     Session.send = noted  # type: ignore[method-assign, assignment]
+
+
+def within(seconds: float, work: Sequence[Callable[[], str]]) -> list[str]:
+    """What went wrong with each piece of work for a service outside, which may never answer; empty where nothing did.
+
+    All are done side by side, and the run goes on when their time is over.
+    Of an exception only its type is reported: its message, and its traceback, may hold a password.
+    """
+    problems: dict[int, str] = {}
+
+    def do(number: int, piece: Callable[[], str]) -> None:
+        try:
+            problems[number] = piece()
+        except Exception as problem:  # whatever it is, it costs this piece of work and no other
+            problems[number] = f"{type(problem).__name__}"
+
+    # Daemons: what hangs is left behind when the process ends.
+    threads = [threading.Thread(target=do, args=pair, daemon=True) for pair in enumerate(work)]
+    for thread in threads:
+        thread.start()
+    ends = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, ends - time.monotonic()))
+    return [problems.get(number, f"no answer within {seconds:g} s") for number in range(len(work))]

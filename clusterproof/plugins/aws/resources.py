@@ -1,0 +1,167 @@
+"""What several collectors want to know of a cluster, asked of AWS once for all; the FSx systems that it mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusterproof.plugins.aws.account import Account
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.evidence.ec2.by_evidence import SETTING
+from clusterproof.plugins.evidence.fsx.mounted import SETTING as MOUNTED
+from clusterproof.plugins.evidence.fsx.mounted import Source
+
+Description = Mapping[str, Any]
+
+PAGE = 100
+AT_ONCE = 500  # instance ids in one call
+IN_A_FILTER = 200
+FSX_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The subnets and security groups of one instance group, by their ids."""
+
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+
+
+def is_hyperpod(cluster: Cluster) -> bool:
+    """Whether SageMaker owns the nodes; else they are EC2 instances of this account."""
+    return "arn" in cluster.settings
+
+
+def described(account: Account, cluster: Cluster) -> Description:
+    """The HyperPod cluster. Raises AwsError."""
+    arn = cluster.settings["arn"]
+    return account.once("cluster", lambda: account.call("sagemaker", "describe_cluster", ClusterName=arn))
+
+
+def instance_groups(data: Description) -> list[Description]:
+    """The instance groups of a described cluster, restricted ones too."""
+    return [*data.get("InstanceGroups", ()), *data.get("RestrictedInstanceGroups", ())]
+
+
+def types_of(group: Description) -> Mapping[str, int]:
+    """The instance types of a group and how many of each there are or are wanted; flexible groups have several."""
+    if group.get("InstanceType"):
+        return {str(group["InstanceType"]): max(int(group.get("CurrentCount", 0)), int(group.get("TargetCount", 0)))}
+    return {
+        str(detail["InstanceType"]): int(detail.get("CurrentCount", 0))
+        for detail in group.get("InstanceTypeDetails", ())
+    }
+
+
+def nodes(account: Account, cluster: Cluster) -> Sequence[Description]:
+    """Every node of the HyperPod cluster. Raises AwsError."""
+    asked = {"ClusterName": cluster.settings["arn"], "PaginationConfig": {"PageSize": PAGE}}
+    return account.once(
+        "nodes", lambda: list(account.listed("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **asked))
+    )
+
+
+def instances(account: Account, cluster: Cluster) -> Sequence[Description]:
+    """The cluster's EC2 instances. Raises AwsError."""
+
+    def ask() -> list[Description]:
+        reserved: list[Description] = []
+        for asked in _by_id(cluster):
+            for reservation in account.listed("ec2", "describe_instances", "Reservations", **asked):
+                reserved += reservation["Instances"]
+        return reserved
+
+    return account.once("instances", ask)
+
+
+def _by_id(cluster: Cluster) -> Iterable[Mapping[str, Any]]:
+    """How to ask for the cluster's instances; ids from nodes may be of another account: then only those are missing."""
+    ids = instance_ids(cluster)
+    if SETTING not in cluster.settings:
+        return ({"InstanceIds": some} for some in portions(ids, AT_ONCE))
+    return ({"Filters": [{"Name": "instance-id", "Values": some}]} for some in portions(ids, IN_A_FILTER))
+
+
+def networks(account: Account, cluster: Cluster) -> Mapping[str, Network]:
+    """The network of each instance group; of EC2 instances, under no name, that of all. Raises AwsError."""
+    if not is_hyperpod(cluster):
+        own = instances(account, cluster)
+        groups = {group for instance in own for group in security_groups_of(instance)}
+        subnets_used = {str(instance["SubnetId"]) for instance in own if instance.get("SubnetId")}
+        return {"": Network(tuple(sorted(subnets_used)), tuple(sorted(groups)))}
+    data = described(account, cluster)
+    return {
+        str(group["InstanceGroupName"]): _network(group.get("OverrideVpcConfig") or data.get("VpcConfig") or {})
+        for group in instance_groups(data)
+    }
+
+
+def security_groups_of(instance: Description) -> set[str]:
+    """The security groups of all network interfaces of an EC2 instance."""
+    interfaces = instance.get("NetworkInterfaces", ())
+    every = [
+        *instance.get("SecurityGroups", ()),
+        *(group for interface in interfaces for group in interface.get("Groups", ())),
+    ]
+    return {str(group["GroupId"]) for group in every}
+
+
+def subnets(account: Account, cluster: Cluster) -> Sequence[Description]:
+    """The subnets of all instance groups; none where SageMaker runs the cluster in a network of its own.
+
+    Raises AwsError.
+    """
+
+    def ask() -> list[Description]:
+        ids = sorted({subnet for network in networks(account, cluster).values() for subnet in network.subnets})
+        return list(account.listed("ec2", "describe_subnets", "Subnets", SubnetIds=ids)) if ids else []
+
+    return account.once("subnets", ask)
+
+
+def in_vpcs(account: Account, cluster: Cluster) -> list[Description]:
+    """The filter for what belongs to the cluster's VPCs; empty where it has none. Raises AwsError."""
+    vpcs = sorted({str(subnet["VpcId"]) for subnet in subnets(account, cluster)})
+    return [{"Name": "vpc-id", "Values": vpcs}] if vpcs else []
+
+
+def instance_ids(cluster: Cluster) -> list[str]:
+    """The instance ids of an EC2 cluster's nodes, as far as they are known."""
+    return [target.address for target in cluster.targets if target.address]
+
+
+def known_ids(account: Account, cluster: Cluster) -> list[str]:
+    """Those of the instance ids that the account knows; of an inventory of AWS's all. Raises AwsError."""
+    if SETTING not in cluster.settings:
+        return instance_ids(cluster)
+    return [str(instance["InstanceId"]) for instance in instances(account, cluster)]
+
+
+def hostnames(cluster: Cluster) -> Mapping[str, str]:
+    """The names of the cluster's nodes by instance id."""
+    return {instance_id(target.address): target.name for target in cluster.targets}
+
+
+def instance_id(address: str) -> str:
+    """The instance id in a node's address: `sagemaker-cluster:…_workers-i-0123…`, or the id itself."""
+    return f"i-{address.rpartition('i-')[2]}"
+
+
+def portions(ids: Sequence[str], most: int) -> Iterable[list[str]]:
+    """The ids, at most so many at a time."""
+    return (list(ids[first : first + most]) for first in range(0, len(ids), most))
+
+
+def _network(config: Description) -> Network:
+    return Network(tuple(config.get("Subnets", ())), tuple(config.get("SecurityGroupIds", ())))
+
+
+def mounted_systems(account: Account, cluster: Cluster) -> list[Mapping[str, Any]]:
+    """Those of the region's file systems that nodes mount. Raises AwsDenied, AwsError."""
+    lines = filter(None, cluster.settings.get(MOUNTED, "").split("\n"))
+    sources = [Source(*line.split(" ", 1)) for line in lines]
+    if not sources:
+        return []
+    shown = account.listed("fsx", "describe_file_systems", "FileSystems", PaginationConfig={"PageSize": FSX_PAGE})
+    return [system for system in shown if any(source.is_of(system) for source in sources)]

@@ -1,1 +1,0 @@
-"""The report forms that pytest itself, or a plugin of it, has a place for."""

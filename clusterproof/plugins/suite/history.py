@@ -1,0 +1,128 @@
+"""A run and its history: every result is marked with what it is since the last run, and the run is added at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.kinds import CONNECTIONS
+from clusterproof.plugins.core.result import Measured, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.suite.state import EVIDENCE, PAIRWISE, nodes_of, note_full, occasion_of
+from clusterproof.reports.history.changes import marked, since_last
+from clusterproof.reports.history.hardware import identities
+from clusterproof.reports.history.model import HistoryError, Identity, Pair, Run
+from clusterproof.reports.history.store import default_path, read_before, require_own_history, write_run
+from clusterproof.reports.history.words import lines_since
+from clusterproof.reports.run_folder import RUNS
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.options.parsed import Options
+
+
+class HistoryReporter:
+    """The plugin object. A file that cannot be written is a warning, and changes no verdict."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], path: Path) -> None:
+        self.config = config
+        self.cluster = cluster
+        self.results = results
+        self.path = path
+        self.began = time.time()
+        self.warning = ""
+        self.last: Run | None = None
+        self.before: Mapping[Pair, Verdict] = {}
+        self.is_compared = False
+        try:
+            self.last, self.before = read_before(path, cluster.name)
+            self.is_compared = True
+        except HistoryError as problem:
+            self.warning = f"no comparison with the last run: {problem}"
+
+    def marked(self, result: Result) -> Result:
+        """A result that says what it is since the last run, where there is one."""
+        return marked(result, self.before) if self.last and not self._is_partial(result) else result
+
+    def _is_partial(self, result: Result) -> bool:
+        """Whether it comes of a few pairs only, which say nothing of what other runs found."""
+        between = self.config.stash.get(PAIRWISE, None)
+        if between is None or not between.is_partial:
+            return False
+        from clusterproof.plugins.evaluation.all_checks import evaluated_by_pairs  # few runs measure pairs
+
+        return result.check in evaluated_by_pairs()
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Add the run, now that its exit code is decided."""
+        results = [result for result in self.results if not self._is_partial(result)]
+        if not any(result.is_evaluated for result in results):
+            return
+        run = Run(
+            cluster=self.cluster.name,
+            began=self.began,
+            ended=time.time(),
+            occasion=occasion_of(self.config.option.markexpr),
+            exit_code=int(session.exitstatus),
+            version=__version__,
+        )
+        try:
+            if not self.config.option.history:
+                require_own_history(self.path)
+            write_run(self.path, run, results, self._identities(), self._measured())
+        except HistoryError as problem:
+            note_full(self.config, problem)
+            self.warning = f"this run is not in the history: {problem}"
+
+    def _identities(self) -> dict[str, Identity]:
+        return identities(nodes_of(self.config)) if EVIDENCE in self.config.stash else {}
+
+    def _measured(self) -> list[Measured]:
+        between = self.config.stash.get(PAIRWISE, None)
+        if between is None or between.is_partial:
+            return []
+        from clusterproof.reports.pairs import measured_between  # few runs measure pairs
+
+        return list(measured_between(between))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what changed, where that was asked for, and what went wrong."""
+        for line in self._lines():
+            terminalreporter.write_line(line)
+        if self.warning:
+            terminalreporter.write_line(f"warning: {self.warning}", yellow=True)
+
+    def _lines(self) -> Iterator[str]:
+        if self.config.option.since_last and self.results and self.is_compared:
+            yield from lines_since(self.last, since_last(self.results, self.before), time.time())
+
+
+def history_of(option: Options, cluster: Cluster, where: Path) -> Path | None:
+    """The file that `--history` names, else the one beside the cluster's runs; None where the run keeps none.
+
+    Raises pytest.UsageError where a comparison was asked for, and there is none to compare with.
+    """
+    if option.history:
+        return Path(option.history)
+    why_not = _why_not(option, cluster)
+    if why_not and option.since_last:
+        raise pytest.UsageError(f"--since-last needs --history=FILE: {why_not}")
+    return None if why_not else default_path(cluster.name, where / RUNS)
+
+
+def _why_not(option: Options, cluster: Cluster) -> str:
+    if option.no_report:
+        return "with --no-report nothing is kept beside the reports"
+    if option.report:
+        return "with --report this run is not kept beside others"
+    if option.redact:
+        return "redacted names differ from run to run, and are kept in none"
+    kind = CONNECTIONS.get(cluster.connection)
+    if kind and not kind.is_live:
+        return f"what a {cluster.connection} holds is of another time, and is kept in none unless that is asked for"
+    return ""

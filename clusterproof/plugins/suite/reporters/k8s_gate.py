@@ -1,0 +1,142 @@
+"""`--k8s-gate MODE`: the run's verdicts as a condition of each node in Kubernetes, for whoever acts on it; opt-in."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.gate.health import healths, unvisited
+from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
+from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, standing, write
+from clusterproof.plugins.kubernetes.gate.writer import of_nodes
+from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
+from clusterproof.plugins.suite.state import occasion_of
+from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
+from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
+from clusterproof.reports.standing import Cut, cut_of
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.options.parsed import Options
+
+
+def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
+    """What the command line asks the gate for. Raises pytest.UsageError where it may not be asked so."""
+    option: Options = config.option
+    orders = Orders(option.k8s_gate or OBSERVE, option.k8s_max_tainted or LIMIT, option.k8s_startup_taint or "")
+    if cluster.connection == AGENTS:
+        orders = standing(orders, option.k8s_every or EVERY_S)
+    try:
+        most_tainted(orders.limit, 1)
+    except GateError as wrong:
+        raise pytest.UsageError(f"--k8s-max-tainted: {wrong}") from None
+    try:
+        own_key(orders.startup) if orders.startup else ""
+    except GateError as wrong:
+        raise pytest.UsageError(f"--k8s-startup-taint: {wrong}") from None
+    if option.k8s_max_tainted and orders.mode == OBSERVE:
+        raise pytest.UsageError("--k8s-max-tainted bounds --k8s-gate taint; expected that, or none of it")
+    if cluster.connection not in ("kubernetes", AGENTS):
+        raise pytest.UsageError(
+            f"--k8s-gate writes to nodes of Kubernetes, and {cluster.name:.80} is reached by {cluster.connection}; "
+            "expected k8s:…, eks:… or HyperPod with --via kubernetes"
+        )
+    if option.redact:
+        raise pytest.UsageError(
+            "--k8s-gate with --redact: redacted names are not the nodes' own; expected one of the two"
+        )
+    _refuse_a_part(config)
+    return orders
+
+
+def _refuse_a_part(config: pytest.Config) -> None:
+    """A node that passed some checks of many is not fit; and where pods run, processes are no fault.
+
+    Raises pytest.UsageError.
+    """
+    option: Options = config.option
+    parts = {
+        "-k": option.keyword,
+        "--lf": config.getoption("lf", False),
+        "--deselect": config.getoption("deselect", None),
+    }
+    named = next((flag for flag, value in parts.items() if value), "")
+    named = named or next((f"{path:.120}" for path in config.args if "::" in path), "")
+    if named:
+        raise pytest.UsageError(f"--k8s-gate with {named}: some checks prove no node; expected -m 'prolog or epilog'")
+    if occasion_of(option.markexpr) in ("prolog", "epilog", "ami"):
+        raise pytest.UsageError(
+            f"--k8s-gate with -m {option.markexpr!r:.80}: there a process that runs is a fault, and pods run; "
+            "expected -m 'prolog or epilog'"
+        )
+
+
+class K8sGateReporter:
+    """The plugin object of a run that is a gate."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> None:
+        """Refuse what makes no sense. Raises pytest.UsageError."""
+        self.orders = orders_of(config, cluster)
+        self.cluster = cluster
+        self.results = results
+        self.began = time.time()
+        self.written = Written((), ())
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write what was found; of a run that did not come to its end, nothing."""
+        outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
+        why = _unended(session, cut_of(self.results), outcomes.raised)
+        self.written = Written((), (why,)) if why else self._write(is_whole=not outcomes.broken)
+        if self.written.problems and session.exitstatus not in (pytest.ExitCode.INTERRUPTED, *_ERRORS):
+            session.exitstatus = EXIT_UNWRITTEN
+
+    def _write(self, is_whole: bool) -> Written:
+        try:
+            api = open_api(self.cluster.settings)
+            written = write(api, self.orders, healths(self.results, is_whole), self.began, time.time())
+        except (AwsError, KubernetesError) as problem:
+            return Written((), (str(problem),))
+        except Exception as broken:  # the run's reports are written all the same
+            return Written((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
+
+        return Written(written.lines, (*written.problems, *self._unvisited()))
+
+    def _unvisited(self) -> Iterator[str]:
+        """A line for each reason of the API server's for which no pod was sent to nodes."""
+        by_words: dict[str, list[str]] = defaultdict(list)
+        for node, words in unvisited(self.results).items():
+            by_words[words].append(node)
+        for words, names in by_words.items():
+            yield of_nodes(names, f"not evaluated, and their conditions stay as they are: {words}")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was written, and what was not."""
+        for line in self.written.lines:
+            terminalreporter.write_line(f"gate: {line}")
+        for problem in self.written.problems:
+            terminalreporter.write_line(f"gate: not written: {problem}", yellow=True)
+
+
+def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> K8sGateReporter | None:
+    """The one of `--k8s-gate`; None where nothing is run. Raises pytest.UsageError."""
+    return None if config.option.collectonly else K8sGateReporter(config, cluster, results)
+
+
+_ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
+
+
+def _unended(session: pytest.Session, cut: Cut | None, raised: BaseException | None) -> str:
+    """Why the run did not come to its end; empty where it did, also where a full disk had no room for its reports."""
+    if cut or raised or session.shouldfail or session.shouldstop or session.exitstatus in _ERRORS:
+        words = cut.words if cut else "the run was stopped before its end"
+        return f"{words}; expected one that evaluates every check on every node"
+    return ""

@@ -1,0 +1,105 @@
+"""`--notify URL`: one message a run, through Apprise, where something changed or failed. No URL is ever shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pytest
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core import nodeset
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.state import catalog_of
+from clusterproof.plugins.watch.notify.receiver import NoReceiver
+from clusterproof.plugins.watch.notify.services import (
+    MAX_TITLE,
+    Message,
+    apprise_services,
+    bounded,
+    one_line,
+    silenced,
+    within,
+)
+from clusterproof.reports.findings import findings, gaps
+from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
+from clusterproof.reports.history.changes import headline as what_changed
+from clusterproof.reports.history.words import folded
+from clusterproof.reports.standing import headline
+from clusterproof.reports.to_do import to_do_line
+
+MAX_NODES = 200  # characters of a nodeset
+TIMEOUT_S = 30.0  # for all services together
+QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def message_of(
+    cluster: str, results: Sequence[Result], exit_code: int, changes: Changes, catalog: Catalog
+) -> Message | None:
+    """The message of a run; none where it ended with 0 and nothing is new or gone, or before any check was chosen."""
+    if (exit_code in QUIET_EXITS and not results) or (exit_code == 0 and not changes):
+        return None
+    broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
+    title = f"{cluster}: {(to_do_line(results, catalog) or headline(results)) if results else broke_off}"
+    lines = [*_lines(results, changes, catalog), f"exit code {exit_code}"]
+    return Message(one_line(title, MAX_TITLE), bounded(lines), "success" if exit_code == 0 else "failure")
+
+
+def _lines(results: Sequence[Result], changes: Changes, catalog: Catalog) -> Iterator[str]:
+    if results:
+        yield headline(results)
+    if changes:
+        yield f"since the last run: {what_changed(changes)}"
+        for kind, found in changes.kinds:
+            if kind in (NEW, GONE):
+                yield from folded(kind, found)
+    for finding in findings(results, Verdict.FAIL, catalog):
+        yield f"FAIL {finding.first.title}: {finding.where(nodeset.within(finding.nodes, MAX_NODES))}" + (
+            f" → {finding.owner}" if finding.owner else ""
+        )
+    for gap in gaps(results):
+        yield f"INCOMPLETE {nodeset.within(gap.nodes, MAX_NODES)}: {gap.cause} ({gap.what})"
+
+
+class NotifyReporter:
+    """The plugin object of a run that sends a notification."""
+
+    def __init__(self, config: pytest.Config, cluster: Cluster, results: Sequence[Result], urls: Sequence[str]) -> None:
+        """Refuse at once what Apprise does not know. Raises pytest.UsageError."""
+        self.cluster = cluster.name
+        self.results = results
+        self.warnings: list[str] = []
+        try:
+            self._services = apprise_services(urls)
+        except NoReceiver as wrong:
+            raise pytest.UsageError(str(wrong)) from None
+        self._is_dry = bool(config.option.collectonly)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Send the message, if there is cause for one."""
+        if self._is_dry:
+            return
+        history = session.config.pluginmanager.get_plugin("clusterproof-history")
+        changes = since_last(self.results, history.before if history else {})
+        catalog = catalog_of(session.config)
+        message = message_of(self.cluster, self.results, int(session.exitstatus), changes, catalog)
+        if message:
+            with silenced():
+                problems = within(TIMEOUT_S, [partial(send, message) for _, send in self._services])
+            self.warnings = [
+                f"notification {number} ({scheme}) was not delivered: {problem}"
+                for number, ((scheme, _), problem) in enumerate(zip(self._services, problems), start=1)  # noqa: B905
+                if problem
+            ]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what did not arrive."""
+        for warning in self.warnings:
+            terminalreporter.write_line(f"warning: {warning}", yellow=True)
+
+
+def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> NotifyReporter:
+    """The one of `--notify URL`. Raises pytest.UsageError."""
+    return NotifyReporter(config, cluster, results, config.option.notify)

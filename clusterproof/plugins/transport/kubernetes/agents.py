@@ -1,0 +1,181 @@
+"""Nodes of a Kubernetes cluster, by what an agent on each has printed last: pods of a DaemonSet that there are already.
+
+One request for a node and two listings for a run; nothing is created, and nothing is listened to. Whose report it is
+says the API server, which has a pod's log from the kubelet of the pod's own node; what stands in it is decoded as any
+answer of a node is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clusterproof.plugins.agent.frame import last_whole
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.workloads import Pod, pods
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
+from clusterproof.plugins.transport.fan_out import fan_out
+from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
+from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
+from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE
+
+CONNECTION = "agents"
+SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agent"
+CONTAINER = "agent"
+REPORT = "cpreport01"  # begins each line of a report, in the place of what only a node and its visitor know
+EVERY = "k8s_every"  # the setting: seconds between reports
+EVERY_S = 60.0
+COLLECTED_S = 45.0  # for an agent to collect what it then reports
+LOG_S = 10.0  # for a kubelet that does not give a log at once
+WORDS = 300
+RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernetes-gate.md)"
+
+
+class Agents:
+    """Reads the last report of each node's agent."""
+
+    takes_stdin = False
+
+    def program(
+        self, _asked: frozenset[str], _options: ProbeOptions, _further: Sequence[Path], _on_stdin: bool
+    ) -> tuple[Program, str]:
+        """Nothing is run: what agents collect was chosen when they were started."""
+        return Program("", nonce=REPORT), REPORT
+
+    def under_load(self) -> Connection:
+        """Pods: an agent loads no node."""
+        return PerfPods()
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,  # noqa: ARG002 - it ran already
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Answer for each target by its agent's report. Raises Unusable where the cluster does not let us."""
+        settings = limits.settings
+        namespace = settings.get("k8s_namespace") or NAMESPACE
+        try:
+            api = open_api(settings)
+            known = {node.name: node for node in nodes(api)}
+            agents = _by_node(pods(api, namespace, selector=SELECTOR))
+        except (AwsError, KubernetesError) as problem:
+            words = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
+            raise Unusable(words) from None
+        if not agents:
+            raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
+        to_read = []
+        for target in targets:
+            why = unreported(known.get(target.name), agents.get(target.name))
+            if why:
+                answered(target, why)
+            else:
+                to_read.append(target)
+        since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
+        reading = Reading(api, namespace, limits.answer_bytes, since_s)
+        read = 0
+
+        def note(target: Target, answer: Answer) -> None:
+            nonlocal read
+            read += not reading.refusal or answer.detail != reading.refusal
+            answered(target, answer)
+
+        fan_out(to_read, lambda target: AgentVisit(reading, agents[target.name]), limits.fanout, note)
+        if reading.refusal and not read:
+            raise Unusable(reading.refusal)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the visits of a run have in common."""
+
+    api: Api
+    namespace: str
+    most_bytes: int
+    since_s: int
+    refusal: str = ""  # why nobody's log may be read
+
+
+@dataclass(slots=True)
+class AgentVisit:
+    """One agent's log."""
+
+    reading: Reading
+    pod: Pod
+    started: float = field(default_factory=time.monotonic)
+    deadline: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.deadline = self.started + 6 * LOG_S
+
+    def make(self) -> Answer:
+        """Read what it has reported last."""
+        reading = self.reading
+        path = f"/api/v1/namespaces/{reading.namespace}/pods/{self.pod.name}/log"
+        query = {"container": CONTAINER, "sinceSeconds": reading.since_s, "limitBytes": reading.most_bytes}
+        try:
+            log = reading.api.text(path, reading.most_bytes, LOG_S, **query)
+        except KubernetesError as problem:
+            return self._unread(problem)
+        report = last_whole(log, REPORT)
+        if not report:
+            words = f"its agent reported nothing within {reading.since_s} s{_last_words(log)}"
+            return Answer(unreached=Unreached.NOT_STARTED, detail=words, seconds=self._seconds())
+        return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
+
+    def abandon(self) -> None:
+        """Nothing to end."""
+
+    def _unread(self, problem: KubernetesError) -> Answer:
+        why, words = Unreached.API, str(problem)
+        if isinstance(problem, KubernetesDenied):
+            self.reading.refusal = words = f"{problem}; {RIGHTS}".replace(self.pod.name, "…")
+        elif problem.status == 429:
+            why = Unreached.THROTTLED
+        elif problem.status in (400, 404):
+            why, words = Unreached.REMOVED, f"its agent was replaced meanwhile: {problem}"
+        elif problem.status >= 500:
+            why, words = Unreached.NO_LOG, f"the control plane cannot read its agent's log: {problem}"
+        return Answer(unreached=why, detail=words, seconds=self._seconds())
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
+def unreported(node: KubernetesNode | None, agent: Pod | None) -> Answer | None:
+    """Why there is nothing to read of a node; None where there may be."""
+    if node is None:
+        return Answer(unreached=Unreached.NOT_READY, detail=NO_NODE)
+    missed = not_ready(node)
+    if missed:
+        return Answer(unreached=missed.unreached, detail=missed.detail)
+    if agent is None:
+        return Answer(unreached=Unreached.NOT_STARTED, detail="no agent is on it; expected one of its DaemonSet")
+    container = next((container for container in agent.containers if container.name == CONTAINER), None)
+    if container and container.is_running:
+        return None
+    said = (container.waiting_message or container.ended_message) if container else agent.message
+    reason = (container.waiting or container.ended) if container else agent.reason
+    words = f"its agent does not run: {' '.join(filter(None, (reason or agent.phase, said)))[:WORDS]}"
+    is_of_image = container is not None and container.waiting in NO_IMAGE
+    return Answer(unreached=Unreached.NO_IMAGE if is_of_image else Unreached.NOT_STARTED, detail=words)
+
+
+def _by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
+    """The agent of each node: the newest of those that are not being deleted, where there is one."""
+    ordered = sorted(agents, key=lambda pod: (not pod.deleted, pod.created))
+    return {pod.node: pod for pod in ordered if pod.node}
+
+
+def _last_words(log: bytes) -> str:
+    lines = [line for line in log.decode("utf-8", "replace").splitlines() if line and not line.startswith(REPORT)]
+    return f"; its last words: {lines[-1][:WORDS]}" if lines else ""

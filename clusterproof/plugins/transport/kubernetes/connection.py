@@ -1,0 +1,259 @@
+"""Nodes of a Kubernetes cluster, by one pod each: created on the node itself, its answer read from its log.
+
+Two requests for a node, and eight to eleven for a run; a log that is not yet complete is read again. Nothing is left
+behind: the run deletes its pods at the end, and where it cannot, Kubernetes does.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from clusterproof.plugins.agent.packing import script_of
+from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.workloads import Pod, pods
+from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
+from clusterproof.plugins.transport.fan_out import fan_out
+from clusterproof.plugins.transport.kubernetes.outcome import Missed, not_ready, refused
+from clusterproof.plugins.transport.kubernetes.perf import (
+    IMAGE_SETTING,
+    NO_IMAGE_NAMED,
+    PerfVisit,
+    taken,
+    why_not_whole,
+)
+from clusterproof.plugins.transport.kubernetes.pod import LONGEST, NAMESPACE, TTL_S, Run, config_map, image_on, job
+from clusterproof.plugins.transport.kubernetes.visit import PodVisit, Shared
+
+NO_NODE = "Kubernetes has no node of this name; expected one of kubectl get nodes"
+FEW = 8  # nodes that are asked for one by one
+UNKNOWN_IMAGE = "the kubelet reports no image on the node; expected --k8s-image"
+
+
+class Kubernetes:
+    """Runs the program in one pod on each node."""
+
+    takes_stdin = False
+    visit: type[PodVisit] = PodVisit
+    image_setting = "k8s_image"
+
+    def longest_program(self, _limits: Limits) -> int:
+        """What a ConfigMap takes."""
+        return LONGEST
+
+    def __init__(self) -> None:
+        self._runs: dict[str, tuple[Api, Run]] = {}  # that go on, by name
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` once on each target. Raises Unusable where the cluster does not let us."""
+        settings = limits.settings
+        try:
+            api = self.opened(settings)
+            known = self.nodes(api, targets)
+        except (AwsError, KubernetesError) as problem:
+            raise Unusable(str(problem)) from None
+        reached = []
+        for target in targets:
+            why = self.unreachable(known.get(target.name), settings)
+            if why:
+                answered(target, Answer(unreached=why.unreached, detail=why.detail))
+            else:
+                reached.append(target)
+        if not reached:
+            return
+        rounds = -(-len(reached) // max(1, limits.fanout))
+        name = f"clusterproof-{secrets.token_hex(5)}"
+        run = Run(name, settings.get("k8s_namespace") or NAMESPACE, settings.get(self.image_setting, ""))
+        self.begun(api, run, reached)
+        try:
+            run = _begun(api, run, program, limits, rounds * self.visit.whole_s(limits))
+            _visited(self.visit, Shared(api, run, limits, known, program.nonce), reached, answered)
+        finally:
+            self.end(api, run)
+
+    def under_load(self) -> Connection:
+        """Pods that request from the scheduler what they use: these request nothing."""
+        return PerfPods()
+
+    def opened(self, settings: Mapping[str, str]) -> Api:
+        """The API of the cluster. Raises AwsError, KubernetesError."""
+        return open_api(settings)
+
+    def nodes(self, api: Api, _targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
+        """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
+        return {node.name: node for node in nodes(api)}
+
+    def unreachable(self, node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:
+        """Why no pod is sent to a node."""
+        return unreachable(node, settings)
+
+    def begun(self, api: Api, run: Run, targets: Sequence[Target]) -> None:  # noqa: ARG002 - who loads them asks for them
+        """Take note of a run."""
+        self._runs[run.name] = (api, run)
+
+    def end(self, api: Api, run: Run) -> None:
+        """Delete the run's objects."""
+        end(api, run)
+        self._runs.pop(run.name, None)
+
+    def abandon(self) -> None:
+        """Delete the objects of runs still under way, for which nobody waits any more."""
+        for api, run in list(self._runs.values()):
+            end(api, run)
+
+
+class PerfPods(Kubernetes):
+    """Runs the program in one pod on each node whose devices are all free; it holds them meanwhile.
+
+    The API is opened once.
+    """
+
+    visit = PerfVisit
+    image_setting = IMAGE_SETTING
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._api: Api | None = None
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[Api, Run, frozenset[str]]] = {}  # by name; with the names of the nodes
+
+    def under_load(self) -> PerfPods:
+        """Themselves."""
+        return self
+
+    def opened(self, settings: Mapping[str, str]) -> Api:
+        """The API of the cluster. Raises AwsError, KubernetesError, Unusable."""
+        if not settings.get(IMAGE_SETTING):
+            raise Unusable(NO_IMAGE_NAMED)
+        with self._lock:
+            self._api = self._api or super().opened(settings)
+            return self._api
+
+    def nodes(self, api: Api, targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
+        """What Kubernetes has of these nodes, at least. Raises KubernetesError."""
+        if len(targets) > FEW:
+            return super().nodes(api, targets)
+        return {node.name: node for target in targets for node in nodes(api, name=target.name)}
+
+    def unreachable(self, node: KubernetesNode | None, _settings: Mapping[str, str]) -> Missed | None:
+        """Why no pod is sent to a node."""
+        if node is None:
+            return Missed(Unreached.NOT_READY, NO_NODE)
+        words = why_not_whole(node)
+        return not_ready(node) or (Missed(Unreached.BUSY, words) if words else None)
+
+    def begun(self, api: Api, run: Run, targets: Sequence[Target]) -> None:
+        """Take note of a run."""
+        with self._lock:
+            self._running[run.name] = (api, run, frozenset(target.name for target in targets))
+
+    def end(self, api: Api, run: Run) -> None:
+        """Delete the run's objects."""
+        super().end(api, run)
+        with self._lock:
+            self._running.pop(run.name, None)
+
+    def leave(self, targets: Sequence[Target]) -> None:
+        """Delete the pods that still run on these nodes alone, where nobody waits for them any more."""
+        left = frozenset(target.name for target in targets)
+        with self._lock:
+            running = [(api, run) for api, run, names in self._running.values() if names <= left]
+        for api, run in running:
+            self.end(api, run)
+
+    def unavailable(self, targets: Sequence[Target], settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Which of these nodes cannot be loaded now, and why. Raises Unusable."""
+        try:
+            api = self.opened(settings)
+            known = self.nodes(api, targets)
+            every = (
+                pods(api) if len(targets) > FEW else [pod for target in targets for pod in pods(api, node=target.name)]
+            )
+        except (AwsError, KubernetesError) as problem:
+            raise Unusable(str(problem)) from None
+        by_node: dict[str, list[Pod]] = {}
+        for pod in every:
+            by_node.setdefault(pod.node, []).append(pod)
+        why: dict[str, str] = {}
+        for target in targets:
+            node = known.get(target.name)
+            missed = self.unreachable(node, settings)
+            words = missed.detail if missed else taken(node, by_node.get(target.name, ())) if node else ""
+            if words:
+                why[target.name] = words
+        return why
+
+
+def unreachable(node: KubernetesNode | None, settings: Mapping[str, str]) -> Missed | None:
+    """Why no pod is sent to a node; None where one is."""
+    if node is None:
+        return Missed(Unreached.NOT_READY, NO_NODE)
+    if not (image_on(node) or settings.get("k8s_image")):
+        return not_ready(node) or Missed(Unreached.NO_IMAGE, UNKNOWN_IMAGE)
+    return not_ready(node)
+
+
+def end(api: Api, run: Run) -> None:
+    """Delete a run's objects; what may not be deleted here goes with the Job, at last by its time to live."""
+    with suppress(KubernetesError):
+        api.delete(run.pods, labelSelector=run.selector, gracePeriodSeconds=0)
+    with suppress(KubernetesError):
+        api.delete(f"{run.config_maps}/{run.name}")
+    with suppress(KubernetesError):
+        api.delete(f"{run.jobs}/{run.name}", propagationPolicy="Background")
+
+
+def _begun(api: Api, run: Run, program: Program, limits: Limits, whole_s: float) -> Run:
+    """Put the Job and the program there. Raises Unusable."""
+    ttl_s = int(limits.settings.get("k8s_ttl_s") or max(TTL_S, whole_s))
+    try:
+        script = script_of(program.command)
+        run = run.of(api.create(run.jobs, job(run, ttl_s)), script)
+        api.create(run.config_maps, config_map(run, script))
+    except KubernetesError as problem:
+        raise Unusable(refused(problem, run)) from None
+    return run
+
+
+def _visited(
+    visit: type[PodVisit], shared: Shared, targets: Sequence[Target], answered: Callable[[Target, Answer], None]
+) -> None:
+    """Visit all; the first one's pod before the others'. Raises Unusable where that is refused, or every log."""
+    shared.watch.start()
+    names = {target.name: f"{shared.run.name}-{number}" for number, target in enumerate(targets)}
+    is_answered = False
+
+    def note(target: Target, answer: Answer) -> None:
+        nonlocal is_answered
+        is_answered = is_answered or not shared.is_refusal(answer)
+        answered(target, answer)
+
+    try:
+        first = visit(shared, targets[0], names[targets[0].name])
+        problem = first.create()
+        if shared.refusal:
+            raise Unusable(shared.refusal)
+        if problem:
+            answered(targets[0], problem)
+
+        def begin(target: Target) -> PodVisit:
+            return first if target is targets[0] else visit(shared, target, names[target.name])
+
+        fan_out(targets[1:] if problem else targets, begin, shared.limits.fanout, note)
+        if shared.refusal and not is_answered:
+            raise Unusable(shared.refusal)
+    finally:
+        shared.watch.close()

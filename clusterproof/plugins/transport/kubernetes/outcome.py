@@ -1,0 +1,150 @@
+"""What a pod's state, or a refusal, means: whether there is a log to read, and else why the node was not reached."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError, KubernetesRefused
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode
+from clusterproof.plugins.kubernetes.workloads import Container, Pod
+from clusterproof.plugins.transport.kubernetes.pod import Run
+
+NO_IMAGE = ("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ImageInspectError")
+CANNOT_RUN = ("StartError", "ContainerCannotRun")  # the runtime's reasons for a command that is not there
+LONGEST = 300
+ELSEWHERE = "or another namespace (--k8s-namespace)"
+# What admission refuses, by its own words (or those of its part), and what is expected of the namespace instead.
+EXPECTED = {
+    "violates PodSecurity": "a namespace that admits privileged pods: kubectl label namespace {} "
+    "pod-security.kubernetes.io/enforce=privileged",
+    "exceeded quota": f"room in that quota of the namespace {{}}, fewer nodes at once (--fanout), {ELSEWHERE}",
+    "failed quota": f"no quota of limits in the namespace {{}}: the probe has none for its CPU; {ELSEWHERE}",
+    " per Container is ": f"a LimitRange of the namespace {{}} that admits a container without requests, {ELSEWHERE}",
+    " per Pod is ": f"a LimitRange of the namespace {{}} that admits a pod without requests, {ELSEWHERE}",
+    "is being terminated": f"the namespace {{}} to stay, {ELSEWHERE}",
+    "failed calling webhook": "that webhook to answer, or one that leaves the namespace {} out",
+    "admission webhook": f"that webhook to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
+    "ValidatingAdmissionPolicy": f"that policy to admit a privileged pod of the host's namespaces in {{}}, {ELSEWHERE}",
+}
+OF_QUOTA = ("exceeded quota", "cannot be fulfilled on resourcequotas")
+ADMITTED = f"the namespace {{}} to admit a privileged pod, {ELSEWHERE}"
+RBAC = "integrations/kubernetes/rbac.yaml grants what is needed (docs/kubernetes.md)"
+
+
+@record
+class Missed:
+    """Why a node was not reached."""
+
+    unreached: Unreached
+    detail: str
+
+
+def has_begun(pod: Pod) -> bool:
+    """Whether it runs, has run, or never will."""
+    container = _probe(pod)
+    return is_settled(pod) or bool(container and container.is_running)
+
+
+def is_settled(pod: Pod) -> bool:
+    """Whether nothing more is to come of it."""
+    container = _probe(pod)
+    return (
+        pod.phase in ("Succeeded", "Failed")
+        or bool(container and (container.exit_code is not None or container.waiting in NO_IMAGE))
+        or bool(pod.deleted)
+    )
+
+
+def missed(
+    pod: Pod | None,
+    is_gone: bool,
+    node: KubernetesNode,
+    waited_s: float,
+    is_own_image: bool = False,
+    image_option: str = "--k8s-image",
+) -> Missed | None:
+    """Why there is no log to read of a pod that is settled, gone, or did not become so in time; None where there is."""
+    container = _probe(pod) if pod else None
+    if container and container.exit_code is not None and not (pod and pod.reason == "DeadlineExceeded"):
+        return (
+            _not_started_there(container, node, is_own_image, image_option) if container.ended in CANNOT_RUN else None
+        )
+    if is_gone or (pod and pod.deleted):
+        why = f": {pod.disruption:.{LONGEST}}" if pod and pod.disruption else ", by whom is not known"
+        return Missed(Unreached.REMOVED, f"its pod was deleted meanwhile{why}")
+    if pod is None:
+        return Missed(Unreached.API, f"the API server reported nothing about its pod within {waited_s:.0f} s")
+    if pod.reason == "DeadlineExceeded":
+        return Missed(Unreached.TIMED_OUT, f"the pod was ended by its deadline: {pod.message:.{LONGEST}}")
+    if pod.phase == "Failed":
+        return Missed(
+            Unreached.BUSY, f"the kubelet refused the pod: {pod.reason or 'Failed'}: {pod.message:.{LONGEST}}"
+        )
+    if container and container.waiting in NO_IMAGE:
+        words = container.waiting_message or "the image is not on the node"
+        return Missed(
+            Unreached.NO_IMAGE,
+            f"{container.waiting}: {container.image:.120}: {words:.{LONGEST}}; expected {image_option}",
+        )
+    if container and container.is_running:
+        return Missed(Unreached.TIMED_OUT, f"the probe did not end within {waited_s:.0f} s")
+    last = f"{container.waiting} {container.waiting_message:.{LONGEST}}".strip() if container else pod.phase
+    return Missed(Unreached.NOT_STARTED, f"its pod did not start within {waited_s:.0f} s; the last word was: {last}")
+
+
+def not_ready(node: KubernetesNode) -> Missed | None:
+    """Why no pod is sent to a node whose kubelet is not ready; None where it is."""
+    if node.is_ready:
+        return None
+    ready = node.condition("Ready")
+    if not ready:
+        return Missed(Unreached.NOT_READY, "Kubernetes has no condition Ready of it; expected a kubelet that sets it")
+    words = f"{ready.reason}: {ready.message:.{LONGEST}}".strip(": ")
+    return Missed(Unreached.NOT_READY, f"Ready is {ready.status} since {ready.since}: {words}")
+
+
+def after_the_end(pod: Pod) -> str:
+    """What of the container's end may have cost it its answer; mostly nothing."""
+    container = _probe(pod)
+    if container and container.ended == "OOMKilled":
+        limit = container.limits.get("memory")
+        return (
+            f"its pod was killed {f'at its limit of {limit} of memory' if limit else 'for want of memory'} (OOMKilled)"
+        )
+    return ""
+
+
+def refused(problem: KubernetesError, run: Run) -> str:
+    """One line for a request that was refused: the server's message, and what to do."""
+    if isinstance(problem, KubernetesDenied):
+        return f"{problem}; {RBAC}"
+    if isinstance(problem, KubernetesRefused):
+        expected = next((words for sign, words in EXPECTED.items() if sign in str(problem)), ADMITTED)
+        return f"{problem}; expected {expected.format(run.namespace)}"
+    if problem.status == 404:
+        return f"{problem}; expected the namespace {run.namespace}: {RBAC}"
+    return str(problem)
+
+
+def is_of_quota(problem: KubernetesError) -> bool:
+    """Whether a quota has no room now, or was being counted by others too; one that asks for limits never has any."""
+    return any(words in str(problem) for words in OF_QUOTA)
+
+
+def _not_started_there(container: Container, node: KubernetesNode, is_own_image: bool, image_option: str) -> Missed:
+    if is_own_image:
+        return Missed(
+            Unreached.NO_PYTHON,
+            f"nothing starts in {container.image:.120}: {container.ended_message:.{LONGEST}}; "
+            f"expected {image_option} with an image that has /bin/sh and Python 3.8 or newer",
+        )
+    system = node.info.get("osImage") or "an unknown system"
+    return Missed(
+        Unreached.NO_PYTHON,
+        f"nothing of the host's starts there ({system}): {container.ended_message:.{LONGEST}}; expected glibc and "
+        "chroot where its distribution has them, else --k8s-image with an image that has Python",
+    )
+
+
+def _probe(pod: Pod) -> Container | None:
+    return next(iter(pod.containers), None)

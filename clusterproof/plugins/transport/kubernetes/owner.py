@@ -1,0 +1,143 @@
+"""The Job that owns the pods of a watch, and ends with it.
+
+Its time to live is extended again and again, by one request for all of its pods. When the watch no longer does that,
+Kubernetes deletes the Job, and with it all that it owns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from clusterproof.plugins.aws.account import AwsError
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.transport import Unusable
+from clusterproof.plugins.transport.kubernetes.connection import end
+from clusterproof.plugins.transport.kubernetes.outcome import refused
+from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE, TTL_S, Run, config_map, job
+from clusterproof.plugins.transport.kubernetes.watch import PodWatch
+
+PUT_OFF = 4  # times in each time to live
+AGAIN_S = 10.0  # after a request that failed
+KNOWN_S = 60.0  # what Kubernetes has of nodes is known for so long
+MERGE = "application/merge-patch+json"
+GONE = 404
+
+
+@record
+class Owned:
+    """A Job that there is, and its pods."""
+
+    run: Run
+    pods: PodWatch
+
+
+class Owner:
+    """The Job of a watch, kept; another is made where it was deleted. Safe to use from several threads."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.ttl_s = int(settings.get("k8s_ttl_s") or TTL_S)
+        self.settings = settings
+        self._program = ""
+        self._known: tuple[float, Mapping[str, KubernetesNode]] = (float("-inf"), {})
+        self._left: set[str] = set()  # pods that could not be deleted
+        self._numbers = itertools.count()
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._keep, name="watch-owner", daemon=True)
+        self.api: Api
+        self._owned: Owned
+
+    def open(self, program: str) -> None:
+        """Create the Job, with what its pods are to run. Raises Unusable."""
+        self._program = program
+        try:
+            self.api = open_api(self.settings)
+            self._begin()
+            self._put_off()  # without permission it fails here, before any pod is there
+        except (AwsError, KubernetesError) as problem:
+            words = refused(problem, self._run()) if isinstance(problem, KubernetesError) else str(problem)
+            self.close()
+            raise Unusable(words) from None
+        self._thread.start()
+
+    def close(self) -> None:
+        """Delete it, and all that it owns."""
+        self._is_over.set()
+        if hasattr(self, "_owned"):
+            self._owned.pods.close()
+            end(self.api, self._owned.run)
+
+    @property
+    def owned(self) -> Owned:
+        """The Job that there is now."""
+        return self._owned
+
+    def name(self) -> str:
+        """A name for another pod."""
+        return f"{self._owned.run.name}-{next(self._numbers)}"
+
+    def node(self, name: str) -> KubernetesNode | None:
+        """What Kubernetes has of a node. Raises KubernetesError."""
+        with self._lock:
+            at, known = self._known
+            if time.monotonic() - at > KNOWN_S:
+                known = {node.name: node for node in nodes(self.api)}
+                self._known = (time.monotonic(), known)
+            return known.get(name)
+
+    def remove(self, owned: Owned, pod: str) -> None:
+        """Delete one of its pods, now or later."""
+        try:
+            self.api.delete(owned.run.pods, fieldSelector=f"metadata.name={pod}", gracePeriodSeconds=0)
+            self._left.discard(pod)
+        except KubernetesError:
+            self._left.add(pod)
+        owned.pods.forget(pod)
+
+    def _run(self) -> Run:
+        settings = self.settings
+        namespace = settings.get("k8s_namespace") or NAMESPACE
+        return Run(f"clusterproof-{secrets.token_hex(5)}", namespace, settings.get("k8s_image", ""))
+
+    def _begin(self) -> None:
+        """Create a Job, and the program. Raises KubernetesError."""
+        run = self._run()
+        run = run.of(self.api.create(run.jobs, job(run, self.ttl_s)), self._program)
+        began = time.monotonic()
+        try:
+            self.api.create(run.config_maps, config_map(run, self._program))
+        except KubernetesError:
+            end(self.api, run)
+            raise
+        self._owned, self._began = Owned(run, PodWatch(self.api, run)), began
+        self._owned.pods.start()
+
+    def _put_off(self) -> None:
+        """Let it live for its time from now on. Raises KubernetesError."""
+        run = self._owned.run
+        ttl_s = int(time.monotonic() - self._began) + self.ttl_s
+        self.api.patch(f"{run.jobs}/{run.name}", {"spec": {"ttlSecondsAfterFinished": ttl_s}}, MERGE)
+
+    def _keep(self) -> None:
+        pause_s = every_s = self.ttl_s / PUT_OFF
+        while not self._is_over.wait(pause_s):
+            pause_s = every_s
+            try:
+                self._put_off()
+                for pod in list(self._left):
+                    self.remove(self._owned, pod)
+            except KubernetesError as problem:
+                pause_s = min(AGAIN_S, every_s)
+                if problem.status == GONE and not self._is_over.is_set():
+                    before = self._owned
+                    with suppress(KubernetesError):
+                        self._begin()
+                    before.pods.close()

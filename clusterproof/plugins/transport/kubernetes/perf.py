@@ -1,0 +1,168 @@
+"""Kubernetes nodes under load: pods in an image of the user's, which the scheduler places like those of a job.
+
+Such a pod has all the devices of its node, and sees nothing of the host but its network. The scheduler counts what it
+asks for: where a job holds a single GPU of the node, it is not placed, and while it runs, no job is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from clusterproof.plugins.catalog.kubernetes import perf_huge_pages, perf_requests
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode
+from clusterproof.plugins.kubernetes.values import quantity
+from clusterproof.plugins.kubernetes.workloads import Pod, pods
+from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport.kubernetes.outcome import LONGEST, is_settled
+from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, Run
+from clusterproof.plugins.transport.kubernetes.visit import PodVisit
+
+EFA = "vpc.amazonaws.com/efa"
+DEVICES = ("nvidia.com/gpu", "aws.amazon.com/neuron", EFA)
+HUGE_PAGES = "hugepages-2Mi"
+SHARING = "nvidia.com/gpu.sharing-strategy"  # a label: whether a GPU of the device plugin's is a whole one
+WHOLE = ("", "none")
+OVER = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
+MEMORY = "/dev/shm"
+
+IMAGE_SETTING, IMAGE_OPTION = "k8s_perf_image", "--k8s-perf-image"
+NO_IMAGE_NAMED = (
+    "Kubernetes' nodes are loaded by pods that ask for their GPUs, in an image with the programs that measure; "
+    f"expected {IMAGE_OPTION} IMAGE"
+)
+PULL_S = 600.0  # for a node to pull an image with CUDA in it, which has some GB
+
+
+def devices_of(node: KubernetesNode) -> Mapping[str, int]:
+    """The devices that Kubernetes counts on a node, by resource."""
+    return {name: count for name in DEVICES if (count := _count(node.capacity, name))}
+
+
+def why_not_whole(node: KubernetesNode) -> str:
+    """Why no pod could have all devices of a node, even an empty one; usually empty."""
+    shared = node.labels.get(SHARING, "")
+    if shared not in WHOLE:
+        return f"its GPUs are shared ({SHARING}={shared}); expected whole ones, which a pod has to itself"
+    short = [
+        f"{_count(node.allocatable, name)} of {count} {name}"
+        for name, count in devices_of(node).items()
+        if _count(node.allocatable, name) < count
+    ]
+    return f"{listed(short)} can be allocated; expected all" if short else ""
+
+
+def taken(node: KubernetesNode, pods: Iterable[Pod]) -> str:
+    """Which devices of a node are taken, and by whose pods; empty where all are free."""
+    devices = devices_of(node)
+    holders: dict[str, dict[str, int]] = {name: {} for name in devices}
+    for pod in pods:
+        for name in devices if pod.phase not in OVER else ():
+            held = sum(
+                _count(container.requests, name) or _count(container.limits, name) for container in pod.containers
+            )
+            if held:
+                holders[name][f"{pod.namespace}/{pod.name}"] = held
+    words = [
+        f"{sum(held.values())} of {devices[name]} {name} by {listed(held)}" for name, held in holders.items() if held
+    ]
+    return f"taken: {'; '.join(words)}; expected all free" if words else ""
+
+
+def perf_pod(run: Run, name: str, node: KubernetesNode, deadline_s: int) -> Mapping[str, Any]:
+    """The pod for one node: the scheduler may place it there alone, whatever the node's taints."""
+    devices = {resource: str(count) for resource, count in devices_of(node).items()}
+    pages = _huge_pages(node)
+    of_node = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]}
+    return {
+        "metadata": {
+            **run.metadata(name),
+            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
+        },
+        "spec": {
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [of_node]}}
+            },
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": deadline_s,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+            "containers": [
+                {
+                    "name": CONTAINER,
+                    "image": run.image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["/bin/sh", "-c", run.script],
+                    "env": run.variables,
+                    "securityContext": {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}},
+                    "resources": {"requests": {**perf_requests(), **pages}, "limits": {**devices, **pages}},
+                    "volumeMounts": [{"name": "shm", "mountPath": MEMORY}],
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                }
+            ],
+        },
+    }
+
+
+def _huge_pages(node: KubernetesNode) -> Mapping[str, str]:
+    """What EFA's library takes, or what there is of it; nothing on a node without EFA."""
+    there, wanted = node.allocatable.get(HUGE_PAGES, ""), perf_huge_pages()
+    if EFA not in devices_of(node) or not _count({HUGE_PAGES: there}, HUGE_PAGES):
+        return {}
+    return {HUGE_PAGES: min(there, wanted, key=lambda amount: _count({HUGE_PAGES: amount}, HUGE_PAGES))}
+
+
+def _count(data: Mapping[str, str], name: str) -> int:
+    value = quantity(data.get(name, ""))
+    return value if isinstance(value, int) else 0
+
+
+def has_place(pod: Pod) -> bool:
+    """Whether the scheduler has placed it, or it never will run."""
+    return bool(pod.node) or is_settled(pod)
+
+
+class PerfVisit(PodVisit):
+    """One node's turn: a pod with all its devices, where they are free."""
+
+    image_option: ClassVar[str] = IMAGE_OPTION
+
+    @classmethod
+    def start_s(cls, limits: Limits) -> float:
+        """How long its pod may take to start, once it has its place."""
+        return PULL_S + limits.connect_s
+
+    def pod(self) -> Mapping[str, Any]:
+        """What is created for it."""
+        return perf_pod(self.shared.run, self.name, self.shared.known[self.target.name], self.pod_s)
+
+    def create(self) -> Answer | None:
+        """Create the pod where nobody holds a device of the node; why not, where somebody does."""
+        api, node = self.shared.api, self.shared.known[self.target.name]
+        try:
+            held = taken(node, pods(api, node=node.name))
+        except KubernetesDenied as denied:
+            return self.refused(denied)
+        except KubernetesError as problem:
+            return Answer(unreached=Unreached.API, detail=str(problem), seconds=self.seconds())
+        if held:
+            return Answer(unreached=Unreached.BUSY, detail=held, seconds=self.seconds())
+        return PodVisit.create(self)
+
+    def followed(self) -> Answer:
+        """The answer of an existing pod; or the scheduler's message on why it is not placed."""
+        wait_s = self.shared.limits.connect_s
+        found, is_gone = self.shared.watch.wait(self.name, time.monotonic() + wait_s, has_place)
+        if found and not is_gone and not has_place(found):
+            said = found.scheduled or "it has not looked at it; expected one that runs (kube-scheduler)"
+            words = f"the scheduler has not placed its pod within {wait_s:g} s: {said:.{LONGEST}}"
+            return Answer(unreached=Unreached.BUSY, detail=words, seconds=self.seconds())
+        return PodVisit.followed(self)

@@ -1,0 +1,60 @@
+"""What an agent does on its node: it collects at an interval, and prints a report that the gate finds in its log.
+
+It has no account, opens no port and asks nobody. Its pod sees the host at /host: the host's own shell and Python run
+the program there, and the image's own Python where the host has none.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+from clusterproof.plugins.agent.frame import printable
+from clusterproof.plugins.agent.payload import program
+from clusterproof.plugins.agent.program import ProbeOptions, collector_names
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
+from clusterproof.plugins.kubernetes import HOST
+from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport.gather import evidence_of
+from clusterproof.plugins.transport.kubernetes.agents import COLLECTED_S, REPORT
+from clusterproof.plugins.transport.local import Local
+
+ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before it begins another
+HERE = Target("here")
+
+
+def report_for_ever(every_s: float, options: ProbeOptions, is_over: threading.Event, host: str = HOST) -> None:
+    """Print a report each `every_s`, from the host at that folder, until it is over."""
+    options = replace(options, host_root="/", room=ROOM)
+    ways = [(f"chroot {host} ", options), ("", replace(options, host_root=host))]
+    while not is_over.is_set():
+        began = time.monotonic()
+        output, evidence = _collected(*ways[0])
+        if evidence.unreached is Unreached.NO_PYTHON and len(ways) > 1:
+            del ways[0]
+            continue
+        if evidence.unreached:
+            sys.stderr.write(f"no report: {evidence.unreached.value}: {printable(evidence.detail)}\n")
+        else:
+            sys.stdout.buffer.write(output)
+            sys.stdout.flush()
+        is_over.wait(max(0.0, every_s - (time.monotonic() - began)))
+
+
+def _collected(within: str, options: ProbeOptions) -> tuple[bytes, NodeEvidence]:
+    """A report as it is printed, and what it holds: the lines of the program alone, as nobody else can write them."""
+    every = frozenset(collector_names()) - LOADING - ONLY_CAPTURED
+    to_run, nonce = program(every, options)
+    answers: list[Answer] = []
+
+    def note(_: Target, answer: Answer) -> None:
+        answers.append(answer)
+
+    Local().run([HERE], replace(to_run, command=within + to_run.command), Limits(answer_s=COLLECTED_S), note)
+    mark = nonce.encode()
+    lines = [line for line in answers[0].output.splitlines(keepends=True) if line.startswith(mark)]
+    return b"".join(lines).replace(mark, REPORT.encode()), evidence_of(HERE, answers[0], nonce)

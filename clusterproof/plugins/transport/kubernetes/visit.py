@@ -1,0 +1,200 @@
+"""One node's turn: its pod is created, watched until nothing more is to come of it, and its log read to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from clusterproof.plugins.agent.frame import has_end
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError, KubernetesRefused
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode
+from clusterproof.plugins.transport import Answer, Limits
+from clusterproof.plugins.transport.kubernetes.outcome import (
+    after_the_end,
+    has_begun,
+    is_of_quota,
+    is_settled,
+    missed,
+    refused,
+)
+from clusterproof.plugins.transport.kubernetes.pod import CONTAINER, Run, image_on, pod
+from clusterproof.plugins.transport.kubernetes.quota import Places
+from clusterproof.plugins.transport.kubernetes.watch import PodWatch
+
+LEAST_START_S = 30.0  # for a kubelet to start a pod, beside --connect-timeout
+LOG_S = 5.0  # for a kubelet that does not give a log at once
+LOG_END_S = 10.0  # for the end of a log: a container is reported as ended before its runtime has written all of it
+AGAIN_S = 0.1  # before a log is read again, and then twice as long each time
+SLACK_S = 30.0  # for requests of a node that the API server lets wait
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the visits of a run have in common; `nonce` marks the end of each answer, empty where nothing does."""
+
+    api: Api
+    run: Run
+    limits: Limits
+    known: Mapping[str, KubernetesNode]
+    nonce: str = ""
+    refusal: str = ""  # why the API server lets nobody be asked
+    watch: PodWatch = field(init=False)
+    places: Places = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watch = PodWatch(self.api, self.run)
+        self.places = Places(self.api, self.run)
+
+    def is_refusal(self, answer: Answer) -> bool:
+        """Whether a node was answered for by what the API server refuses to all."""
+        return answer.unreached is Unreached.API and bool(self.refusal) and answer.detail == self.refusal
+
+
+@dataclass(slots=True)
+class PodVisit:
+    """One node's turn: its pod, and its log."""
+
+    shared: Shared
+    target: Target
+    name: str
+    deadline: float = field(init=False)
+    started: float = field(init=False)
+    is_created: bool = False
+    image_option: ClassVar[str] = "--k8s-image"
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self.started = time.monotonic()
+        self.deadline = self.started + self.whole_s(self.shared.limits) + SLACK_S + SLACK_S
+
+    @classmethod
+    def start_s(cls, limits: Limits) -> float:
+        """How long its pod may take to start."""
+        return LEAST_START_S + limits.connect_s
+
+    @classmethod
+    def whole_s(cls, limits: Limits) -> float:
+        """How long the node may take."""
+        return cls.start_s(limits) + limits.answer_s
+
+    def pod(self) -> Mapping[str, Any]:
+        """What is created for it."""
+        node, run = self.shared.known[self.target.name], self.shared.run
+        return pod(run, self.name, node, run.image or image_on(node), self.pod_s)
+
+    @property
+    def pod_s(self) -> int:
+        """After so many seconds the kubelet ends its pod."""
+        return int(self.whole_s(self.shared.limits) + SLACK_S)
+
+    def make(self) -> Answer:
+        """Visit the node."""
+        if self.shared.refusal:
+            return Answer(unreached=Unreached.API, detail=self.shared.refusal)
+        problem = None if self.is_created else self.create()
+        if problem:
+            return problem
+        try:
+            return self.followed()
+        except KubernetesDenied as denied:
+            return self.refused(denied)
+        finally:
+            self.shared.places.left(self.name)
+
+    def abandon(self) -> None:
+        """Nothing to end from outside: the run deletes its pods."""
+
+    def create(self) -> Answer | None:
+        """Create the pod, once there is a place for it; why that failed, where it did."""
+        while not self.shared.refusal:
+            try:
+                self.shared.api.create(self.shared.run.pods, self.pod())
+            except (KubernetesDenied, KubernetesRefused) as problem:
+                if is_of_quota(problem) and self.shared.places.wait():
+                    self._begin()
+                    continue
+                return self.refused(problem)
+            except KubernetesError as problem:
+                if is_of_quota(problem) and self.shared.places.wait():  # others were counted at the same moment
+                    continue
+                if problem.reason != "AlreadyExists":  # else it was created by a request whose answer was lost
+                    return self._failed(problem)
+            self.is_created = True
+            self.shared.places.taken()
+            return None
+        return Answer(unreached=Unreached.API, detail=self.shared.refusal)
+
+    def followed(self) -> Answer:
+        """The answer of a pod that there is. Raises KubernetesDenied."""
+        limits, node = self.shared.limits, self.shared.known[self.target.name]
+        wait_s = self.start_s(limits)
+        found, is_gone = self.shared.watch.wait(self.name, time.monotonic() + wait_s, has_begun)
+        if found and has_begun(found) and not is_gone:
+            wait_s = limits.answer_s
+            found, is_gone = self.shared.watch.wait(self.name, time.monotonic() + wait_s, is_settled)
+        why = missed(found, is_gone, node, wait_s, bool(self.shared.run.image), self.image_option)
+        if why or found is None:
+            assert why
+            return Answer(unreached=why.unreached, detail=why.detail, seconds=self.seconds())
+        detail = after_the_end(found)
+        output = self._log() if detail else self._whole_log()
+        if isinstance(output, Answer):
+            return output
+        return Answer(output, Unreached.CUT if detail else None, detail, self.seconds())
+
+    def _whole_log(self) -> bytes | Answer:
+        """What the pod printed, read again while its end has not come. Raises KubernetesDenied."""
+        until, pause_s = time.monotonic() + LOG_END_S, AGAIN_S
+        output = self._log()
+        while isinstance(output, bytes) and not self._is_whole(output) and time.monotonic() + pause_s < until:
+            time.sleep(pause_s)
+            pause_s *= 2
+            again = self._log()
+            if isinstance(again, Answer):
+                break  # what came before is better than none
+            output = again
+        return output
+
+    def _is_whole(self, output: bytes) -> bool:
+        nonce = self.shared.nonce
+        return not nonce or has_end(output, nonce) or len(output) >= self.shared.limits.answer_bytes
+
+    def _log(self) -> bytes | Answer:
+        """What of it there is now. Raises KubernetesDenied."""
+        path = f"{self.shared.run.pods}/{self.name}/log"
+        most = self.shared.limits.answer_bytes
+        try:
+            return self.shared.api.text(path, most, LOG_S, container=CONTAINER, limitBytes=most)
+        except KubernetesDenied:
+            raise
+        except KubernetesError as problem:
+            if problem.status == 404:
+                return Answer(
+                    unreached=Unreached.REMOVED, detail=f"its pod was deleted before its log was read: {problem}"
+                )
+            if problem.status >= 500:
+                words = f"it ran; the control plane cannot read its log: {problem}; expected a way to port 10250 there"
+                return Answer(unreached=Unreached.NO_LOG, detail=words, seconds=self.seconds())
+            return self._failed(problem)
+
+    def refused(self, problem: KubernetesError) -> Answer:
+        """The answer where permission is missing; no other node is visited then."""
+        self.shared.refusal = refused(problem, self.shared.run)
+        return Answer(unreached=Unreached.API, detail=self.shared.refusal, seconds=self.seconds())
+
+    def _failed(self, problem: KubernetesError) -> Answer:
+        why = Unreached.THROTTLED if problem.status == 429 else Unreached.API
+        words = (
+            f"{problem}; expected a smaller --fanout" if problem.status == 429 else refused(problem, self.shared.run)
+        )
+        return Answer(unreached=why, detail=words, seconds=self.seconds())
+
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.started

@@ -1,0 +1,1 @@
+"""By one srun, from a host where Slurm's commands are."""

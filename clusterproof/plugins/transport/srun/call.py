@@ -1,0 +1,167 @@
+"""One srun that starts a command on nodes: what each of its tasks prints, and what it says itself.
+
+Travels with `srun_launch`; standard library only, for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from typing import Any
+
+from clusterproof.plugins.agent.packing import ARGUMENT, script_of
+from clusterproof.plugins.transport.srun.places import MIN_MEMORY_MIB, ask, clean
+
+GRANTED = ("has been allocated resources", "Nodes ready for job")
+REFUSED = "Unable to allocate resources"
+LAUNCHED = re.compile(r"srun: launching \S+ on host (\S+), 1 tasks?: (\d+)$")
+OF_NODE = re.compile(r"srun: error: (?:Task launch for \S+ failed on node (\S+): (.*)|([^\s:]+): (tasks? .*))")
+NOISE = "Unable to adjust maximum number of open files"
+LINE = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)  # of a task: srun puts its number before it, whatever the task says
+JOINED = 't=;for p in "$@";do t=$t$p;done;set --;eval "$t"'  # a script that comes as several arguments
+QUIET = ("-Q", "--quiet")  # srun would refuse these beside the -v that makes it say which task is on which node
+
+
+def job_name(launch: dict[str, Any], request: dict[str, Any]) -> str:
+    """The name of an srun's job: no other job has it."""
+    return f"{request['name']}-{len(launch['nodes'])}-{launch['nodes'][0]}"
+
+
+def words_of(launch: dict[str, Any], request: dict[str, Any]) -> list[str]:
+    """The command line of one srun."""
+    count = len(launch["nodes"])
+    words = [
+        "srun",
+        f"--job-name={job_name(launch, request)}",
+        f"--nodelist={','.join(launch['nodes'])}",
+        f"--nodes={count}",
+    ]
+    words += [f"--ntasks={count}", "--ntasks-per-node=1", "--label", "--input=none", "--kill-on-bad-exit=0"]
+    words += ["--no-kill", "--export=NONE", "--propagate=NONE", "--chdir=/", "--mpi=none"]
+    if launch["job"]:
+        words += [f"--jobid={launch['job']}", "--overlap", "--mem=0"]
+    else:
+        words += [f"--time={request['minutes']}"]  # and no --immediate: SchedulerParameters=defer would refuse it
+        words += [f"--partition={launch['partition']}"] if launch["partition"] else []
+        words += [f"--gres=gpu:{launch['gpus']}"] if launch["gpus"] else []
+        words += [f"--mem={MIN_MEMORY_MIB}M"] if launch["memory"] else []
+    words += ["-v"] if not set(QUIET).intersection(request["options"]) else []
+    script = f"echo {request['mark']}$SLURMD_NODENAME.;{script_of(request['command'])}"
+    return [*words, *request["options"], "/bin/sh", "-c", *arguments(script)]
+
+
+def arguments(script: str) -> list[str]:
+    """A shell's script as its arguments: one, or as many as it takes."""
+    if len(script) <= ARGUMENT:
+        return [script]
+    return [JOINED, "sh", *(script[start : start + ARGUMENT] for start in range(0, len(script), ARGUMENT))]
+
+
+class Srun:
+    """One srun that runs: what each of its tasks prints, and what it says itself."""
+
+    def __init__(self, launch: dict[str, Any], request: dict[str, Any]) -> None:
+        self.launch = launch
+        self.waiting = set(launch["nodes"])
+        self.failed: dict[str, str] = {}
+        self.tasks: dict[int, bytearray] = {}
+        self.errors: dict[int, str] = {}  # the first that each task reports
+        self.node_of: dict[int, str] = {}  # by srun's own word
+        self.ended: set[int] = set()
+        self.words: list[str] = []
+        self.is_granted = bool(launch["job"])
+        self.give_up = time.monotonic() + request["wait_s"]
+        self.request = request
+        self._parts = {1: b"", 2: b""}
+        self.process = subprocess.Popen(words_of(launch, request), stdin=-3, stdout=-1, stderr=-1, env=clean())
+        self.pipes = {self.process.stdout.fileno(): 1, self.process.stderr.fileno(): 2}  # type: ignore[union-attr]
+
+    def hear(self, pipe: int) -> bool:
+        """Take what a pipe brings; whether there may be more."""
+        read = os.read(pipe, 65536)
+        stream = self.pipes[pipe]
+        *lines, part = (self._parts[stream] + read).split(b"\n")
+        self._parts[stream] = part[-self.request["most_bytes"] :]
+        for line in lines:
+            labelled = LINE.fullmatch(line)
+            if stream == 1:
+                self._of_task(line)
+            elif labelled:
+                self._error_of_task(int(labelled[1]), labelled[2].decode("utf-8", "replace"))
+            else:
+                self._of_srun(line.decode("utf-8", "replace"))
+        return bool(read)
+
+    def _of_task(self, line: bytes) -> None:
+        labelled = LINE.fullmatch(line)
+        if not labelled:
+            return
+        self.is_granted = True
+        task = int(labelled[1])
+        kept = self.tasks.setdefault(task, bytearray())
+        kept += (labelled[2] + b"\n")[: max(0, self.request["most_bytes"] - len(kept))]
+        if self.request["end"].encode() in labelled[2]:
+            self.ended.add(task)
+            self.waiting.discard(self.node_of.get(task, ""))
+
+    def is_waited_for(self) -> bool:
+        """Whether it may still bring something: not where Slurm gives it no nodes in time."""
+        return bool(self.pipes and self.waiting) and (self.is_granted or time.monotonic() < self.give_up)
+
+    def refusal(self) -> str:
+        """Why Slurm gives it no nodes: its own message, or its reason for the job in the queue."""
+        data = [word for word in self.words if REFUSED in word]
+        if self.is_granted or data or not self.pipes:
+            return "".join(data[:1])
+        reason = ask("squeue", "-h", f"--name={job_name(self.launch, self.request)}", "-o", "%r")
+        words = reason[1].split("\n")[0][:100] or "no reason"
+        return f"no place within {self.request['wait_s']:g} s: {words}"
+
+    def _error_of_task(self, task: int, line: str) -> None:
+        """Keep what a task says on its standard error: it speaks for its own node alone."""
+        if "error:" in line:
+            self.errors.setdefault(task, line.partition("error:")[2].strip()[:200])
+
+    def _of_srun(self, line: str) -> None:
+        self.is_granted = self.is_granted or any(words in line for words in GRANTED)
+        launched = LAUNCHED.match(line)
+        if launched:
+            self.node_of[int(launched[2])] = launched[1]
+            if int(launched[2]) in self.ended:
+                self.waiting.discard(launched[1])
+            return
+        found = OF_NODE.match(line)
+        if found:
+            name = found[1] or found[3]
+            self.failed.setdefault(name, (found[2] or found[4])[:200])
+            self.waiting.discard(name)
+        elif "error:" in line and NOISE not in line:
+            self.words.append(line.partition("error:")[2].strip()[:200])
+
+    def answers(self) -> dict[str, dict[str, str]]:
+        """By node, what it answered; srun says which node it is, and one that gives another name is not trusted."""
+        node_of = self.node_of or dict(enumerate(self.launch["nodes"]))
+        asked = set(self.launch["nodes"])
+        data: dict[str, dict[str, str]] = {}
+        for task, kept in self.tasks.items():
+            name, calls_itself = node_of.get(task, ""), named(kept, self.request["mark"])
+            if name in asked:
+                data[name] = {"output": kept.decode("latin-1")}
+                if calls_itself not in ("", name):
+                    data[name] = {
+                        "why": "another",
+                        "detail": f"it answered as {calls_itself}, and srun has it as {name}",
+                    }
+        errors = {node_of[task]: words for task, words in self.errors.items() if task in node_of}
+        for name in self.launch["nodes"]:
+            words = self.failed.get(name) or errors.get(name) or (self.words or ["started nothing on it in time"])[0]
+            data.setdefault(name, {"why": "failed", "detail": f"srun: {words}"})
+        return data
+
+
+def named(said: bytearray, mark: str) -> str:
+    """What a task calls itself, empty where it does not say."""
+    name = re.search(re.escape(mark.encode()) + rb"([A-Za-z0-9._-]{1,253})\.\n", bytes(said[:4096]))
+    return name[1].decode() if name else ""

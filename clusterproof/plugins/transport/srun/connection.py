@@ -1,0 +1,144 @@
+"""Slurm's own fan-out: one srun starts the program on all nodes, from a host where Slurm's commands are."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.agent.frame import printable
+from clusterproof.plugins.agent.packing import packed, script_of
+from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell, unpacked
+from clusterproof.plugins.core.cluster import Target
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport import Answer, Limits, Program, longest_program, takes_stdin
+from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport.srun.submit_host import SubmitHost, ask_submit_host, formless, submit_host
+
+WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
+END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
+LONGEST_PROGRAM = 900_000  # characters: Slurm refuses a command line of more than 1 MiB (max_submit_line_size)
+LAUNCH_CHARACTERS = 5_000  # that the program for the submit host is longer than the one for nodes, at most
+NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns about 20 kB
+BESIDE_BYTES = 1024 * 1024
+FOLDER = Path(__file__).parent
+TRAVELS = (
+    *(FOLDER.parents[1] / "agent" / f"{name}.py" for name in ("packing", "sending")),
+    *(FOLDER / f"{name}.py" for name in ("places", "call", "launch")),
+)
+_WHY = {
+    "unknown": Unreached.NAME,
+    "busy": Unreached.BUSY,
+    "drained": Unreached.DRAINED,
+    "down": Unreached.DOWN,
+    "failed": Unreached.LOST,
+    "another": Unreached.GARBLED,
+}
+_ELSEWHERE = (Unreached.BUSY, Unreached.DRAINED, Unreached.DOWN, Unreached.LOST)
+
+
+class Srun:
+    """Runs the program by srun. A target's name is Slurm's own for the node.
+
+    Settings: `submit_host` (see `submit_host`), `partition`, `slurm_wait`, `srun_options`, `job`: one of this user's,
+    whose nodes are visited in steps of it, and `beside`: the connection by which nodes are visited that Slurm starts
+    nothing on.
+    """
+
+    takes_stdin = False
+
+    def longest_program(self, limits: Limits) -> int:
+        """What srun takes, and the ways to the submit host and to nodes on which Slurm starts nothing."""
+        beside = limits.settings.get("beside", "local")
+        taken = [LONGEST_PROGRAM, _longest_there(submit_host(limits.settings), limits)]
+        taken += [longest_program(connection_for(beside), limits)]
+        return min(longest for longest in taken if longest is not None)
+
+    def run(
+        self,
+        targets: Sequence[Target],
+        program: Program,
+        limits: Limits,
+        answered: Callable[[Target, Answer], None],
+    ) -> None:
+        """Run `program` once on each target. Raises Unusable where Slurm cannot be asked."""
+        data = _launched([target.name for target in targets], program, limits)
+        elsewhere = []
+        for target in targets:
+            answer = _answer(data.get(target.name))
+            if answer.unreached in _ELSEWHERE and "beside" in limits.settings:
+                elsewhere.append(target)
+            else:
+                answered(target, answer)
+        if elsewhere:
+            beside = connection_for(limits.settings["beside"])
+            beside.run(elsewhere, _on_stdin(program) if takes_stdin(beside) else program, limits, answered)
+
+
+def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping[str, Any]:
+    """What the submit host reports of each node. Raises Unusable."""
+    settings = limits.settings
+    wait_s = float(settings.get("slurm_wait") or WAIT_S)
+    whole_s = 2 * wait_s + limits.answer_s  # twice: for all nodes together, then for each alone
+    nonce = new_nonce()
+    request = {
+        "name": f"clusterproof-{nonce}",
+        "names": list(names),
+        "partition": settings.get("partition", ""),
+        "job": settings.get("job", ""),
+        "options": shlex.split(settings.get("srun_options", "")),
+        "wait_s": wait_s,
+        "minutes": math.ceil(limits.answer_s / 60) + 1,
+        "whole_s": whole_s,
+        "mark": f"{nonce}:node:",
+        "end": ":end:",
+        "most_bytes": NODE_BYTES,
+        "command": program.command,
+    }
+    host = submit_host(settings)
+    longer = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
+    to_run = launch_program(request, nonce, takes_stdin(connection_for(host.connection)), _longest_there(host, limits))
+    data = ask_submit_host(host, to_run, nonce, longer)
+    if not isinstance(data.get("nodes"), dict):
+        raise formless(host, ValueError("it names no nodes"))
+    return data["nodes"]  # type: ignore[no-any-return]
+
+
+def _longest_there(host: SubmitHost, limits: Limits) -> int | None:
+    return longest_program(connection_for(host.connection), limits)
+
+
+def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, longest: int | None) -> Program:
+    """The program for the submit host; it goes to all nodes that Slurm has where there is no room for their names.
+
+    `longest` is of the program for a node. Raises ValueError where this one is too large even so.
+    """
+    most = longest + LAUNCH_CHARACTERS if longest else None
+    parts = unpacked(str(request["command"]))
+    for asked in ({**request, "command": parts}, {**request, "command": parts, "names": []}):
+        text = packed(joined(TRAVELS) + f"\nmain({asked!r}, *sys.argv[1:3])\n")
+        made = started_by_shell(text, nonce, sudo=False, on_stdin=on_stdin)
+        size = len(made.command) + len(made.stdin)
+        if most is None or size <= most:
+            return made
+    raise ValueError(f"the program for srun has {size} characters; expected at most {most}")
+
+
+def _on_stdin(program: Program) -> Program:
+    """The program as a script that a shell reads, where it is too long for a shell's argument."""
+    script = script_of(program.command)
+    is_short = script == program.command
+    return program if is_short else replace(program, command="/bin/sh -s", stdin=f"{script}\n".encode())
+
+
+def _answer(data: object) -> Answer:
+    """What one node answered, or Slurm's reason why it did not."""
+    if not isinstance(data, dict):
+        return Answer(unreached=Unreached.LOST, detail="the submit host said nothing about it")
+    if isinstance(output := data.get("output"), str):
+        return Answer(output.encode("latin-1", "replace"))
+    why = _WHY.get(str(data.get("why")), Unreached.LOST)
+    return Answer(unreached=why, detail=printable(str(data.get("detail", ""))))

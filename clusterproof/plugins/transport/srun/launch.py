@@ -1,0 +1,132 @@
+"""The program that runs where Slurm's commands are: starts one command on many nodes with srun.
+
+It travels as text, before the lines that call `main`; standard library only, for Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from clusterproof.plugins.agent.packing import packed
+from clusterproof.plugins.agent.sending import send
+from clusterproof.plugins.transport.srun.call import Srun, job_name
+from clusterproof.plugins.transport.srun.places import (
+    ASK_S,
+    CONSTRAINS,
+    FOLDERS,
+    ask,
+    is_full,
+    nodes_of,
+    own_jobs,
+    plan,
+)
+
+AT_ONCE = 32  # sruns: only where Slurm does not give all nodes together
+END_S = 2.0  # for an srun to give its nodes back
+
+
+def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
+    """Answer one request, and end."""
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda number, _frame: sys.exit(number))
+    send(json.dumps(answer({**request, "command": repacked(*request["command"])})).encode(), nonce)
+
+
+def repacked(before: str, text: str, after: str) -> str:
+    """The command for a node, whose program's text came as it is: compressed twice, it would hardly shrink."""
+    return before + packed(text) + after if text else before
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What each node answered, or Slurm's reason why it did not; or what is wrong for all."""
+    try:
+        records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
+        config = ask("scontrol", "show", "config")
+        if config[0]:
+            return {"wrong": f"scontrol: {' '.join(config[1].split())[:300]}"}
+        jobs = own_jobs([record for record in records.values() if is_full(record)], request.get("job", ""))
+    except FileNotFoundError as problem:
+        return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
+    except subprocess.TimeoutExpired as problem:
+        return {"wrong": f"{problem.cmd[0]} does not answer within {ASK_S:g} s"}
+    places = {name: place for place, name in enumerate(records)}  # Slurm numbers tasks in the order of its own table
+    names = sorted(request["names"] or records, key=lambda name: places.get(name, 0))
+    launches, refused = plan(names, records, jobs, bool(CONSTRAINS.search(config[1])), request["partition"])
+    return {"nodes": {**refused, **run(launches, request)}}
+
+
+def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Make the sruns. Where Slurm does not give several nodes together, each is asked for alone."""
+    data: dict[str, dict[str, str]] = {}
+    running: list[Srun] = []
+    until = time.monotonic() + request["whole_s"]
+    try:
+        while (launches or running) and time.monotonic() < until:
+            while launches and len(running) < AT_ONCE:
+                running.append(Srun(launches.pop(0), request))
+            listen(running, until)
+            for srun in [srun for srun in running if not srun.is_waited_for()]:
+                running.remove(srun)
+                answers, again = outcome(srun)
+                data.update(answers)
+                launches += again
+    finally:
+        for srun in running:
+            end(srun)
+    for srun in running:
+        data.update(srun.answers())
+    untried = {"why": "busy", "detail": "the time was over before srun was tried"}
+    return {**{name: untried for launch in launches for name in launch["nodes"]}, **data}
+
+
+def outcome(srun: Srun) -> tuple[dict[str, dict[str, str]], list[dict[str, Any]]]:
+    """What an srun brought, once it is seen off; or, where its nodes were refused together, an srun for each alone."""
+    refusal = srun.refusal()
+    end(srun)
+    nodes = srun.launch["nodes"]
+    if not refusal:
+        return srun.answers(), []
+    if len(nodes) > 1:
+        return {}, [{**srun.launch, "gpus": "", "nodes": [name]} for name in nodes]
+    return {nodes[0]: {"why": "busy", "detail": refusal}}, []
+
+
+def listen(running: list[Srun], until: float) -> None:
+    """Take what comes next, from whichever srun."""
+    pipes = {pipe: srun for srun in running for pipe in srun.pipes}
+    wakes = [until, *(srun.give_up for srun in running if not srun.is_granted)]
+    ready = select.select(list(pipes), [], [], max(0.0, min(wakes) - time.monotonic()))[0]
+    for pipe in ready:
+        if not pipes[pipe].hear(pipe):
+            del pipes[pipe].pipes[pipe]
+
+
+def end(srun: Srun) -> None:
+    """See an srun off, so that its nodes are free again."""
+    if srun.process.poll() is None and not srun.pipes:
+        wait(srun)
+    if srun.process.poll() is None:
+        srun.process.terminate()
+        wait(srun)
+    if srun.process.poll() is None:
+        srun.process.kill()
+        wait(srun)
+        if not srun.launch["job"]:
+            ask("scancel", f"--name={job_name(srun.launch, srun.request)}")
+    for pipe in (srun.process.stdout, srun.process.stderr):
+        pipe.close()  # type: ignore[union-attr]
+
+
+def wait(srun: Srun) -> None:
+    """Wait a little for an srun to end."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        srun.process.wait(END_S)

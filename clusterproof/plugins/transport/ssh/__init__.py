@@ -1,0 +1,1 @@
+"""Over SSH, by Fabric."""

@@ -1,0 +1,164 @@
+"""The user's keys: loaded once, offered to each host in OpenSSH's order."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from paramiko import Agent, AuthenticationException, BadAuthenticationType, PKey, SSHException, Transport
+
+_DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+
+
+class LoginRefused(AuthenticationException):
+    """The host accepts none of the keys; the message says which were tried."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One IdentityFile: its key, or why there is none."""
+
+    path: str
+
+    @cached_property
+    def _loaded(self) -> tuple[PKey | None, str]:
+        try:
+            return PKey.from_path(self.path), ""
+        except FileNotFoundError:
+            return None, "is absent"
+        except OSError as problem:
+            return None, str(problem.strerror)
+        except (ValueError, TypeError, SSHException) as problem:  # TypeError: encrypted, in the older form
+            encrypted = "password" in str(problem).lower() or "passphrase" in str(problem).lower()
+            return None, "is encrypted: add it to the agent" if encrypted else "is no private key"
+
+    @property
+    def key(self) -> PKey | None:
+        """The private key, with its certificate where `…-cert.pub` lies beside it."""
+        return self._loaded[0]
+
+    @property
+    def problem(self) -> str:
+        """Why there is no key; empty where there is one."""
+        return self._loaded[1]
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, known also of an encrypted one; empty where it is not."""
+        if self.key:
+            return self.key.asbytes()
+        path = Path(self.path if self.path.endswith(".pub") else f"{self.path}.pub")
+        try:
+            return base64.b64decode(path.read_text(encoding="utf-8").split()[1])
+        except (OSError, ValueError, IndexError, binascii.Error):
+            return b""
+
+
+class Identities:
+    """Loads each file once for all hosts."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, Identity] = {}
+
+    def offer(self, user: str, options: Mapping[str, Any], timeout_s: float) -> Offer:
+        """What to offer to one host, by its ssh_config."""
+        files = [path for path in options.get("identityfile", []) if path.lower() != "none"]
+        chosen = files or ([] if options.get("identityfile") else list(_DEFAULT_FILES))
+        identities = [self._load(path) for path in chosen]
+        return Offer(
+            user=user,
+            identities=identities
+            if files
+            else [identity for identity in identities if identity.problem != "is absent"],
+            use_agent=str(options.get("identityagent", "")).lower() != "none",
+            only_these=str(options.get("identitiesonly", "no")).lower() == "yes",
+            timeout_s=timeout_s,
+        )
+
+    def _load(self, path: str) -> Identity:
+        path = str(Path(path).expanduser())
+        identity = self._by_path.setdefault(path, Identity(path))
+        _ = identity.public  # loaded here, on the calling thread, not by 64 threads at once
+        return identity
+
+
+class Offer:
+    """Logs in to one host: with the identities first, then with what the agent holds.
+
+    It is what paramiko calls an AuthStrategy.
+    """
+
+    def __init__(
+        self, user: str, identities: list[Identity], use_agent: bool, only_these: bool, timeout_s: float
+    ) -> None:
+        self.user = user
+        self.identities = identities
+        self.use_agent = use_agent
+        self.only_these = only_these
+        self.timeout_s = timeout_s
+        self.tried: list[str] = []
+        self._agent: Agent | None = None
+
+    def authenticate(self, transport: Transport) -> None:
+        """Try one key after the other. Raises LoginRefused, TimeoutError or EOFError."""
+        self.tried = []
+        deadline = time.monotonic() + self.timeout_s
+        try:
+            for label, key in self._keys():
+                if self._is_accepted(transport, key, deadline):
+                    return
+                self.tried.append(label)
+        finally:
+            if self._agent:
+                self._agent.close()
+        raise LoginRefused(self._story())
+
+    def _is_accepted(self, transport: Transport, key: PKey, deadline: float) -> bool:
+        try:
+            further = transport.auth_publickey(self.user, key)
+        except BadAuthenticationType as refused:
+            accepted = ", ".join(refused.allowed_types)
+            raise LoginRefused(f"log-in as {self.user} takes {accepted}; expected publickey") from None
+        except (SSHException, EOFError) as problem:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"no answer to the log-in as {self.user}") from None
+            if transport.is_active():
+                return False
+            if self.tried:  # it refused keys before: sshd's MaxAuthTries
+                raise LoginRefused(f"{self._story()}; then it was cut off: too many keys?") from None
+            raise EOFError(f"cut off during the log-in: {problem}") from None
+        if further:
+            raise LoginRefused(f"log-in as {self.user} wants {', '.join(further)} too; expected a key to be enough")
+        return True
+
+    def _keys(self) -> Iterator[tuple[str, PKey]]:
+        offered = set()
+        for identity in self.identities:
+            if identity.key:
+                offered.add(identity.public)
+                yield identity.path, identity.key
+        configured = {identity.public for identity in self.identities}
+        for key in self._agent_keys():
+            wanted = not self.only_these or key.asbytes() in configured
+            if wanted and key.asbytes() not in offered:
+                yield f"the agent's {getattr(key, 'comment', '') or key.get_name()}", key
+
+    def _agent_keys(self) -> tuple[PKey, ...]:
+        if not self.use_agent:
+            return ()
+        try:
+            self._agent = Agent()
+            return tuple(self._agent.get_keys())
+        except (SSHException, OSError, EOFError):
+            return ()
+
+    def _story(self) -> str:
+        unusable = [f"{identity.path} {identity.problem}" for identity in self.identities if identity.problem]
+        tried = f"refused {', '.join(self.tried)}" if self.tried else "no key to offer, in files or in an agent"
+        return f"log-in as {self.user}: {'; '.join([tried, *unusable])}"

@@ -1,0 +1,210 @@
+"""One login to one host over SSH, on a Fabric connection with deadlines; jump hosts that many share; why it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fabric import Connection
+from paramiko import AuthenticationException, SSHException, Transport
+from paramiko.ssh_exception import IncompatiblePeer
+
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.transport.ssh.host_keys import HostIdentity, HostKeyPolicy, HostKeyRejected, prefer_kinds
+from clusterproof.plugins.transport.ssh.identities import Offer
+from clusterproof.plugins.transport.ssh.routes import NoRoute, Route
+
+_NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EADDRNOTAVAIL)
+_DROPPED = (EOFError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
+
+_LOGINS_AT_ONCE = 8  # to one jump host; sshd's MaxStartups begins to drop log-ins at 10
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFailure:
+    """Why a host was not reached; `may_pass` where a retry a moment later may succeed."""
+
+    unreached: Unreached
+    detail: str
+    may_pass: bool = False
+
+
+def connection_failure_of(problem: Exception, host: str, port: int, is_late: bool) -> ConnectionFailure:
+    """What an exception of a login means. `is_late`: the timeout of this login has expired."""
+    where = f"{host}:{port}"
+    if isinstance(problem, HostKeyRejected):
+        return ConnectionFailure(Unreached.HOST_KEY, str(problem))
+    if isinstance(problem, NoRoute):
+        return ConnectionFailure(Unreached.NO_ROUTE, str(problem), problem.may_pass)
+    if isinstance(problem, AuthenticationException):
+        return ConnectionFailure(Unreached.AUTH, str(problem))
+    if isinstance(problem, socket.gaierror):
+        return ConnectionFailure(Unreached.NAME, f"{host} does not resolve: {problem.strerror}")
+    if isinstance(problem, IncompatiblePeer) or "Indecipherable protocol" in str(problem):
+        return ConnectionFailure(
+            Unreached.GARBLED, f"{where} speaks no SSH that is understood here: {_one_line(problem)}"
+        )
+    roots = tuple(_roots(problem))
+    if is_late or any(isinstance(root, TimeoutError) for root in roots):
+        why = "" if isinstance(problem, TimeoutError) else f": {_one_line(problem)}"
+        return ConnectionFailure(Unreached.TIMED_OUT, f"{where} did not answer in time{why}")
+    if any(isinstance(root, _DROPPED) for root in roots):
+        detail = f"{where} closed the connection during the log-in: sshd's MaxStartups, or it is going down"
+        return ConnectionFailure(Unreached.LOST, detail, may_pass=True)
+    if isinstance(problem, OSError):
+        return _of_the_network(problem, where)
+    return ConnectionFailure(
+        Unreached.LOST, f"{where}: {_one_line(problem)}", may_pass=isinstance(problem, SSHException)
+    )
+
+
+def _of_the_network(problem: OSError, where: str) -> ConnectionFailure:
+    if isinstance(problem, ConnectionRefusedError):
+        return ConnectionFailure(
+            Unreached.REFUSED, f"{where} refuses the connection: no sshd listens there, or a firewall"
+        )
+    if problem.errno in _NO_ROUTE:
+        return ConnectionFailure(Unreached.NO_ROUTE, f"no route to {where}: {problem.strerror}")
+    return ConnectionFailure(Unreached.LOST, f"{where}: {problem.strerror or _one_line(problem)}")
+
+
+def _roots(problem: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and what it was raised from: paramiko says `Error reading SSH protocol banner` for all."""
+    while problem is not None:
+        yield problem
+        problem = problem.__cause__ or problem.__context__
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(f"{type(problem).__name__} {problem}".split())[:200]
+
+
+class LoginFailed(ClusterproofError):  # noqa: N818
+    """The host was not reached; `failure` says why."""
+
+    def __init__(self, failure: ConnectionFailure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+class Login:
+    """A route, a host key to check and keys to offer. Made on the main thread, as Fabric requires; opened on any."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        route: Route,
+        host: HostIdentity,
+        offer: Offer,
+        connect_s: float,
+        abandoned: threading.Event,  # shared by a node's log-in and those to its jump hosts
+    ) -> None:
+        self._connection = connection
+        self._route = route
+        self._host = host
+        self._offer = offer
+        self._connect_s = connect_s
+        self._abandoned = abandoned
+        connection.connect_timeout = connect_s  # of the key exchange; Fabric itself takes whole seconds only
+        connection.client.set_missing_host_key_policy(HostKeyPolicy(host))
+
+    def open(self) -> Transport:
+        """Connect, check the host, log in. Raises LoginFailed."""
+        if self._abandoned.is_set():
+            raise LoginFailed(ConnectionFailure(Unreached.LOST, "abandoned", may_pass=True))
+        started = time.monotonic()
+        try:
+            sock = self._route.dial(self._connect_s)
+            started = time.monotonic()
+            self._connection.connect_kwargs = {
+                "sock": sock,
+                "transport_factory": self._transport,
+                "auth_strategy": self._offer,
+                "banner_timeout": self._connect_s,
+                "auth_timeout": self._connect_s,
+            }
+            self._connection.open()
+        except (SSHException, OSError, EOFError, NoRoute) as problem:
+            is_late = time.monotonic() - started >= self._connect_s
+            failure = connection_failure_of(problem, self._connection.host, self._connection.port, is_late)
+            explanation = self._route.explanation() if failure.may_pass else ""
+            self.close()
+            if explanation:  # of a ProxyCommand that ended: it would end again
+                failure = ConnectionFailure(failure.unreached, explanation)
+            raise LoginFailed(failure) from None
+        transport: Transport = self._connection.transport
+        return transport
+
+    def close(self) -> None:
+        """Close everything, also half-way, where Fabric and paramiko would leave a thread and a socket."""
+        self._route.interrupt()
+        with contextlib.suppress(OSError, EOFError, SSHException):
+            self._connection.client.close()
+        self._route.close()
+        self._connection.transport = None
+
+    def interrupt(self) -> None:
+        """Wake whoever waits for this log-in; from any thread. It may be opened again."""
+        self._route.interrupt()
+
+    def abandon(self) -> None:
+        """Wake whoever waits for this log-in, and let it not be opened again; from any thread."""
+        self._abandoned.set()
+        self.interrupt()
+
+    def _transport(self, sock: Any, **options: Any) -> Transport:
+        transport = Transport(sock, **options)
+        prefer_kinds(transport, self._host.kinds())
+        return transport
+
+
+class JumpHost:
+    """What the log-ins to one jump host share: they come a few at a time, and end with the first that fails."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._slots = threading.Semaphore(_LOGINS_AT_ONCE)
+        self._has_let_in = False
+        self._failure = ""
+
+    def open(self, login: Login) -> Transport:
+        """Log in. Where the first log-in failed for good, no further one is tried. Raises NoRoute."""
+        with self._slots:
+            if self._failure:
+                raise NoRoute(self._failure)
+            try:
+                transport = login.open()
+            except LoginFailed as failed:
+                data = f"jump host {self.name}: {failed}"
+                if not failed.failure.may_pass and not self._has_let_in:
+                    self._failure = data
+                raise NoRoute(data, failed.failure.may_pass) from None
+            self._has_let_in = True
+            return transport
+
+
+@dataclass(frozen=True, slots=True)
+class JumpLogin:
+    """One node's log-in to a jump host."""
+
+    host: JumpHost
+    login: Login
+
+    def open(self) -> Transport:
+        """Log in, in turn. Raises NoRoute."""
+        return self.host.open(self.login)
+
+    def close(self) -> None:
+        """Close the log-in."""
+        self.login.close()
+
+    def interrupt(self) -> None:
+        """Wake whoever waits for the log-in."""
+        self.login.interrupt()

@@ -1,0 +1,76 @@
+"""The files of a run's report, a module for each: every one is written whole or not at all.
+
+A module here is found by its place. Its `FORMAT` says what the file is called and what is in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from io import BufferedWriter
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.written import created
+
+if TYPE_CHECKING:
+    from clusterproof.reports.run import Run
+
+PAGE = "report.html"
+SUMMARY = "summary.md"
+JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
+MAX_JOB_SUMMARY = 1_000_000  # bytes; GitHub shows no summary at all above 1 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One file of a report: its name, and its text for a run; None: the run has nothing for it."""
+
+    file: str
+    text: Callable[[Run], str | None]
+
+
+def all_formats() -> list[Format]:
+    """The format of each module of this package, by the name of its module."""
+    names = sorted(module.name for module in iter_modules(__path__))
+    return [import_module(f"{__name__}.{name}").FORMAT for name in names]
+
+
+def write_report(folder: Path, run: Run) -> None:
+    """Write every file of the report that can be written. Raises what kept the first of the others from it.
+
+    A file that this run has nothing for, and that an earlier one left there, goes.
+    """
+    problems: list[Exception] = []
+    for each in all_formats():
+        try:
+            text = each.text(run)
+            if text is None:
+                (folder / each.file).unlink(missing_ok=True)
+            else:
+                write_whole(folder / each.file, text)
+        except Exception as problem:  # whatever it is: one file that breaks costs none of the others
+            problems.append(problem)
+    if problems:
+        raise problems[0]
+    job_summary = os.environ.get(JOB_SUMMARY)
+    if job_summary:
+        summary = (folder / SUMMARY).read_bytes()
+        if len(summary) <= MAX_JOB_SUMMARY:
+            with Path(job_summary).open("ab") as file:
+                file.write(summary)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that no reader ever sees half of it. Raises OSError."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with BufferedWriter(created(new)) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,131 @@
+"""`report.html`: one file that an operator opens first, and that asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shlex
+from functools import cache
+from html import escape
+from pathlib import Path
+
+from clusterproof.plugins.core.version import __version__
+from clusterproof.reports.document.data import data
+from clusterproof.reports.document.demo import WORDS, is_demo, with_pictures
+from clusterproof.reports.document.section import Section
+from clusterproof.reports.document.sections import TOOLS, sections
+from clusterproof.reports.formats import PAGE, Format
+from clusterproof.reports.run import Run
+from clusterproof.reports.standing import headline, standing
+from clusterproof.reports.tiles import breakable, tiles
+from clusterproof.reports.to_do import to_do
+from clusterproof.reports.wording import counted
+
+_STYLES = ("page.css", "tiles.css", "grid.css", "pairs.css", "map.css", "hardware.css", "trend.css", "training.css")
+_SCRIPTS = ("words.js", "grid.js", "hardware.js", "node.js", "small_cells.js", "map.js", "gpus.js", "page.js")
+_CLASSES = {"not fit": "fail", "not proven": "incomplete", "fit": "pass"}
+
+
+def document(run: Run, live: str = "") -> str:
+    """The page of a run. What nodes and people named is text in it; no script runs but the page's own.
+
+    `live`: the version of a page that a watch serves, which asks for a newer one; of a file it is empty.
+    """
+    run = with_pictures(run)
+    style, script = _joined(_STYLES), _joined((*_SCRIPTS, *(["live.js"] if live else [])))
+    raw = sections(run)
+    tools = TOOLS if any(section.name == "findings" for section in raw) else ""
+    main = ['<main id="main" tabindex="-1">', tools, *(section.html for section in raw)]
+    body = "\n".join([_header(run, raw, live), *main])
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            f'<html lang="en"{_version(live)}><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script, live)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="referrer" content="no-referrer">',
+            f"<title>{escape(run.cluster.name)}: {standing(run.results)}</title>",
+            f"<style>{style}</style></head><body>",
+            '<a class="skip" href="#findings">to the findings</a>',
+            _STEERING.sub(_made_visible, body),
+            "</main>",
+            '<main id="node" tabindex="-1" aria-label="one node" hidden></main>',
+            _STEERING.sub(_made_visible, _footer(run)),
+            f'<script type="application/json" id="data">{data(run)}</script>',
+            f"<script>{script}</script></body></html>\n",
+        )
+    )
+
+
+# What steers instead of being read: of a name too, which no probe has made safe. The script has the same.
+_STEERING = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+
+
+def _made_visible(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _version(live: str) -> str:
+    return f' data-live="{escape(live)}"' if live else ""
+
+
+def _header(run: Run, raw: list[Section], live: str) -> str:
+    stands = standing(run.results)
+    where = "".join(f'<a href="#{section.name}">{escape(section.title)}</a>' for section in raw)
+    types = sorted({result.instance_type for result in run.results if result.instance_type})
+    facts = (
+        f"{run.began:%Y-%m-%d %H:%M:%S %Z}",
+        f"by {run.cluster.connection}",
+        counted(len({result.check for result in run.results}), "check"),
+        ", ".join(types),
+        "live" if live else f"exit code {run.exit_code}",
+        WORDS if is_demo(run) else "",
+        f"{counted(run.broken, 'test')} broke: nobody's verdict" if run.broken else "",
+    )
+    return (
+        f'<header><h1>{escape(run.cluster.name)}</h1><p class="facts">{escape(" · ".join(filter(None, facts)))}</p>'
+        f'<p class="verdict {_CLASSES.get(stands, "none")}">'
+        f'<strong>{stands}</strong> <span class="headline">{escape(headline(run.results))}</span>{_first(run)}</p>'
+        f"{tiles(run.results, run.facts.catalog, run.acted_on)}"
+        f'<nav aria-label="sections">{where}</nav></header>'
+    )
+
+
+def _first(run: Run) -> str:
+    """What to do first, as a sentence."""
+    tasks = to_do(run.results, run.facts.catalog)
+    return f' <span class="first">First {breakable(tasks[0].in_words)}.</span>' if tasks else ""
+
+
+def _footer(run: Run) -> str:
+    """What made the page: the product, how it was asked, and how long it took."""
+    command = f" · <code>{escape(shlex.join(run.command))}</code>" if run.command else ""
+    return f"<footer><p>clusterproof {escape(__version__)}{command} · took {run.seconds:.1f} s</p></footer>"
+
+
+def _policy(style: str, script: str, live: str) -> str:
+    """Only the page's own style and script, by their hashes; no picture, no font, no form, no frame.
+
+    No request either, but of a live page to where it came from.
+    """
+    requests = "connect-src 'self'; " if live else ""
+    return (
+        f"default-src 'none'; {requests}script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    folder = Path(__file__).parents[1] / "document"
+    return "\n".join((folder / name).read_text(encoding="utf-8").strip() for name in names)
+
+
+FORMAT = Format(PAGE, document)

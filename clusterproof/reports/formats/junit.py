@@ -1,0 +1,183 @@
+"""`junit.xml`: a suite for each subsystem, and in it a case for each check, with its nodes in the body.
+
+With `--junit-cases=node` it is one suite with a case for each node. The names are the checks' ids or the nodes',
+whatever the verdict: what keeps a history by name finds each again. `--junitxml` is pytest's own file, with a case for
+each check and node: a thousand nodes are more than Jenkins shows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from clusterproof.plugins.core.nodeset import fold, within
+from clusterproof.plugins.core.result import SUBSYSTEMS, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.findings import shortened
+from clusterproof.reports.formats import Format
+from clusterproof.reports.run import Run
+from clusterproof.reports.to_do import to_do_line
+from clusterproof.reports.wording import MAX_ATTRIBUTE, counted, legal, owner_of
+
+MAX_NODES = 300  # characters of the nodeset in a name
+MAX_OF_ALL_NODES = 100_000
+MAX_LINES = 100  # of what was seen
+MAX_WORDS = 2_000  # characters of a line
+OTHER = "other"  # the suite of checks that name no subsystem
+BY_NODE = "nodes"  # the suite of all nodes
+_TAGS = {Verdict.FAIL: "failure", Verdict.INCOMPLETE: "error", Verdict.NOT_APPLICABLE: "skipped"}
+
+_ORDER = ("failure", "error", "", "skipped")  # the worst first
+_NOTABLE = (Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN)  # with all that there is to say
+
+Cases = dict[str, list[Result]]  # by check, or by node
+
+
+def suites(run: Run) -> str:
+    """The results of a run, as Jenkins, GitLab and GitHub's actions show them."""
+    by_suite: dict[str, Cases] = defaultdict(lambda: defaultdict(list))
+    for result in run.results:
+        if run.junit_cases == "node":
+            by_suite[BY_NODE][result.node].append(result)
+        else:
+            by_suite[result.subsystem or OTHER][result.check].append(result)
+    unreached = unreached_nodes(run.results)
+    known = [name for name in SUBSYSTEMS if name in by_suite]
+    names = [*known, *sorted(by_suite.keys() - set(known))]
+    root = Element("testsuites", name=legal(f"clusterproof {run.cluster.name}"))
+    for name in names:
+        root.append(_suite(name, by_suite[name], run, unreached))
+    for key in ("tests", "failures", "errors"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
+    indent(root, " ")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, "unicode")}\n'
+
+
+def _suite(name: str, cases: Cases, run: Run, unreached: Collection[str]) -> Element:
+    count = Counter(_tag(results, unreached) for results in cases.values())
+    seconds = sum(result.duration_s for results in cases.values() for result in results)
+    suite = Element(
+        "testsuite",
+        name=legal(f"clusterproof.{name}"),
+        tests=str(len(cases)),
+        failures=str(count["failure"]),
+        errors=str(count["error"]),
+        skipped=str(count["skipped"]),
+        time=f"{seconds:.3f}",
+        timestamp=f"{run.began:%Y-%m-%dT%H:%M:%S}",
+    )
+    data = [result for results in cases.values() for result in results]
+    properties = SubElement(suite, "properties")
+    for key, value in _properties(data, run):
+        SubElement(properties, "property", name=key, value=legal(within(value, MAX_NODES)))
+    for case, results in sorted(cases.items()):
+        suite.append(_case(case, results, name, unreached))
+    return suite
+
+
+def _tag(results: Iterable[Result], unreached: Collection[str]) -> str:
+    """What JUnit calls the worst of them."""
+    return min((_tag_of(result, unreached) for result in results), key=_ORDER.index)
+
+
+def _tag_of(result: Result, unreached: Collection[str]) -> str:
+    """The tag of a result; of a node that was not reached one check says so, and the others are no further errors."""
+    is_skipped = result.node in unreached and result.is_of_unreachable and not result.says_unreachable
+    return "skipped" if is_skipped else _TAGS.get(result.verdict, "")
+
+
+def unreached_nodes(results: Iterable[Result]) -> set[str]:
+    """The nodes of which a result says that they were not reached."""
+    return {result.node for result in results if result.says_unreachable}
+
+
+def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]]:
+    yield "cluster", run.cluster.name
+    yield "nodes", fold(run.nodes)
+    yield "connection", run.cluster.connection
+    yield "instance_types", " ".join(sorted({result.instance_type for result in results if result.instance_type}))
+    yield "to_do", to_do_line(run.results, run.facts.catalog)
+    yield "owners", ", ".join(sorted({owner for result in results if (owner := result.team or result.owner)}))
+
+
+def _case(name: str, results: Sequence[Result], suite: str, unreached: Collection[str]) -> Element:
+    seconds = sum(result.duration_s for result in results)
+    results = [one for result in results for one in result.by_verdict]
+    case = Element("testcase", classname=legal(f"clusterproof.{suite}"), name=legal(name), time=f"{seconds:.3f}")
+    words = legal("\n\n".join(_blocks(results)))
+    tag = _tag(results, unreached)
+    if tag:
+        of_tag = [result for result in results if _tag_of(result, unreached) == tag]
+        data = SubElement(case, tag, type=of_tag[0].verdict.value, message=legal(_message(of_tag)))
+        data.text = words
+    else:
+        SubElement(case, "system-out").text = words
+    return case
+
+
+def _blocks(results: Sequence[Result]) -> Iterable[str]:
+    """What there is to say, the worst first; of what passed or does not apply only where that is all, or is new."""
+    shown = [result for result in results if result.verdict in _NOTABLE or result.since_last]
+    if not shown and len({result.check for result in results}) > 1:
+        count = Counter(result.verdict for result in results)
+        return ["\n".join(f"{verdict.value}: {counted(number, 'check')}" for verdict, number in count.items())]
+    groups: dict[tuple[Verdict, str], list[Result]] = defaultdict(list)
+    for result in sorted(shown or results, key=lambda result: result.verdict.rank):
+        groups[result.verdict, result.check].append(result)
+    return [_words(check, verdict, group) for (verdict, check), group in groups.items()]
+
+
+def _message(results: Sequence[Result]) -> str:
+    """`gpu[003,007]: 14 errors; expected 0 (+1)`: the first line of what was seen, and how many more there are."""
+    lines = {line for result in results for line in result.message.split("\n")}
+    nodes = within(fold(result.node for result in results), MAX_NODES)
+    more = f" (+{len(lines) - 1})" if len(lines) > 1 else ""
+    return shortened(f"{nodes}: {min(lines)}{more}", MAX_ATTRIBUTE)
+
+
+def _since(results: Sequence[Result]) -> str:
+    """`new gpu003; still gpu[007-008]`; empty where there is no history, or it was fine and is."""
+    nodes: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        if result.since_last:
+            nodes[result.since_last].append(result.node)
+    return "; ".join(f"{kind} {within(fold(names), MAX_NODES)}" for kind, names in nodes.items())
+
+
+def _words(check: str, verdict: Verdict, results: Sequence[Result]) -> str:
+    first = results[0]
+    nodes = within(fold(result.node for result in results), MAX_OF_ALL_NODES)
+    about = (
+        ("check", check),
+        ("verdict", verdict.value),
+        ("pairs" if first.is_of_pair else "nodes", nodes),
+        ("since the last run", _since(results)),
+    )
+    if verdict not in _NOTABLE:
+        return "\n".join(_rows(about))
+    alike: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        for line in filter(None, result.message.split("\n")):
+            alike[line].append(result.node)
+    seen = [
+        f"{within(fold(names), MAX_NODES)}: {shortened(line, MAX_WORDS)}"
+        for line, names in list(alike.items())[:MAX_LINES]
+    ]
+    if len(alike) > MAX_LINES:
+        seen.append(f"… and {counted(len(alike) - MAX_LINES, 'more line')}; results.jsonl has all")
+    rows = (
+        ("looks at", first.title),
+        ("by hand", first.evidence),
+        ("owner", owner_of(first)),
+        ("means", first.meaning),
+        ("do", first.remedy),
+    )
+    return "\n".join([*_rows(about), *seen, *_rows(rows)])
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"{word}: {words}" for word, words in rows if words]
+
+
+FORMAT = Format("junit.xml", suites)

@@ -1,0 +1,153 @@
+"""`summary.md`: the findings as a job's page shows them (GitHub's `$GITHUB_STEP_SUMMARY`, GitLab, a ticket)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from clusterproof.plugins.core.nodeset import within
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.commands import again, short_commands
+from clusterproof.reports.findings import Finding, Gap, gaps_in_short, shortened
+from clusterproof.reports.formats import SUMMARY, Format
+from clusterproof.reports.history.changes import GONE, NEW
+from clusterproof.reports.run import Run
+from clusterproof.reports.standing import headline, standing
+from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
+from clusterproof.reports.wording import counted
+
+MAX_FINDINGS = 50  # findings of each kind: GitHub shows a mebibyte at most
+MAX_LINES = 10  # of what was seen, per finding
+MAX_NODES = 500  # characters of a nodeset
+MAX_WORDS = 500  # characters of a line
+_MARKS = {Verdict.FAIL: "❌", Verdict.INCOMPLETE: "❔", Verdict.CONCERN: "⚠️"}
+_STANDS = {"not fit": "❌", "not proven": "❔", "not checked": "❔"}
+# What Markdown, or GitHub, reads as more than itself: anywhere, or at the beginning of a line.
+_MEANING = re.compile(r"([\\`*\[\]#|<>~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|^[-+=]|(?<=^\d)[.)])")
+
+
+def markdown(run: Run) -> str:
+    """The summary of a run."""
+    stands = standing(run.results)
+    parts = [
+        f"## {_STANDS.get(stands, '✅')} {plain(run.cluster.name)}: {stands}",
+        *(
+            f"**{plain(words)}**"
+            for words in (to_do_line(run.results, run.facts.catalog), shared_finding(run.results))
+            if words
+        ),
+        *_commands(run),
+        plain(headline(run.results) or "no check was run"),
+        *_since(run),
+        *_table(run),
+        *_details(run),
+        *_again(run),
+        f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(run: Run) -> Iterator[str]:
+    tasks = to_do(run.results, run.facts.catalog)
+    lines = [f"- {task.action}: {_code(line)}" for task in tasks for line in short_commands(task, run.acted_on)]
+    if lines:
+        yield "\n".join(["Commands to copy; they are printed, never run:", "", *lines])
+
+
+def _since(run: Run) -> Iterator[str]:
+    data = run.since
+    if data:
+        lines = data.lines(NEW, GONE)
+        shown = [f"- {plain(shortened(line, MAX_WORDS))}" for line in lines[:MAX_FINDINGS]]
+        more = [f"- … and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
+        yield "\n".join([plain(data.words), "", *shown, *more]).rstrip()
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    return _MEANING.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;")
+
+
+def _code(text: str) -> str:
+    """A command, as code on one line."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    space = " " if "`" in line else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def _table(run: Run) -> Iterator[str]:
+    rows = [
+        *_rows(run.findings(Verdict.FAIL), Verdict.FAIL),
+        *_rows_of_gaps(gaps_in_short(run.results)),
+        *_rows(run.findings(Verdict.CONCERN), Verdict.CONCERN),
+    ]
+    if rows:
+        yield "\n".join(["| verdict | check | where | what | owner |", "|---|---|---|---|---|", *rows])
+
+
+def _rows(found: Sequence[Finding], verdict: Verdict) -> Iterator[str]:
+    for finding in found[:MAX_FINDINGS]:
+        first = finding.first
+        where = plain(finding.where(within(finding.nodes, MAX_NODES)))
+        words = f"{plain(first.title)}. {plain(finding.suspicion)}".rstrip(". ")
+        yield _row(verdict, plain(first.check), where, words, plain(finding.owner))
+    if len(found) > MAX_FINDINGS:
+        yield _row(verdict, f"… and {len(found) - MAX_FINDINGS} more", "", "", "")
+
+
+def _rows_of_gaps(found: Sequence[Gap]) -> Iterator[str]:
+    for gap in found[:MAX_FINDINGS]:
+        nodes, cause = plain(within(gap.nodes, MAX_NODES)), plain(shortened(gap.cause, MAX_WORDS))
+        words = f"{cause}. {plain(gap.suspicion)}" if gap.suspicion else cause
+        yield _row(Verdict.INCOMPLETE, plain(gap.what), nodes, words, "")
+    if len(found) > MAX_FINDINGS:
+        yield _row(Verdict.INCOMPLETE, f"… and {counted(len(found) - MAX_FINDINGS, 'more reason')}", "", "", "")
+
+
+def _row(verdict: Verdict, *cells: str) -> str:
+    return f"| {_MARKS[verdict]} {verdict.value} | {' | '.join(cells)} |"
+
+
+def _details(run: Run) -> Iterator[str]:
+    yield from _details_of(run, Verdict.FAIL)
+    for gap in gaps_in_short(run.results)[:MAX_FINDINGS]:
+        if gap.of_reaching:
+            lines = [shortened(line, MAX_WORDS) for line in gap.messages]
+            yield _detail(gap.of_reaching[:1], lines, Verdict.INCOMPLETE)
+    yield from _details_of(run, Verdict.CONCERN)
+
+
+def _details_of(run: Run, verdict: Verdict) -> Iterator[str]:
+    for finding in run.findings(verdict)[:MAX_FINDINGS]:
+        yield _detail(finding.of_each_cause, finding.lines_within(MAX_WORDS), verdict)
+
+
+def _detail(of_each_cause: Sequence[Result], lines: Sequence[str], verdict: Verdict) -> str:
+    first = of_each_cause[0]
+    data = [f"- {plain(line)}" for line in lines[:MAX_LINES]]
+    if len(lines) > MAX_LINES:
+        data.append(f"- … and {len(lines) - MAX_LINES} more")
+    rows = [
+        f"**See it:** {_code(first.evidence)}" if first.evidence else "",
+        f"**Means:** {plain(first.meaning)}" if first.meaning else "",
+        *(f"**Do:** {plain(result.remedy)}" for result in of_each_cause if result.remedy),
+    ]
+    summary = f"<summary>{_MARKS[verdict]} {_html(first.check)}: {_html(first.title)}</summary>"
+    return "\n\n".join([f"<details>{summary}", "\n".join(data), *filter(None, rows), "</details>"])
+
+
+def _html(text: str) -> str:
+    """Text inside of an HTML tag, where backslashes are nothing but themselves."""
+    return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _again(run: Run) -> Iterator[str]:
+    for verdict, what in ((Verdict.FAIL, "failed"), (Verdict.INCOMPLETE, "incomplete")):
+        command = again(run, verdict)
+        if command:
+            yield f"Run the {what} checks again: {_code(command)}"
+
+
+FORMAT = Format(SUMMARY, markdown)

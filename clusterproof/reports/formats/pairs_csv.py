@@ -1,0 +1,82 @@
+"""`pairs.csv`: every measurement between nodes, as a spreadsheet opens it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.message import printable
+from clusterproof.reports.formats import Format
+from clusterproof.reports.run import Run
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
+
+HEAD = (
+    "pair",
+    "a",
+    "b",
+    "round",
+    "at_once",
+    "busbw_gb_per_s",
+    "share_of_normal",
+    "algbw_gb_per_s",
+    "time_us",
+    "size_bytes",
+    "correct",
+    "network",
+    "problem",
+    "seconds",
+)
+MAX_TEXT = 1_000  # characters of what a node said
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+
+
+def measurements_csv(run: Run) -> str | None:
+    """The table, in the order of measuring; None where nothing was measured. Rounds are counted from 1."""
+    rows = [row for campaign in (run.between.campaigns if run.between else ()) for row in _rows(campaign)]
+    if not rows:
+        return None
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEAD)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _rows(campaign: Campaign) -> Iterator[tuple[object, ...]]:
+    for measurement in campaign.journal.measurements:
+        reading = measurement.reading
+        busbw = reading.busbw_gb_per_s
+        usual = campaign.usual_gb_per_s(measurement.pair) if busbw else None
+        yield (
+            _cell(str(measurement.pair)),
+            _cell(measurement.pair.a),
+            _cell(measurement.pair.b),
+            measurement.round + 1,
+            measurement.at_once,
+            _number(busbw),
+            f"{busbw / usual:.4f}" if busbw and usual else "",
+            _number(reading.algbw_gb_per_s),
+            _number(reading.time_us),
+            reading.size_bytes or "",
+            "" if reading.is_correct is None else "yes" if reading.is_correct else "no",
+            _cell(reading.network),
+            _cell(reading.problem),
+            _number(reading.seconds or None),
+        )
+
+
+def _number(number: float | None) -> str:
+    return "" if number is None else f"{number:.6g}"
+
+
+def _cell(text: str) -> str:
+    """Text on one line that no spreadsheet evaluates: what would be a formula begins with an apostrophe."""
+    line = " ".join(printable(text, MAX_TEXT).split())
+    return f"'{line}" if line.startswith(_FORMULA) else line
+
+
+FORMAT = Format("pairs.csv", measurements_csv)

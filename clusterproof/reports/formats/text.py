@@ -1,0 +1,125 @@
+"""`summary.txt`: what went wrong in the fewest words, for a mail."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from clusterproof.plugins.core.nodeset import within
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.commands import again, short_commands
+from clusterproof.reports.findings import Finding, gaps_in_short, shortened
+from clusterproof.reports.formats import Format
+from clusterproof.reports.history.changes import GONE, NEW
+from clusterproof.reports.run import Run
+from clusterproof.reports.standing import headline, standing
+from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
+from clusterproof.reports.wording import counted
+
+WIDTH = 100  # columns
+MAX_FINDINGS = 20  # findings of each kind
+MAX_NODES = 200  # characters of a nodeset
+MAX_WORDS = 300  # characters of a line
+_INDENT = "  "
+_COPIED = ("again:", "never run:")  # ends a line whose paragraph is copied from
+
+
+def text(run: Run) -> str:
+    """The summary of a run, one paragraph for each finding."""
+    tasks = to_do_line(run.results, run.facts.catalog)
+    paragraphs = [
+        *(words for words in [list(filter(None, (tasks, shared_finding(run.results))))] if words),
+        [f"{run.cluster.name}: {standing(run.results)}", headline(run.results) or "no check was run"],
+        *_commands(run),
+        *_since(run),
+        *_findings(run, Verdict.FAIL),
+        *_gaps(run),
+        *_findings(run, Verdict.CONCERN),
+        *_again(run),
+        [f"{run.began:%Y-%m-%d %H:%M:%S %Z}, {run.seconds:.1f} s, exit code {run.exit_code}"],
+    ]
+    return "\n\n".join(_wrapped(paragraph) for paragraph in paragraphs) + "\n"
+
+
+def _since(run: Run) -> Iterator[list[str]]:
+    data = run.since
+    if data:
+        lines = data.lines(NEW, GONE)
+        more = [f"… and {len(lines) - MAX_FINDINGS} more"] if len(lines) > MAX_FINDINGS else []
+        yield [data.words, *(shortened(line, MAX_WORDS) for line in lines[:MAX_FINDINGS]), *more]
+
+
+def _commands(run: Run) -> Iterator[list[str]]:
+    tasks = to_do(run.results, run.facts.catalog)
+    lines = [f"{task.action}: {line}" for task in tasks for line in short_commands(task, run.acted_on)]
+    if lines:
+        yield ["Commands to copy; they are printed, never run:", *lines]
+
+
+def _findings(run: Run, verdict: Verdict) -> Iterator[list[str]]:
+    findings = run.findings(verdict)
+    yield from (_finding(finding, verdict) for finding in findings[:MAX_FINDINGS])
+    if len(findings) > MAX_FINDINGS:
+        yield [f"{verdict.name} … and {len(findings) - MAX_FINDINGS} more kinds"]
+
+
+def _finding(finding: Finding, verdict: Verdict) -> list[str]:
+    first = finding.first
+    lines = finding.lines_within(MAX_WORDS)
+    more = f" (and {counted(len(lines) - 1, 'more line')})" if len(lines) > 1 else ""
+    data = [
+        f"{verdict.name} {first.check}: {first.title}: {finding.where(within(finding.nodes, MAX_NODES))}",
+        finding.suspicion,
+        *(f"{line}{more}" for line in lines[:1]),
+        *(f"do: {result.remedy}" for result in finding.of_each_cause if result.remedy),
+        f"owner: {finding.owner}" if finding.owner else "",
+    ]
+    return [line for line in data if line]
+
+
+def _gaps(run: Run) -> Iterator[list[str]]:
+    gaps = gaps_in_short(run.results)
+    for gap in gaps[:MAX_FINDINGS]:
+        words = shortened(gap.cause, MAX_WORDS)
+        remedies = [f"do: {result.remedy}" for result in gap.of_reaching[:1] if result.remedy]
+        data = [
+            f"{Verdict.INCOMPLETE.name} {gap.what}: {within(gap.nodes, MAX_NODES)}: {words}",
+            gap.suspicion,
+            *remedies,
+        ]
+        yield [line for line in data if line]
+    if len(gaps) > MAX_FINDINGS:
+        yield [f"{Verdict.INCOMPLETE.name} … for {counted(len(gaps) - MAX_FINDINGS, 'more reason')}"]
+
+
+def _again(run: Run) -> Iterator[list[str]]:
+    for verdict, what in ((Verdict.FAIL, "failed"), (Verdict.INCOMPLETE, "incomplete")):
+        command = again(run, verdict)
+        if command:
+            yield [f"Run the {what} checks again:", command]
+
+
+def _wrapped(paragraph: Sequence[str]) -> str:
+    """The first line from the margin, the others behind an indent. A command stays on one line: it is copied.
+
+    What a node says begins no line, whatever is in it: its own line breaks are spaces here.
+    """
+    first, *others = paragraph
+    if first.endswith(_COPIED):
+        return "\n".join([first, *(f"{_INDENT}{line}" for line in others)])
+    lines = [*_fitted(first, ""), *(part for line in others for part in _fitted(line, _INDENT))]
+    return "\n".join(lines)
+
+
+def _fitted(line: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        line,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=_INDENT * 2,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+FORMAT = Format("summary.txt", text)

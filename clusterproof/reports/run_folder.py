@@ -1,0 +1,93 @@
+"""`runs/<cluster>/<time>/`: a folder for each run's reports, and `runs/latest`, which leads to the last one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+from clusterproof.plugins.core.opened import distrust
+from clusterproof.reports.formats import PAGE
+
+RUNS = "runs"
+LATEST = "latest"
+_LONGEST_NAME = 80
+_MAX_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)(?:-(\d{1,3}))?")
+
+
+def folder_of_its_own(where: Path, cluster: str, now: datetime) -> Path:
+    """A new folder under `where` for a run that begins now. Raises OSError.
+
+    The folder of all runs has a .gitignore, so that git passes over it.
+    """
+    runs = where / RUNS
+    if not os.path.lexists(runs):
+        runs.mkdir()
+        (runs / ".gitignore").write_text("*\n", encoding="utf-8")
+    require_own(runs)
+    of_cluster = runs / safe_name(cluster)
+    of_cluster.mkdir(exist_ok=True)
+    require_own(of_cluster)
+    time = f"{now.astimezone(timezone.utc):%Y-%m-%dT%H-%M-%SZ}"
+    for number in range(1, _MAX_AT_ONCE):
+        folder = of_cluster / (time if number == 1 else f"{time}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(f"{of_cluster} has {_MAX_AT_ONCE} runs of {time}")
+
+
+def require_own(folder: Path) -> None:
+    """Write nowhere that another user has made, or may change, or leads to by a link. Raises OSError."""
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory; expected a folder", str(folder))
+    doubt = distrust(folder)
+    if doubt:
+        raise PermissionError(errno.EPERM, f"{doubt}; expected a folder that only you and root may write", str(folder))
+
+
+def safe_name(cluster: str) -> str:
+    """What a cluster's folder is called, whatever the cluster is called."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", cluster)[:_LONGEST_NAME].strip(".")
+    return f"{name}_" if name == LATEST else name or "cluster"
+
+
+def point_latest(where: Path, folder: Path) -> None:
+    """Let `runs/latest` lead to a run's folder. Raises OSError where something else has that name."""
+    latest = where / RUNS / LATEST
+    if latest.exists() and not latest.is_symlink():
+        raise FileExistsError(f"{latest} is no link")
+    new = latest.with_name(f".{LATEST}-{os.getpid()}")
+    new.unlink(missing_ok=True)
+    new.symlink_to(folder.relative_to(latest.parent), target_is_directory=True)
+    new.replace(latest)
+
+
+def runs_beside(folder: Path) -> list[Path]:
+    """The folders of the cluster's runs that have ended and so have a page, the oldest first. Raises OSError."""
+    runs = [
+        (time[1], int(time[2] or 1), path)
+        for path in folder.parent.iterdir()
+        if (time := _TIME.fullmatch(path.name)) and not path.is_symlink() and (path / PAGE).is_file()
+    ]
+    return [path for *_, path in sorted(runs)]
+
+
+def remove_all_but(keep: int, folder: Path) -> int:
+    """Remove the oldest runs beside that of `folder`, so that `keep` are left; how many went. Raises OSError."""
+    require_own(folder.parent)
+    old = [path for path in runs_beside(folder)[:-keep] if path != folder]
+    for path in old:
+        shutil.rmtree(path)
+    return len(old)
+
+
+def size_bytes(folders: list[Path]) -> int:
+    """What the files in these folders hold. Raises OSError."""
+    return sum(path.lstat().st_size for folder in folders for path in folder.rglob("*"))

@@ -1,0 +1,102 @@
+"""The fact that CONTRIBUTING adds, from the command that prints it to the verdict of its check."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins import evidence
+from clusterproof.plugins.agent import tools
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.redaction import kinds
+from scripts.generators.evidence import PATH, descriptions, document
+from tests.builders.recordings import boot, node
+from tests.builders.runs import ROOT, Runs
+
+FOLDER = "clusterproof/plugins/evidence/tuned"
+CHECK, FAULT = "clusterproof/checks/host/test_tuned_profile.py", "tests/faults/tuned.py"
+PACKAGE = "clusterproof.plugins.evidence.tuned"
+
+
+@pytest.fixture
+def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The files of the page by their paths; the folder of evidence lies beside those of the package."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", page, re.DOTALL))
+    folder = tmp_path / "evidence" / "tuned"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    for name in ("collect.py", "facts.py", "redaction.toml"):
+        (folder / name).write_text(blocks[f"{FOLDER}/{name}"], encoding="utf-8")
+    monkeypatch.setattr(evidence, "__path__", [*evidence.__path__, str(folder.parent)])
+    yield blocks
+    for module in [name for name in sys.modules if name.startswith(PACKAGE)]:
+        del sys.modules[module]
+
+
+def fault_of(blocks: dict[str, str]) -> Any:
+    names: dict[str, Any] = {}
+    exec(blocks[FAULT], names)
+    (fault,) = names["FAULTS"]
+    return fault
+
+
+def collected(blocks: dict[str, str], script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the collector reads where this is the command."""
+    program = tmp_path / "tuned-adm"
+    program.write_text(script, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(tools, "find", lambda *_: str(program))
+    monkeypatch.setattr(tools, "_user_of", lambda *_: __import__("os").geteuid())
+    names: dict[str, Any] = {}
+    exec(blocks[f"{FOLDER}/collect.py"], names)
+    return names["read"](Node())
+
+
+def test_the_fault_that_contributing_adds_fails_its_check_and_a_healthy_node_passes(
+    blocks: dict[str, str], runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = fault_of(blocks)
+    script = fault.put(fault.base()).tools["tuned-adm"]
+    answers = {
+        name: collected(blocks, text, tmp_path, monkeypatch)
+        for name, text in {"sick": script, "well": script.replace("powersave", "throughput-performance")}.items()
+    }
+    (runs.folder / "test_tuned_profile.py").write_text(blocks[CHECK], encoding="utf-8")
+    runs.over([node(name, boot=boot(hostname=name), tuned=value) for name, value in answers.items()])
+    assert {one.node: (one.check, one.verdict) for one in runs.results} == {
+        "sick": ("host.tuned_profile", fault.expect["host.tuned_profile"]),
+        "well": ("host.tuned_profile", Verdict.PASS),
+    }
+    assert fault.words in next(one.message for one in runs.results if one.node == "sick")
+
+
+def test_what_is_declared_beside_a_collector_is_known_to_be_harmless(
+    blocks: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert blocks
+    monkeypatch.setattr(kinds, "EVIDENCE", str(tmp_path / "evidence"))
+    kinds._places.cache_clear()
+    try:
+        assert [kinds.place_of("tuned").at(key).kind for key in ("exit", "output")] == ["number", "text"]
+        assert kinds.place_of("boot").at("kernel").kind == "version"
+    finally:
+        kinds._places.cache_clear()
+
+
+def test_a_collector_that_describes_itself_has_a_section_and_one_described_by_hand_keeps_its_own(
+    blocks: dict[str, str],
+) -> None:
+    page = PATH.read_text(encoding="utf-8")
+    assert document(page, dict(descriptions())) == page, "expected what scripts/generate writes"
+    doc = re.findall(r'^"""(.*?)\n"""', blocks[f"{FOLDER}/collect.py"], re.DOTALL)[0]
+    told = document(page, {"boot": "Boot: elsewhere.\n\n`{}`", "tuned": doc})
+    assert '\n### `tuned` — `tuned-adm active`\n`{"command"' in told
+    assert "elsewhere" not in told
+    assert document(told, {}) == page

@@ -1,0 +1,127 @@
+"""JUnit of a run, as Jenkins takes it, whatever the nodes say."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.formats.junit import suites
+from tests.reports.jenkins import breaches
+from tests.reports.reported import HOSTILE, HUGE, of_each_verdict, result, run_of
+
+NODES = pytest.mark.parametrize("name", [*HOSTILE, HUGE], ids=[*map(ascii, HOSTILE), "a megabyte"])
+
+
+def test_jenkins_takes_the_suites() -> None:
+    root = ET.fromstring(suites(run_of(of_each_verdict())))
+    assert breaches(root) == []
+    assert [suite.get("name") for suite in root] == [
+        "clusterproof.gpu",
+        "clusterproof.host",
+        "clusterproof.control_plane",
+    ]
+
+
+def test_a_case_is_a_check_with_its_nodes_folded_by_verdict() -> None:
+    root = ET.fromstring(suites(run_of(of_each_verdict())))
+    gpu = root[0]
+    cases = [(case.get("classname"), case.get("name"), [part.tag for part in case]) for case in gpu.iter("testcase")]
+    assert cases == [
+        ("clusterproof.gpu", "gpu.ecc", ["failure"]),
+    ]
+    assert {key: gpu.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "1",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "0",
+    }
+    failure = next(gpu.iter("failure"))
+    assert failure.get("message") == "gpu[002-003]: GPU 1: 14 errors; expected 0"
+    data = (failure.text or "").splitlines()
+    assert data[:3] == ["check: gpu.ecc", "verdict: fail", "nodes: gpu[002-003]"]
+    assert "do: Do something." in data
+    blocks = [block.splitlines()[1:3] for block in (failure.text or "").split("\n\n")]
+    assert blocks == [
+        ["verdict: fail", "nodes: gpu[002-003]"],
+        ["verdict: incomplete", "nodes: gpu005"],
+        ["verdict: concern", "nodes: gpu004"],
+    ]
+
+
+def test_a_case_without_a_finding_says_where_it_passed_and_where_it_does_not_apply() -> None:
+    verdicts = {"gpu001": Verdict.PASS, "gpu002": Verdict.NOT_APPLICABLE}
+    root = ET.fromstring(suites(run_of([result("gpu.ecc", name, verdict) for name, verdict in verdicts.items()])))
+    (text,) = [part.text or "" for case in root.iter("testcase") for part in case]
+    assert [block.splitlines()[1:3] for block in text.split("\n\n")] == [
+        ["verdict: pass", "nodes: gpu001"],
+        ["verdict: not applicable", "nodes: gpu002"],
+    ]
+
+
+def test_a_case_of_a_node_has_its_findings_check_by_check() -> None:
+    ecc = result("gpu.ecc", "gpu001", Verdict.FAIL, "14 errors; expected 0")
+    space = result("host.space", "gpu001", Verdict.CONCERN, "91 %; expected 90")
+    healthy = [result("gpu.ecc", "gpu002"), result("host.space", "gpu002", Verdict.NOT_APPLICABLE)]
+    root = ET.fromstring(suites(run_of([space, *healthy, ecc, result("gpu.xid", "gpu001")], junit_cases="node")))
+    assert breaches(root) == []
+    sick, well = root.iter("testcase")
+    assert [(case.get("classname"), case.get("name")) for case in (sick, well)] == [
+        ("clusterproof.nodes", "gpu001"),
+        ("clusterproof.nodes", "gpu002"),
+    ]
+    assert [(part.tag, part.get("message")) for part in sick] == [("failure", "gpu001: 14 errors; expected 0")]
+    blocks = [block.splitlines()[:2] for block in (sick[0].text or "").split("\n\n")]
+    assert blocks == [["check: gpu.ecc", "verdict: fail"], ["check: host.space", "verdict: concern"]]
+    assert [(part.tag, part.text) for part in well] == [("system-out", "pass: 1 check\nnot applicable: 1 check")]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE])
+def test_a_case_keeps_its_name_whatever_the_verdict(verdict: Verdict) -> None:
+    case = next(ET.fromstring(suites(run_of([result("gpu.ecc", "gpu001", verdict, "so")]))).iter("testcase"))
+    assert (case.get("classname"), case.get("name")) == ("clusterproof.gpu", "gpu.ecc")
+
+
+def test_a_node_that_was_not_reached_is_one_failure_and_no_further_error() -> None:
+    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause="unreachable: refused") for n in range(3)]
+    reach = result("node.reachable", "gpu005", Verdict.FAIL, "refused", cause="unreachable: refused")
+    root = ET.fromstring(suites(run_of([*gone, reach])))
+    assert [part.tag for case in root.iter("testcase") for part in case] == ["failure", "skipped", "skipped", "skipped"]
+
+
+def test_where_no_check_says_that_a_node_was_not_reached_each_is_an_error() -> None:
+    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause="unreachable: refused") for n in range(2)]
+    root = ET.fromstring(suites(run_of(gone)))
+    assert [part.tag for case in root.iter("testcase") for part in case] == ["error", "error"]
+
+
+def test_a_suite_says_of_which_cluster_and_nodes_it_is() -> None:
+    root = ET.fromstring(suites(run_of(of_each_verdict())))
+    data = {entry.get("name"): entry.get("value") for entry in root[0].iter("property")}
+    assert data["cluster"] == "prod"
+    assert data["nodes"] == "gpu[001-008]"
+    assert data["owners"] == "hyperpod-node-debugger"
+
+
+def test_the_owners_of_a_suite_are_those_that_its_findings_name() -> None:
+    data = [result("gpu.ecc", "n1", Verdict.FAIL, team="hardware"), result("gpu.x", "n1", team="our GPU team")]
+    root = ET.fromstring(suites(run_of(data)))
+    assert {one.get("name"): one.get("value") for one in root[0].iter("property")}["owners"] == "hardware, our GPU team"
+
+
+def test_what_was_seen_stands_before_what_the_check_says_of_itself() -> None:
+    failure = next(ET.fromstring(suites(run_of(of_each_verdict()))).iter("failure"))
+    lines = (failure.text or "").splitlines()
+    assert lines[3] == "gpu[002-003]: GPU 1: 14 errors; expected 0"
+    assert lines[4].startswith("looks at: ")
+
+
+@NODES
+def test_no_node_breaks_the_suites(name: str) -> None:
+    data = suites(
+        run_of([result("gpu.ecc", name, Verdict.FAIL, name), result("gpu.x", name, Verdict.INCOMPLETE, name)])
+    )
+    root = ET.fromstring(data.encode("utf-8", "backslashreplace"))
+    assert breaches(root) == []
+    assert [case.tag for case in root.iter("testcase")] == ["testcase"] * 2

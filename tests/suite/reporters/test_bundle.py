@@ -1,0 +1,165 @@
+"""`--bundle`: what is in it, that it replays, that no name leaks out of it, and that half of one never stands there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.suite.reporters.bundle import MAX_NAME, ROOT, Member, files_of, safe_name, write_bundle
+from clusterproof.reports.records import read
+from tests.builders.recordings import boot, node, nvml, unreached
+from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
+from tests.reports.reported import FILES
+from tests.suite.reporters.bundles import contents, unpack
+
+FIXED = {"README.txt", "bundle.json", "summary.txt", "results.jsonl", "recording/cluster.json"}
+
+
+def bundled(runs: Runs, *arguments: str) -> dict[str, bytes]:
+    runs.checks(test_it=LIGHT)
+    data = runs.over(all_verdicts(), "--bundle=b.tar.zst", *arguments)
+    data.stdout.fnmatch_lines(["bundle: b.tar.zst (* MB)"])
+    assert data.ret == 1
+    return contents(runs.folder / "b.tar.zst")
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+def test_a_bundle_has_recording_results_reports_policy_and_versions(runs: Runs, workers: list[str]) -> None:
+    (runs.folder / "clusterproof.toml").write_text("[expect]\ngpus = 8\n", encoding="utf-8")
+    data = bundled(runs, "--junitxml=junit.xml", "--html=page.html", "--self-contained-html", *workers)
+    nodes = {f"recording/nodes/{name}.json" for name in VERDICTS}
+    assert FIXED | nodes | {"policy.toml", "reports/junit.xml", "reports/page.html"} <= set(data)
+    assert data["policy.toml"] == b"[expect]\ngpus = 8\n"
+    assert data["reports/junit.xml"] == (runs.folder / "junit.xml").read_bytes()
+    results = list(read(data["results.jsonl"].decode().splitlines()))
+    assert {result.node: result.verdict for result in results} == VERDICTS
+    assert b"The word is wrong" in data["summary.txt"]
+    about = json.loads(data["bundle.json"])
+    assert (about["cluster"], about["nodes"], about["exit_code"], about["is_redacted"]) == ("small", 8, 1, False)
+    assert {"python", "pytest", "boto3"} <= set(about["versions"])
+
+
+def test_its_recording_gives_the_same_verdicts(runs: Runs) -> None:
+    bundled(runs)
+    unpack(runs.folder / "b.tar.zst", runs.folder / "out")
+    runs.results_file.unlink()
+    runs.run(
+        "--cluster", f"replay:{runs.folder}/out/{ROOT}/recording", "--results", str(runs.results_file), "test_it.py"
+    )
+    assert runs.verdicts == VERDICTS
+
+
+def test_a_redacted_bundle_has_no_names(runs: Runs) -> None:
+    name, serial, address = "acme-gpu-17.corp.example", "1650999000111", "10.77.66.55"
+    sick = node(name, boot=boot(f"bad of {name}", hostname=name), nvml=nvml({"index": 0, "serial": serial}))
+    runs.checks(test_it=LIGHT)
+    reports = ["--junitxml=junit.xml", "--html=page.html", "--self-contained-html", "--report", "out"]
+    policy = runs.folder / "clusterproof.toml"
+    policy.write_text(f"# for {name}\n[expect]\ngpus = 8\n", encoding="utf-8")
+    silent = unreached("acme-gpu-18.corp.example", detail=f"{address}:22 refuses the connection")
+    runs.over([sick, silent, saying("acme-gpu-19.corp.example", "pass")], "--redact", "--bundle=b.tar.zst", *reports)
+    data = contents(runs.folder / "b.tar.zst")
+    assert json.loads(data["bundle.json"])["is_redacted"]
+    assert {"reports/junit.xml", "reports/report.html"} <= data.keys()
+    for member, content in data.items():
+        for word in ("acme-gpu", serial, address):
+            assert word not in member
+            assert word.encode() not in content, member
+
+
+def test_the_reports_of_a_plain_run_are_in_it_and_its_history_is_not(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.plain("--cluster", "local", "--report", "out", "--history=out/history.sqlite", "--bundle=out/one.tar.zst")
+    runs.plain("--cluster", runs.cluster(all_verdicts()), "--bundle=two.tar.zst")
+    for bundle in ("out/one.tar.zst", "two.tar.zst"):
+        data = {name for name in contents(runs.folder / bundle) if name.startswith("reports/")}
+        assert data == {f"reports/{name}" for name in FILES}
+    assert (runs.folder / "out/history.sqlite").exists()
+
+
+def test_a_node_with_a_hostile_name_writes_nowhere_else(runs: Runs, tmp_path: Path) -> None:
+    runs.checks(test_it=LIGHT)
+    names = ["../../../../etc/passwd", "/root/x", "..", "ü" * 300, "C:\\x", "con"]
+    runs.over([saying(name, "bad") for name in names], "--bundle=b.tar.zst")
+    data = contents(runs.folder / "b.tar.zst")
+    assert sum(member.startswith("recording/nodes/") for member in data) == len(names)
+    assert all(member.isascii() and member.isprintable() and "\\" not in member for member in data)
+    unpack(runs.folder / "b.tar.zst", tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [ROOT]
+
+
+def test_report_files_are_those_of_this_run_and_no_link_is_followed(tmp_path: Path) -> None:
+    reports, secret = tmp_path / "reports", tmp_path / "secret"
+    (reports / "deep").mkdir(parents=True)
+    secret.write_text("secret", encoding="utf-8")
+    (reports / "link").symlink_to(secret)
+    (reports / "new.html").write_text("new", encoding="utf-8")
+    (reports / "deep" / ".hidden\n").write_text("odd", encoding="utf-8")
+    (reports / "old.html").write_text("old", encoding="utf-8")
+    os.utime(reports / "old.html", (1, 1))
+    data = dict(files_of(reports, time.time() - 60))
+    assert data == {"reports/new.html": b"new", "reports/deep/%2Ehidden%0A": b"odd"}
+    assert dict(files_of(tmp_path / "absent.xml", 0.0)) == {}
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "/x", "a\x00b", "\udcff", "x" * 999, "ok.html", "C:\\x"])
+def test_a_safe_name_is_one(name: str) -> None:
+    safe = safe_name(name)
+    assert safe
+    assert len(safe) <= MAX_NAME
+    assert not {"/", "\\", "\x00", "\n"} & set(safe)
+    assert not safe.startswith(".")
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a//b", "./x", "a\\b", "a\nb"])
+def test_a_member_whose_name_leads_out_is_refused_and_nothing_is_left(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="not a name for a file"):
+        write_bundle(tmp_path / "b.tar.zst", [("fine", b"x"), (name, b"x")], 1.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_breaks_off_leaves_the_bundle_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.zst"
+    write_bundle(path, [("one", b"1")], 1.0)
+
+    def breaking() -> Iterator[Member]:
+        yield "two", os.urandom(1_000_000)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_bundle(path, breaking(), 1.0)
+    assert contents(path) == {"one": b"1"}
+    assert [file.name for file in tmp_path.iterdir()] == ["b.tar.zst"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_bundle_that_cannot_be_written_costs_a_line_and_no_verdict(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "b.tar.zst")
+
+    monkeypatch.setattr("clusterproof.plugins.suite.reporters.bundle.write_bundle", refused)
+    runs.checks(test_it=LIGHT)
+    data = runs.over(all_verdicts(), "--bundle=b.tar.zst")
+    assert (data.ret, runs.verdicts) == (1, VERDICTS)
+    data.stdout.fnmatch_lines(["warning: no bundle: *Permission denied*"])
+
+
+def test_a_bundle_of_another_form_is_refused(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    data = runs.over(all_verdicts(), "--bundle=b.zip")
+    assert data.ret == 4
+    assert "expected a file that ends in .tar.zst" in data.stderr.str()
+
+
+def test_listing_tests_writes_none(runs: Runs) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.over(all_verdicts(), "--bundle=b.tar.zst", "--collect-only")
+    assert not (runs.folder / "b.tar.zst").exists()

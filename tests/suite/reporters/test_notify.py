@@ -1,0 +1,286 @@
+"""`--notify`: what is sent when, and to whom, over a real webhook and a real mail server; no password is shown."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import apprise
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, LoginPassword
+
+from clusterproof.plugins.catalog import PACKAGED
+from clusterproof.plugins.core.result import INTERRUPTED, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.suite.reporters.notify import message_of
+from clusterproof.plugins.watch.notify import services
+from clusterproof.plugins.watch.notify.services import MAX_BODY, MAX_TITLE, within
+from clusterproof.reports.history.changes import Change, Changes
+from tests.builders.runs import LIGHT, Runs, saying
+
+SECRET = "tok3n-and-passw0rd"
+
+# Once: runs in this process forget what they import, and two copies of requests do not know each other.
+assert apprise.Apprise.instantiate("json://127.0.0.1/")
+
+
+@dataclass
+class Webhook:
+    """A web server that keeps what is posted."""
+
+    port: int = 0
+    status: int = 200
+    posted: list[dict[str, Any]] = field(default_factory=list)
+    location: str = ""
+    got: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"json://ops:{SECRET}@127.0.0.1:{self.port}/{SECRET}"
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    hook = Webhook()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            hook.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(hook.status)
+            if hook.location:
+                self.send_header("Location", hook.location)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            hook.got.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *data: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        hook.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield hook
+        server.shutdown()
+        thread.join()
+
+
+@dataclass
+class Mailbox:
+    """A mail server that lets in who knows the password, and keeps what it is sent."""
+
+    mails: list[email.message.EmailMessage] = field(default_factory=list)
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
+        self.mails.append(email.message_from_bytes(envelope.content, policy=email.policy.default))
+        return "250 kept"
+
+
+@pytest.fixture
+def mail() -> Iterator[tuple[str, Mailbox]]:
+    def knows(server: object, session: object, envelope: object, mechanism: str, data: LoginPassword) -> AuthResult:
+        return AuthResult(success=data.password == SECRET.encode())
+
+    box = Mailbox()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    controller = Controller(
+        box, hostname="127.0.0.1", port=port, authenticator=knows, auth_require_tls=False, auth_required=True
+    )
+    controller.start()
+    yield f"mailto://ops:{SECRET}@127.0.0.1:{port}?from=runs@example.com&to=ops@example.com", box
+    controller.stop()
+
+
+def over(runs: Runs, *arguments: str, **words: str) -> pytest.RunResult:
+    runs.checks(test_it=LIGHT)
+    return runs.over([saying(name, word) for name, word in words.items()], *arguments)
+
+
+def shows_no_secret(data: pytest.RunResult, runs: Runs) -> None:
+    assert SECRET not in data.stdout.str() + data.stderr.str()
+    written = [path for path in runs.folder.rglob("*") if path.is_file() and path.suffix != ".args"]
+    assert written
+    assert all(SECRET.encode() not in path.read_bytes() for path in written)
+
+
+def test_a_failure_is_one_message_to_each_and_its_password_is_nowhere(
+    runs: Runs, webhook: Webhook, mail: tuple[str, Mailbox]
+) -> None:
+    url, box = mail
+    everything = ["--junitxml=j.xml", "--html=h.html", "--log-file=log", "--log-file-level=DEBUG", "-vv", "-l"]
+    data = over(runs, "--notify", webhook.url, f"--notify={url}", *everything, gpu001="bad", gpu002="pass")
+    assert data.ret == 1
+    (posted,) = webhook.posted
+    (sent,) = box.mails
+    assert posted["title"] == sent["subject"] == "small: INVESTIGATE gpu001 (word) · 1 fit"
+    assert posted["type"] == "failure"
+    assert "FAIL The word is wrong: 1 of 2 nodes (gpu001) → hardware" in posted["message"]
+    body = sent.get_body()
+    assert body is not None
+    assert "FAIL The word is wrong: 1 of 2 nodes (gpu001)" in body.get_content()
+    assert "warning: " not in data.stdout.str()
+    shows_no_secret(data, runs)
+
+
+def test_only_a_change_or_a_failure_is_sent(runs: Runs, webhook: Webhook) -> None:
+    arguments = ("--history=history.sqlite", "--notify", webhook.url)
+    data = []
+    for word in ("pass", "pass", "concern", "concern", "bad", "bad", "pass", "pass"):
+        over(runs, *arguments, gpu001=word, gpu002="pass")
+        data.append(len(webhook.posted))
+    assert data == [0, 0, 1, 1, 2, 3, 4, 4]
+    assert "1 finding new on gpu001" in webhook.posted[0]["message"]
+    assert (webhook.posted[3]["type"], "gone gpu001" in webhook.posted[3]["message"]) == ("success", True)
+
+
+def test_without_a_history_a_good_run_is_not_sent_and_missing_evidence_is(runs: Runs, webhook: Webhook) -> None:
+    over(runs, "--notify", webhook.url, gpu001="concern")
+    assert webhook.posted == []
+    over(runs, "--notify", webhook.url, gpu001="incomplete")
+    assert "INCOMPLETE gpu001: the word was not heard" in webhook.posted[0]["message"]
+
+
+def test_with_workers_there_is_one_message(runs: Runs, webhook: Webhook) -> None:
+    data = over(runs, "-n2", "--notify", webhook.url, gpu001="bad", gpu002="bad")
+    assert len(webhook.posted) == 1
+    shows_no_secret(data, runs)
+
+
+def test_listing_tests_sends_nothing(runs: Runs, webhook: Webhook) -> None:
+    over(runs, "--notify", webhook.url, "--collect-only", gpu001="bad")
+    assert webhook.posted == []
+
+
+def test_a_redacted_run_sends_no_names(runs: Runs, webhook: Webhook) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.over([saying("hidden-a", "bad"), saying("hidden-b", "pass")], "--redact", "--notify", webhook.url)
+    (posted,) = webhook.posted
+    assert "hidden" not in json.dumps(posted)
+    assert posted["title"].startswith("cluster: ")
+
+
+def test_what_is_not_delivered_costs_a_line_without_the_url_and_no_verdict(runs: Runs, webhook: Webhook) -> None:
+    webhook.status = 500
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        nobody = f"mailto://ops:{SECRET}@127.0.0.1:{closed.getsockname()[1]}?to=a@example.com&from=b@example.com"
+        data = over(runs, "--notify", webhook.url, "--notify", nobody, "-l", "-vv", gpu001="bad")
+    assert data.ret == 1
+    assert runs.verdicts == {"gpu001": Verdict.FAIL}
+    data.stdout.fnmatch_lines(
+        [
+            "warning: notification 1 (json) was not delivered: *",
+            "warning: notification 2 (mailto) was not delivered: *",
+        ]
+    )
+    shows_no_secret(data, runs)
+
+
+@pytest.mark.parametrize("url", [SECRET, f"nothing://{SECRET}", f"slack://{SECRET}", f"json://{SECRET}:99999999"])
+def test_a_url_that_nobody_takes_is_refused_without_being_shown(runs: Runs, url: str) -> None:
+    data = over(runs, "--notify=json://127.0.0.1/", "--notify", url, gpu001="pass")
+    if data.ret != 4:  # Apprise takes it, and nobody is there
+        assert url.startswith("json")
+    else:
+        assert "--notify number 2 is not a URL that Apprise takes" in data.stderr.str() + data.stdout.str()
+    shows_no_secret(data, runs)
+
+
+def test_a_url_may_stand_in_a_file(runs: Runs, webhook: Webhook) -> None:
+    (runs.folder / "secret.args").write_text(f"--notify={webhook.url}\n", encoding="utf-8")
+    shows_no_secret(over(runs, "@secret.args", gpu001="bad"), runs)
+    assert len(webhook.posted) == 1
+
+
+def test_where_apprise_is_absent_one_line_says_how_to_get_it(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "apprise", None)
+    data = over(runs, f"--notify=json://{SECRET}/", gpu001="pass")
+    assert data.ret == 4
+    assert services.ABSENT in data.stderr.str() + data.stdout.str()
+    shows_no_secret(data, runs)
+
+
+def test_a_message_is_bounded_and_holds_whole_lines() -> None:
+    results = [
+        Result(
+            f"gpu.check_{number}", f"odd{'x' * number}name", Verdict.FAIL, f"Title {number} " * 30 + "\x1b[2J\ud800\n"
+        )
+        for number in range(300)
+    ]
+    message = message_of("hp\n" * 200, results, 1, Changes(), PACKAGED)
+    assert message is not None
+    assert len(message.title) <= MAX_TITLE
+    assert len(message.body) <= MAX_BODY
+    assert message.title.isprintable()
+    assert "more lines" in message.body.splitlines()[-1]
+    (message.title + message.body).encode()
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "changes", "is_due"),
+    [
+        (0, Changes(), False),
+        (0, Changes(gone=(Change("a.b", "n", None, Verdict.PASS),)), True),
+        (0, Changes(still=(Change("a.b", "n", None, Verdict.CONCERN),)), False),
+        (1, Changes(), True),
+        (2, Changes(), False),
+        (3, Changes(), True),
+        (5, Changes(), False),
+        (6, Changes(), True),
+    ],
+)
+def test_when_a_message_is_due(exit_code: int, changes: Changes, is_due: bool) -> None:
+    assert (message_of("hp", [], exit_code, changes, PACKAGED) is not None) == is_due
+
+
+def test_a_run_that_was_interrupted_says_so_first_and_calls_no_node_fit_that_it_did_not_evaluate() -> None:
+    results = [
+        Result("gpu.a", "gpu001", Verdict.PASS),
+        Result("gpu.a", "gpu002", Verdict.INCOMPLETE, cause=INTERRUPTED),
+    ]
+    message = message_of("hp", results, 2, Changes(), PACKAGED)
+    assert message is not None
+    assert message.kind == "failure"
+    assert message.title.startswith("hp: INTERRUPTED: 1 of 2 checks ended, all of them on 1 of 2 nodes")
+    assert "2 nodes: 1 fit, 1 not proven" in message.body
+
+
+def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type() -> None:
+    never = threading.Event()
+
+    def hang() -> str:
+        never.wait()
+        return ""
+
+    def breaks() -> str:
+        raise ValueError(SECRET)
+
+    assert within(0.2, [hang, breaks, lambda: ""]) == ["no answer within 0.2 s", "ValueError", ""]
+    never.set()
+
+
+def test_the_page_has_an_example_of_each_service() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "notify.md").read_text(encoding="utf-8")
+    assert all(f"`{scheme}" in page for scheme in ("slack://", "mailtos://", "sns://", "json://"))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirection_is_followed_to_the_metadata_service_or_anywhere(webhook: Webhook, status: int) -> None:
+    webhook.status, webhook.location = status, f"http://127.0.0.1:{webhook.port}/latest/meta-data/iam"
+    ((_, send),) = services.apprise_services([webhook.url])
+    assert send(services.Message("t", "b", "failure")) == "the service refused it or did not answer"
+    assert (len(webhook.posted), webhook.got) == (1, [])

@@ -1,0 +1,39 @@
+"""The connection that CONTRIBUTING adds reaches nodes, once its module and its two rows are there."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins import inventory, transport
+from clusterproof.plugins.core import kinds
+from tests.builders.wheel import ROOT
+
+MODULE, TEST = "clusterproof/plugins/transport/docker.py", "tests/transport/test_docker.py"
+ROWS = "the rows, in KINDS and in CONNECTIONS of clusterproof/plugins/core/kinds.py"
+NAME = "clusterproof.plugins.transport.docker"
+
+
+def test_the_connection_that_contributing_adds_is_found_and_its_tests_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"```python\n# ([^\n]+)\n(.*?)```", page, re.DOTALL))
+    (tmp_path / "docker.py").write_text(blocks[MODULE], encoding="utf-8")
+    monkeypatch.setattr(transport, "__path__", [*transport.__path__, str(tmp_path)])
+    kind, connection = (eval(row, vars(kinds)) for row in blocks[ROWS].strip().splitlines())
+    monkeypatch.setattr(inventory, "KINDS", (*kinds.KINDS, kind))
+    monkeypatch.setitem(kinds.CONNECTIONS, "docker", connection)
+    tests: dict[str, object] = {}
+    exec(blocks[TEST], tests)
+    try:
+        run = [test for name, test in tests.items() if name.startswith("test_") and inspect.isfunction(test)]
+        for test in run:
+            test(*((tmp_path, monkeypatch) if inspect.signature(test).parameters else ()))
+        assert len(run) == 2
+    finally:
+        sys.modules.pop(NAME, None)
