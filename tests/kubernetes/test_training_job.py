@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.training_job import ABSENT_S, LABELS, OF_JOB, JobState, job_named
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.watch import job as module
+from clusterproof.reports.results import read_results
 from tests.kubernetes.programs import NODE, PODS
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.machine import SANDBOX
@@ -90,8 +90,8 @@ def test_the_watch_of_a_job_ends_as_it_does_and_leaves_its_report(
     assert "2 nodes, " in out
     assert "--steps nowhere.log: there is no such file" in out
     assert kubernetes.left() == []
-    results = (tmp_path / "clusterproof-job-default-train" / "report" / "results.jsonl").read_text().splitlines()
-    assert NODE in {one.get("node") for one in map(json.loads, results)}
+    results = read_results(tmp_path / "clusterproof-job-default-train" / "report" / "results.jsonl")
+    assert NODE in {result.node for result in results}
     assert read_run([str(tmp_path / "clusterproof-job-default-train")]).data.pods == {"train-1": "gpu009"}
 
 

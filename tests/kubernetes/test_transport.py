@@ -15,6 +15,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
+from clusterproof.reports.results import read_results
 from tests.builders.probed import padded, reported
 from tests.builders.runs import ROOT
 from tests.kubernetes.programs import NODE, PODS, Meanwhile, answer_of, run, shell
@@ -34,8 +35,7 @@ def validated(folder: Path, cluster: str) -> dict[str, str]:
     timeouts = ["--connect-timeout", "60", "--probe-timeout", "20", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run([sys.executable, *words, *timeouts], cwd=folder, capture_output=True, text=True, check=False)
     (results,) = (folder / "runs").glob("*/*/results.jsonl")
-    rows = map(json.loads, results.read_text().splitlines())
-    found = {str(row["check"]): str(row["verdict"]) for row in rows if "verdict" in row and "check" in row}
+    found = {result.check: result.verdict.value for result in read_results(results)}
     assert "node.reachable" in found, done.stdout + done.stderr
     return found
 

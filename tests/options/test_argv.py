@@ -10,6 +10,7 @@ import pytest
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.options.argv import joined_options
 from clusterproof.plugins.options.table import Option
+from clusterproof.reports.results import read_results
 from tests.builders.recordings import boot, node
 from tests.builders.runs import Runs
 from tests.builders.wheel import ROOT, Installed
@@ -89,7 +90,7 @@ def test_every_option_takes_a_path_in_both_forms(
     ran = installed.pytest(runs.folder, *words)
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
     assert f"rootdir: {runs.folder}\nconfigfile: pytest.toml\n" in ran.stdout
-    assert len((folder / "of--results").read_text().splitlines()) == 1
+    assert len(read_results(folder / "of--results")) == 1
     assert (folder / "of--report" / "report.html").exists()
     assert (folder / "of--record" / "cluster.json").exists()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.result import Result, from_json
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.builders.evaluated import probed, results
@@ -70,13 +70,13 @@ class Ran:
         self.words = (done.stdout + done.stderr).decode()
         self.code = done.returncode
         file = bed.controller.root / written.lstrip("/")
-        self.results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        self.results = read_results(file) if file.exists() else []
 
     def verdicts(self, node: str) -> dict[str, str]:
-        return {data["check"]: data["verdict"] for data in self.results if data["node"] == node}
+        return {result.check: result.verdict.value for result in self.results if result.node == node}
 
     def message(self, node: str, check: str) -> str:
-        return next(data["message"] for data in self.results if (data["node"], data["check"]) == (node, check))
+        return next(result.message for result in self.results if (result.node, result.check) == (node, check))
 
 
 def ran(bed: SlurmBed, *arguments: str, user: int = 0, **environment: str) -> Ran:
@@ -145,7 +145,7 @@ def test_srun_and_ssh_give_the_same_verdicts(bed: SlurmBed, tmp_path: Path) -> N
     done = bed.bed.run([*words, "--cluster", "ssh:gpu[001-003]", "--results", str(written), *every])
     assert done.returncode == 1, done.stdout.decode()
     by_ssh = verdicts(read_results(written))
-    assert by_ssh == verdicts(map(from_json, by_srun.results))
+    assert by_ssh == verdicts(by_srun.results)
     assert len(by_ssh) > 3 * 90
 
 
@@ -170,7 +170,7 @@ def test_a_drained_node_is_named_and_not_visited(bed: SlurmBed) -> None:
     bed.output_of("scontrol", "update", "NodeName=gpu003", "State=DRAIN", "Reason=the fan is loud")
     run = ran(bed, "--cluster", "slurm:gpu", "-m", "node and prolog")
     assert "cluster: not validated: gpu003 (IDLE+DRAIN: the fan is loud)" in run.words
-    assert {data["node"] for data in run.results} == {"gpu001", "gpu002"}
+    assert {result.node for result in run.results} == {"gpu001", "gpu002"}
     assert run.code == 0
 
 

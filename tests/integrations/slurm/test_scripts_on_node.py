@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from clusterproof.integrations.slurm.state import BESIDE
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.results import read_results
 from tests.faults import BY_NAME
 from tests.integrations.slurm.on_node import DRAIN, node, output_of, script, state
 from tests.integrations.slurm.scripts import SCRIPTS, SETTINGS, STATE, eventually
@@ -32,13 +34,13 @@ def test_its_verdicts_are_those_of_pytest() -> None:
         script(running)
         words = [str(BIN / "clusterproof"), "--cluster", "local", "-m", "prolog", "--results", "/run/results"]
         running.run(words, timeout=600)
-        results = [json.loads(line) for line in (running.root / "run/results").read_text().splitlines()]
+        results = read_results(running.root / "run/results")
         verdict = state(running, "verdict")
-    applicable = [result for result in results if result["verdict"] != "not applicable"]
+    applicable = [result for result in results if result.verdict is not Verdict.NOT_APPLICABLE]
     found = [
-        {"check": result["check"], "verdict": result["verdict"], "message": result["message"]}
+        {"check": result.check, "verdict": result.verdict.value, "message": result.message}
         for result in applicable
-        if result["verdict"] != "pass"
+        if result.verdict is not Verdict.PASS
     ]
     assert len(found) > 5
     assert verdict["findings"] == found
