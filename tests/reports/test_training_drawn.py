@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, Operation, Place, Spent, Step
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
@@ -52,6 +53,25 @@ def test_long_steps_are_marked_and_what_took_longer_in_them_is_named(page: Page)
     assert "60 steps, usually 1 s, at most 1.8 s, 2 far longer" in labels(page)
     for step in LONG:
         assert f"{step}1.8 s1.8data +800 ms (rank {LATE})" in page.text
+
+
+def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number() -> None:
+    of_run = {"subject": "run", "subsystem": "run"}
+    results = [
+        result("run.init_time", "x", Verdict.PASS, **of_run),
+        result("run.step_outliers", "x", Verdict.CONCERN, "2 of 60 steps", **of_run),
+        result("run.slow_rank", "x", Verdict.FAIL, "1.40", **of_run, devices=("rank 12",)),
+        result("run.loss_finite", "x", Verdict.INCOMPLETE, **of_run),
+    ]
+    found = training_section(training_run(), results)
+    assert found
+    rules = re.sub(r"<[^>]+>", "|", found.html.partition("how often each triggered")[2].partition("</details>")[0])
+    rows = [[cell for cell in row.split("|") if cell] for row in rules.split("||||") if "run." in row]
+    words = [" ".join(row) for row in rows]
+    assert re.match(r".*run.slow_rank\) fail 1 time 32 ranks .*run.slow_rank_fail.* Do something.", words[0])
+    assert re.match(r".*run.step_outliers\) concern 2 times 60 steps .*run.step_outliers_lost_percent", words[1])
+    assert re.match(r".*run.init_time\) pass 0 times 60 steps", words[2])
+    assert len(words) == 3
 
 
 def test_ranks_stand_side_by_side_and_the_slow_one_is_named_with_its_gpu(page: Page) -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.robust import weighed_median, weighed_spread
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.records import KERNEL, OPERATOR, OTHER
@@ -19,6 +20,7 @@ from clusterproof.plugins.training_run.run_data import RunData
 from clusterproof.reports.document.over_time import band_section, memory_section
 from clusterproof.reports.document.rank_strip import RankCell, strip_of_ranks
 from clusterproof.reports.document.run_figures import in_seconds, step_figures, summary, usage_figures
+from clusterproof.reports.document.run_rules import rules_table
 from clusterproof.reports.document.section import Section, table
 
 WIDTH, HEIGHT = 600, 110  # units of the drawing of steps
@@ -30,10 +32,11 @@ MAX_NAME = 90  # characters of a kernel's name
 BAR = 240  # units
 
 
-def training_section(run: TrainingRun) -> Section | None:
-    """The section; None where its files have nothing that can be drawn."""
+def training_section(run: TrainingRun, results: Sequence[Result] = ()) -> Section | None:
+    """The section; None where its files have nothing that can be drawn. Its rules are among the `results`."""
     drawn = (
         summary(run),
+        rules_table(run, results),
         _phases(run.data),
         _steps(run),
         _ranks(run),
