@@ -55,6 +55,23 @@ def test_long_steps_are_marked_and_what_took_longer_in_them_is_named(page: Page)
         assert f"{step}1.8 s1.8data +800 ms (rank {LATE})" in page.text
 
 
+def test_the_node_that_waits_for_storage_has_a_line_of_its_own_beside_the_middle_one() -> None:
+    waits = {"gpu001": 2.0, "gpu002": 3.0, "gpu003": 60.0}
+    run = run_with(*(Sample(node, "io wait", "", 10.0 * at, of) for node, of in waits.items() for at in range(30)))
+    found = Page(section(run))
+    expected = (
+        "CPUs that wait for storage: 3 nodes, the middle one 3 % in the mean; far from it gpu003 60 % in the mean"
+    )
+    assert expected in labels(found)
+    assert section(run).count('class="line ') == 2
+
+
+def test_network_traffic_is_drawn_on_the_scale_of_its_own_largest_value() -> None:
+    run = run_with(*(Sample("gpu001", "network", "", 10.0 * at, 1_250.0) for at in range(30)))
+    assert "network traffic: 1 node, the middle one 1250 MB/s in the mean" in labels(Page(section(run)))
+    assert "dotted: 1250 MB/s" in section(run)
+
+
 def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number() -> None:
     of_run = {"subject": "run", "subsystem": "run"}
     results = [

@@ -42,14 +42,14 @@ def band_section(samples: Samples) -> str:
     every = samples.of(GPU)
     if not every:
         return ""
-    first, stride, columns = _stretches(every.values())
+    first, stride, columns = stretches_of(every.values())
     bands = [
-        Band(f"{node} {device}", _joined([series], first, stride, columns)) for (node, device), series in every.items()
+        Band(f"{node} {device}", joined([series], first, stride, columns)) for (node, device), series in every.items()
     ]
     what = f"{len(bands):,} GPUs"
     if len(bands) > MAX_BANDS:
         apart = _apart(bands)
-        bands = _of_nodes(every, first, stride, columns)
+        bands = of_nodes(every, first, stride, columns)
         what += f" of {len(bands):,} nodes, a line for each node"
         if len(bands) > MAX_BANDS - len(apart):
             bands = sorted(bands, key=lambda band: band.mean)[: MAX_BANDS - len(apart)]
@@ -67,7 +67,7 @@ def _apart(bands: Sequence[Band]) -> list[Band]:
     return sorted((band for band in bands if band.mean < usual - APART), key=lambda band: band.mean)[:MAX_APART]
 
 
-def _stretches(every: Iterable[Series]) -> tuple[int, int, int]:
+def stretches_of(every: Iterable[Series]) -> tuple[int, int, int]:
     """The first stretch, how many are one column, and how many columns there are."""
     times = [at for series in every if series for at in (min(series), max(series))]
     first, last = min(times), max(times)
@@ -75,7 +75,8 @@ def _stretches(every: Iterable[Series]) -> tuple[int, int, int]:
     return first, stride, (last - first) // stride + 1
 
 
-def _joined(many: Sequence[Series], first: int, stride: int, columns: int) -> list[float | None]:
+def joined(many: Sequence[Series], first: int, stride: int, columns: int) -> list[float | None]:
+    """The mean of several series in each column; None where none has a sample."""
     totals, counts = [0.0] * columns, [0] * columns
     for series in many:
         for at, samples in series.items():
@@ -84,11 +85,12 @@ def _joined(many: Sequence[Series], first: int, stride: int, columns: int) -> li
     return [total / count if count else None for total, count in zip(totals, counts, strict=True)]
 
 
-def _of_nodes(every: Mapping[tuple[str, str], Series], first: int, stride: int, columns: int) -> list[Band]:
+def of_nodes(every: Mapping[tuple[str, str], Series], first: int, stride: int, columns: int) -> list[Band]:
+    """A band for each node: the mean of its devices."""
     nodes: dict[str, list[Series]] = {}
     for (node, _), series in every.items():
         nodes.setdefault(node, []).append(series)
-    return [Band(node, _joined(many, first, stride, columns)) for node, many in nodes.items()]
+    return [Band(node, joined(many, first, stride, columns)) for node, many in nodes.items()]
 
 
 def _drawn(bands: Sequence[Band], what: str, stretches: tuple[int, int, int], bin_s: int) -> str:
@@ -101,8 +103,8 @@ def _drawn(bands: Sequence[Band], what: str, stretches: tuple[int, int, int], bi
     return (
         f'<div class="scroll"><svg class="bands" role="img" aria-label="{escape(printable(label, 400))}" '
         f'viewBox="0 0 {LEFT + WIDTH} {height + 18}" width="{LEFT + WIDTH}" height="{height + 18}">{lines}'
-        f'<text x="{LEFT}" y="{height + 13}">{_clock(begin)}</text>'
-        f'<text class="end" x="{LEFT + WIDTH}" y="{height + 13}">{_clock(end)}</text></svg></div>'
+        f'<text x="{LEFT}" y="{height + 13}">{clock(begin)}</text>'
+        f'<text class="end" x="{LEFT + WIDTH}" y="{height + 13}">{clock(end)}</text></svg></div>'
     )
 
 
@@ -150,14 +152,16 @@ def memory_section(samples: Samples) -> str:
     every = samples.of(MEMORY)
     if not every:
         return ""
-    first, stride, columns = _stretches(every.values())
+    first, stride, columns = stretches_of(every.values())
     bands = [
-        Band(f"{node} {device}", _joined([series], first, stride, columns)) for (node, device), series in every.items()
+        Band(f"{node} {device}", joined([series], first, stride, columns)) for (node, device), series in every.items()
     ]
     bands.sort(key=lambda band: -_ends(band)[1])
     shown = bands[:MAX_LINES]
     peak = max(value for band in bands for value in band.means if value is not None)
-    lines = "".join(f'<path class="line line-{number}" d="{_path(band.means)}"/>' for number, band in enumerate(shown))
+    lines = "".join(
+        f'<path class="line line-{number}" d="{path_of(band.means)}"/>' for number, band in enumerate(shown)
+    )
     trends = "".join(f'<path class="slope" d="{_trend_path(band)}"/>' for band in shown[:1])
     bin_s = samples.bin_s
     hours = stride * columns * bin_s / 3600
@@ -171,12 +175,13 @@ def memory_section(samples: Samples) -> str:
         f"<h3>GPU memory</h3><figure><figcaption>{words}{more}</figcaption>"
         f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="{words}{more}">'
         f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 0H{WIDTH}"/>{lines}{trends}</svg>'
-        f"<p><span>{_clock(begin)}</span><span>{middle}</span><span>{_clock(end)}</span></p></figure>"
+        f"<p><span>{clock(begin)}</span><span>{middle}</span><span>{clock(end)}</span></p></figure>"
         f"<details><summary>in figures</summary>{figures}</details>"
     )
 
 
-def _path(means: Sequence[float | None]) -> str:
+def path_of(means: Sequence[float | None]) -> str:
+    """A line through values of 0 to 100, broken where there is none."""
     step = WIDTH / max(1, len(means) - 1)
     words, is_drawn = [], False
     for number, value in enumerate(means):
@@ -203,7 +208,7 @@ def _trend_words(band: Band, hours: float) -> tuple[str, str, str]:
     return f"{begin:.1f} %", f"{end:.1f} %", f"{(end - begin) / hours:+.2f}" if hours else ""
 
 
-def _clock(time_s: float) -> str:
+def clock(time_s: float) -> str:
     """`06-03 05:00`; of times that count from the beginning `00:10:00`."""
     if time_s < 365 * DAY_S:
         hours, rest = divmod(round(time_s), 3600)

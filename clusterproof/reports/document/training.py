@@ -17,6 +17,7 @@ from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, Part, Ste
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
+from clusterproof.reports.document.nodes_over_time import nodes_over_time
 from clusterproof.reports.document.over_time import band_section, memory_section
 from clusterproof.reports.document.rank_strip import RankCell, strip_of_ranks
 from clusterproof.reports.document.run_figures import in_seconds, step_figures, summary, usage_figures
@@ -41,6 +42,7 @@ def training_section(run: TrainingRun, results: Sequence[Result] = ()) -> Sectio
         _steps(run),
         _ranks(run),
         band_section(run.data.samples),
+        nodes_over_time(run.data.samples),
         usage_figures(run.data.samples),
         memory_section(run.data.samples),
     )
