@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clusterproof.plugins.catalog import PACKAGED, Catalog
@@ -133,6 +133,19 @@ def to_do_line(results: Iterable[Result], catalog: Catalog = PACKAGED) -> str:
     has_nodes = any(result.is_of_node for result in results)
     words = [*([cut.words] if cut else []), *(tasks or ["NOTHING TO DO"]), *([f"{fit} fit"] if has_nodes else [])]
     return " · ".join(words)
+
+
+def to_do_within(results: Sequence[Result], catalog: Catalog, most: int) -> str:
+    """The same in so many characters: else the first action, no name in it cut, and how many more there are."""
+    line = to_do_line(results, catalog)
+    tasks = to_do(results, catalog)
+    if len(line) <= most or not tasks:
+        return line
+    first, cut = tasks[0], cut_of(results)
+    more = f" · {len(tasks) - 1} more" if len(tasks) > 1 else ""
+    begin = f"{cut.words} · {first.action.upper()}" if cut else first.action.upper()
+    around = len(f"{begin} {len(first.nodes)} {first.of_what}s (){more}")
+    return f"{begin} {first.where_within(most - around)}{more}"
 
 
 def shared_finding(results: Iterable[Result]) -> str:

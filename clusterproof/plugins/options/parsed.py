@@ -64,6 +64,7 @@ class Options(Protocol):
     # records
     report: str | None
     no_report: bool
+    report_url: str | None
     keep: int | None
     junit_cases: str
     results: str | None

@@ -209,6 +209,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
         ),
         Option("--no-report", "write none of these reports", {"action": "store_true"}),
         Option(
+            "--report-url",
+            "where what is in runs/, or in the folder of --report, is served: notifications link to the page there",
+            {"metavar": "URL"},
+        ),
+        Option(
             "--keep",
             "after the run, remove the reports of all but the last N runs of the cluster from runs/CLUSTER",
             {"type": int, "metavar": "N"},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -14,7 +16,9 @@ from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
+from clusterproof.reports.formats import PAGE
 from clusterproof.reports.results import ResultsFile
+from clusterproof.reports.run_folder import RUNS
 from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -65,6 +69,17 @@ class Reporting:
                 self.where / named if named else folder_of_its_own(self.where, self.outcomes.cluster.name, self.began)
             )
         return self.folder
+
+    @property
+    def page(self) -> str:
+        """Where the page will be: below `--report-url`, else on this machine; empty without one, or without names."""
+        if self.folder is None or self.problem:
+            return ""
+        base = self.config.option.report_url
+        if not base:
+            return "" if self.config.option.redact else f"{os.uname().nodename}:{self.folder / PAGE}"
+        within = "" if self.config.option.report else f"{self.folder.relative_to(self.where / RUNS).as_posix()}/"
+        return f"{base.rstrip('/')}/{quote(within)}{PAGE}"
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -144,7 +159,7 @@ class Reporting:
             words = f"no report, or not all of it: {printable(self.problem)}"
             terminalreporter.write_line(f"{words} ({_WAYS_OUT})", yellow=True)
         elif self.is_written and self.folder:
-            page = self.folder / "report.html"
+            page = self.folder / PAGE
             shown = page.relative_to(self.where) if page.is_relative_to(self.where) else page
             terminalreporter.write_line(f"report: {printable(str(shown))}{self.of_runs}")
             self._annotate(terminalreporter)

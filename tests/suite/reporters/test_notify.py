@@ -5,10 +5,12 @@ from __future__ import annotations
 import email
 import email.policy
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.core.result import INTERRUPTED, Result
+from clusterproof.plugins.core.result import INTERRUPTED, Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.reporters.notify import message_of
 from clusterproof.plugins.watch.notify import services
@@ -212,6 +214,38 @@ def test_where_apprise_is_absent_one_line_says_how_to_get_it(runs: Runs, monkeyp
     assert data.ret == 4
     assert services.ABSENT in data.stderr.str() + data.stdout.str()
     shows_no_secret(data, runs)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--report-url", "https://ops.example/r/"], "report: https://ops.example/r/small/*Z/report.html"),
+        (["--report-url", "https://ops.example/r", "--report", "out"], "report: https://ops.example/r/report.html"),
+        ([], "report: *:*/runs/small/*Z/report.html"),
+        (["--redact"], None),
+        (["--no-report"], None),
+    ],
+)
+def test_a_message_says_where_the_page_is(
+    runs: Runs, webhook: Webhook, options: list[str], expected: str | None
+) -> None:
+    runs.checks(test_it=LIGHT)
+    runs.plain("--cluster", runs.cluster([saying("gpu001", "bad")]), f"--notify={webhook.url}", *options)
+    (posted,) = webhook.posted
+    found = [line for line in posted["message"].splitlines() if line.startswith("report: ")]
+    assert [fnmatch(line, expected or "") for line in found] == ([True] if expected else [])
+
+
+def test_a_title_cuts_no_name_and_no_bracket_of_a_nodeset() -> None:
+    nodes = [f"gpu{number:04d}" for number in range(1, 400, 3)]
+    found = (Finding(Verdict.FAIL, "14 errors; expected 0", action="replace"),)
+    results = [with_findings(Result("gpu.a", node, Verdict.PASS), found) for node in nodes]
+    message = message_of("a-cluster", results, 1, Changes(), PACKAGED)
+    assert message is not None
+    assert len(message.title) <= MAX_TITLE
+    assert re.fullmatch(
+        r"a-cluster: FIND THE COMMON CAUSE 133 nodes \(gpu\[0001(,\d{4})*\] and \d+ more\)", message.title
+    )
 
 
 def test_a_message_is_bounded_and_holds_whole_lines() -> None:

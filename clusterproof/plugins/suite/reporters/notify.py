@@ -28,7 +28,7 @@ from clusterproof.reports.history.changes import GONE, NEW, Changes, since_last
 from clusterproof.reports.history.changes import headline as what_changed
 from clusterproof.reports.history.words import folded
 from clusterproof.reports.standing import headline
-from clusterproof.reports.to_do import to_do_line
+from clusterproof.reports.to_do import to_do_within
 
 MAX_NODES = 200  # characters of a nodeset
 TIMEOUT_S = 30.0  # for all services together
@@ -36,14 +36,19 @@ QUIET_EXITS = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR, pytest.
 
 
 def message_of(
-    cluster: str, results: Sequence[Result], exit_code: int, changes: Changes, catalog: Catalog
+    cluster: str, results: Sequence[Result], exit_code: int, changes: Changes, catalog: Catalog, report: str = ""
 ) -> Message | None:
-    """The message of a run; none where it ended with 0 and nothing is new or gone, or before any check was chosen."""
+    """The message of a run; none where it ended with 0 and nothing is new or gone, or before any check was chosen.
+
+    `report` is where its page is.
+    """
     if (exit_code in QUIET_EXITS and not results) or (exit_code == 0 and not changes):
         return None
     broke_off = f"the run broke off (exit code {exit_code}); nothing is proven"
-    title = f"{cluster}: {(to_do_line(results, catalog) or headline(results)) if results else broke_off}"
-    lines = [*_lines(results, changes, catalog), f"exit code {exit_code}"]
+    room = MAX_TITLE - len(f"{cluster}: ")
+    title = f"{cluster}: {(to_do_within(results, catalog, room) or headline(results)) if results else broke_off}"
+    at_end = [*([f"report: {report}"] if report else []), f"exit code {exit_code}"]
+    lines = [*at_end[:-1], *_lines(results, changes, catalog), at_end[-1]]
     return Message(one_line(title, MAX_TITLE), bounded(lines), "success" if exit_code == 0 else "failure")
 
 
@@ -84,7 +89,9 @@ class NotifyReporter:
         history = session.config.pluginmanager.get_plugin("clusterproof-history")
         changes = since_last(self.results, history.before if history else {})
         catalog = catalog_of(session.config)
-        message = message_of(self.cluster, self.results, int(session.exitstatus), changes, catalog)
+        reporting = session.config.pluginmanager.get_plugin("clusterproof-reporting")
+        page = reporting.page if reporting else ""
+        message = message_of(self.cluster, self.results, int(session.exitstatus), changes, catalog, page)
         if message:
             with silenced():
                 problems = within(TIMEOUT_S, [partial(send, message) for _, send in self._services])

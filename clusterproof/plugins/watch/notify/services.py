@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+from clusterproof.plugins.core import nodeset
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.notify.alert import REMINDER, Notification
@@ -174,7 +175,8 @@ def message_of(one: Notification) -> Message:
     ]
     ids = f"notification {one.id}, incident {one.incident}"
     kind = "success" if is_closed else "failure" if first.verdict is Verdict.FAIL else "warning"
-    title = one_line(f"{one.cluster}: {what} {first.key.rule} on {one.nodes}", MAX_TITLE)
+    begin = f"{one.cluster}: {what} {first.key.rule} on "
+    title = one_line(begin + nodeset.within(one.nodes, MAX_TITLE - len(begin)), MAX_TITLE)
     return Message(title, bounded([*lines, ids]), kind, one.incident)
 
 
