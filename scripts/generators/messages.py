@@ -10,12 +10,14 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.rules import rules, sentence
 
 ROOT = Path(__file__).parents[2]
+PATH = ROOT / "docs" / "messages.md"
 SAYS = ("fail", "concern", "incomplete", "not_applicable")
 GOES_ON = ("fail_if", "concern_if")  # behind the condition stands what they say
 SHORTEST = 12  # characters of words: less is no sentence
 HEAD = """# Every message
 
-What the suite can say, read off its source by `scripts/generate messages`; `…` stands for what differs.
+What the suite can say, read off its source by `scripts/generate`; `…` stands for what differs.
+A change of a message changes this page: read there what a person will read.
 """
 
 
@@ -27,7 +29,8 @@ def messages() -> str:
 def _of_checks() -> Iterator[str]:
     for name, check in sorted(all_checks().items()):
         yield f"- **{name}**: {_text(check.route.title)}"
-        yield f"  - means: {_text(check.route.meaning)}"
+        if check.route.meaning:
+            yield f"  - means: {_text(check.route.meaning)}"
         yield f"  - do ({check.route.action}): {_text(check.route.remedy)}"
         yield from (f"  - {rule.verdict}: {_text(rule.sentence)}" for rule in rules(check.function))
     yield ""
@@ -73,4 +76,4 @@ def _text(words: str) -> str:
 
 
 if __name__ == "__main__":
-    print(messages())
+    PATH.write_text(messages(), encoding="utf-8")

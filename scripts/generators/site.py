@@ -17,7 +17,6 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.suite import hookspecs
 from scripts.generators.checks import about_check, in_cell
-from scripts.generators.messages import messages
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -48,7 +47,6 @@ def pages() -> dict[str, str]:
         "reference/options.md": "\n".join(_options()),
         "reference/hooks.md": "\n".join(_hooks()),
         "reference/results.md": "\n".join(_results()),
-        "reference/messages.md": messages(),
     }
 
 

@@ -14,6 +14,8 @@ from clusterproof.plugins.evaluation.index import FILE, written
 from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from scripts.generators import examples, site
 from scripts.generators.checks import PATH, documents
+from scripts.generators.messages import PATH as MESSAGES
+from scripts.generators.messages import messages
 from tests.builders.wheel import ROOT
 
 HOW = "run `scripts/generate`"
@@ -56,6 +58,11 @@ def test_the_pages_of_checks_are_the_generated_ones() -> None:
 @pytest.mark.long
 def test_the_examples_of_findings_are_the_generated_ones() -> None:
     assert EXAMPLES.read_text(encoding="utf-8") == examples.document(), HOW
+
+
+@pytest.mark.long
+def test_every_message_stands_on_the_page_of_messages() -> None:
+    assert MESSAGES.read_text(encoding="utf-8") == messages(), HOW
 
 
 def test_the_page_of_checks_lists_every_threshold() -> None:

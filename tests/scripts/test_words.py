@@ -29,7 +29,7 @@ WRONG = (
     ("fuzz --seconds 0", "'0'; expected a whole number from 1 on"),
     ("furnished", "usage: scripts/furnished COMMAND..."),
     ("generate manpage", "manpage; expected nothing, needs, demo or messages"),
-    ("generate messages needs", "messages needs; expected nothing, needs, demo or messages"),
+    ("generate messages needs", "messages needs; expected nothing, needs or demo"),
     ("laws --law remval", "'remval' is no law (did you mean removal?); there are removal, pairs, order, cut"),
     ("laws --fault losd", "no fault's name has 'losd'"),
     ("laws --check gpu.no_xidd", "(did you mean gpu.no_xid?)"),
