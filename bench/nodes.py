@@ -14,8 +14,7 @@ from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.inventory import resolve
-from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Limits, connection_for
 from clusterproof.plugins.transport.gather import gather
 from tests.builders.evaluated import probed
 from tests.testbed import needs

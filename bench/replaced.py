@@ -18,8 +18,7 @@ from pathlib import Path
 from bench.figure import Figure
 from bench.runs import ROOT
 from clusterproof.plugins.inventory import Target
-from clusterproof.plugins.transport import Limits, Program
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Limits, Program, connection_for
 from tests.aws.clusters import ID, NAME, instance_id, private_name, with_cluster
 from tests.aws.service import environment, moto, service_before
 from tests.aws.systems_manager import SystemsManager, install_plugin, systems_manager

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.transport import Limits as Limits
     from clusterproof.plugins.transport import Program as Program
     from clusterproof.plugins.transport import Unusable as Unusable
-    from clusterproof.plugins.transport.connections import connection_for as connection_for
+    from clusterproof.plugins.transport import connection_for as connection_for
 
 _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0.1.0
     "core.cluster": (
@@ -104,8 +104,8 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
         "Limits",
         "Program",
         "Unusable",
+        "connection_for",
     ),
-    "transport.connections": ("connection_for",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*_HOME_OF]

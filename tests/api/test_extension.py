@@ -8,7 +8,7 @@ pytest_plugins = ["pytester"]
 
 CONFTEST = """
 from clusterproof.plugins.transport import Answer
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import connection_for
 from clusterproof.plugins.core.cluster import Cluster, Target
 
 class Relay:

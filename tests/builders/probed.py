@@ -16,8 +16,7 @@ from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
-from clusterproof.plugins.transport import Answer, Limits, Program
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Answer, Limits, Program, connection_for
 from clusterproof.plugins.transport.gather import gather
 from tests.testbed.image import NodeImage
 from tests.testbed.node import Node, entered

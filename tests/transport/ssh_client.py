@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.transport import Answer, Limits, Program
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Answer, Limits, Program, connection_for
 from tests.transport.loopback import Sshd, user
 
 HELLO = Program("echo hello")

@@ -10,8 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
 from tests.builders.probed import padded, reported
 
 END_S = 600.0

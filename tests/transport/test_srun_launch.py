@@ -15,8 +15,7 @@ from clusterproof.plugins.agent.payload import program, unpacked
 from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Limits, Program, Unusable, longest_program
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for, longest_program
 from clusterproof.plugins.transport.srun import connection
 from clusterproof.plugins.transport.srun.connection import LAUNCH_CHARACTERS, launch_program
 from clusterproof.plugins.transport.srun.launch import repacked

@@ -10,8 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.cluster import InventoryError, Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Answer, Limits, connection_for
 from tests.testbed.needs import needs_sshd
 from tests.transport.loopback import Sshd, free_port, new_key, ssh_agent, sshd, user
 from tests.transport.ssh_client import HELLO, Client

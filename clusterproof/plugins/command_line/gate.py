@@ -16,7 +16,7 @@ from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
-from clusterproof.plugins.inventory.kubernetes import way_into
+from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.remove import remove
@@ -70,7 +70,7 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
 def _removed(option: argparse.Namespace) -> tuple[int, str]:
     """Remove what was written. Raises AwsError, InventoryError, KubernetesError."""
     where = {key: value for key in ("region", "profile") if (value := getattr(option, key))}
-    written = remove(open_api(way_into(option.x, where)))
+    written = remove(open_api(access_to(option.x, where)))
     lines = [*(f"gate: {line}" for line in written.lines), *(f"gate: not removed: {one}" for one in written.problems)]
     return EXIT_UNWRITTEN if written.problems else 0, "".join(f"{line}\n" for line in lines)
 

@@ -17,7 +17,7 @@ from clusterproof.plugins.transport.srun.submit_host import SETTING
 NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):\d{12}:cluster/(?P<id>[a-z0-9]{12})")
 PAGE = 100
-WAYS = ("auto", "controller", "nodes", "kubernetes")
+VIA = ("auto", "controller", "nodes", "kubernetes")
 MAX_BY_SESSIONS = 32  # nodes; at 3 sessions a second more of them take longer than one srun from the controller
 # Where the API does not report a group's role: what the documentation and its examples call such groups.
 _BY_NAME = (("Controller", re.compile(r"controller|head-?node", re.I)), ("Login", re.compile(r"login", re.I)))
@@ -72,9 +72,9 @@ def _by_way(cluster: Cluster, via: str) -> Cluster:
 
     Nodes that Slurm starts nothing on get a session of their own in either case. Raises InventoryError.
     """
-    if via not in WAYS:
+    if via not in VIA:
         raise InventoryError(
-            f"--via {via!r:.80} is not a way to a HyperPod cluster; expected {', '.join(WAYS[:-1])} or {WAYS[-1]}"
+            f"--via {via!r:.80} is not a way to a HyperPod cluster; expected {', '.join(VIA[:-1])} or {VIA[-1]}"
         )
     if via == "kubernetes":
         return _by_pods(cluster)

@@ -18,7 +18,7 @@ from clusterproof.plugins.kubernetes.training_job import job_named
 FORMS = "k8s:CONTEXT, k8s:CONTEXT/LABEL=VALUE, k8s:CONTEXT/job:NAMESPACE/NAME, k8s:in-cluster or eks:NAME"
 OF_JOB = "job:"
 IN_CLUSTER = "in-cluster"
-WAYS = ("kubernetes", "agents")  # a pod for each node of a run; the agents of a gate, which are there
+CONNECTIONS = ("kubernetes", "agents")  # a pod for each node of a run; the agents of a gate, which are there
 # What a node with accelerators says of itself; the labels stay where its device plugin has died.
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-.*)|aws\.amazon\.com/neuron.*|vpc\.amazonaws\.com/efa|amd\.com/gpu")
 LABELS = (
@@ -38,8 +38,8 @@ def k8s(rest: str, options: Mapping[str, str]) -> Cluster:
     shown = f"--cluster {'k8s:' + rest!r:.160}"
     try:
         context, selector = _parts(rest)
-        way = IN_CLUSTER if context == IN_CLUSTER else f"context:{context}"
-        return _by_way(_cluster(shown, f"k8s:{context}", {SETTING: way}, selector), options)
+        access = IN_CLUSTER if context == IN_CLUSTER else f"context:{context}"
+        return _by_connection(_cluster(shown, f"k8s:{context}", {SETTING: access}, selector), options)
     except KubernetesError as problem:
         raise InventoryError(f"{shown}: {problem}") from None
 
@@ -53,20 +53,20 @@ def eks(rest: str, options: Mapping[str, str]) -> Cluster:
     try:
         account = Account(options.get("region", ""), options.get("profile", ""))
         where = {"region": account.region, "profile": options.get("profile", "")}
-        return _by_way(_cluster(shown, f"eks:{name}", {SETTING: f"eks:{name}", **where}, selector), options)
+        return _by_connection(_cluster(shown, f"eks:{name}", {SETTING: f"eks:{name}", **where}, selector), options)
     except (AwsError, KubernetesError) as problem:
         raise InventoryError(f"{shown}: {problem}") from None
 
 
-def _by_way(cluster: Cluster, options: Mapping[str, str]) -> Cluster:
+def _by_connection(cluster: Cluster, options: Mapping[str, str]) -> Cluster:
     """The cluster by a pod for each node, or by the agents that are on its nodes. Raises InventoryError."""
-    via = options.get("via", WAYS[0])
-    if via not in WAYS:
-        raise InventoryError(f"--via {via!r:.80} is no way to nodes of Kubernetes; expected {' or '.join(WAYS)}")
-    return cluster if via == WAYS[0] else replace(cluster, connection=via)
+    via = options.get("via", CONNECTIONS[0])
+    if via not in CONNECTIONS:
+        raise InventoryError(f"--via {via!r:.80} is no way to nodes of Kubernetes; expected {' or '.join(CONNECTIONS)}")
+    return cluster if via == CONNECTIONS[0] else replace(cluster, connection=via)
 
 
-def way_into(text: str, options: Mapping[str, str]) -> Mapping[str, str]:
+def access_to(text: str, options: Mapping[str, str]) -> Mapping[str, str]:
     """How the API server of a `k8s:…` or `eks:NAME` is reached, whatever nodes it has. Raises InventoryError."""
     word, _, rest = text.partition(":")
     try:

@@ -25,8 +25,7 @@ from clusterproof.plugins.options.validate import log_cursor, window_minutes
 from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.suite.run_loop import frozen_afterwards
 from clusterproof.plugins.suite.state import policy_of
-from clusterproof.plugins.transport import Connection, Limits, Unusable
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
 from clusterproof.plugins.transport.srun.submit_host import ask_slurm, submit_host
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks and everything that a run over the cluster needs."""
+    """Register the marks and everything that a run over the cluster needs. Raises pytest.UsageError."""
     if not config.option.redact:
         config.add_cleanup(keep_private())
     for line in mark_lines():

@@ -27,7 +27,7 @@ class SitePolicy:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse rules about nothing; skip the disabled tests that pytest itself runs."""
+        """Refuse rules about nothing; skip the disabled tests that pytest itself runs. Raises pytest.UsageError."""
         named = {*self.policy.disabled, *self.policy.readings}
         if not named:
             return

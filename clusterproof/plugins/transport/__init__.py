@@ -1,8 +1,9 @@
-"""How one program reaches a node: one file per way, all with the same two functions."""
+"""How one program reaches many nodes: a module, or a folder, for each connection (`core.kinds.CONNECTIONS`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Protocol
 
 from clusterproof.plugins.agent.program import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES
@@ -10,6 +11,7 @@ from clusterproof.plugins.agent.program import Answer as Answer
 from clusterproof.plugins.agent.program import Program as Program
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.record import field, record
 
 
@@ -51,6 +53,17 @@ class Connection(Protocol):
 
         Never raises for what one node does: that is an Answer with `unreached`. Raises Unusable.
         """
+
+
+def connection_for(name: str) -> Connection:
+    """The connection of that name; nothing else is imported for it. Raises LookupError for one that is not known."""
+    kind = CONNECTIONS.get(name)
+    if kind is None or not kind.is_live:
+        known = ", ".join(name for name, kind in CONNECTIONS.items() if kind.is_live)
+        raise LookupError(f"no connection is called {name!r}; known are {known}")
+    module, _, of_it = kind.connection.partition(":")
+    connection: Connection = getattr(import_module(f"clusterproof.plugins.{module}"), of_it)()
+    return connection
 
 
 def takes_stdin(connection: Connection) -> bool:

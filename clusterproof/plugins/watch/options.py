@@ -95,10 +95,10 @@ def why_not_watched(cluster: Cluster) -> str:
         instead = "expected local, nodes by ssh (of Slurm: --via nodes), slurm:job:ID, or Kubernetes nodes"
         why_not = CONNECTIONS[cluster.connection].why_no_sessions
         return f"{why_not}; {instead}" if why_not else ""
-    way = submit_host(cluster.settings).connection
-    why_not = CONNECTIONS[way].why_no_sessions
+    by = submit_host(cluster.settings).connection
+    why_not = CONNECTIONS[by].why_no_sessions
     if why_not:
-        return f"on a host that is reached by {way}: {why_not}; expected --via nodes with ssh, or a log-in node"
+        return f"on a host that is reached by {by}: {why_not}; expected --via nodes with ssh, or a log-in node"
     if not cluster.settings.get(JOB):
         return "without a job it would hold a place on each node while it lasts; expected slurm:job:ID, or --via nodes"
     return ""

@@ -23,8 +23,7 @@ from clusterproof.plugins.benchmarks.meters import nccl_tests
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
 from clusterproof.plugins.suite.gatherer import Gatherer
-from clusterproof.plugins.transport import Limits, Unusable
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Limits, Unusable, connection_for
 from tests.benchmarks.launchers.launched import (
     all_reduce,
     are_soon_quiet,

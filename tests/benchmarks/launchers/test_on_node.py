@@ -22,8 +22,7 @@ from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE, clean_up
 from clusterproof.plugins.benchmarks.launchers.rendezvous import READY, Acceptor, Unmet, find_server, listen
 from clusterproof.plugins.benchmarks.launchers.visit import MAX_BYTES, NodeAnswer, Visitor, node_program
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.transport import Answer, Limits
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Answer, Limits, connection_for
 from tests.builders.pythons import interpreter
 from tests.transport.loopback import free_port
 

@@ -10,8 +10,7 @@ from typing import Protocol
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.evidence.pairwise.model import NOT_AT_FAULT, Pair, Reading
-from clusterproof.plugins.transport import Connection, Limits, Unusable
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 
 RUN_S = 120.0
 WHOLE_S = 3600.0

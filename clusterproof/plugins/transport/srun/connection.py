@@ -14,8 +14,7 @@ from clusterproof.plugins.agent.packing import packed, script_of
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell, unpacked
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Answer, Limits, Program, longest_program, takes_stdin
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Answer, Limits, Program, connection_for, longest_program, takes_stdin
 from clusterproof.plugins.transport.srun.submit_host import SubmitHost, ask_submit_host, formless, submit_host
 
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait

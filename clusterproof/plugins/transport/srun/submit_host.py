@@ -12,8 +12,7 @@ from clusterproof.plugins.agent.payload import program
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Collected, Status, Unreached
-from clusterproof.plugins.transport import Answer, Limits, Program, Unusable
-from clusterproof.plugins.transport.connections import connection_for
+from clusterproof.plugins.transport import Answer, Limits, Program, Unusable, connection_for
 from clusterproof.plugins.transport.gather import evidence_of
 
 SETTING = "submit_host"  # `local`, `ssh:[user@]HOST[:port]` or `hyperpod:ADDRESS`
