@@ -22,7 +22,7 @@ XID_48 = "NVRM: Xid (PCI:0000:53:00): 48, pid='<unknown>', name=<unknown>, DBE (
 
 def scraped(bed: SlurmBed) -> str:
     """What Prometheus reads on the controller."""
-    ask = "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('http://127.0.0.1:9188').read())"
+    ask = "import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen('http://127.0.0.1:9188/metrics').read())"
     return bed.output_of(sys.executable, "-c", ask)
 
 
