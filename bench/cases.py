@@ -50,7 +50,9 @@ def outcome(case: LabelledCase, folder: Path) -> Outcome:
     """What `clusterproof case` says of a case."""
     verdict = opened_case(collect(write(case, folder))).verdict
     guilty = label(case.node(case.story.node)) if case.story.node else ""
-    return Outcome(case.name, case.story.name, case.story.label, verdict.cause, verdict.nodes, guilty, case.circumstance.kept)
+    return Outcome(
+        case.name, case.story.name, case.story.label, verdict.cause, verdict.nodes, guilty, case.circumstance.kept
+    )
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
@@ -86,9 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     aside = held_aside(SEED)
     with TemporaryDirectory() as folder:
-        every = [
-            outcome(case, Path(folder)) for case in cases(SEED) if not (options.open and case.story.name in aside)
-        ]
+        every = [outcome(case, Path(folder)) for case in cases(SEED) if not (options.open and case.story.name in aside)]
     of_open = [one for one in every if one.story not in aside]
     of_aside = [one for one in every if one.story in aside]
     for kept in (ALL, *LOSSES):
@@ -101,7 +101,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     whole_aside, lost_aside = ([one for one in of_aside if (one.kept == ALL) is is_all] for is_all in (True, False))
     print(f"{len(whole_aside)} cases held aside, of which all was kept\n{table(whole_aside)}\n{figures(whole_aside)}\n")
-    print(f"{len(lost_aside)} cases held aside, of which not all was kept\n{table(lost_aside)}\n{figures(lost_aside)}\n")
+    print(
+        f"{len(lost_aside)} cases held aside, of which not all was kept\n{table(lost_aside)}\n{figures(lost_aside)}\n"
+    )
     whole, apart = figures(one for one in every if one.kept == ALL), figures(whole_aside)
     all_of_them = figures(every)
     print(

@@ -44,7 +44,9 @@ def record_of_slurm(case: LabelledCase, here: Path, nodes: tuple[str, ...]) -> N
     """What Slurm says of the job: nothing where Kubernetes ran it."""
     if case.story.data.get("pods") or case.circumstance.kept == "no record":
         return
-    end = case.story.data.get("end") or f"FAILED 1:0 +{630 if 'watchdog' in str(case.story.data.get('cascade')) else 20}"
+    end = (
+        case.story.data.get("end") or f"FAILED 1:0 +{630 if 'watchdog' in str(case.story.data.get('cascade')) else 20}"
+    )
     state, code, seconds = end.split()
     state = state.replace("+", " ")
     started, ended = (f"{_moment(case, when):%Y-%m-%dT%H:%M:%S}" for when in (-RAN_S, float(seconds)))
@@ -88,7 +90,11 @@ def logs_of_nodes(case: LabelledCase, here: Path, chance: Random) -> None:
         for text in case.story.data.get(key, ()):
             node, words = text.split(" ", 1)
             seconds, _, rest = words.partition(" ") if key == "messages" else ("+0", "", words)
-            head = f"[{BOOTED_S:.6f}] " if name == "dmesg" else f"{_moment(case, float(seconds)):%b %e %H:%M:%S} x kernel: "
+            head = (
+                f"[{BOOTED_S:.6f}] "
+                if name == "dmesg"
+                else f"{_moment(case, float(seconds)):%b %e %H:%M:%S} x kernel: "
+            )
             (here / f"{case.node(node)}-{name}.txt").write_text(f"{head}{rest}\n")
 
 

@@ -102,19 +102,22 @@ def cases(seed: int = SEED) -> Iterator[LabelledCase]:
     """Each story in some circumstances, by its own name: a further story changes no other's."""
     for story in stories():
         chance = Random(f"{seed} {story.name}")
-        stamps = STAMPS[:-1] if story.data.get("needs_times") else STAMPS
-        for number in range(CIRCUMSTANCES + 1):
-            kept = ALL if number < CIRCUMSTANCES else chance.choice(LOSSES)
-            yield LabelledCase(
-                story,
-                Circumstance(
-                    layout=chance.choice(LAYOUTS if kept != LOSSES[0] else LAYOUTS[:1]),
-                    stamps=chance.choice(stamps if number else stamps[:3]),
-                    kernel=chance.choice(KERNELS),
-                    record=chance.choice(RECORDS),
-                    generation=chance.randrange(3),
-                    name=chance.choice(NAMES),
-                    kept=kept,
-                    started=1_772_352_000.0 + chance.randrange(20_000_000),
-                ),
-            )
+        drawn: dict[str, LabelledCase] = {}
+        while len(drawn) <= CIRCUMSTANCES:
+            kept = ALL if len(drawn) < CIRCUMSTANCES else chance.choice(LOSSES)
+            case = LabelledCase(story, _drawn(story, chance, kept))
+            drawn.setdefault(case.name, case)
+        yield from drawn.values()
+
+
+def _drawn(story: Story, chance: Random, kept: str) -> Circumstance:
+    return Circumstance(
+        layout=chance.choice(LAYOUTS if kept != LOSSES[0] else LAYOUTS[:1]),
+        stamps=chance.choice(STAMPS[:-1] if story.data.get("needs_times") else STAMPS),
+        kernel=chance.choice(KERNELS),
+        record=chance.choice(RECORDS),
+        generation=chance.randrange(3),
+        name=chance.choice(NAMES),
+        kept=kept,
+        started=1_772_352_000.0 + chance.randrange(20_000_000),
+    )

@@ -1,4 +1,4 @@
-"""A case for people and for programs: a paragraph for the ticket, the order of events, what to do, what was not there."""
+"""A case for people and for programs: a paragraph for the ticket, the order of events, what to do, what is missing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def _sentences(case: Case) -> Iterator[str]:
     job = collected.job
     subject = f"Job {job.number}" if job.number else collected.name
     where = f" on {number_of(len(job.nodes), 'node')} ({_few(job.nodes)})" if job.nodes else ""
-    state = f", {job.state}, exit code {job.exit_code}" if job.state else ""
+    code = f", exit code {job.exit_code}" if job.exit_code else ""
+    state = f", {job.state}{code}" if job.state else ""
     ended = f", ended {in_words(job.ran.ends)} UTC" if job.ran.ends else ""
     yield f"{subject}{where}{state}{ended}."
     chance = f", {verdict.standing}, probability {verdict.probability:.2f}" if verdict.probability else ""

@@ -13,8 +13,9 @@ from clusterproof.plugins.core.nodeset import NodesetError, expand
 
 LOOKED_AT = 200_000  # characters
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w{0,40})=(\S{1,4000})")
-_STATES = "COMPLETED FAILED TIMEOUT CANCELLED NODE_FAIL OUT_OF_MEMORY PREEMPTED BOOT_FAIL DEADLINE REVOKED".split()
-_STATE = re.compile(rf"\b({'|'.join(_STATES)})\b")
+_STATE = re.compile(
+    r"\b(?:COMPLETED|FAILED|TIMEOUT|CANCELLED|NODE_FAIL|OUT_OF_ME|PREEMPTED|BOOT_FAIL|DEADLINE|REVOKED|RUNNING)"
+)
 _ROW = re.compile(r"\s{0,20}(\d{1,12}(?:_\d{1,8})?)(?:\s|\|)")
 _NO_NODES = ("", "(null)", "None assigned", "Unknown")
 
@@ -53,7 +54,7 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
     """The fields of a job by the names that sacct gives them."""
     if "JobState=" in text:
         names = {"JobId": "JobID", "JobState": "State", "StartTime": "Start", "EndTime": "End"}
-        pairs: Mapping[str, str] = {name: value for name, value in reversed(_PAIR.findall(text))}
+        pairs: Mapping[str, str] = dict(reversed(_PAIR.findall(text)))
         yield from ((names.get(name, name), value) for name, value in pairs.items())
         return
     lines = [line for line in text.splitlines() if line.strip()]

@@ -16,7 +16,7 @@ _NAMED = re.compile(
     r"(?:^|[\[ ])(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?: (\d{4}))?(?![\d:])"
 )
 _GLOG = re.compile(r"(?:^|[\[\]: ])[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9})")
-_MONTHS = dict(zip("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), range(1, 13), strict=True))
+_MONTHS = ("", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @record
@@ -37,7 +37,7 @@ class Clock:
             return self._span((self.year, month, day, hour, minute, second), part, None)
         if (found := _NAMED.search(head)) and found[1] in _MONTHS:
             name, day, hour, minute, second, year = found.groups()
-            return self._span((year or self.year, _MONTHS[name], day, hour, minute, second), None, None)
+            return self._span((year or self.year, _MONTHS.index(name), day, hour, minute, second), None, None)
         return Span()
 
     def _span(self, parts: tuple[int | str, ...], part: str | None, zone: str | None) -> Span:
