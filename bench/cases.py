@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def innocent(self) -> tuple[str, ...]:
-        """The nodes that were blamed and had nothing to do with it; of a network's or a disk's, the story names none."""
+        """The nodes that were blamed for their hardware and had nothing to do with it."""
         return tuple(node for node in self.blamed if self.said == HARDWARE and node != self.guilty)
 
     @property

@@ -1,7 +1,7 @@
 """Labelled cases: a story says what a job, its scheduler and its nodes wrote; a circumstance, how it was kept.
 
-A story is a row of `stories/*.toml`: `label` and `node` are what is known to be right, `source` where it is from. Times are
-in seconds from the first fault on. Ranks are 0 to 7, two on each of n1 to n4; x9 is another node.
+A story is a row of `stories/*.toml`: `label` and `node` are what is known to be right, `source` where it is from. Times
+are in seconds from the first fault on. Ranks are 0 to 7, two on each of n1 to n4; x9 is another node.
 
     output     `RANK +SECONDS TEXT`; the rank may be {all}, {peers} (all but 0), or launcher
     kernel     `NODE +SECONDS TEXT`: of its kernel log; kernel_undated, without times; messages, of a file of syslog's

@@ -12,6 +12,7 @@ from clusterproof.plugins.case.stamps import Clock
 
 CLOCK = Clock(2026)
 EIGHT = datetime(2026, 3, 1, 8, tzinfo=timezone.utc).timestamp()
+PLACE = Place("rank.log")
 OOM = "torch.OutOfMemoryError: CUDA out of memory."
 BLOCK = """\
 Root Cause (first observed failure):
@@ -24,7 +25,7 @@ Root Cause (first observed failure):
 """
 
 
-def read(text: str, place: Place = Place("rank.log")) -> Output:
+def read(text: str, place: Place = PLACE) -> Output:
     return output.read(text.splitlines(), place, CLOCK)
 
 

@@ -21,16 +21,17 @@ JobId=77 JobName=train
    StdOut=/home/u/slurm-77.out
 """
 TABLE = """\
-JobID           State ExitCode               Start                 End             NodeList
+JobID             State ExitCode               Start                 End             NodeList
 ------------ ---------- -------- ------------------- ------------------- --------------------
 77           OUT_OF_ME+    0:125 2026-03-01T07:00:00 2026-03-01T08:10:30         gpu[001-004]
 77.batch     OUT_OF_ME+    0:125 2026-03-01T07:00:00 2026-03-01T08:10:30               gpu001
 """
+XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus."
 LOG = {
-    "iso": "2026-03-01T08:00:00,000000+00:00 NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus.",
-    "dmesg -T": "[Sun Mar  1 08:00:00 2026] NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus.",
-    "syslog": "Mar  1 08:00:00 gpu003 kernel: NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus.",
-    "journal": "2026-03-01T08:00:00.000000+0000 gpu003 kernel: NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU lost",
+    "iso": f"2026-03-01T08:00:00,000000+00:00 {XID}",
+    "dmesg -T": f"[Sun Mar  1 08:00:00 2026] {XID}",
+    "syslog": f"Mar  1 08:00:00 gpu003 kernel: {XID}",
+    "journal": f"2026-03-01T08:00:00.000000+0000 gpu003 kernel: {XID}",
 }
 
 

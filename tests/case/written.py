@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from random import Random
 
-from clusterproof.plugins.core.nodeset import fold
 from tests.case.kept import logs_of_nodes, record_of_slurm, stamped
 from tests.case.phrases import AFTER_WATCHDOG, PEER, STORE, TOLD, WATCHDOG, filled
 from tests.case.stories import LabelledCase
@@ -62,8 +61,8 @@ def _steps(case: LabelledCase) -> Iterator[Line]:
     """What a healthy run says, up to the fault."""
     for rank in RANKS:
         node = case.node(NODES[rank // 2])
-        words = f"{node}:{1000 + rank}:{2000 + rank} [{rank % 2}] NCCL INFO comm 0x55d0{rank} rank {rank} nranks 8 cudaDev 0"
-        yield STARTS_S + 5, rank, words
+        words = f"{node}:{1000 + rank}:{2000 + rank} [{rank % 2}] NCCL INFO comm 0x55d0{rank} rank {rank} nranks 8"
+        yield STARTS_S + 5, rank, f"{words} cudaDev {rank % 2}"
     for number in range(int(-STARTS_S / STEPS_S) - 2):
         yield STARTS_S + 20 + number * STEPS_S, 0, f"iteration {number + 1}/90000 | lm loss: {9.1 - number / 100:.3f}"
 
@@ -126,7 +125,7 @@ def _write_output(case: LabelledCase, here: Path, lines: list[Line]) -> None:
     for name, words in files.items():
         if kept == "rank 0 alone" and name not in ("rank_0.log", "launcher.err"):
             continue
-        words = words[: -len(words) // 50 or None] if kept == "cut" else words  # noqa: PLW2901
+        words = words[: -len(words) // 50 or None] if kept == "cut" else words
         (here / name).write_text("".join(f"{line}\n" for line in words), encoding="utf-8")
 
 
@@ -196,11 +195,8 @@ def _write_results(case: LabelledCase, here: Path) -> None:
 
 def _write_dumps(case: LabelledCase, here: Path) -> None:
     """Dumps of four ranks: who left none is waited for."""
-    without = case.story.data.get("dumps_without")
-    for rank in range(4) if without is not None else ():
+    without = case.story.data.get("dumps_without", ())
+    for rank in range(4) if without else ():
         if rank not in without:
             data = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
             (here / f"nccl_trace_rank_{rank}").write_bytes(data)
-
-
-__all__ = ["at", "fold", "write"]

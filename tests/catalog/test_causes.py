@@ -10,6 +10,7 @@ import pytest
 
 from clusterproof.plugins.catalog import causes
 from clusterproof.plugins.catalog.log_forms import log_forms
+from clusterproof.plugins.catalog.rows import document
 
 ROOT = Path(__file__).parents[2]
 CHECKS = json.loads((ROOT / "clusterproof/plugins/evaluation/checks.json").read_text("utf-8"))
@@ -34,7 +35,7 @@ def test_what_proves_a_sign_is_a_check(sign: causes.Sign) -> None:
 
 def test_evidence_is_of_checks_of_the_kernel_log() -> None:
     known = {form.check for form in log_forms().values()}
-    rows = causes.document(causes.FILE)["evidence"]
+    rows = document(causes.FILE)["evidence"]
     assert {check for cause in causes.CAUSES for check in rows.get(cause, ())} <= known
 
 

@@ -1,4 +1,4 @@
-"""What to do after a job has ended: which nodes to drain or to keep, what to leave out of the restart, what proves it."""
+"""What to do after a job has ended: nodes to drain or to keep, what to leave out of the restart, what proves it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
         except CaptureError:
             continue
         lines = data["lines"] if isinstance(data, dict) else []
-        yield from _facts(facts.parse(facts.lines(lines)), node, source, clock)
+        yield from _facts(facts.parse(facts.lines(lines)), node, source)
 
 
 def _dated(text: str, clock: Clock) -> str:
@@ -80,28 +80,26 @@ def _boots(text: str) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-def _facts(events: facts.Events, node: str, source: str, clock: Clock) -> Iterator[Fact]:
+def _facts(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
     of_gpus = [event for event in events if isinstance(event, XidEvent | FallenOffBus | InitFailed | SXidEvent)]
-    for event in of_gpus:  # each by itself: what was long before the job's end is not what ended it
-        found = (*evaluate([event], PACKAGED), *evaluate_switches([event], PACKAGED))
-        yield from (_of_finding(one, node, source, clock) for one in found if one.severity in ONLY_SEEN)
+    for line in of_gpus:  # each by itself: what was long before the job's end is not what ended it
+        found = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
+        yield from (_of_finding(one, node, source) for one in found if one.severity in ONLY_SEEN)
     for event in events:
-        fact = _of_host(event, node, source, clock)
+        fact = _of_host(event, node, source)
         if fact:
             yield fact
 
 
-def _of_finding(one: Finding, node: str, source: str, clock: Clock) -> Fact:
+def _of_finding(one: Finding, node: str, source: str) -> Fact:
     check = "gpu.no_xid" if one.family == "Xid" else "gpu.no_sxid"
     is_alike = one.text.lower().strip(" .") == one.name.lower()
     words = f"{one.family} {one.code}, {one.name}{'' if is_alike or not one.text else f': {one.text}'}"
     words = printable(words.replace("\n", " ")[:160])
-    return Fact(
-        node, HARDWARE, one.severity in WORST, words, source, check, _when(one.first, clock), one.pci, one.action
-    )
+    return Fact(node, HARDWARE, one.severity in WORST, words, source, check, _when(one.first), one.pci, one.action)
 
 
-def _of_host(event: object, node: str, source: str, clock: Clock) -> Fact | None:
+def _of_host(event: object, node: str, source: str) -> Fact | None:
     if isinstance(event, Logged):
         form = log_forms()[event.form]
         cause = evidence_of(form.check) if form.verdict in ONLY_SEEN and not form.is_of_user else ""
@@ -109,26 +107,26 @@ def _of_host(event: object, node: str, source: str, clock: Clock) -> Fact | None
             return None
         is_strong = form.verdict in WORST
         words = f"{form.label}: {event.words}" if form.label else event.words
-        when = _when(event.time, clock)
+        when = _when(event.time)
         return Fact(node, cause, is_strong, printable(words[:160]), source, form.check, when, event.device, form.action)
     if isinstance(event, OomKill):
         whose = f"at the limit of {event.group}" if event.group else "as the node had no more memory"
         words = printable(f"killed {event.process} (pid {event.pid}) {whose}"[:160])
-        return Fact(node, RESOURCES, True, words, source, "host.no_oom_kill", _when(event.time, clock))
+        return Fact(node, RESOURCES, True, words, source, "host.no_oom_kill", _when(event.time))
     if isinstance(event, HardwareError) and not event.is_corrected and not event.is_of_previous_boot:
         words = printable(event.words[:160])
-        return Fact(node, HARDWARE, True, words, source, "host.mce_edac", _when(event.time, clock), "", "replace")
+        return Fact(node, HARDWARE, True, words, source, "host.mce_edac", _when(event.time), "", "replace")
     if isinstance(event, PcieError) and event.severity == "fatal":
         words = f"PCIe error, fatal, of {event.device}"
-        when = _when(event.time, clock)
+        when = _when(event.time)
         return Fact(node, HARDWARE, True, words, source, "host.pcie_aer", when, event.device, "reset or reboot")
     if isinstance(event, Segfault):
         words = printable(f"{event.process} (pid {event.pid}) crashed in {event.library or 'its own code'}"[:160])
-        return Fact(node, CODE, False, words, source, "host.segfaults", _when(event.time, clock))
+        return Fact(node, CODE, False, words, source, "host.segfaults", _when(event.time))
     return None
 
 
-def _when(seconds: float | None, clock: Clock) -> Span:
+def _when(seconds: float | None) -> Span:
     """A time of the log: seconds since boot say nothing of the hour."""
     if seconds is None or math.isnan(seconds) or seconds < CALENDAR_S:
         return Span()

@@ -1,4 +1,4 @@
-"""What the output of a job's ranks and launchers says, line by line; whoever runs a job writes it, so no node is blamed."""
+"""What the output of ranks and launchers says, line by line; whoever runs a job writes it, so it blames no node."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks ")
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _NODE_FAILURE = re.compile(r"Node failure on ([A-Za-z0-9][\w.-]{0,252})")
 _STEP = re.compile(r"(?:^|[\s\[(])(?:iteration|iter|step|global_step)\b[ :=#]{1,4}\d", re.IGNORECASE)
+_WAITED = re.compile(r"ran for (\d{1,12}) milliseconds")
 _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't join collective #\d{1,12})")
 
 
@@ -91,9 +92,7 @@ class _Reader:
     def _is_stamped(self, stamp: Span) -> None:
         if stamp.is_known:
             for key in self.open:
-                self.found[key] = replace(
-                    self.found[key], when=Span(self.found[key].when.begins, max(stamp.ends, stamp.begins))
-                )
+                self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
             self.open = []
             self.stamp = stamp
 
@@ -108,7 +107,7 @@ class _Reader:
 
     def _is_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
         key = sign.name, rank, node
-        waited = re.search(sign.form, line) if sign.form else None
+        waited = _WAITED.search(line) if sign.hang else None
         if sign.hang and rank is not None:
             self.timed_out.add(rank)
         if key in self.found:
@@ -123,7 +122,7 @@ class _Reader:
             span,
             label(node),
             rank,
-            waited_s=int(waited["milliseconds"]) / 1000 if waited else 0.0,
+            waited_s=int(waited[1]) / 1000 if waited else 0.0,
         )
         self.steps[key] = 0
         if span.begins is not None and span.ends is None:

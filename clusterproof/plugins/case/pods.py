@@ -58,8 +58,8 @@ def read(data: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Event]:
             words = f"{name}: {_text(one.get('reason'))}: {_text(one.get('message'))}"
             yield from _event(words, source, clock.of(_text(one.get("lastTransitionTime"))), node)
     for one in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):
-        for when in ("state", "lastState"):
-            ended = _of(one, when, "terminated")
+        for state in ("state", "lastState"):
+            ended = _of(one, state, "terminated")
             if isinstance(ended, dict):
                 words = f"pod {name}: {_text(ended.get('reason'))}, exit code {_text(ended.get('exitCode'))}"
                 yield from _event(words, source, clock.of(_text(ended.get("finishedAt"))), node)

@@ -1,4 +1,4 @@
-"""A case without the names of a site: of its nodes, files and jobs, and without what its programs said in their words."""
+"""A case without the names of a site: of its nodes, files and jobs, and without the words of its programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def redacted(case: Collected) -> Collected:
     words = Pseudonyms()
     names = sorted(
         {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
-        | {one.node for one in (*case.events, *case.facts, *case.leads)}
+        | {one.node for one in case.events}
+        | {one.node for one in case.facts}
+        | {one.node for one in case.leads}
     )
     nodes = {name: f"node-{number}" for number, name in enumerate(filter(None, names), 1)}
     for name, word in nodes.items():

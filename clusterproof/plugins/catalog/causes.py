@@ -31,7 +31,6 @@ class Sign:
     cause: str = ""
     probability: float = 0.0
     unless: tuple[str, ...] = ()
-    form: str = ""
     hang: bool = False
     of_broken_gpu: bool = False
     of_stop: bool = False
