@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clusterproof.plugins.case.advice import advise
-from clusterproof.plugins.case.folder import collect
+from clusterproof.plugins.case.folder import collect, read_folder
+from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.records import CaseError, Collected
 from clusterproof.plugins.case.redacted import redacted
 from clusterproof.plugins.case.report import Case, as_record, markdown, text
+from clusterproof.plugins.case.slurm import NUMBER, read_job
 from clusterproof.plugins.case.verdict import decide
 from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.opened import is_folder
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
 _OFFSET = re.compile(r"([+-])(\d\d):?([0-5]\d)", re.ASCII)
@@ -24,7 +27,7 @@ def case(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print. Raises SystemExit where argparse does."""
     option = parser().parse_args(arguments)
     try:
-        collected = collect(Path(option.job), option.utc_offset)
+        collected = _collected(option)
     except CaseError as problem:
         return EXIT_UNREADABLE, f"clusterproof case: {problem}\n"
     except OSError as problem:
@@ -33,6 +36,19 @@ def case(arguments: Sequence[str]) -> tuple[int, str]:
     if option.json:
         return 0, json.dumps(as_record(found), indent=1) + "\n"
     return 0, markdown(found) if option.markdown else text(found)
+
+
+def _collected(option: argparse.Namespace) -> Collected:
+    """What is there of the job. Raises CaseError, OSError."""
+    if not NUMBER.fullmatch(option.job) or is_folder(option.job):
+        if option.logs:
+            raise CaseError("--logs is for the number of a job; a folder is named alone")
+        return collect(Path(option.job), option.utc_offset)
+    found = Found()
+    if option.logs:
+        read_folder(Path(option.logs), found, option.utc_offset)
+    read_job(option.job, found, option.utc_offset)
+    return joined(f"job {option.job}", found)
 
 
 def opened_case(collected: Collected) -> Case:
@@ -47,7 +63,12 @@ def parser() -> argparse.ArgumentParser:
         prog="clusterproof case",
         description="Why a job ended, and whose node it was: from what the job, its scheduler and its nodes left.",
     )
-    line.add_argument("job", metavar="JOB", help="a folder of what a job left: output, sacct, kernel logs, dumps")
+    line.add_argument(
+        "job",
+        metavar="JOB",
+        help="the number of a job of Slurm, or a folder of what a job left: output, sacct, kernel logs, dumps",
+    )
+    line.add_argument("--logs", metavar="FOLDER", help="with a number: kernel logs of nodes and output, kept by hand")
     form = line.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="for programs: everything that was found")
     form.add_argument("--markdown", action="store_true", help="for a ticket that shows Markdown")

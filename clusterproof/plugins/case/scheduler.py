@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from clusterproof.plugins.case.records import Event, Job, Span, label
 from clusterproof.plugins.case.stamps import Clock
@@ -17,6 +17,7 @@ _STATE = re.compile(
     r"\b(?:COMPLETED|FAILED|TIMEOUT|CANCELLED|NODE_FAIL|OUT_OF_ME|PREEMPTED|BOOT_FAIL|DEADLINE|REVOKED|RUNNING)"
 )
 _ROW = re.compile(r"\s{0,20}(\d{1,12}(?:_\d{1,8})?)(?:\s|\|)")
+OWN_LINES = ("JobId", "JobState", "Requeue", "StartTime", "NodeList")
 _NO_NODES = ("", "(null)", "None assigned", "Unknown")
 
 
@@ -53,9 +54,7 @@ def _is_one_failed(job: Job, state: str) -> bool:
 def _fields(text: str) -> Iterator[tuple[str, str]]:
     """The fields of a job by the names that sacct gives them."""
     if "JobState=" in text:
-        names = {"JobId": "JobID", "JobState": "State", "StartTime": "Start", "EndTime": "End"}
-        pairs: Mapping[str, str] = dict(reversed(_PAIR.findall(text)))
-        yield from ((names.get(name, name), value) for name, value in pairs.items())
+        yield from _of_scontrol(text)
         return
     lines = [line for line in text.splitlines() if line.strip()]
     head = next((number for number, line in enumerate(lines) if "JobID" in line and "State" in line), None)
@@ -68,6 +67,16 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
         yield from zip(lines[head].split("|"), rows[0].split("|"), strict=False)
     else:
         yield from _columns(lines[head], lines[head + 1], rows[0])
+
+
+def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
+    """By the lines that hold no text of the job's owner: a job may be called `JobState=COMPLETED`."""
+    names = {"JobId": "JobID", "JobState": "State", "StartTime": "Start", "EndTime": "End"}
+    for line in text.splitlines():
+        pairs = _PAIR.findall(line)
+        if pairs and pairs[0][0] in OWN_LINES:
+            own = pairs[:1] if pairs[0][0] == "JobId" else pairs
+            yield from ((names.get(name, name), value) for name, value in own)
 
 
 def _columns(names: str, rule: str, row: str) -> Iterator[tuple[str, str]]:
