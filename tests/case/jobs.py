@@ -11,7 +11,7 @@ from typing import Any
 
 from clusterproof.plugins.core.record import record
 from tests.builders.wheel import ROOT
-from tests.testbed.slurm import SlurmBed
+from tests.testbed.slurm import CONTROLLER, SlurmBed
 
 NODES = ("gpu001", "gpu002", "gpu003")
 ENDED_S = 600.0
@@ -22,7 +22,7 @@ SETTINGS = (
     "PartitionName=high Nodes=gpu[001-003] PriorityTier=9 MaxTime=INFINITE State=UP PreemptMode=OFF",
 )
 XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus."
-OF_RANK_1 = 'if [ "$SLURM_PROCID" = 1 ]; then {this}; fi; sleep 20'
+OF_RANK_1 = 'if [ "$SLURM_PROCID" = 1 ]; then {this}; exit $?; fi; sleep 20'
 Act = Callable[[SlurmBed, str], None]
 
 
@@ -64,29 +64,28 @@ class DyingJob:
     rank: int | None = None
 
 
-def _python(code: str) -> str:
-    return f'python3 -c "{code}"'
-
+KEY_ERROR = """python3 -c "{}['image']" """
+NO_MODULE = """python3 -c "import no_such_module_at_all" """
+MEMORY = """ulimit -v 400000; python3 -c "bytearray(10**10)" """
+FILES = """ulimit -n 20; python3 -c "[open('/dev/null') for _ in range(99)].nothing" """
 
 JOBS = (
-    DyingJob("exception", "code", OF_RANK_1.format(this=_python("{}[\\'image\\']")), rank=1),
-    DyingJob("no such module", "code", _python("import no_such_module_at_all")),
+    DyingJob("exception", "code", OF_RANK_1.format(this=KEY_ERROR), rank=1),
+    DyingJob("no such module", "code", NO_MODULE),
     DyingJob("no such program", "code", "/no/such/trainer --lr 1"),
     DyingJob("exit code alone", "unknown", OF_RANK_1.format(this="exit 3")),
     DyingJob("killed", "unknown", OF_RANK_1.format(this="kill -9 $$"), rank=1),
     DyingJob("crashed", "unknown", OF_RANK_1.format(this="kill -SEGV $$"), rank=1),
-    DyingJob("disk full", "storage", OF_RANK_1.format(this="echo checkpoint >/dev/full; exit 1")),
-    DyingJob(
-        "memory", "resources", OF_RANK_1.format(this=f"ulimit -v 400000; {_python('bytearray(10**10)')}"), rank=1
-    ),
-    DyingJob("open files", "resources", OF_RANK_1.format(this=f"ulimit -n 20; {_python('[open(\\'/dev/null\\') for _ in range(99)]; x')}")),
+    DyingJob("disk full", "storage", OF_RANK_1.format(this="dd if=/dev/zero of=/dev/full bs=1k count=1")),
+    DyingJob("memory", "resources", OF_RANK_1.format(this=MEMORY), rank=1),
+    DyingJob("open files", "resources", OF_RANK_1.format(this=FILES), rank=1),
     DyingJob("forged line of the driver", "unknown", OF_RANK_1.format(this=f"echo '{XID}'; exit 1")),
     DyingJob("name of another state", "unknown", OF_RANK_1.format(this="exit 2"), options=("-J", "x JobState=TIMEOUT")),
     DyingJob("cancelled", "stopped", "sleep 300", _cancel),
     DyingJob("preempted", "stopped", "sleep 300", _preempt, ("-p", "low")),
     DyingJob("time limit", "stopped", "sleep 300", options=("-t", "1")),
     DyingJob("node failed", "unknown", "sleep 900", _kill_slurmd, suspects=("gpu002",)),
-)  # fmt: skip
+)
 
 
 def died(bed: SlurmBed, job: DyingJob, shared: Path) -> dict[str, Any]:
@@ -96,14 +95,36 @@ def died(bed: SlurmBed, job: DyingJob, shared: Path) -> dict[str, Any]:
     script.chmod(0o755)
     wrap = f"srun -l --kill-on-bad-exit=1 {script}"
     out = shared / "out-%j.txt"
-    words = ("sbatch", "--parsable", "-N3", "--ntasks=3", "-p", "gpu", "-o", str(out), *job.options, "--wrap", wrap)
+    words = (
+        "sbatch",
+        "--parsable",
+        "--no-requeue",
+        "-N3",
+        "--ntasks=3",
+        "-p",
+        "gpu",
+        "-o",
+        str(out),
+        *job.options,
+        "--wrap",
+        wrap,
+    )
     number = bed.output_of(*words).strip().split(";")[0]
     job.act(bed, number)
     _wait(bed, number, lambda text: not any(f"JobState={one}" in text for one in ("PENDING", "RUNNING", "COMPLETING")))
+    _share(bed, str(out).replace("%j", number))
     code = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main(sys.argv[1:]))"
     said = bed.output_of("sh", "-c", f"cd {ROOT} && exec {sys.executable} -c '{code}' case {number} --json")
     data: dict[str, Any] = json.loads(said)
     return data
+
+
+def _share(bed: SlurmBed, path: str) -> None:
+    """The controller sees what the first node wrote, as on a file system that both have."""
+    written, seen = (bed.node(name).root / path.lstrip("/") for name in ("gpu001", CONTROLLER))
+    if written.exists():
+        seen.parent.mkdir(parents=True, exist_ok=True)
+        seen.write_bytes(written.read_bytes())
 
 
 def _wait(bed: SlurmBed, number: str, holds: Callable[[str], bool]) -> None:

@@ -26,6 +26,7 @@ RESTARTS = {
     "no": "A restart ends the same way: mend the code or its configuration first.",
     "after": "A restart helps once this is mended.",
     "without": "A restart without this node is likely to help.",
+    "perhaps": "A restart without this node may help.",
     "unknown": "Whether a restart helps is not known.",
 }
 OF_HARDWARE_LOAD = "gpu_exact"  # what proves arithmetic and memory of GPUs under load
@@ -64,7 +65,7 @@ def _restart(verdict: Verdict, exclude: tuple[str, ...]) -> str:
     of_sign = signs()[verdict.first.sign].restart if hasattr(verdict.first, "sign") else ""  # type: ignore[union-attr]
     words = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after", UNKNOWN: "unknown"}
     return (
-        ("without" if exclude and len(exclude) == 1 else "unknown")
+        ("perhaps" if len(exclude) == 1 else "unknown")
         if verdict.cause == UNKNOWN
         else (of_sign or words.get(verdict.cause, "unknown"))
     )

@@ -129,8 +129,7 @@ class Reader:
         """Read a file of output."""
         name = printable(str(path.relative_to(self.folder)))
         rank = _rank(path.name)
-        node = prefix(path.name) if rank is None and not path.name.startswith(("slurm", "job", "train")) else ""
-        read = output.read(text.splitlines(), Place(name, rank, label(node)), self.clock)
+        read = output.read(text.splitlines(), Place(name, rank), self.clock)
         self.found.outputs.append(read)
         if rank is not None:
             self.found.ranks.add(rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case.output import Output
@@ -44,10 +45,8 @@ def joined(name: str, found: Found) -> Collected:
     for each in found.outputs:
         of_ranks |= each.nodes_of_ranks
     said = (*found.events, *(event for each in found.outputs for event in each.events))
-    events = [
-        event if event.node or event.rank is None else replace(event, node=of_ranks.get(event.rank, ""))
-        for event in said
-    ]
+    known = (*nodes, *found.nodes_with_log)
+    events = [event if event.node else replace(event, node=_node(event, of_ranks, known)) for event in said]
     last = [each.last for each in found.outputs if each.last is not None]
     progress = [each.progress for each in found.outputs if each.progress is not None]
     return Collected(
@@ -63,6 +62,15 @@ def joined(name: str, found: Found) -> Collected:
         tuple(number_of(count, what, _many(what)) for what, count in found.counts.items()),
         (*found.missing, *_not_there(found, nodes)),
     )
+
+
+def _node(event: Event, of_ranks: Mapping[int, str], known: Iterable[str]) -> str:
+    """Where an event was: where its rank ran, else the node of the job that the name of its file has."""
+    if event.rank is not None and of_ranks.get(event.rank):
+        return of_ranks[event.rank]
+    words = set(re.split(r"[^A-Za-z0-9-]+", event.source))
+    named = [node for node in known if node in words]
+    return named[0] if len(set(named)) == 1 else ""
 
 
 def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:

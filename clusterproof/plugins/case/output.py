@@ -35,7 +35,6 @@ class Place:
 
     file: str
     rank: int | None = None
-    node: str = ""
 
 
 @record
@@ -65,7 +64,7 @@ class _Reader:
         self.found: dict[tuple[str, int | None, str], Event] = {}
         self.open: list[tuple[str, int | None, str]] = []  # found since the last line with a time
         self.steps: dict[tuple[str, int | None, str], int] = {}  # after each
-        self.nodes: dict[int, str] = {place.rank: place.node} if place.rank is not None and place.node else {}
+        self.nodes: dict[int, str] = {}
         self.failures = Failures(clock)
         self.stamp = Span()
         self.progress: float | None = None
@@ -137,7 +136,7 @@ class _Reader:
             return (int(srun[2]), label(srun[1])) if is_one else (None, "")
         if failed := _NODE_FAILURE.search(line):
             return None, label(failed[1])
-        rank, node = self.place.rank, self.place.node
+        rank, node = self.place.rank, ""
         if named := _RANK.search(line):
             rank = int(named[1])
         elif rank is None and (labelled := _LABEL.match(line)):

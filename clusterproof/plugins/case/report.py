@@ -77,7 +77,8 @@ def _sentences(case: Case) -> Iterator[str]:
     chance = f", {verdict.standing}, probability {verdict.probability:.2f}" if verdict.probability else ""
     yield f"Cause: {HEADINGS[verdict.cause].lower()}{chance}: {verdict.why.rstrip('.')}."
     if verdict.rank is not None:
-        yield f"First seen at {of_rank(collected, verdict.rank)}."
+        first = "First seen" if verdict.first and verdict.first.when.begins is not None else "Seen"
+        yield f"{first} at {of_rank(collected, verdict.rank)}."
     for lead in collected.leads[:3]:
         yield f"{of_rank(collected, lead.rank).capitalize()}: {lead.words}; this names no cause."
     if case.advice.exclude:

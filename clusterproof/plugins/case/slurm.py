@@ -49,9 +49,13 @@ def ask(words: Sequence[str]) -> tuple[int, str]:
     ) as running:
         timer = Timer(LIMIT_S, running.kill)
         timer.start()
-        data = running.stdout.read(MAX_BYTES) if running.stdout else b""
-        timer.cancel()
-        running.kill()
+        try:
+            data = running.stdout.read(MAX_BYTES) if running.stdout else b""
+            if len(data) == MAX_BYTES:
+                running.kill()  # it may print for ever
+            running.wait()
+        finally:
+            timer.cancel()
     return running.returncode, data.decode("utf-8", "replace")
 
 

@@ -8,7 +8,9 @@ from datetime import datetime, timedelta, timezone
 from clusterproof.plugins.case.records import Span
 from clusterproof.plugins.core.record import record
 
-LOOKED_AT = 100  # characters of a line in which its time stands
+LOOKED_AT = 80  # characters of a line in which its time stands
+BEGINS_IN = 40  # and in which it begins: a time behind words is of what they say
+BEFORE_WORDS = 16  # characters of ranks and brackets before a time
 _FULL = re.compile(
     r"(?<![\d-])(\d{4})([-/])(\d\d)\2(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?!\d)"
 )
@@ -29,10 +31,10 @@ class Clock:
     def of(self, line: str) -> Span:
         """When a line was written, by itself; a whole second is all of it."""
         head = line[:LOOKED_AT]
-        if found := _FULL.search(head):
+        if (found := _FULL.search(head)) and found.start() <= BEGINS_IN:
             year, _, month, day, hour, minute, second, part, zone = found.groups()
             return self._span((year, month, day, hour, minute, second), part, zone)
-        if found := _GLOG.search(head):
+        if (found := _GLOG.search(head)) and found.start() <= BEGINS_IN:
             month, day, hour, minute, second, part = found.groups()
             return self._span((self.year, month, day, hour, minute, second), part, None)
         if (found := _NAMED.search(head)) and found[1] in _MONTHS:
@@ -53,7 +55,8 @@ def without(line: str) -> str:
     """What a line says behind its time, and behind what frameworks put before that."""
     head = line[:LOOKED_AT]
     found = next((found for form in (_FULL, _GLOG, _NAMED) if (found := form.search(head))), None)
-    rest = line[found.end() :].lstrip(" ,:]-.0123456789") if found else line
+    is_first = found and found.start() <= BEFORE_WORDS
+    rest = line[found.end() :].lstrip(" ,:]-.0123456789") if found and is_first else line
     return rest.strip() or line.strip()
 
 

@@ -15,6 +15,7 @@ from clusterproof.plugins.catalog.causes import (
     CASCADE,
     CODE,
     HARDWARE,
+    NETWORK,
     RESOURCES,
     STOPPED,
     SUSPICION,
@@ -193,7 +194,7 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
     first = events[0] if events else None
     if not words:
         words = first.row.meaning if first else _nothing(case)
-    suspects = {event.node for event in events if event.row.role == SUSPICION and event.node}
+    suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
     suspects |= {lead.node for lead in case.leads if lead.node}
     rank = next((event.rank for event in events if event.rank is not None), None)
     leads: Sequence[Lead] = case.leads
@@ -202,7 +203,7 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
 
 
 def _nothing(case: Collected) -> str:
-    if any(event.row.hang for event in case.events):
+    if case.leads or any(event.row.hang for event in case.events):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
         return "all that was read is the end of others; nothing says who ended first"
