@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.case.command import opened_case
+from clusterproof.plugins.case.folder import collect
 from clusterproof.plugins.case.verdict import CANDIDATE, ESTABLISHED, SUPPORTED
-from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of, written
 
 WITHOUT_LOG = {name: text for name, text in BROKEN_GPU.items() if "dmesg" not in name}
 
@@ -40,6 +42,14 @@ def test_a_log_that_any_user_can_write_into_is_no_evidence(tmp_path: Path) -> No
     case = case_of(tmp_path, {**WITHOUT_LOG, "gpu003-messages.txt": BROKEN_GPU["gpu003-dmesg.txt"]})
     assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
     assert any("any user can write" in one for one in case.collected.missing)
+
+
+def test_a_log_that_others_may_have_written_is_no_evidence(tmp_path: Path) -> None:
+    folder = written(tmp_path, BROKEN_GPU)
+    (folder / "gpu003-dmesg.txt").chmod(0o666)
+    case = opened_case(collect(folder))
+    assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
+    assert "gpu003-dmesg.txt: no evidence against a node, as it may be written by others" in case.collected.missing
 
 
 def test_a_node_without_a_rank_that_agrees_is_to_be_tested_before_it_is_drained(tmp_path: Path) -> None:

@@ -86,6 +86,21 @@ def test_srun_says_which_task_ended_and_not_which_of_many() -> None:
     assert said.nodes_of_ranks == {5: "gpu003"}
 
 
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [
+        (
+            "srun: error: gpu003: task 5: Exited with exit code 1\nsrun: error: gpu001: task 0: Exited with exit code 1",
+            5,
+        ),
+        ("Failures:\n" + BLOCK.partition("\n")[2].replace("13", "2") + BLOCK, 13),
+        ("srun: error: gpu[001-002]: tasks 0-3: Exited with exit code 1", None),
+    ],
+)
+def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -> None:
+    assert list(read(text).lagging) == ([] if rank is None else [rank])
+
+
 def test_what_nccl_says_places_a_rank() -> None:
     said = read(f"gpu007:1:2 [3] NCCL INFO comm 0x55 rank 11 nranks 64 cudaDev 3\n[rank11]: {OOM}")
     assert said.nodes_of_ranks == {11: "gpu007"}

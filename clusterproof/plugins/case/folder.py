@@ -18,7 +18,7 @@ from clusterproof.plugins.case.output import Place
 from clusterproof.plugins.case.records import CaseError, Collected, label
 from clusterproof.plugins.case.stamps import Clock, year_in
 from clusterproof.plugins.core.message import listed, printable
-from clusterproof.plugins.core.opened import Budget, opened
+from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
 from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, read_dump
 from clusterproof.plugins.training_run.records import RunError
@@ -69,6 +69,7 @@ class Reader:
         self.found = found
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
+        self.doubt = ""  # who else decides what the file that was read last says
 
     def text(self, path: Path, owner: int | None = None) -> str | None:
         """The beginning and the end of a file; None where it cannot be read, is no text, or is of another user.
@@ -79,6 +80,7 @@ class Reader:
             with opened(path, self.folder) as file:
                 if owner is not None and os.fstat(file.fileno()).st_uid != owner:
                     raise OSError(errno.EACCES, "is not of the job's owner, and is not read")
+                self.doubt = distrust(path, os.fstat(file.fileno()))
                 size = os.fstat(file.fileno()).st_size
                 data = file.read(HEAD_BYTES)
                 if b"\0" in data[:HEAD] or data[:1] == b"\x80":
@@ -98,9 +100,8 @@ class Reader:
         name = printable(str(path.relative_to(self.folder)))
         if text is None:
             self._dump(path, name)
-        elif results.is_of(text):
-            self.found.facts.extend(results.read(text, name))
-            self.found.count("file of results")
+        elif self._evidence(path, name, text):
+            return
         elif of_kubernetes := pods.objects(text) if text.lstrip().startswith("{") else []:
             for one in of_kubernetes:
                 self.found.events.extend(pods.read(one, name, self.clock))
@@ -108,8 +109,6 @@ class Reader:
             self.found.count("file of Kubernetes")
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
-        elif _KERNEL_LOG.search(path.name):
-            self._log(path, name, text)
         elif _SHARED_LOG.search(path.name):
             self.found.missing.append(
                 f"{name}: no evidence, as any user can write lines like the kernel's there; expected dmesg or "
@@ -124,6 +123,20 @@ class Reader:
             self.take_output(path, text)
         else:
             self.found.missing.append(f"{name}: its form is not known")
+
+    def _evidence(self, path: Path, name: str, text: str) -> bool:
+        """Read what is evidence against a node, and whether the file is such: only of one that no other could write."""
+        is_log = bool(_KERNEL_LOG.search(path.name))
+        if not is_log and not results.is_of(text):
+            return False
+        if self.doubt:
+            self.found.missing.append(f"{name}: no evidence against a node, as it {self.doubt}")
+        elif is_log:
+            self._log(path, name, text)
+        else:
+            self.found.facts.extend(results.read(text, name))
+            self.found.count("file of results")
+        return True
 
     def take_output(self, path: Path, text: str) -> None:
         """Read a file of output."""

@@ -16,13 +16,14 @@ LONGEST_LINE = 2_000  # characters of a line that are read
 LONGEST_WORDS = 160  # of it that are shown
 STEPS_AFTER = 3  # so many steps after a line that looks like an end, it was none
 WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
-MAX_RANK = 10**7
+ROOT_CAUSE = "Root Cause (first observed failure)"
 
 _RANK = re.compile(r"\[rank(\d{1,7})\]")
 _LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # of mpirun, of srun -l
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[\d{1,3}\] NCCL ")
 _NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks ")
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
+_SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _NODE_FAILURE = re.compile(r"Node failure on ([A-Za-z0-9][\w.-]{0,252})")
 _STEP = re.compile(r"(?:^|[\s\[(])(?:iteration|iter|step|global_step)\b[ :=#]{1,4}\d", re.IGNORECASE)
 _WAITED = re.compile(r"ran for (\d{1,12}) milliseconds")
@@ -45,7 +46,7 @@ class Output:
     nodes_of_ranks: dict[int, str]
     progress: float | None
     last: float | None
-    lagging: dict[int, str]  # ranks that the report of a desync names, and in which words
+    lagging: dict[int, str]  # ranks that a report names, and in which words: of a desync, of who ended first
     timed_out: frozenset[int]  # ranks that say that they waited
 
 
@@ -70,6 +71,8 @@ class _Reader:
         self.progress: float | None = None
         self.lagging: dict[int, str] = {}
         self.timed_out: set[int] = set()
+        self.is_root = False
+        self.has_first = False
 
     def take(self, number: int, line: str) -> None:
         """Read one line."""
@@ -83,6 +86,7 @@ class _Reader:
         if failure:
             rank, node = failure.rank, failure.node
             self.nodes[rank] = node
+        self._has_ended(line, rank if failure else None)
         sign = next((sign for sign in signs_of("output") if sign.is_of(line)), None)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
@@ -94,6 +98,17 @@ class _Reader:
                 self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
             self.open = []
             self.stamp = stamp
+
+    def _has_ended(self, line: str, failed: int | None) -> None:
+        """Of whom a launcher tells first that it ended: it polls, so that this is no order of causes."""
+        self.is_root = self.is_root or ROOT_CAUSE in line
+        exited = _SRUN_EXIT.search(line) if not self.has_first else None
+        if exited:
+            self.has_first = True
+            self.lagging[int(exited[1])] = f"srun tells of it first, with exit code {exited[2]}"
+        elif failed is not None and self.is_root:
+            self.is_root, self.has_first = False, True
+            self.lagging[failed] = "its launcher saw it fail first"
 
     def _is_step(self) -> None:
         """A step of the job: what came well before did not end it."""
