@@ -22,7 +22,7 @@ SETTINGS = (
     "PartitionName=high Nodes=gpu[001-003] PriorityTier=9 MaxTime=INFINITE State=UP PreemptMode=OFF",
 )
 XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus."
-OF_RANK_1 = 'if [ "$SLURM_PROCID" = 1 ]; then {this}; exit $?; fi; sleep 20'
+OF_RANK_1 = 'if [ "$SLURM_PROCID" = 1 ]; then {this}; code=$?; sleep 1; exit $code; fi; sleep 20'
 Act = Callable[[SlurmBed, str], None]
 
 

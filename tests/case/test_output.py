@@ -89,16 +89,13 @@ def test_srun_says_which_task_ended_and_not_which_of_many() -> None:
 @pytest.mark.parametrize(
     ("text", "rank"),
     [
-        (
-            "srun: error: gpu003: task 5: Exited with exit code 1\nsrun: error: gpu001: task 0: Exited with exit code 1",
-            5,
-        ),
+        ("srun: error: n3: task 5: Exited with exit code 1\nsrun: error: n1: task 0: Exited with exit code 1", 5),
         ("Failures:\n" + BLOCK.partition("\n")[2].replace("13", "2") + BLOCK, 13),
         ("srun: error: gpu[001-002]: tasks 0-3: Exited with exit code 1", None),
     ],
 )
 def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -> None:
-    assert list(read(text).lagging) == ([] if rank is None else [rank])
+    assert list(read(text).ended) == ([] if rank is None else [rank])
 
 
 def test_what_nccl_says_places_a_rank() -> None:

@@ -54,8 +54,8 @@ def test_sigkill_without_a_record_of_its_sender_is_unknown(tmp_path: Path) -> No
 def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_path: Path) -> None:
     said = (
         "srun: error: Node failure on gpu004\nsrun: error: gpu001: task 0: Terminated\n"
-        "0: slurmstepd-gpu001: error: *** STEP 77.0 ON gpu001 CANCELLED AT 2026-03-01T08:10:00 DUE TO NODE FAILURE, SEE "
-        "SLURMCTLD LOG FOR DETAILS ***\n"
+        "0: slurmstepd-gpu001: error: *** STEP 77.0 ON gpu001 CANCELLED AT 2026-03-01T08:10:00 DUE TO NODE FAILURE, "
+        "SEE SLURMCTLD LOG FOR DETAILS ***\n"
     )
     case = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="NODE_FAIL")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu004",))

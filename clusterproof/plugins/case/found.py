@@ -81,6 +81,8 @@ def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
     for each in found.outputs:
         for rank, words in each.lagging.items():
             yield Lead(rank, words, nodes.get(rank, ""))
+        for rank, words in each.ended.items():
+            yield Lead(rank, words, nodes.get(rank, ""), is_late=False)
     waited = {rank for each in found.outputs for rank in each.timed_out}
     silent = found.ranks - waited
     if waited and silent and len(silent) * 2 < len(found.ranks):

@@ -46,7 +46,8 @@ class Output:
     nodes_of_ranks: dict[int, str]
     progress: float | None
     last: float | None
-    lagging: dict[int, str]  # ranks that a report names, and in which words: of a desync, of who ended first
+    lagging: dict[int, str]  # ranks that the report of a desync names, and in which words
+    ended: dict[int, str]  # of whom a launcher told first that it ended, and in which words
     timed_out: frozenset[int]  # ranks that say that they waited
 
 
@@ -72,7 +73,7 @@ class _Reader:
         self.lagging: dict[int, str] = {}
         self.timed_out: set[int] = set()
         self.is_root = False
-        self.has_first = False
+        self.ended: dict[int, str] = {}
 
     def take(self, number: int, line: str) -> None:
         """Read one line."""
@@ -102,13 +103,12 @@ class _Reader:
     def _has_ended(self, line: str, failed: int | None) -> None:
         """Of whom a launcher tells first that it ended: it polls, so that this is no order of causes."""
         self.is_root = self.is_root or ROOT_CAUSE in line
-        exited = _SRUN_EXIT.search(line) if not self.has_first else None
+        exited = _SRUN_EXIT.search(line) if not self.ended else None
         if exited:
-            self.has_first = True
-            self.lagging[int(exited[1])] = f"srun tells of it first, with exit code {exited[2]}"
+            self.ended[int(exited[1])] = f"srun tells of it first, with exit code {exited[2]}"
         elif failed is not None and self.is_root:
-            self.is_root, self.has_first = False, True
-            self.lagging[failed] = "its launcher saw it fail first"
+            self.is_root = False
+            self.ended[failed] = "its launcher saw it fail first"
 
     def _is_step(self) -> None:
         """A step of the job: what came well before did not end it."""
@@ -168,7 +168,9 @@ class _Reader:
     def output(self) -> Output:
         """What all lines say together."""
         events = tuple(self._named(self.found.values()))
-        return Output(events, self.nodes, self.progress, self.stamp.ends, self.lagging, frozenset(self.timed_out))
+        return Output(
+            events, self.nodes, self.progress, self.stamp.ends, self.lagging, self.ended, frozenset(self.timed_out)
+        )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:

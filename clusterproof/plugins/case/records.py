@@ -88,11 +88,12 @@ class Job:
 
 @record
 class Lead:
-    """A rank that differs from the others, which is no cause: it did not come, or left nothing."""
+    """A rank that differs from others, which is no cause. Where it `is_late`, they waited for it: test its node."""
 
     rank: int
     words: str
     node: str = ""
+    is_late: bool = True
 
 
 @record

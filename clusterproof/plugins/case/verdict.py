@@ -195,7 +195,7 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
     if not words:
         words = first.row.meaning if first else _nothing(case)
     suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
-    suspects |= {lead.node for lead in case.leads if lead.node}
+    suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
     rank = next((event.rank for event in events if event.rank is not None), None)
     leads: Sequence[Lead] = case.leads
     rank = leads[0].rank if rank is None and len(leads) == 1 else rank
@@ -203,7 +203,7 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
 
 
 def _nothing(case: Collected) -> str:
-    if case.leads or any(event.row.hang for event in case.events):
+    if any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
         return "all that was read is the end of others; nothing says who ended first"

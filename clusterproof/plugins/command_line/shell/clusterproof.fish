@@ -51,7 +51,7 @@ function _shtab_clusterproof_using
 end
 
 set -g _shtab_clusterproof_commands check checks explain doctor init case history watch gate manifest completion help version
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exact-s --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-every --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --utc-offset --via -k -m -n
+set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exact-s --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junitxml --k8s-every --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --launcher --listen --load-path --load-timeout --log-cursor --logs --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --utc-offset --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -155,6 +155,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using init' -l from-nhc -xka "(
 complete -c clusterproof -n '_shtab_clusterproof_using init; and test $_shtab_clusterproof_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where to (default: here)'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a case -d 'Why a job ended, and whose node it was: from what the job, its scheduler and its nodes left.'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -s h -l help -d 'show this help message and exit'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -l logs -x -d 'with a number: kernel logs of nodes and output, kept by hand'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l json -d 'for programs: everything that was found'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l markdown -d 'for a ticket that shows Markdown'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l redact -d 'without the names of nodes, files and jobs'
