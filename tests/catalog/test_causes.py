@@ -51,4 +51,6 @@ def test_evidence_is_of_checks_of_the_kernel_log() -> None:
     ],
 )
 def test_the_first_sign_that_fits_counts(line: str, name: str) -> None:
-    assert next(sign.name for sign in causes.signs_of("output") if sign.is_of(line)) == name
+    sign = causes.sign_of("output", line)
+    assert sign
+    assert sign.name == name

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from clusterproof.plugins.case.failures import Failures
 from clusterproof.plugins.case.records import Event, Span, label
 from clusterproof.plugins.case.stamps import Clock, without
-from clusterproof.plugins.catalog.causes import Sign, signs_of
+from clusterproof.plugins.catalog.causes import Sign, sign_of
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import record, replace
 
@@ -88,7 +88,7 @@ class _Reader:
             rank, node = failure.rank, failure.node
             self.nodes[rank] = node
         self._has_ended(line, rank if failure else None)
-        sign = next((sign for sign in signs_of("output") if sign.is_of(line)), None)
+        sign = sign_of("output", line)
         if sign:
             when = failure.when if failure and failure.when.is_known else None
             self._is_sign(sign, number, line, rank, node, when)

@@ -8,7 +8,7 @@ from typing import Any
 
 from clusterproof.plugins.case.records import Event, Span, label
 from clusterproof.plugins.case.stamps import Clock
-from clusterproof.plugins.catalog.causes import signs_of
+from clusterproof.plugins.catalog.causes import sign_of
 from clusterproof.plugins.core.message import printable
 
 MAX_ITEMS = 20_000
@@ -71,7 +71,7 @@ def nodes(data: Mapping[str, Any]) -> str:
 
 
 def _event(words: str, source: str, when: Span, node: str) -> Iterator[Event]:
-    sign = next((sign for sign in signs_of("kubernetes") if sign.is_of(words)), None)
+    sign = sign_of("kubernetes", words)
     if sign:
         yield Event(sign.name, printable(words[:LONGEST_WORDS]), source, when, label(node))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from clusterproof.plugins.case.records import Event, Job, Span, label
 from clusterproof.plugins.case.stamps import Clock
-from clusterproof.plugins.catalog.causes import signs_of
+from clusterproof.plugins.catalog.causes import sign_of
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import NodesetError, expand
 
@@ -40,7 +40,7 @@ def read(text: str, source: str, clock: Clock) -> tuple[Job, tuple[Event, ...]]:
         Span(clock.of(fields.get("Start", "")).begins, ended.ends),
     )
     line = f"JobState={state}"
-    sign = next((sign for sign in signs_of("scheduler") if sign.is_of(line)), None)
+    sign = sign_of("scheduler", line)
     if not sign:
         return job, ()
     words = printable(f"Slurm: {fields.get('State', state)}, exit code {job.exit_code or 'not known'}")

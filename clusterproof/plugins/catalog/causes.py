@@ -38,10 +38,6 @@ class Sign:
     proof: str = ""
     load: str = ""
 
-    def is_of(self, line: str) -> bool:
-        """Whether a line has its words."""
-        return any(words in line for words in self.says) and not any(words in line for words in self.unless)
-
 
 @record
 class Limits:
@@ -72,10 +68,17 @@ def signs() -> Mapping[str, Sign]:
     return table(Sign, FILE, "sign", "name")
 
 
+def sign_of(where: str, line: str) -> Sign | None:
+    """The first sign that a line of such a source has."""
+    for words, sign in _words_of(where):
+        if words in line and not any(other in line for other in sign.unless):
+            return sign
+    return None
+
+
 @cache
-def signs_of(where: str) -> tuple[Sign, ...]:
-    """Those that are read in one kind of source: `output`, `scheduler`, `kubernetes`."""
-    return tuple(sign for sign in signs().values() if where in sign.read_in)
+def _words_of(where: str) -> tuple[tuple[str, Sign], ...]:
+    return tuple((words, sign) for sign in signs().values() if where in sign.read_in for words in sign.says)
 
 
 @cache
