@@ -52,6 +52,21 @@ def test_a_log_that_others_may_have_written_is_no_evidence(tmp_path: Path) -> No
     assert "gpu003-dmesg.txt: no evidence against a node, as it may be written by others" in case.collected.missing
 
 
+def test_a_log_whose_lines_are_of_another_node_than_its_name_is_no_evidence(tmp_path: Path) -> None:
+    other = f"Mar  1 08:00:01 gpu004 kernel: {XID_79.partition(' ')[2]}"
+    case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": other})
+    assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
+    assert any("its lines are of gpu004" in one for one in case.collected.missing)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu003-dmesg.txt", "dmesg-gpu003.log", "gpu003/dmesg.txt", "job-77_gpu003_kern.log", "journal.txt"]
+)
+def test_a_log_is_of_the_node_that_its_name_its_folder_or_its_lines_have(name: str, tmp_path: Path) -> None:
+    log = f"Mar  1 08:00:01 gpu003 kernel: {XID_79.partition(' ')[2]}"
+    assert case_of(tmp_path, {**WITHOUT_LOG, name: log}).verdict.nodes == ("gpu003",)
+
+
 def test_a_node_without_a_rank_that_agrees_is_to_be_tested_before_it_is_drained(tmp_path: Path) -> None:
     case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": STEPS})
     assert (case.verdict.cause, case.verdict.standing) == ("hardware", SUPPORTED)

@@ -152,13 +152,17 @@ class Reader:
         if not node_log.is_log(text):
             self.found.missing.append(f"{name}: no kernel log; expected the output of dmesg or journalctl -k")
             return
-        behind = _BEHIND.search(path.name)
-        parent = path.parent.name if path.parent != self.folder else ""
-        node = prefix(path.name) or (behind[1] if behind else "") or node_log.host_of(text) or parent
-        if not node or node.lower() in ("txt", "log"):
-            node = node_log.host_of(text) or parent
+        host = node_log.host_of(text)
+        node = _node_named(path, self.folder) or host
         if not node:
             self.found.missing.append(f"{name}: nothing says of which node it is; expected NODE-dmesg.txt")
+            return
+        if host and host in re.split(r"[^A-Za-z0-9-]", name):
+            node = host
+        if host and host != label(node):
+            self.found.missing.append(
+                f"{name}: no evidence, as its lines are of {printable(host)}, and its name is not"
+            )
             return
         self.found.nodes_with_log.append(label(node))
         self.found.facts.extend(node_log.read(text, label(node), name, self.clock))
@@ -174,6 +178,13 @@ class Reader:
             self.found.count("dump of the Flight Recorder")
         except RunError as wrong:
             self.found.missing.append(printable(f"{name}: {str(wrong).removeprefix(f'{path}: ')}"))
+
+
+def _node_named(path: Path, root: Path) -> str:
+    """The node that the name of a kernel log has, or that of its folder; empty where neither has one."""
+    behind = _BEHIND.search(path.name)
+    named = prefix(path.name) or (behind[1] if behind and behind[1].lower() not in ("txt", "log") else "")
+    return named or (path.parent.name if path.parent != root else "")
 
 
 def _rank(name: str) -> int | None:
