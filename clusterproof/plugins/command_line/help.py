@@ -34,6 +34,7 @@ clusterproof: proves a GPU cluster fit for training. Nothing on a node is change
   clusterproof explain CHECK...        what a check means, or an Xid (xid:79), and what to do then: offline
   clusterproof doctor                  what can be reached from here, and what is missing for the rest
   clusterproof init [DIR]              an inventory and a policy to begin with
+  clusterproof case JOB                why a job ended, and whose node it was, from what it left (docs/case.md)
   clusterproof history                 what is new, what flaps, which hardware fails again
   clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
   clusterproof gate remove X           take a Kubernetes gate's condition and taints from all nodes
@@ -79,6 +80,7 @@ clusterproof checks that a GPU cluster is fit for training. It changes nothing.
   clusterproof watch X         watch nodes while they work; report what changes
   clusterproof checks          list the checks
   clusterproof explain CHECK   what a check or an Xid means, and what to do
+  clusterproof case JOB        why a job ended, and whose node it was
   clusterproof history         what is new, what comes and goes
   clusterproof gate            what runs as a gate in Kubernetes; its removal
   clusterproof doctor          what can be reached from here

@@ -49,6 +49,7 @@ SUBCOMMANDS = (  # in the order in which help has them
     Subcommand("explain", f"{_HERE}.explain:explain_parser", f"{_HERE}.explain:explain"),
     Subcommand("doctor", f"{_HERE}.doctor:parser", f"{_HERE}.doctor:doctor"),
     Subcommand("init", f"{_HERE}.init:parser", f"{_HERE}.init:init"),
+    Subcommand("case", "clusterproof.plugins.case.command:parser", "clusterproof.plugins.case.command:case"),
     Subcommand(
         "history", "clusterproof.reports.history.command:parser", "clusterproof.reports.history.command:history"
     ),

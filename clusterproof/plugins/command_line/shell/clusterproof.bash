@@ -5,13 +5,14 @@
 #    source ~/.local/share/bash_completion/clusterproof
 # See also: https://github.com/scop/bash-completion/blob/main/doc/configuration.md
 
-_shtab_clusterproof_subparsers=(check checks explain doctor init history watch gate manifest completion help version)
+_shtab_clusterproof_subparsers=(check checks explain doctor init case history watch gate manifest completion help version)
 
 _shtab_clusterproof_check_option_strings=(-h --help -m -k -x -n -q -v --lf --collect-only --junitxml --html --nodes --exclude --instance-type --expect --fanout --connect-timeout --answer-timeout --accept-new-host-keys --via --slurm-wait --srun-options --include-drained --k8s-namespace --k8s-image --k8s-gate --k8s-max-tainted --k8s-startup-taint --k8s-every --k8s-perf-image --region --profile --ssm-rate --ssm-output --fsx-window --probe-timeout --host-root --sudo --policy --incomplete --concerns --since --log-cursor --report --no-report --report-url --keep --junit-cases --results --record --bundle --redact --history --since-last --notify --cloudwatch --refresh-catalog --load-timeout --dcgm-level --load-path --exact-s --torch-python --fs-bandwidth --fs-size --fs-at-once --pairs --pairs-at-once --pairs-budget --pairs-seed --pair-timeout --resume --meter --meter-program --meter-options --meter-env --meter-size --collective --ranks-per-node --launcher --mpirun-options --baseline --save-baseline)
 _shtab_clusterproof_checks_option_strings=(-h --help -m)
 _shtab_clusterproof_explain_option_strings=(-h --help)
 _shtab_clusterproof_doctor_option_strings=(-h --help)
 _shtab_clusterproof_init_option_strings=(-h --help --from-nhc)
+_shtab_clusterproof_case_option_strings=(-h --help --logs --json --markdown --redact --utc-offset)
 _shtab_clusterproof_history_option_strings=(-h --help --history --cluster --runs --sort --all)
 _shtab_clusterproof_watch_option_strings=(-h --help --cluster --job --steps --nodes --exclude --every --for --record --listen --textfile --notify --remind --heartbeat --policy --instance-type --expect --region --profile --via --fanout --connect-timeout --accept-new-host-keys --sudo --host-root --k8s-namespace --k8s-image)
 _shtab_clusterproof_gate_option_strings=(-h --help --every --probe-timeout --region --profile)
@@ -67,8 +68,8 @@ _shtab_clusterproof_gate_pos_1_choices=(local demo replay: capture: ssh: slurm: 
 _shtab_clusterproof_manifest___from_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_manifest___cluster_choices=(local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:)
 _shtab_clusterproof_completion_pos_0_choices=(bash zsh fish)
-_shtab_clusterproof_help_pos_0_choices=(check checks completion doctor explain gate history init manifest version watch)
-_shtab_clusterproof_pos_0_choices=(check checks explain doctor init history watch gate manifest completion help version)
+_shtab_clusterproof_help_pos_0_choices=(case check checks completion doctor explain gate history init manifest version watch)
+_shtab_clusterproof_pos_0_choices=(check checks explain doctor init case history watch gate manifest completion help version)
 
 _shtab_clusterproof_check__h_nargs=0
 _shtab_clusterproof_check___help_nargs=0
@@ -93,6 +94,11 @@ _shtab_clusterproof_doctor__h_nargs=0
 _shtab_clusterproof_doctor___help_nargs=0
 _shtab_clusterproof_init__h_nargs=0
 _shtab_clusterproof_init___help_nargs=0
+_shtab_clusterproof_case__h_nargs=0
+_shtab_clusterproof_case___help_nargs=0
+_shtab_clusterproof_case___json_nargs=0
+_shtab_clusterproof_case___markdown_nargs=0
+_shtab_clusterproof_case___redact_nargs=0
 _shtab_clusterproof_history__h_nargs=0
 _shtab_clusterproof_history___help_nargs=0
 _shtab_clusterproof_history___all_nargs=0

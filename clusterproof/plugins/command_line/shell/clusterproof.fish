@@ -50,8 +50,8 @@ function _shtab_clusterproof_using
   test "$_shtab_clusterproof_cmdpath" = "$argv"
 end
 
-set -g _shtab_clusterproof_commands check checks explain doctor init history watch gate manifest completion help version
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exact-s --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junit-cases --junitxml --k8s-every --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --keep --launcher --listen --load-path --load-timeout --log-cursor --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --report-url --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --via -k -m -n
+set -g _shtab_clusterproof_commands check checks explain doctor init case history watch gate manifest completion help version
+set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exact-s --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junit-cases --junitxml --k8s-every --k8s-gate --k8s-image --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --keep --launcher --listen --load-path --load-timeout --log-cursor --logs --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --report-url --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --utc-offset --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -156,6 +156,13 @@ complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_cluster
 complete -c clusterproof -n '_shtab_clusterproof_using init' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using init' -l from-nhc -xka "(__fish_complete_path (commandline -ct))" -d 'an nhc.conf: print which checks say what each line asks for, and take over what a policy can have'
 complete -c clusterproof -n '_shtab_clusterproof_using init; and test $_shtab_clusterproof_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where to (default: here)'
+complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a case -d 'Why a job ended, and whose node it was: from what the job, its scheduler and its nodes left.'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -s h -l help -d 'show this help message and exit'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -l logs -x -d 'with a number: kernel logs of nodes and output, kept by hand'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -l json -d 'for programs: everything that was found'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -l markdown -d 'for a ticket that shows Markdown'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -l redact -d 'without the names of nodes, files and jobs'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -l utc-offset -x -d 'the zone of times that have none (default: UTC, as nodes use)'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a history -d 'What is new, what flaps, which hardware fails again, and how measurements move.'
 complete -c clusterproof -n '_shtab_clusterproof_using history' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using history' -l history -xka "(__fish_complete_path (commandline -ct))" -d 'the file of --history (default: the one at runs/*/history.sqlite)'
@@ -209,6 +216,6 @@ complete -c clusterproof -n '_shtab_clusterproof_using completion' -s h -l help 
 complete -c clusterproof -n '_shtab_clusterproof_using completion; and test $_shtab_clusterproof_npos -eq 0' -ka "bash zsh fish" -d 'which shell'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a help -d 'The options of a command.'
 complete -c clusterproof -n '_shtab_clusterproof_using help' -s h -l help -d 'show this help message and exit'
-complete -c clusterproof -n '_shtab_clusterproof_using help; and test $_shtab_clusterproof_npos -eq 0' -ka "check checks completion doctor explain gate history init manifest version watch" -d 'which command (default: an overview)'
+complete -c clusterproof -n '_shtab_clusterproof_using help; and test $_shtab_clusterproof_npos -eq 0' -ka "case check checks completion doctor explain gate history init manifest version watch" -d 'which command (default: an overview)'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a version -d 'The version.'
 complete -c clusterproof -n '_shtab_clusterproof_using version' -s h -l help -d 'show this help message and exit'

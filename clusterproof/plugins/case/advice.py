@@ -1,0 +1,108 @@
+"""What to do after a job has ended: nodes to drain or to keep, what to leave out of the restart, what proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from clusterproof.plugins.case.records import Collected, Fact, label
+from clusterproof.plugins.case.verdict import ESTABLISHED, Verdict
+from clusterproof.plugins.catalog.causes import (
+    CODE,
+    HARDWARE,
+    NETWORK,
+    RESOURCES,
+    STOPPED,
+    STORAGE,
+    UNKNOWN,
+    signs,
+)
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.record import record
+
+DRAIN, TEST, KEEP = "drain", "test", "keep"
+RESTARTS = {
+    "yes": "A restart is likely to help.",
+    "no": "A restart ends the same way: mend the code or its configuration first.",
+    "after": "A restart helps once this is mended.",
+    "without": "A restart without this node is likely to help.",
+    "perhaps": "A restart without this node may help.",
+    "unknown": "Whether a restart helps is not known.",
+}
+OF_HARDWARE_LOAD = "gpu_exact"  # what proves arithmetic and memory of GPUs under load
+
+
+@record
+class Advice:
+    """What is due for each node; none of it is ever done here.
+
+    `exclude` is what a restart leaves out; `commands` may be copied: what proves the suspicion, and then the drains.
+    """
+
+    nodes: dict[str, str]
+    exclude: tuple[str, ...]
+    restart: str
+    restart_words: str
+    commands: tuple[str, ...]
+
+
+def advise(case: Collected, verdict: Verdict) -> Advice:
+    """What follows from a verdict."""
+    to_drain = verdict.nodes if verdict.standing == ESTABLISHED and verdict.cause == HARDWARE else ()
+    to_test = tuple(dict.fromkeys(node for node in (*verdict.nodes, *verdict.suspects) if node not in to_drain))
+    known = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test))
+    nodes = {node: DRAIN if node in to_drain else TEST if node in to_test else KEEP for node in known}
+    exclude = (
+        (*to_drain, *to_test) if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(to_test) < len(nodes) else ()
+    )
+    restart = _restart(verdict, exclude)
+    return Advice(nodes, exclude, restart, RESTARTS[restart], tuple(_commands(case, verdict, to_drain, to_test)))
+
+
+def _restart(verdict: Verdict, exclude: tuple[str, ...]) -> str:
+    if verdict.cause in (HARDWARE, NETWORK) and verdict.nodes:
+        return "without"
+    of_sign = signs()[verdict.first.sign].restart if hasattr(verdict.first, "sign") else ""  # type: ignore[union-attr]
+    words = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after", UNKNOWN: "unknown"}
+    return (
+        ("perhaps" if len(exclude) == 1 else "unknown")
+        if verdict.cause == UNKNOWN
+        else (of_sign or words.get(verdict.cause, "unknown"))
+    )
+
+
+def _commands(case: Collected, verdict: Verdict, to_drain: tuple[str, ...], to_test: tuple[str, ...]) -> Iterator[str]:
+    tested = (*to_drain, *to_test)
+    proof, load = _checks(verdict)
+    if tested and (proof or load):
+        nodes = quote(f"ssh:{fold(tested)}")
+        if proof:
+            yield f"clusterproof check {nodes} -k {quote(proof)}"
+        if load:
+            yield f"clusterproof check {nodes} -m perf -k {quote(load)}"
+    for node in to_drain:
+        number = f"job {case.job.number}: " if case.job.number else ""
+        reason = f"{number}{verdict.why.partition(': ')[2] or verdict.why}"
+        yield f"scontrol update nodename={quote(node)} state=drain reason={quote(_plain(reason)[:100])}"
+
+
+def _checks(verdict: Verdict) -> tuple[str, str]:
+    """The checks that prove a suspicion: those that read the node, and those that put load on it."""
+    first = verdict.first
+    if isinstance(first, Fact):
+        load = OF_HARDWARE_LOAD if first.check.startswith("gpu.") else ""
+        return first.check.rpartition(".")[2], load
+    return (signs()[first.sign].proof, signs()[first.sign].load) if first else ("reachable or no_xid", "")
+
+
+def _plain(text: str) -> str:
+    """Words that a shell and Slurm take as they are."""
+    return "".join(char if char.isalnum() or char in " .,:_/()-" else " " for char in text).strip()
+
+
+def of_rank(case: Collected, rank: int | None) -> str:
+    """`rank 13 (gpu003)`; empty where no rank is known."""
+    if rank is None:
+        return ""
+    node = label(case.nodes_of_ranks.get(rank, ""))
+    return f"rank {rank} ({node})" if node else f"rank {rank}"

@@ -1,0 +1,91 @@
+"""`clusterproof case JOB`: why a job ended, from what it left."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from clusterproof.plugins.case.advice import advise
+from clusterproof.plugins.case.folder import collect, read_folder
+from clusterproof.plugins.case.found import Found, joined
+from clusterproof.plugins.case.records import CaseError, Collected
+from clusterproof.plugins.case.redacted import redacted
+from clusterproof.plugins.case.report import Case, as_record, markdown, text
+from clusterproof.plugins.case.slurm import NUMBER, read_job
+from clusterproof.plugins.case.verdict import decide
+from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.opened import is_folder
+
+EXIT_UNREADABLE = 4  # as pytest's for a bad command line
+_OFFSET = re.compile(r"([+-])(\d\d):?([0-5]\d)", re.ASCII)
+
+
+def case(arguments: Sequence[str]) -> tuple[int, str]:
+    """The exit code and what to print. Raises SystemExit where argparse does."""
+    option = parser().parse_args(arguments)
+    try:
+        collected = _collected(option)
+    except CaseError as problem:
+        return EXIT_UNREADABLE, f"clusterproof case: {problem}\n"
+    except OSError as problem:
+        return EXIT_UNREADABLE, f"clusterproof case: {option.job!r:.120}: {problem.strerror or problem}\n"
+    found = opened_case(redacted(collected) if option.redact else collected)
+    if option.json:
+        return 0, json.dumps(as_record(found), indent=1) + "\n"
+    return 0, markdown(found) if option.markdown else text(found)
+
+
+def _collected(option: argparse.Namespace) -> Collected:
+    """What is there of the job. Raises CaseError, OSError."""
+    if not NUMBER.fullmatch(option.job) or is_folder(option.job):
+        if option.logs:
+            raise CaseError("--logs is for the number of a job; a folder is named alone")
+        return collect(Path(option.job), option.utc_offset)
+    found = Found()
+    if option.logs:
+        read_folder(Path(option.logs), found, option.utc_offset)
+    read_job(option.job, found, option.utc_offset)
+    return joined(f"job {option.job}", found)
+
+
+def opened_case(collected: Collected) -> Case:
+    """The verdict on what was collected, and what follows from it."""
+    verdict = decide(collected)
+    return Case(collected, verdict, advise(collected, verdict))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof case`."""
+    line = OneLineParser(
+        prog="clusterproof case",
+        description="Why a job ended, and whose node it was: from what the job, its scheduler and its nodes left.",
+    )
+    line.add_argument(
+        "job",
+        metavar="JOB",
+        help="the number of a job of Slurm, or a folder of what a job left: output, sacct, kernel logs, dumps",
+    )
+    line.add_argument("--logs", metavar="FOLDER", help="with a number: kernel logs of nodes and output, kept by hand")
+    form = line.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="for programs: everything that was found")
+    form.add_argument("--markdown", action="store_true", help="for a ticket that shows Markdown")
+    line.add_argument("--redact", action="store_true", help="without the names of nodes, files and jobs")
+    line.add_argument(
+        "--utc-offset",
+        metavar="+HH:MM",
+        type=_offset_s,
+        default=0.0,
+        help="the zone of times that have none (default: UTC, as nodes use)",
+    )
+    return line
+
+
+def _offset_s(text: str) -> float:
+    found = _OFFSET.fullmatch(text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r:.40}; expected a zone such as +02:00")
+    seconds = int(found[2]) * 3600 + int(found[3]) * 60
+    return float(-seconds if found[1] == "-" else seconds)

@@ -1,0 +1,123 @@
+"""What the files, records and dumps of a job have together: one case, and what of it is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from clusterproof.plugins.case.output import Output
+from clusterproof.plugins.case.records import Collected, Event, Fact, Job, Lead, Span
+from clusterproof.plugins.core.message import listed, number_of
+from clusterproof.plugins.core.record import field, record, replace
+from clusterproof.plugins.training_run.records import Dump
+from clusterproof.plugins.training_run.rules.missing_ranks import missing
+
+
+@record
+class Found:
+    """What the files have so far."""
+
+    jobs: list[Job] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    dumps: dict[int, Dump] = field(default_factory=dict)
+    ranks: set[int] = field(default_factory=set)  # that have output of their own
+    nodes_with_log: list[str] = field(default_factory=list)
+    nodes_of_pods: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    def count(self, what: str) -> None:
+        """One more file of this form."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+
+def joined(name: str, found: Found) -> Collected:
+    """All that was found, as one."""
+    job = _one(found.jobs)
+    nodes = job.nodes or tuple(dict.fromkeys(found.nodes_of_pods))
+    job = Job(job.number, job.state, job.exit_code, nodes, job.ran)
+    strangers = {fact.node for fact in found.facts if nodes and fact.node not in nodes}
+    if strangers:
+        found.missing.append(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
+    of_ranks: dict[int, str] = {}
+    for each in found.outputs:
+        of_ranks |= each.nodes_of_ranks
+    said = (*found.events, *(event for each in found.outputs for event in each.events))
+    known = (*nodes, *found.nodes_with_log)
+    events = [event if event.node else replace(event, node=_node(event, of_ranks, known)) for event in said]
+    last = [each.last for each in found.outputs if each.last is not None]
+    progress = [each.progress for each in found.outputs if each.progress is not None]
+    return Collected(
+        name,
+        job,
+        tuple(events),
+        tuple(fact for fact in found.facts if fact.node not in strangers),
+        tuple(_leads(found, of_ranks)),
+        of_ranks,
+        tuple(dict.fromkeys(found.nodes_with_log)),
+        max(progress, default=None),
+        max(last, default=None),
+        tuple(number_of(count, what, _many(what)) for what, count in found.counts.items()),
+        (*found.missing, *_not_there(found, nodes)),
+    )
+
+
+def _node(event: Event, of_ranks: Mapping[int, str], known: Iterable[str]) -> str:
+    """Where an event was: where its rank ran, else the node of the job that the name of its file has."""
+    if event.rank is not None and of_ranks.get(event.rank):
+        return of_ranks[event.rank]
+    words = set(re.split(r"[^A-Za-z0-9-]+", event.source))
+    named = [node for node in known if node in words]
+    return named[0] if len(set(named)) == 1 else ""
+
+
+def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
+    """Ranks that differ: those that dumps say are waited for, that a desync names, that alone say nothing."""
+    if found.dumps:
+        for rank in missing(found.dumps).ranks:
+            yield Lead(rank, "the dumps of the Flight Recorder say that others wait for it", nodes.get(rank, ""))
+    for each in found.outputs:
+        for rank, words in each.lagging.items():
+            yield Lead(rank, words, nodes.get(rank, ""))
+        for rank, words in each.ended.items():
+            yield Lead(rank, words, nodes.get(rank, ""), is_late=False)
+    waited = {rank for each in found.outputs for rank in each.timed_out}
+    silent = found.ranks - waited
+    if waited and silent and len(silent) * 2 < len(found.ranks):
+        for rank in sorted(silent):
+            yield Lead(rank, "it alone does not say that it waited for others", nodes.get(rank, ""))
+
+
+def _one(jobs: Iterable[Job]) -> Job:
+    """What several records say of one job."""
+    whole = Job()
+    for job in jobs:
+        whole = Job(
+            whole.number or job.number,
+            whole.state or job.state,
+            whole.exit_code or job.exit_code,
+            whole.nodes or job.nodes,
+            Span(whole.ran.begins or job.ran.begins, whole.ran.ends or job.ran.ends),
+        )
+    return whole
+
+
+def _not_there(found: Found, nodes: Iterable[str]) -> Iterator[str]:
+    """What a case asks for, and nobody left."""
+    without = [node for node in nodes if node not in found.nodes_with_log]
+    if not found.nodes_with_log:
+        yield "no kernel log of any node: without it no hardware is blamed (journalctl -k -o short-iso-precise)"
+    elif without:
+        yield f"no kernel log of {listed(without)}"
+    if not found.jobs and not any(source.row.read_in == ("kubernetes",) for source in found.events):
+        yield "no record of the job by its scheduler (sacct, scontrol show job, kubectl get pods -o json)"
+    if not found.outputs:
+        yield "no output of the job"
+
+
+def _many(what: str) -> str:
+    """`files of output`."""
+    word, _, rest = what.partition(" of ")
+    return f"{word}s of {rest}" if rest else ""

@@ -1,0 +1,178 @@
+"""What the output of ranks and launchers says, line by line; whoever runs a job writes it, so it blames no node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from clusterproof.plugins.case.failures import Failures
+from clusterproof.plugins.case.records import Event, Span, label
+from clusterproof.plugins.case.stamps import Clock, without
+from clusterproof.plugins.catalog.causes import Sign, sign_of
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.record import record, replace
+
+LONGEST_LINE = 2_000  # characters of a line that are read
+LONGEST_WORDS = 160  # of it that are shown
+STEPS_AFTER = 3  # so many steps after a line that looks like an end, it was none
+WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
+ROOT_CAUSE = "Root Cause (first observed failure)"
+
+_RANK = re.compile(r"\[rank(\d{1,7})\]")
+_LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # of mpirun, of srun -l
+_NCCL = re.compile(r"([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[\d{1,3}\] NCCL ")
+_NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks ")
+_SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
+_SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
+_NODE_FAILURE = re.compile(r"Node failure on ([A-Za-z0-9][\w.-]{0,252})")
+_STEP = re.compile(r"(?:^|[\s\[(])(?:iteration|iter|step|global_step)\b[ :=#]{1,4}\d", re.IGNORECASE)
+_WAITED = re.compile(r"ran for (\d{1,12}) milliseconds")
+_DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't join collective #\d{1,12})")
+
+
+@record
+class Place:
+    """Whose output a file holds, as far as its name says it."""
+
+    file: str
+    rank: int | None = None
+
+
+@record
+class Output:
+    """What a file of output has: its signs, where ranks ran, and how far the job came."""
+
+    events: tuple[Event, ...]
+    nodes_of_ranks: dict[int, str]
+    progress: float | None
+    last: float | None
+    lagging: dict[int, str]  # ranks that the report of a desync names, and in which words
+    ended: dict[int, str]  # of whom a launcher told first that it ended, and in which words
+    timed_out: frozenset[int]  # ranks that say that they waited
+
+
+def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
+    """Read the lines of one file."""
+    reader = _Reader(place, clock)
+    for number, line in enumerate(lines, 1):
+        reader.take(number, line[:LONGEST_LINE])
+    return reader.output()
+
+
+class _Reader:
+    def __init__(self, place: Place, clock: Clock) -> None:
+        self.place = place
+        self.clock = clock
+        self.found: dict[tuple[str, int | None, str], Event] = {}
+        self.open: list[tuple[str, int | None, str]] = []  # found since the last line with a time
+        self.steps: dict[tuple[str, int | None, str], int] = {}  # after each
+        self.nodes: dict[int, str] = {}
+        self.failures = Failures(clock)
+        self.stamp = Span()
+        self.progress: float | None = None
+        self.lagging: dict[int, str] = {}
+        self.timed_out: set[int] = set()
+        self.is_root = False
+        self.ended: dict[int, str] = {}
+
+    def take(self, number: int, line: str) -> None:
+        """Read one line."""
+        self._is_stamped(self.clock.of(line))
+        rank, node = self._whose(line)
+        if _STEP.search(line):
+            self._is_step()
+        if desync := _DESYNC.search(line):
+            self.lagging[int(desync[1])] = desync[2]
+        failure = self.failures.take(line)
+        if failure:
+            rank, node = failure.rank, failure.node
+            self.nodes[rank] = node
+        self._has_ended(line, rank if failure else None)
+        sign = sign_of("output", line)
+        if sign:
+            when = failure.when if failure and failure.when.is_known else None
+            self._is_sign(sign, number, line, rank, node, when)
+
+    def _is_stamped(self, stamp: Span) -> None:
+        if stamp.is_known:
+            for key in self.open:
+                self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
+            self.open = []
+            self.stamp = stamp
+
+    def _has_ended(self, line: str, failed: int | None) -> None:
+        """Of whom a launcher tells first that it ended: it polls, so that this is no order of causes."""
+        self.is_root = self.is_root or ROOT_CAUSE in line
+        exited = _SRUN_EXIT.search(line) if not self.ended else None
+        if exited:
+            self.ended[int(exited[1])] = f"srun tells of it first, with exit code {exited[2]}"
+        elif failed is not None and self.is_root:
+            self.is_root = False
+            self.ended[failed] = "its launcher saw it fail first"
+
+    def _is_step(self) -> None:
+        """A step of the job: what came well before did not end it."""
+        self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
+        for key in list(self.steps):
+            self.steps[key] += 1
+            if self.steps[key] >= STEPS_AFTER and key[0] not in WHILE_IT_RUNS:
+                del self.steps[key], self.found[key]
+                self.open = [one for one in self.open if one != key]
+
+    def _is_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
+        key = sign.name, rank, node
+        waited = _WAITED.search(line) if sign.hang else None
+        if sign.hang and rank is not None:
+            self.timed_out.add(rank)
+        if key in self.found:
+            self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
+            return
+        has_own = self.clock.of(line).is_known
+        span = when or (self.stamp if has_own else Span(self.stamp.begins, None))
+        self.found[key] = Event(
+            sign.name,
+            printable(without(line)[:LONGEST_WORDS]),
+            f"{self.place.file}:{number}",
+            span,
+            label(node),
+            rank,
+            waited_s=int(waited[1]) / 1000 if waited else 0.0,
+        )
+        self.steps[key] = 0
+        if span.begins is not None and span.ends is None:
+            self.open.append(key)
+
+    def _whose(self, line: str) -> tuple[int | None, str]:
+        """The rank and the node that a line is of."""
+        if srun := _SRUN.search(line):
+            is_one = not srun[3].strip(", ") and "[" not in srun[1] and "," not in srun[1]
+            if is_one:
+                self.nodes[int(srun[2])] = label(srun[1])
+            return (int(srun[2]), label(srun[1])) if is_one else (None, "")
+        if failed := _NODE_FAILURE.search(line):
+            return None, label(failed[1])
+        rank, node = self.place.rank, ""
+        if named := _RANK.search(line):
+            rank = int(named[1])
+        elif rank is None and (labelled := _LABEL.match(line)):
+            rank = int(labelled[1] or labelled[2])
+        if nccl := _NCCL.search(line):
+            node = label(nccl[1])
+            joined = _NCCL_RANK.search(line)
+            if joined and rank is None:
+                rank = int(joined[1])
+            if rank is not None:
+                self.nodes.setdefault(rank, node)
+        return rank, node or self.nodes.get(rank if rank is not None else -1, "")
+
+    def output(self) -> Output:
+        """What all lines say together."""
+        events = tuple(self._named(self.found.values()))
+        return Output(
+            events, self.nodes, self.progress, self.stamp.ends, self.lagging, self.ended, frozenset(self.timed_out)
+        )
+
+    def _named(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            node = event.node or (self.nodes.get(event.rank, "") if event.rank is not None else "")
+            yield replace(event, node=node) if node != event.node else event

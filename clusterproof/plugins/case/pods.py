@@ -1,0 +1,90 @@
+"""What Kubernetes says of a job: pods, Jobs and events, as `kubectl get -o json` writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clusterproof.plugins.case.records import Event, Span, label
+from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.catalog.causes import sign_of
+from clusterproof.plugins.core.message import printable
+
+MAX_ITEMS = 20_000
+KINDS = ("Pod", "Job", "Event", "PyTorchJob", "MPIJob", "TrainJob", "List", "PodList", "JobList", "EventList")
+LONGEST_WORDS = 160
+MAX_DEPTH = 2  # lists in lists
+
+
+def objects(text: str) -> list[Mapping[str, Any]]:
+    """The objects that a file holds; none where it is no such file."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return list(_flat(data, 0))[:MAX_ITEMS]
+
+
+def _flat(data: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(data, dict) or depth > MAX_DEPTH or data.get("kind") not in KINDS:
+        return
+    items = data.get("items")
+    if isinstance(items, list):
+        for item in items[:MAX_ITEMS]:
+            kind = str(data["kind"]).removesuffix("List")
+            yield from _flat({"kind": kind, **item} if isinstance(item, dict) else item, depth + 1)
+    else:
+        yield data
+
+
+def read(data: Mapping[str, Any], source: str, clock: Clock) -> Iterator[Event]:
+    """What one object says of the end of a job."""
+    if data.get("kind") == "Event":
+        about = _text(_of(data, "involvedObject", "name"))
+        when = clock.of(_text(data.get("lastTimestamp") or data.get("eventTime")))
+        node = _text(_of(data, "source", "host"))
+        yield from _event(f"{_text(data.get('reason'))}: {about}: {_text(data.get('message'))}", source, when, node)
+        return
+    name, node = _text(_of(data, "metadata", "name")), _text(_of(data, "spec", "nodeName"))
+    status = data.get("status")
+    if not isinstance(status, dict):
+        return
+    said = f"{_text(status.get('reason'))} {_text(status.get('message'))}".strip()
+    if said:
+        yield from _event(f"pod {name}: {said}", source, Span(), node)
+    for one in _list(status.get("conditions")):
+        if one.get("type") in ("DisruptionTarget", "Failed") and one.get("status") == "True":
+            words = f"{name}: {_text(one.get('reason'))}: {_text(one.get('message'))}"
+            yield from _event(words, source, clock.of(_text(one.get("lastTransitionTime"))), node)
+    for one in (*_list(status.get("containerStatuses")), *_list(status.get("initContainerStatuses"))):
+        for state in ("state", "lastState"):
+            ended = _of(one, state, "terminated")
+            if isinstance(ended, dict):
+                words = f"pod {name}: {_text(ended.get('reason'))}, exit code {_text(ended.get('exitCode'))}"
+                yield from _event(words, source, clock.of(_text(ended.get("finishedAt"))), node)
+
+
+def nodes(data: Mapping[str, Any]) -> str:
+    """The node of a pod, else empty."""
+    return label(_text(_of(data, "spec", "nodeName"))) if data.get("kind") == "Pod" else ""
+
+
+def _event(words: str, source: str, when: Span, node: str) -> Iterator[Event]:
+    sign = sign_of("kubernetes", words)
+    if sign:
+        yield Event(sign.name, printable(words[:LONGEST_WORDS]), source, when, label(node))
+
+
+def _of(data: Any, *keys: str) -> Any:
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _list(data: Any) -> list[Mapping[str, Any]]:
+    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+
+
+def _text(data: Any) -> str:
+    return str(data)[:500] if isinstance(data, (str, int)) else ""

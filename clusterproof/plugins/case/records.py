@@ -1,0 +1,118 @@
+"""What is read of a job that ended: what was said of it, what its nodes' own logs say, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterproof.plugins.catalog.causes import CASCADE, Sign, signs
+from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.record import field, record
+
+
+class CaseError(ClusterproofError, ValueError):
+    """What is named holds no case; the message says why."""
+
+
+@record
+class Span:
+    """When something happened, in seconds since 1970: not before `begins`, not after `ends`; None: not known."""
+
+    begins: float | None = None
+    ends: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both are."""
+        return self.begins is not None and self.ends is not None
+
+    def is_before(self, other: Span, apart_s: float = 0.0) -> bool:
+        """Whether it was surely before the other, by clocks that may be so far apart."""
+        return self.ends is not None and other.begins is not None and self.ends + apart_s < other.begins
+
+
+@record
+class Event:
+    """A line of the job's output, or of what its scheduler or Kubernetes says of it, that is a sign of something.
+
+    `source` is `file:line`; `count` is of lines alike; `waited_s` is for how long the rank had waited by then.
+    """
+
+    sign: str
+    words: str
+    source: str
+    when: Span
+    node: str = ""
+    rank: int | None = None
+    count: int = 1
+    waited_s: float = 0.0
+
+    @property
+    def row(self) -> Sign:
+        """What the catalogue says of it."""
+        return signs()[self.sign]
+
+    @property
+    def is_cascade(self) -> bool:
+        """Whether it is the end of others, as seen from here."""
+        return self.row.role == CASCADE
+
+
+@record
+class Fact:
+    """What the own evidence of a node says: its kernel's log, or the suite's checks of it.
+
+    `is_strong`: that alone fails a node. `action` is what is due, `check` the check that says so.
+    """
+
+    node: str
+    cause: str
+    is_strong: bool
+    words: str
+    source: str
+    check: str
+    when: Span
+    device: str = ""
+    action: str = ""
+
+
+@record
+class Job:
+    """What the scheduler knows; empty where nothing says it."""
+
+    number: str = ""
+    state: str = ""
+    exit_code: str = ""
+    nodes: tuple[str, ...] = ()
+    ran: Span = field(default_factory=Span)
+
+
+@record
+class Lead:
+    """A rank that differs from others, which is no cause. Where it `is_late`, they waited for it: test its node."""
+
+    rank: int
+    words: str
+    node: str = ""
+    is_late: bool = True
+
+
+@record
+class Collected:
+    """Everything that was found, and what was not."""
+
+    name: str
+    job: Job
+    events: tuple[Event, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    leads: tuple[Lead, ...] = ()
+    nodes_of_ranks: Mapping[int, str] = field(default_factory=dict)
+    nodes_with_log: tuple[str, ...] = ()
+    progress: float | None = None  # when the last step was logged
+    last: float | None = None  # when the last line of output was
+    read: tuple[str, ...] = ()  # what was read, in words
+    missing: tuple[str, ...] = ()  # what could not be had, and why
+
+
+def label(node: str) -> str:
+    """A node's name without its domain: programs write both."""
+    return node if node.replace(".", "").isdecimal() else node.partition(".")[0]

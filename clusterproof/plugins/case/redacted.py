@@ -1,0 +1,56 @@
+"""A case without the names of a site: of its nodes, files and jobs, and without the words of its programs."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.case.records import Collected, Event, Fact, Job, Lead
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
+
+NAME = "case"
+
+
+def redacted(case: Collected) -> Collected:
+    """The same case. Nodes and files have words in their place; of the job's output stays what its signs mean."""
+    words = Pseudonyms()
+    names = sorted(
+        {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
+        | {one.node for one in case.events}
+        | {one.node for one in case.facts}
+        | {one.node for one in case.leads}
+    )
+    nodes = {name: f"node-{number}" for number, name in enumerate(filter(None, names), 1)}
+    for name, word in nodes.items():
+        words.know_host(name, word)
+    files: dict[str, str] = {}
+
+    def source(text: str) -> str:
+        file, _, line = text.rpartition(":")
+        is_line = bool(file) and line.isdecimal()
+        word = files.setdefault(file if is_line else text, f"file-{len(files) + 1}")
+        return f"{word}:{line}" if is_line else word
+
+    def node(name: str) -> str:
+        return nodes.get(name, "")
+
+    def event(one: Event) -> Event:
+        return replace(one, words=one.row.meaning, source=source(one.source), node=node(one.node))
+
+    def fact(one: Fact) -> Fact:
+        return replace(one, words=words.text(one.words), source=source(one.source), node=node(one.node))
+
+    def lead(one: Lead) -> Lead:
+        return replace(one, node=node(one.node))
+
+    fixed = tuple(words.text(one) for one in case.missing if one.startswith("no "))
+    left = len(case.missing) - len(fixed)
+    return replace(
+        case,
+        name=NAME,
+        job=Job("", case.job.state.split(" ")[0], case.job.exit_code, tuple(map(node, case.job.nodes)), case.job.ran),
+        events=tuple(map(event, case.events)),
+        facts=tuple(map(fact, case.facts)),
+        leads=tuple(map(lead, case.leads)),
+        nodes_of_ranks={rank: node(name) for rank, name in case.nodes_of_ranks.items()},
+        nodes_with_log=tuple(map(node, case.nodes_with_log)),
+        missing=(*fixed, *([f"{left} more, which name files"] if left else [])),
+    )

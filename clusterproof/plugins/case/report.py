@@ -1,0 +1,209 @@
+"""A case for people and for programs: a paragraph for the ticket, the order of events, what to do, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import fill, shorten
+from typing import Any
+
+from clusterproof.plugins.case.advice import Advice, of_rank
+from clusterproof.plugins.case.records import Collected, Event, Fact, Span
+from clusterproof.plugins.case.stamps import in_words
+from clusterproof.plugins.case.verdict import Verdict
+from clusterproof.plugins.case.window import window
+from clusterproof.plugins.catalog.causes import (
+    CODE,
+    HARDWARE,
+    NETWORK,
+    RESOURCES,
+    STOPPED,
+    STORAGE,
+    UNKNOWN,
+    limits,
+)
+from clusterproof.plugins.core.message import listed, number_of
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.record import as_json, record
+
+SCHEMA = 1
+WIDTH = 80  # columns
+MAX_ROWS = 20  # of events in the terminal
+HEADINGS = {
+    HARDWARE: "Hardware",
+    NETWORK: "Network",
+    STORAGE: "Storage",
+    CODE: "Software or user code",
+    RESOURCES: "Resources",
+    STOPPED: "Stopped from outside",
+    UNKNOWN: "Unknown",
+}
+FIRST, ECHO, NODES = ">", "~", "!"
+
+
+@record
+class Row:
+    """One line of the order of events; `mark` is FIRST, ECHO (the end of others), NODES (a node's own log) or empty."""
+
+    mark: str
+    when: Span
+    where: str
+    words: str
+    source: str
+
+
+@record
+class Case:
+    """Everything that is said of a case."""
+
+    collected: Collected
+    verdict: Verdict
+    advice: Advice
+
+
+def paragraph(case: Case) -> str:
+    """What an engineer pastes into a ticket."""
+    return " ".join(_sentences(case))
+
+
+def _sentences(case: Case) -> Iterator[str]:
+    collected, verdict = case.collected, case.verdict
+    job = collected.job
+    subject = f"Job {job.number}" if job.number else collected.name
+    where = f" on {number_of(len(job.nodes), 'node')} ({_few(job.nodes)})" if job.nodes else ""
+    code = f", exit code {job.exit_code}" if job.exit_code else ""
+    state = f", {job.state}{code}" if job.state else ""
+    ended = f", ended {in_words(job.ran.ends)} UTC" if job.ran.ends else ""
+    yield f"{subject}{where}{state}{ended}."
+    chance = f", {verdict.standing}, probability {verdict.probability:.2f}" if verdict.probability else ""
+    yield f"Cause: {HEADINGS[verdict.cause].lower()}{chance}: {verdict.why.rstrip('.')}."
+    if verdict.rank is not None:
+        first = "First seen" if verdict.first and verdict.first.when.begins is not None else "Seen"
+        yield f"{first} at {of_rank(collected, verdict.rank)}."
+    for lead in collected.leads[:3]:
+        yield f"{of_rank(collected, lead.rank).capitalize()}: {lead.words}; this names no cause."
+    if case.advice.exclude:
+        yield f"Leave {fold(case.advice.exclude)} out of the restart."
+    yield case.advice.restart_words
+    if verdict.against:
+        yield f"Also found, and not taken for the cause: {listed(verdict.against)}."
+
+
+def _few(nodes: Sequence[str]) -> str:
+    return shorten(fold(nodes), 60, placeholder=" …")
+
+
+def rows(case: Case) -> list[Row]:
+    """All events in the order of their times; those without one behind, in the order of their files."""
+    collected, first = case.collected, case.verdict.first
+    found = [_of_event(event, event is first) for event in collected.events]
+    found += [_of_fact(fact, fact is first) for fact in collected.facts if _is_near(fact, case)]
+    return sorted(found, key=lambda row: (row.when.begins is None, row.when.begins or 0.0))
+
+
+def _is_near(fact: Fact, case: Case) -> bool:
+    """Whether a node's evidence is of the time of the job, or of no known time."""
+    ran, when = case.collected.job.ran, fact.when.begins
+    within = window(case.collected)
+    begins = ran.begins if ran.begins is not None else within.begins
+    return when is None or begins is None or begins - limits().before_s <= when <= (within.ends or when)
+
+
+def _of_event(event: Event, is_first: bool) -> Row:
+    place = " ".join(filter(None, (event.node, f"rank {event.rank}" if event.rank is not None else "")))
+    more = f" (and {event.count - 1} more lines)" if event.count > 1 else ""
+    mark = FIRST if is_first else ECHO if event.is_cascade else ""
+    return Row(mark, event.when, place or "job", f"{event.words}{more}", event.source)
+
+
+def _of_fact(fact: Fact, is_first: bool) -> Row:
+    return Row(FIRST if is_first else NODES, fact.when, fact.node, fact.words, fact.source)
+
+
+def text(case: Case) -> str:
+    """All of it, for a terminal of 80 columns."""
+    return "\n".join(_lines(case)) + "\n"
+
+
+def _lines(case: Case) -> Iterator[str]:
+    yield fill(paragraph(case), WIDTH)
+    yield ""
+    every = rows(case)
+    if every:
+        yield "Order of events (UTC): > first, ~ the end of others, ! the node's own log"
+        yield from (_line(row) for row in _shown(every))
+        apart = f"{limits().clocks_apart_s:g} s"
+        yield fill(f"Clocks of nodes may be {apart} apart; … ends a time that is known only from below.", WIDTH)
+        yield ""
+    yield "Nodes"
+    for what in ("drain", "test", "keep"):
+        nodes = [node for node, due in case.advice.nodes.items() if due == what]
+        if nodes:
+            yield fill(f"  {what:<6}{fold(nodes)}", WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)
+    if not case.advice.nodes:
+        yield "  none is known"
+    if case.advice.commands:
+        yield "\nTo copy; nothing of it was done"
+        yield from (f"  {command}" for command in case.advice.commands)
+    yield f"\nRead: {', '.join(case.collected.read) or 'nothing'}"
+    if case.collected.missing:
+        yield "Not there, or not read"
+        yield from (fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in case.collected.missing)
+
+
+def _shown(every: Sequence[Row]) -> list[Row]:
+    """The first rows; and the one that was first of all, wherever it stands."""
+    head = list(every[:MAX_ROWS])
+    first = [row for row in every[MAX_ROWS:] if row.mark == FIRST]
+    left = len(every) - len(head) - len(first)
+    more = [Row("", Span(), "", f"… and {left} more: --json has them", "")] if left else []
+    return [*head, *first, *more]
+
+
+def _line(row: Row) -> str:
+    when = in_words(row.when.begins)[11:] + ("…" if row.when.begins is not None and row.when.ends is None else "")
+    head = f"{row.mark or ' '} {when:<9} {row.where[:18]:<18} "
+    room = WIDTH - len(head)
+    words = row.words if len(row.words) <= room else f"{row.words[: room - 1]}…"
+    return f"{head}{words}".rstrip()
+
+
+def markdown(case: Case) -> str:
+    """The same for a ticket that shows Markdown; words of others stand in code."""
+    lines = [paragraph(case), "", "| | time (UTC) | where | what | source |", "|---|---|---|---|---|"]
+    for row in _shown(rows(case)):
+        cells = (row.mark, in_words(row.when.begins), row.where, _code(row.words), _code(row.source))
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *(f"    {command}" for command in case.advice.commands)]
+    lines += ["", *(f"- {one}" for one in case.collected.missing)]
+    return "\n".join(lines) + "\n"
+
+
+def _code(words: str) -> str:
+    return f"`{words.replace('`', chr(39)).replace('|', chr(92) + '|')}`" if words else ""
+
+
+def as_record(case: Case) -> dict[str, Any]:
+    """The same for programs: plain JSON. Times are in seconds since 1970."""
+    collected, verdict, advice = case.collected, case.verdict, case.advice
+    return {
+        "schema": SCHEMA,
+        "case": collected.name,
+        "job": as_json(collected.job),
+        "cause": verdict.cause,
+        "probability": round(verdict.probability, 3),
+        "standing": verdict.standing,
+        "why": verdict.why,
+        "nodes": list(verdict.nodes),
+        "suspects": list(verdict.suspects),
+        "rank": verdict.rank,
+        "against": list(verdict.against),
+        "ticket": paragraph(case),
+        "timeline": [as_json(row) for row in rows(case)],
+        "leads": [as_json(lead) for lead in collected.leads],
+        "actions": dict(advice.nodes),
+        "exclude": list(advice.exclude),
+        "restart": advice.restart,
+        "commands": list(advice.commands),
+        "read": list(collected.read),
+        "missing": list(collected.missing),
+    }

@@ -1,0 +1,132 @@
+"""Asks the Slurm of this machine of one job: its record, the nodes that went down, and the output that it names."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from threading import Timer
+from typing import TypeAlias
+
+from clusterproof.plugins.case import scheduler
+from clusterproof.plugins.case.folder import Reader
+from clusterproof.plugins.case.found import Found
+from clusterproof.plugins.case.records import CaseError, Event, Job, Span, label
+from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.nodeset import fold
+
+NUMBER = re.compile(r"[1-9]\d{0,11}(?:_\d{1,9}|\+\d{1,6})?", re.ASCII)
+LIMIT_S = 30.0  # of a controller that does not answer
+MAX_BYTES = 1_000_000
+BY_UTC = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # so that no time is of a zone
+COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
+NOT_INSTALLED = 127
+RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
+_PLACE = re.compile(r"^\s{0,12}(StdOut|StdErr)=(\S.*)$", re.MULTILINE)
+_OWNER = re.compile(r"^\s{0,12}UserId=\S{1,100}\((\d{1,10})\)", re.MULTILINE)
+_DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
+_SILENT = re.compile(r"not respon", re.IGNORECASE)
+
+Ask: TypeAlias = Callable[[Sequence[str]], tuple[int, str]]
+
+
+def ask(words: Sequence[str]) -> tuple[int, str]:
+    """The exit code of a command of Slurm's, and what it prints; it is ended where it takes too long."""
+    program = shutil.which(words[0])
+    if not program:
+        return NOT_INSTALLED, f"{words[0]} is not installed here"
+    with subprocess.Popen(
+        [program, *words[1:]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **BY_UTC},
+    ) as running:
+        timer = Timer(LIMIT_S, running.kill)
+        timer.start()
+        try:
+            data = running.stdout.read(MAX_BYTES) if running.stdout else b""
+            if len(data) == MAX_BYTES:
+                running.kill()  # it may print for ever
+            running.wait()
+        finally:
+            timer.cancel()
+    return running.returncode, data.decode("utf-8", "replace")
+
+
+def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> None:
+    """Add what Slurm knows of a job. Raises CaseError where it knows none, or the job still runs."""
+    clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are by UTC, as it was asked for them
+    shown, record = asked(("scontrol", "show", "job", number))
+    kept, row = asked(("sacct", "-j", number, "-P", "-o", COLUMNS))
+    jobs = [_taken(text, name, found, clock) for name, text in (("sacct", row), ("scontrol", record))]
+    known = [job for job in jobs if job.number]
+    if not known:
+        raise CaseError(f"Slurm knows no job {number}: scontrol: {_line(record)}; sacct: {_line(row)}")
+    state = next((job.state for job in known if job.state), "")
+    if state.startswith(RUNS):
+        raise CaseError(f"job {number} is {state}; expected one that has ended")
+    if kept:
+        found.missing.append(f"sacct: {_line(row)}: only scontrol knows the job, and forgets it after MinJobAge")
+    if shown:
+        found.missing.append(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
+    nodes = next((job.nodes for job in known if job.nodes), ())
+    _read_nodes(nodes, found, clock, asked)
+    _read_output(record if not shown else "", found, offset_s)
+    if nodes and not found.nodes_with_log:
+        found.missing.append(_how_to_get_logs(nodes, known[0].ran))
+
+
+def _taken(text: str, name: str, found: Found, clock: Clock) -> Job:
+    job, events = scheduler.read(text, name, clock) if scheduler.is_of_job(text) else (Job(), ())
+    if job.number:
+        found.jobs.append(job)
+        found.events.extend(event for event in events if event.sign not in {one.sign for one in found.events})
+        found.count("record of Slurm")
+    return job
+
+
+def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask) -> None:
+    """Nodes of the job that are down: slurmctld says since when, and why."""
+    if not nodes:
+        return
+    status, text = asked(("sinfo", "-N", "-h", "-n", fold(nodes), "-o", "%N|%T|%H|%E"))
+    if status:
+        found.missing.append(f"the state of its nodes: sinfo: {_line(text)}")
+        return
+    rows: Mapping[str, list[str]] = {row[0]: row for line in text.splitlines() if len(row := line.split("|", 3)) == 4}
+    for name, state, since, why in rows.values():
+        if _DOWN.search(state) and _SILENT.search(why):
+            words = printable(f"{state} since {since}: {why}"[:160])
+            found.events.append(Event("node_failed", words, "sinfo", clock.of(since), label(name)))
+
+
+def _read_output(record: str, found: Found, offset_s: float) -> None:
+    """The output that the record of a job names: a file of its owner, in a folder that may be a link."""
+    owner = _OWNER.search(record)
+    paths = dict.fromkeys(path.strip() for _, path in _PLACE.findall(record))
+    for path in map(Path, paths):
+        if not path.is_absolute() or str(path) == os.devnull:
+            continue
+        reader = Reader(path.parent, found, Clock(datetime.now(timezone.utc).year, offset_s))
+        text = reader.text(path, int(owner[1]) if owner else None)
+        if text is not None:
+            reader.take_output(path, text)
+
+
+def _how_to_get_logs(nodes: Sequence[str], ran: Span) -> str:
+    since = f" --since '{datetime.fromtimestamp(ran.begins, timezone.utc):%Y-%m-%d %H:%M:%S} UTC'" if ran.begins else ""
+    return (
+        f"kernel logs: on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
+        ">FOLDER/$(hostname -s)-dmesg.txt; then --logs FOLDER"
+    )
+
+
+def _line(text: str) -> str:
+    """The first line of an answer."""
+    return printable(next((line.strip() for line in text.splitlines() if line.strip()), "no answer")[:120])

@@ -1,0 +1,210 @@
+"""Why a job ended: decided of events and facts alone; what cannot be told is unknown.
+
+Hardware is blamed only by the node's own evidence. The end of others, as a rank saw it, is never the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from clusterproof.plugins.case.first import Candidate, candidates
+from clusterproof.plugins.case.records import Collected, Event, Fact, Lead
+from clusterproof.plugins.case.relevance import is_relevant
+from clusterproof.plugins.case.window import dated, undated
+from clusterproof.plugins.catalog.causes import (
+    CASCADE,
+    CODE,
+    HARDWARE,
+    NETWORK,
+    RESOURCES,
+    STOPPED,
+    SUSPICION,
+    UNKNOWN,
+    limits,
+    probability,
+)
+from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.record import record
+
+ESTABLISHED, SUPPORTED, CANDIDATE = "established", "supported", "candidate"
+OF_CRASH = 0.7  # that a crash which the kernel logged in a library is the job's own code
+SHARED = 0.6  # that several nodes with evidence at once have a cause in common
+
+
+@record
+class Verdict:
+    """The cause, how sure it is, whose it was, and why.
+
+    `standing`: established (the node's own evidence, ahead of all else, and a rank of it says the same), supported
+    (the node's evidence alone), candidate (the words of the job or its scheduler), unknown. `nodes` are blamed,
+    `suspects` are to be tested; `against` is what speaks against it, or was found and is not the cause.
+    """
+
+    cause: str
+    probability: float
+    standing: str
+    why: str
+    first: Event | Fact | None = None
+    nodes: tuple[str, ...] = ()
+    suspects: tuple[str, ...] = ()
+    rank: int | None = None
+    against: tuple[str, ...] = ()
+
+
+def decide(case: Collected) -> Verdict:
+    """The verdict on a case."""
+    by_node = _by_evidence(case)
+    return by_node or _by_words(case)
+
+
+def _by_evidence(case: Collected) -> Verdict | None:
+    """By what the nodes' own logs say of the time in which the job ended; None where they say nothing of it."""
+    relevant = [fact for fact in dated(case) if is_relevant(fact, case)]
+    if not relevant:
+        return _by_undated(case)
+    first = relevant[0]
+    apart_s = limits().clocks_apart_s
+    at_once = [fact for fact in relevant if fact.cause == first.cause and not first.when.is_before(fact.when, apart_s)]
+    others = {fact.cause for fact in relevant if not first.when.is_before(fact.when, apart_s)} - {first.cause}
+    if others and HARDWARE in (first.cause, *others):
+        first = next((fact for fact in relevant if fact.cause == HARDWARE), first)
+        at_once = [fact for fact in relevant if fact.cause == HARDWARE and not first.when.is_before(fact.when, apart_s)]
+    earlier = [one for one in candidates(case) if _is_earlier(one, first, apart_s)]
+    if earlier:
+        return None
+    contested = [one for one in candidates(case) if _contests(one, first, apart_s)]
+    if contested:
+        words = f"{contested[0].event.row.meaning}, and {first.node}: {first.words}; no time tells which came first"
+        return Verdict(UNKNOWN, 0.0, UNKNOWN, words, None, (), (first.node,), contested[0].event.rank)
+    return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)))
+
+
+def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> Verdict:
+    said = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
+    rank = next((event.rank for event in said if event.rank is not None), None)
+    if first.cause == UNKNOWN:
+        return Verdict(UNKNOWN, 0.0, UNKNOWN, f"{first.node}: {first.words}", first, (), (first.node,), rank)
+    if len(nodes) > 1:
+        words = f"{listed(nodes)} at once, first {first.node}: {first.words}; look for what they share"
+        return Verdict(first.cause, SHARED, SUPPORTED, words, first, (), tuple(nodes), rank)
+    worth = probability()
+    is_sure = bool(said) and first.is_strong
+    weight = OF_CRASH if first.cause == CODE else worth.established if is_sure else worth.supported
+    standing = ESTABLISHED if is_sure else SUPPORTED
+    device = f" (device {first.device})" if first.device else ""
+    blamed = (first.node,) if first.cause != CODE else ()
+    return Verdict(first.cause, weight, standing, f"{first.node}{device}: {first.words}", first, blamed, (), rank)
+
+
+def _is_same(event: Event) -> bool:
+    """Whether a rank says what a fault of its node looks like."""
+    return event.row.role == SUSPICION or event.row.of_broken_gpu or event.row.cause == RESOURCES
+
+
+def _by_undated(case: Collected) -> Verdict | None:
+    """By evidence without a time: only where a rank of the same node says the same, and nothing says another thing."""
+    found = candidates(case)
+    if any(one.event.row.role != SUSPICION and not one.event.row.of_broken_gpu for one in found):
+        return None
+    said = {one.event.node: one.event for one in reversed(found) if one.event.row.cause == HARDWARE or _is_gpu(one)}
+    facts = [fact for fact in undated(case) if fact.cause == HARDWARE and fact.is_strong and fact.node in said]
+    if not facts or found[0].event.node != facts[0].node or len({fact.node for fact in facts}) > 1:
+        return None
+    first = facts[0]
+    words = f"{first.node}: {first.words}; its time is not known, but a rank of this node says the same"
+    return Verdict(HARDWARE, probability().undated, SUPPORTED, words, first, (first.node,), (), said[first.node].rank)
+
+
+def _is_gpu(one: Candidate) -> bool:
+    return one.event.row.of_broken_gpu
+
+
+def _is_earlier(one: Candidate, fact: Fact, apart_s: float) -> bool:
+    """Whether the job's own words were surely before the evidence, and say another thing."""
+    row = one.event.row
+    return row.role != SUSPICION and not row.of_broken_gpu and one.event.when.is_before(fact.when, apart_s)
+
+
+def _contests(one: Candidate, fact: Fact, apart_s: float) -> bool:
+    """Whether the job's own words say another thing than a node's evidence, and may have come first."""
+    row = one.event.row
+    if row.role == SUSPICION or row.of_broken_gpu or row.cause == fact.cause:
+        return False
+    return not fact.when.is_before(one.event.when, apart_s)
+
+
+def _by_words(case: Collected) -> Verdict:
+    """By the words of the job and its scheduler."""
+    found = candidates(case)
+    stops = [event for event in case.events if event.row.cause == STOPPED]
+    own = [one for one in found if one.event.row.role != SUSPICION and one.event.row.cause != STOPPED]
+    doubts = [one for one in found if one.event.row.role == SUSPICION]
+    if own:
+        return _of_words(case, own, doubts)
+    if stops:
+        return _of_stop(case, stops, doubts)
+    return _unknown(case, [one.event for one in doubts])
+
+
+def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candidate]) -> Verdict:
+    first, apart_s = own[0], limits().clocks_apart_s
+    rivals = [one for one in own if not first.event.when.is_before(one.event.when, apart_s)]
+    causes = {one.event.row.cause for one in rivals}
+    if len(causes) > 1:
+        sure = [one for one in rivals if one.event.rank is None and one.event.row.cause == RESOURCES]
+        if not sure:
+            words = "; ".join(dict.fromkeys(one.event.row.meaning for one in rivals))
+            return _unknown(case, [one.event for one in rivals], f"several at once: {words}")
+        first = sure[0]
+    event = first.event
+    before = [
+        one.event for one in doubts if one.event.row.cause != event.row.cause and _is_ahead(one.event, event, apart_s)
+    ]
+    if before:
+        return _unknown(case, before)
+    if first.is_echo:
+        return _unknown(case, [event], "others had waited or ended before it: it is an echo")
+    weight = event.row.probability * (1.0 if event.when.is_known else probability().unordered)
+    against = tuple(dict.fromkeys(f"{fact.node}: {fact.words}" for fact in case.facts if fact.is_strong))
+    return Verdict(event.row.cause, weight, CANDIDATE, event.row.meaning, event, (), (), event.rank, against)
+
+
+def _is_ahead(doubt: Event, event: Event, apart_s: float) -> bool:
+    """Whether a suspicion came before: by time, or in the same file by line."""
+    return doubt.when.is_before(event.when, 0.0 if doubt.node == event.node and doubt.node else apart_s)
+
+
+def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate]) -> Verdict:
+    """A job that was stopped: unless it had hung or failed before, that is why it ended."""
+    stop = stops[0]
+    hung = [event for event in case.events if event.row.role == CASCADE and event.row.hang]
+    failed = [one.event for one in doubts if not one.event.row.of_stop]
+    if hung or failed:
+        return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
+    told = stop.when.begins
+    if stop.sign == "time_limit" and told and case.last and told - case.last > limits().silent_s:
+        minutes = round((told - case.last) / 60)
+        return _unknown(case, [stop], f"it had said nothing for {minutes} minutes when its time was over: it hung")
+    weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
+    return Verdict(STOPPED, weight, CANDIDATE, stop.row.meaning, stop)
+
+
+def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdict:
+    events = list(events)
+    first = events[0] if events else None
+    if not words:
+        words = first.row.meaning if first else _nothing(case)
+    suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
+    suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
+    rank = next((event.rank for event in events if event.rank is not None), None)
+    leads: Sequence[Lead] = case.leads
+    rank = leads[0].rank if rank is None and len(leads) == 1 else rank
+    return Verdict(UNKNOWN, 0.0, UNKNOWN, words, first, (), tuple(sorted(suspects)), rank)
+
+
+def _nothing(case: Collected) -> str:
+    if any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events):
+        return "ranks waited for others in vain; nothing says for what"
+    if case.events:
+        return "all that was read is the end of others; nothing says who ended first"
+    return "nothing that was read is a known sign, which does not mean that all was well"

@@ -1,0 +1,126 @@
+"""What lines of a job, its scheduler and its nodes are worth when it is asked why the job ended (causes.toml)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import CatalogError, build, document, table
+from clusterproof.plugins.core.record import record
+
+FILE = "causes.toml"
+HARDWARE, NETWORK, STORAGE, CODE = "hardware", "network", "storage", "code"
+RESOURCES, STOPPED, UNKNOWN = "resources", "stopped", "unknown"
+CAUSES = (HARDWARE, NETWORK, STORAGE, CODE, RESOURCES, STOPPED, UNKNOWN)
+CAUSE, SUSPICION, CASCADE = "cause", "suspicion", "cascade"
+ROLES = (CAUSE, SUSPICION, CASCADE)
+READ_IN = ("output", "scheduler", "kubernetes")
+RESTARTS = ("yes", "no", "after")
+
+
+@record
+class Sign:
+    """One kind of line; causes.toml says what each column means."""
+
+    name: str
+    says: tuple[str, ...]
+    read_in: tuple[str, ...]
+    role: str
+    meaning: str
+    source: str
+    cause: str = ""
+    probability: float = 0.0
+    unless: tuple[str, ...] = ()
+    hang: bool = False
+    of_broken_gpu: bool = False
+    of_stop: bool = False
+    restart: str = ""
+    proof: str = ""
+    load: str = ""
+
+
+@record
+class Limits:
+    """Seconds by which times are compared."""
+
+    clocks_apart_s: float
+    lag_s: float
+    before_s: float
+    teardown_s: float
+    silent_s: float
+    source: str
+
+
+@record
+class Probability:
+    """What a verdict on the evidence of a node is worth, and the factor where no time says what came first."""
+
+    established: float
+    supported: float
+    undated: float
+    unordered: float
+    source: str
+
+
+@cache
+def signs() -> Mapping[str, Sign]:
+    """Every sign by its name, in the order in which they are tried."""
+    return table(Sign, FILE, "sign", "name")
+
+
+def sign_of(where: str, line: str) -> Sign | None:
+    """The first sign that a line of such a source has."""
+    for words, sign in _words_of(where):
+        if words in line and not any(other in line for other in sign.unless):
+            return sign
+    return None
+
+
+@cache
+def _words_of(where: str) -> tuple[tuple[str, Sign], ...]:
+    return tuple((words, sign) for sign in signs().values() if where in sign.read_in for words in sign.says)
+
+
+@cache
+def checked_signs() -> Mapping[str, Sign]:
+    """The same, each of them looked at. Raises CatalogError where one is not right."""
+    for sign in signs().values():
+        wrong = _wrong(sign)
+        if wrong:
+            raise CatalogError(f"{FILE}: sign {sign.name}: {wrong}")
+    return signs()
+
+
+def _wrong(sign: Sign) -> str:
+    """What is not right about a sign, else empty."""
+    if sign.role not in ROLES or not sign.says or not set(sign.read_in) <= set(READ_IN):
+        return f"{sign.role!r}, read in {', '.join(sign.read_in)}; expected {', '.join(ROLES)} and {', '.join(READ_IN)}"
+    if sign.role == CASCADE:
+        return "a cascade has a cause; expected none" if sign.cause or sign.probability else ""
+    if sign.cause not in CAUSES[:-1]:
+        return f"{sign.cause!r}; expected one of {', '.join(CAUSES[:-1])}"
+    if sign.role == SUSPICION:
+        return "a suspicion has a probability; expected none" if sign.probability else ""
+    if sign.cause == HARDWARE:
+        return "a line of the job blames hardware; expected a suspicion, which a node's own evidence proves"
+    is_right = 0.5 <= sign.probability < 1 and sign.restart in RESTARTS
+    return "" if is_right else f"{sign.probability}, restart {sign.restart!r}; expected 0.5 to 1, and {RESTARTS}"
+
+
+@cache
+def limits() -> Limits:
+    """Seconds by which times are compared. Raises CatalogError."""
+    return build(Limits, document(FILE)["limits"], f"{FILE}: limits", document(FILE)["sources"])
+
+
+@cache
+def probability() -> Probability:
+    """What verdicts on the evidence of a node are worth. Raises CatalogError."""
+    return build(Probability, document(FILE)["probability"], f"{FILE}: probability", document(FILE)["sources"])
+
+
+@cache
+def evidence_of(check: str) -> str:
+    """Of which cause a line of the kernel log is evidence that this check evaluates; empty where of none."""
+    rows = document(FILE)["evidence"]
+    return next((cause for cause in CAUSES if check in rows.get(cause, ())), "")

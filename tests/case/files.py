@@ -1,0 +1,48 @@
+"""Small folders of what a job left, as tests write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from clusterproof.plugins.case.command import opened_case
+from clusterproof.plugins.case.folder import collect
+from clusterproof.plugins.case.report import Case
+
+SACCT = (
+    "JobID|State|ExitCode|Start|End|NodeList\n"
+    "77|{state}|1:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu[001-004]\n"
+    "77.0|{state}|1:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu[001-004]\n"
+)
+XID_79 = (
+    "2026-03-01T{time},000000+00:00 NVRM: Xid (PCI:0000:c5:00): 79, pid=12, name=python, GPU has fallen off the bus.\n"
+)
+STEP = "2026-03-01 07:59:{second:02d},000 iteration {number}/90000 | lm loss: 2.1\n"
+STEPS = "".join(STEP.format(second=second, number=second) for second in range(40, 50))
+CUDA_OF_3 = (
+    "gpu003:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1\n"
+    "2026-03-01 08:00:02,100 [rank3] RuntimeError: CUDA error: unspecified launch failure\n"
+)
+WATCHDOG_OF_1 = (
+    "2026-03-01 08:10:03,100 [rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, "
+    "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n"
+)
+BROKEN_GPU = {
+    "rank_1.log": STEPS + WATCHDOG_OF_1,
+    "rank_3.log": STEPS + CUDA_OF_3,
+    "gpu003-dmesg.txt": XID_79.format(time="08:00:01"),
+    "sacct.txt": SACCT.format(state="FAILED"),
+}
+
+
+def written(folder: Path, files: Mapping[str, str]) -> Path:
+    """The folder with these files."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def case_of(folder: Path, files: Mapping[str, str]) -> Case:
+    """The case that these files are."""
+    return opened_case(collect(written(folder, files)))

@@ -1,0 +1,140 @@
+"""Whom a case blames: a node only by its own evidence, and nobody for the end of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.case.command import opened_case
+from clusterproof.plugins.case.folder import collect
+from clusterproof.plugins.case.verdict import CANDIDATE, ESTABLISHED, SUPPORTED
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of, written
+
+WITHOUT_LOG = {name: text for name, text in BROKEN_GPU.items() if "dmesg" not in name}
+
+
+def test_a_node_whose_log_is_ahead_of_everything_and_whose_rank_agrees_is_established(tmp_path: Path) -> None:
+    case = case_of(tmp_path, BROKEN_GPU)
+    verdict = case.verdict
+    assert (verdict.cause, verdict.nodes, verdict.rank, verdict.standing) == ("hardware", ("gpu003",), 3, ESTABLISHED)
+    assert "device 0000:c5:00.0" in verdict.why
+    assert case.advice.nodes == {"gpu001": "keep", "gpu002": "keep", "gpu003": "drain", "gpu004": "keep"}
+    assert case.advice.exclude == ("gpu003",)
+    assert case.advice.restart == "without"
+
+
+def test_the_words_of_a_job_alone_never_blame_hardware(tmp_path: Path) -> None:
+    case = case_of(tmp_path, WITHOUT_LOG)
+    assert (case.verdict.cause, case.verdict.nodes) == ("unknown", ())
+    assert case.advice.nodes["gpu003"] == "test"
+    assert [command for command in case.advice.commands if "drain" in command] == []
+    assert any("no kernel log of any node" in one for one in case.collected.missing)
+
+
+def test_what_a_rank_prints_of_the_driver_is_no_evidence(tmp_path: Path) -> None:
+    printed = "2026-03-01 08:00:01,000 " + XID_79.format(time="08:00:01").partition(" ")[2]
+    case = case_of(tmp_path, {**WITHOUT_LOG, "rank_5.log": STEPS + printed})
+    assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
+
+
+def test_a_log_that_any_user_can_write_into_is_no_evidence(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**WITHOUT_LOG, "gpu003-messages.txt": BROKEN_GPU["gpu003-dmesg.txt"]})
+    assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
+    assert any("any user can write" in one for one in case.collected.missing)
+
+
+def test_a_log_that_others_may_have_written_is_no_evidence(tmp_path: Path) -> None:
+    folder = written(tmp_path, BROKEN_GPU)
+    (folder / "gpu003-dmesg.txt").chmod(0o666)
+    case = opened_case(collect(folder))
+    assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
+    assert "gpu003-dmesg.txt: no evidence against a node, as it may be written by others" in case.collected.missing
+
+
+def test_a_log_whose_lines_are_of_another_node_than_its_name_is_no_evidence(tmp_path: Path) -> None:
+    other = f"Mar  1 08:00:01 gpu004 kernel: {XID_79.partition(' ')[2]}"
+    case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": other})
+    assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
+    assert any("its lines are of gpu004" in one for one in case.collected.missing)
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu003-dmesg.txt", "dmesg-gpu003.log", "gpu003/dmesg.txt", "job-77_gpu003_kern.log", "journal.txt"]
+)
+def test_a_log_is_of_the_node_that_its_name_its_folder_or_its_lines_have(name: str, tmp_path: Path) -> None:
+    log = f"Mar  1 08:00:01 gpu003 kernel: {XID_79.partition(' ')[2]}"
+    assert case_of(tmp_path, {**WITHOUT_LOG, name: log}).verdict.nodes == ("gpu003",)
+
+
+def test_a_node_without_a_rank_that_agrees_is_to_be_tested_before_it_is_drained(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": STEPS})
+    assert (case.verdict.cause, case.verdict.standing) == ("hardware", SUPPORTED)
+    assert case.advice.nodes["gpu003"] == "test"
+
+
+@pytest.mark.parametrize(
+    ("when", "why"),
+    [
+        ("05:00:00", "hours before"),
+        ("07:20:00", "before steps that the job still made"),
+        ("09:00:00", "after the job had ended"),
+    ],
+)
+def test_evidence_of_another_time_blames_nobody(when: str, why: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": XID_79.format(time=when)})
+    assert case.verdict.cause == "unknown", why
+
+
+def test_evidence_of_a_node_of_another_job_is_left_out_and_said(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**WITHOUT_LOG, "gpu009-dmesg.txt": XID_79.format(time="08:00:01")})
+    assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
+    assert any("gpu009" in one for one in case.collected.missing)
+
+
+def test_an_exception_before_the_evidence_is_the_cause(tmp_path: Path) -> None:
+    own = "2026-03-01 07:59:55,000 KeyError: 'image'\n"
+    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": STEPS, "rank_5.log": STEPS + own})
+    assert (case.verdict.cause, case.verdict.rank, case.verdict.standing) == ("code", 5, CANDIDATE)
+    assert any("Xid 79" in one for one in case.verdict.against)
+
+
+def test_two_causes_that_clocks_cannot_tell_apart_are_unknown(tmp_path: Path) -> None:
+    own = "2026-03-01 08:00:01,500 KeyError: 'image'\n"
+    case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": STEPS, "rank_5.log": STEPS + own})
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu003",))
+
+
+def test_several_nodes_at_once_share_a_cause_and_none_is_blamed(tmp_path: Path) -> None:
+    others = {f"gpu{number:03d}-dmesg.txt": XID_79.format(time="08:00:01") for number in (2, 4)}
+    case = case_of(tmp_path, {**BROKEN_GPU, **others})
+    assert case.verdict.nodes == ()
+    assert set(case.verdict.suspects) == {"gpu002", "gpu003", "gpu004"}
+    assert "what they share" in case.verdict.why
+
+
+def test_a_rank_that_reports_the_end_of_its_peers_is_never_the_cause(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"rank_1.log": STEPS + WATCHDOG_OF_1, "sacct.txt": SACCT.format(state="FAILED")})
+    assert (case.verdict.cause, case.verdict.first) == ("unknown", None)
+    assert "waited for others in vain" in case.verdict.why
+
+
+def test_an_error_after_the_timeouts_of_others_is_their_echo(tmp_path: Path) -> None:
+    late = "2026-03-01 08:10:30,000 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB\n"
+    case = case_of(tmp_path, {"rank_1.log": STEPS + WATCHDOG_OF_1, "rank_2.log": STEPS + late})
+    assert case.verdict.cause == "unknown"
+    assert "echo" in case.verdict.why
+
+
+def test_an_undated_log_counts_only_where_a_rank_of_that_node_says_the_same(tmp_path: Path) -> None:
+    undated = "[ 5000.000001] " + XID_79.partition(" ")[2]
+    agreed = case_of(tmp_path / "agreed", {**WITHOUT_LOG, "gpu003-dmesg.txt": undated})
+    assert (agreed.verdict.cause, agreed.verdict.nodes, agreed.verdict.standing) == ("hardware", ("gpu003",), SUPPORTED)
+    alone = case_of(tmp_path / "alone", {**WITHOUT_LOG, "gpu002-dmesg.txt": undated})
+    assert (alone.verdict.cause, alone.verdict.nodes) == ("unknown", ())
+
+
+def test_what_is_no_known_sign_is_no_clean_bill(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"rank_0.log": STEPS + CUDA_OF_3.splitlines()[0] + "\n"})
+    assert case.verdict.cause == "unknown"
+    assert "does not mean that all was well" in case.verdict.why

@@ -1,0 +1,46 @@
+"""The labelled cases: where hardware is blamed it was hardware, of that node; other errors are to unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.cases import Outcome, figures, outcome
+from clusterproof.plugins.catalog.causes import CAUSES
+from tests.case.stories import ALL, cases, held_aside, stories
+
+PRECISION, RECALL = 0.98, 0.85
+ALLOWED = 0.03  # of all cases: errors that are neither right nor unknown
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+    folder: Path = tmp_path_factory.mktemp("cases")
+    return [outcome(case, folder) for case in cases()]
+
+
+def test_there_are_enough_cases_of_each_cause() -> None:
+    labels = [story.label for story in stories()]
+    assert len(list(cases())) >= 150
+    assert {label: labels.count(label) for label in CAUSES if labels.count(label) < 8} == {}
+    assert 0.35 < len(held_aside()) / len(labels) < 0.45
+
+
+def test_no_innocent_node_is_blamed(outcomes: list[Outcome]) -> None:
+    assert [(one.name, one.blamed) for one in outcomes if one.innocent] == []
+
+
+def test_where_hardware_is_blamed_it_was_hardware(outcomes: list[Outcome]) -> None:
+    found = figures(outcomes)
+    assert found["hardware_precision"] >= PRECISION
+
+
+def test_of_what_was_kept_whole_hardware_is_found(outcomes: list[Outcome]) -> None:
+    found = figures(one for one in outcomes if one.kept == ALL)
+    assert found["hardware_recall"] >= RECALL
+
+
+def test_other_errors_are_to_unknown(outcomes: list[Outcome]) -> None:
+    found = figures(outcomes)
+    assert found["wrong_and_not_unknown"] <= ALLOWED * found["cases"]

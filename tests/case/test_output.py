@@ -1,0 +1,126 @@
+"""What lines of output say: when, of which rank, on which node; and that a job went on."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from clusterproof.plugins.case import output
+from clusterproof.plugins.case.output import Output, Place
+from clusterproof.plugins.case.stamps import Clock
+
+CLOCK = Clock(2026)
+EIGHT = datetime(2026, 3, 1, 8, tzinfo=timezone.utc).timestamp()
+PLACE = Place("rank.log")
+OOM = "torch.OutOfMemoryError: CUDA out of memory."
+BLOCK = """\
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-03-01_08:00:00
+  host      : gpu002.cluster.example
+  rank      : 13 (local_rank: 5)
+  exitcode  : -9 (pid: 4411)
+  error_file: <N/A>
+"""
+
+
+def read(text: str, place: Place = PLACE) -> Output:
+    return output.read(text.splitlines(), place, CLOCK)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"2026-03-01 08:00:00,250 {OOM}",
+        f"[2026-03-01T08:00:00.250000+00:00] {OOM}",
+        f"2026-03-01T10:00:00.25+02:00 {OOM}",
+        f"[rank3]:[E301 08:00:00.250000 4120 train.cpp:1] {OOM}",
+        f"[W0301 08:00:00.250000 4120 train.cpp:1] {OOM}",
+        f"3: 2026/03/01 08:00:00.250 {OOM}",
+    ],
+)
+def test_a_line_has_its_own_time(line: str) -> None:
+    (event,) = read(line).events
+    assert event.when.begins == pytest.approx(EIGHT + 0.25)
+    assert event.words.endswith(OOM)
+
+
+def test_a_whole_second_is_all_of_it() -> None:
+    (event,) = read(f"2026-03-01 08:00:00 {OOM}").events
+    assert (event.when.begins, event.when.ends) == (EIGHT, EIGHT + 1)
+
+
+def test_a_line_without_a_time_is_between_those_around_it() -> None:
+    (event,) = read(f"2026-03-01 08:00:00,000 before\n{OOM}\n2026-03-01 08:00:09,000 after").events
+    assert (event.when.begins, event.when.ends) == (EIGHT, EIGHT + 9)
+    (last,) = read(f"2026-03-01 08:00:00,000 before\n{OOM}").events
+    assert (last.when.begins, last.when.ends) == (EIGHT, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        (f"[rank13]: {OOM}", 13),
+        (f"13: {OOM}", 13),
+        (f"[1,13]<stderr>: {OOM}", 13),
+        ("[rank13]: [Rank 1] Watchdog caught collective operation timeout: x ran for 600001 milliseconds before", 13),
+        (OOM, None),
+    ],
+)
+def test_the_rank_is_the_global_one(line: str, rank: int | None) -> None:
+    assert read(line).events[0].rank == rank
+
+
+def test_the_report_of_a_launcher_says_rank_node_and_time() -> None:
+    (event,) = read(BLOCK).events
+    assert (event.sign, event.rank, event.node, event.when.begins) == ("killed", 13, "gpu002", EIGHT)
+
+
+def test_srun_says_which_task_ended_and_not_which_of_many() -> None:
+    said = read("srun: error: gpu003: task 5: Out Of Memory\nsrun: error: gpu[001-002]: tasks 0-3: Terminated")
+    assert [(one.sign, one.rank, one.node) for one in said.events] == [
+        ("oom_of_step", 5, "gpu003"),
+        ("told_to_end", None, ""),
+    ]
+    assert said.nodes_of_ranks == {5: "gpu003"}
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [
+        ("srun: error: n3: task 5: Exited with exit code 1\nsrun: error: n1: task 0: Exited with exit code 1", 5),
+        ("Failures:\n" + BLOCK.partition("\n")[2].replace("13", "2") + BLOCK, 13),
+        ("srun: error: gpu[001-002]: tasks 0-3: Exited with exit code 1", None),
+    ],
+)
+def test_of_whom_a_launcher_tells_first_is_a_lead(text: str, rank: int | None) -> None:
+    assert list(read(text).ended) == ([] if rank is None else [rank])
+
+
+def test_what_nccl_says_places_a_rank() -> None:
+    said = read(f"gpu007:1:2 [3] NCCL INFO comm 0x55 rank 11 nranks 64 cudaDev 3\n[rank11]: {OOM}")
+    assert said.nodes_of_ranks == {11: "gpu007"}
+    assert said.events[0].node == "gpu007"
+
+
+def test_how_long_a_rank_had_waited_is_read() -> None:
+    (event,) = read("Watchdog caught collective operation timeout: x ran for 600500 milliseconds before").events
+    assert event.waited_s == 600.5
+
+
+def test_what_looked_like_an_end_was_none_where_the_job_made_further_steps() -> None:
+    steps = "".join(f"iteration {number}/90 | loss 2\n" for number in range(3))
+    assert read(f"ModuleNotFoundError: No module named 'apex'\n{steps}").events == ()
+    assert len(read(f"{steps}ModuleNotFoundError: No module named 'apex'\n").events) == 1
+
+
+def test_lines_alike_are_counted_not_kept() -> None:
+    (event,) = read(f"{OOM}\n" * 1000).events
+    assert (event.count, event.source) == (1000, "rank.log:1")
+
+
+def test_ranks_that_a_desync_names_are_no_cause() -> None:
+    said = read("  [7] finished collective #182, but didn't join collective #183")
+    assert said.lagging == {7: "finished collective #182, but didn't join collective #183"}
+    assert said.events == ()

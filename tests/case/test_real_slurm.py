@@ -1,0 +1,39 @@
+"""Jobs that die on a real Slurm: is the cause named, and no node blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.case.jobs import JOBS, NODES, SETTINGS, DyingJob, died
+from tests.testbed.needs import needs_slurm
+from tests.testbed.node import healthy_cpu
+from tests.testbed.slurm import SlurmBed, slurm
+
+pytestmark = needs_slurm
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[SlurmBed]:
+    with slurm({name: healthy_cpu() for name in NODES}, settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    with TemporaryDirectory(dir="/tmp") as folder:  # which all fake nodes have of this machine
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
+    said = died(bed, job, shared)
+    assert (said["cause"], said["nodes"]) == (job.cause, []), said["ticket"]
+    assert set(job.suspects) <= set(said["suspects"])
+    assert job.rank in (None, said["rank"])
+    assert any("sacct" in one and "only scontrol" in one for one in said["missing"])
+    assert any("journalctl -k" in one for one in said["missing"])

@@ -1,0 +1,117 @@
+"""Records of Slurm and Kubernetes, kernel logs and results, in the forms in which they are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.case import node_log, pods, results, scheduler
+from clusterproof.plugins.case.stamps import Clock
+from tests.case.files import SACCT, case_of
+
+CLOCK = Clock(2026)
+SCONTROL = """\
+JobId=77 JobName=train
+   JobState=OUT_OF_MEMORY Reason=OutOfMemory Dependency=(null)
+   Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:125
+   StartTime=2026-03-01T07:00:00 EndTime=2026-03-01T08:10:30 Deadline=N/A
+   NodeList=gpu[001-004]
+   StdOut=/home/u/slurm-77.out
+"""
+TABLE = """\
+JobID             State ExitCode               Start                 End             NodeList
+------------ ---------- -------- ------------------- ------------------- --------------------
+77           OUT_OF_ME+    0:125 2026-03-01T07:00:00 2026-03-01T08:10:30         gpu[001-004]
+77.batch     OUT_OF_ME+    0:125 2026-03-01T07:00:00 2026-03-01T08:10:30               gpu001
+"""
+XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus."
+LOG = {
+    "iso": f"2026-03-01T08:00:00,000000+00:00 {XID}",
+    "dmesg -T": f"[Sun Mar  1 08:00:00 2026] {XID}",
+    "syslog": f"Mar  1 08:00:00 gpu003 kernel: {XID}",
+    "journal": f"2026-03-01T08:00:00.000000+0000 gpu003 kernel: {XID}",
+}
+
+
+@pytest.mark.parametrize(
+    "text", [SCONTROL, SACCT.format(state="OUT_OF_MEMORY"), TABLE], ids=["scontrol", "sacct -P", "sacct"]
+)
+def test_the_record_of_a_job_is_read_in_each_form(text: str) -> None:
+    job, events = scheduler.read(text, "sacct.txt", CLOCK)
+    assert scheduler.is_of_job(text)
+    assert (job.number, job.nodes) == ("77", ("gpu001", "gpu002", "gpu003", "gpu004"))
+    assert (job.ran.begins, job.ran.ends) == (1772348400.0, 1772352631.0)
+    assert [event.sign for event in events] == ["out_of_memory_state"]
+
+
+def test_a_job_that_failed_is_no_cause_by_its_state() -> None:
+    assert scheduler.read(SACCT.format(state="FAILED"), "sacct.txt", CLOCK)[1] == ()
+
+
+@pytest.mark.parametrize("form", LOG)
+def test_a_kernel_log_has_its_times_in_each_form(form: str) -> None:
+    (fact,) = node_log.read(LOG[form] + "\n", "gpu003", "gpu003-dmesg.txt", CLOCK)
+    assert (fact.when.begins, fact.device, fact.is_strong) == (1772352000.0, "0000:c5:00.0", True)
+
+
+def test_a_log_of_several_boots_tells_of_each() -> None:
+    text = f"{LOG['iso']}\n2026-03-01T09:00:00,000000+00:00 Linux version 6.8.0 (x)\n"
+    assert [fact.words for fact in node_log.read(text, "gpu003", "x", CLOCK)] == ["Xid 79, GPU has fallen off the bus"]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("mlx5_core 0000:5e:00.0 ib2: Link down", "network"),
+        ("efa 0000:00:1d.0: Keep alive watchdog timeout.", "network"),
+        ("nvme nvme1: Device not ready; aborting reset", "storage"),
+        ("Kernel panic - not syncing: Fatal exception", "unknown"),
+        ("Out of memory: Killed process 771 (python) total-vm:1kB", "resources"),
+        ("NVRM: Xid (PCI:0000:c5:00): 43, pid=1, name=python, Ch 00000010", ""),
+    ],
+)
+def test_each_line_is_evidence_of_its_own_cause(line: str, cause: str) -> None:
+    facts = list(node_log.read(f"2026-03-01T08:00:00,000000+00:00 {line}\n", "gpu003", "x", CLOCK))
+    assert [fact.cause for fact in facts] == ([cause] if cause else [])
+
+
+def pod(status: dict[str, object]) -> str:
+    data = {"kind": "Pod", "metadata": {"name": "train-1"}, "spec": {"nodeName": "gpu002"}, "status": status}
+    return json.dumps({"kind": "List", "items": [data]})
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        ({"reason": "Evicted", "message": "The node was low on resource: memory."}, "resources"),
+        ({"reason": "NodeLost"}, "unknown"),
+        (
+            {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]},
+            "stopped",
+        ),
+        ({"containerStatuses": [{"state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]}, "resources"),
+        ({"containerStatuses": [{"state": {"terminated": {"reason": "Error", "exitCode": 1}}}]}, "unknown"),
+    ],
+)
+def test_a_pod_says_how_it_ended(status: dict[str, object], cause: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"pods.json": pod(status)})
+    assert case.verdict.cause == cause
+    assert case.collected.job.nodes == ("gpu002",)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"kind": "List", "items": 3}', '{"kind": "Pod", "status": []}'])
+def test_json_that_is_none_of_kubernetes_says_nothing(text: str) -> None:
+    assert [event for one in pods.objects(text) for event in pods.read(one, "x", CLOCK)] == []
+
+
+def test_of_results_only_failures_of_hardware_are_evidence() -> None:
+    rows = (
+        {"check": "gpu.no_xid", "node": "gpu003", "verdict": "fail", "message": "Xid 79", "action": "reset or reboot"},
+        {"check": "host.swap", "node": "gpu003", "verdict": "fail", "message": "swap", "action": "fix configuration"},
+        {"check": "gpu.no_xid", "node": "gpu002", "verdict": "incomplete", "message": "", "action": ""},
+    )
+    text = "\n".join(map(json.dumps, rows))
+    assert results.is_of(text)
+    assert [(fact.node, fact.check) for fact in results.read(text, "results.jsonl")] == [("gpu003", "gpu.no_xid")]

@@ -1,0 +1,141 @@
+"""What Slurm answers of a job, and files that its record names: their owner may have chosen one that is not his."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.case import slurm
+from clusterproof.plugins.case.command import opened_case
+from clusterproof.plugins.case.found import Found, joined
+from clusterproof.plugins.case.records import CaseError
+from clusterproof.plugins.case.report import Case
+
+NO_ACCOUNTING = (1, "Slurm accounting storage is disabled\n")
+NO_JOB = (1, "slurm_load_jobs error: Invalid job id specified\n")
+RECORD = """\
+JobId=77 JobName=x JobState=TIMEOUT NodeList=gpu009
+   UserId=u({owner}) GroupId=u(1000) MCS_label=N/A
+   JobState={state} Reason=NonZeroExitCode Dependency=(null)
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=1:0
+   StartTime=2026-03-01T07:00:00 EndTime=2026-03-01T08:00:00 Deadline=N/A
+   NodeList=gpu[001-002]
+   Command=/home/u/a b.sh JobState=PREEMPTED
+   StdErr={out}
+   StdOut={out}
+"""
+
+
+class Answers:
+    """Slurm's commands, each with its answer."""
+
+    def __init__(self, scontrol: tuple[int, str], sacct: tuple[int, str] = NO_ACCOUNTING, sinfo: str = "") -> None:
+        self.by_name = {"scontrol": scontrol, "sacct": sacct, "sinfo": (0, sinfo)}
+
+    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
+        return self.by_name[words[0]]
+
+
+def case_of(asked: Answers) -> Case:
+    found = Found()
+    slurm.read_job("77", found, 0.0, asked)
+    return opened_case(joined("job 77", found))
+
+
+def record(out: Path, state: str = "FAILED", owner: int | None = None) -> tuple[int, str]:
+    return 0, RECORD.format(out=out, state=state, owner=os.geteuid() if owner is None else owner)
+
+
+def test_the_output_that_the_record_names_is_read_once(tmp_path: Path) -> None:
+    out = tmp_path / "slurm 77.out"
+    out.write_text("KeyError: 'image'\n")
+    case = case_of(Answers(record(out)))
+    assert (case.verdict.cause, case.collected.read) == ("code", ("1 record of Slurm", "1 file of output"))
+    assert case.collected.job.nodes == ("gpu001", "gpu002")
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "OUT_OF_MEMORY"])
+def test_a_job_is_in_the_state_that_slurm_says_not_in_that_of_its_name(state: str, tmp_path: Path) -> None:
+    case = case_of(Answers(record(tmp_path / "none", state)))
+    assert (case.collected.job.state, case.verdict.cause != "unknown") == (state, True)
+
+
+def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
+    out = tmp_path / "shadow"
+    out.write_text("KeyError: 'secret'\n")
+    case = case_of(Answers(record(out, owner=os.geteuid() + 1)))
+    assert case.verdict.cause == "unknown"
+    assert any("is not of the job's owner" in one for one in case.collected.missing)
+    assert not any("secret" in event.words for event in case.collected.events)
+
+
+def test_a_link_in_the_place_of_the_output_is_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("KeyError: 'secret'\n")
+    out = tmp_path / "slurm-77.out"
+    out.symlink_to(secret)
+    case = case_of(Answers(record(out)))
+    assert any("slurm-77.out" in one and "link" in one for one in case.collected.missing)
+    assert case.collected.events == ()
+
+
+def test_a_node_that_does_not_respond_is_a_suspect_and_one_that_was_drained_by_hand_is_none(tmp_path: Path) -> None:
+    rows = "gpu001|drained|2026-03-01T07:30:00|loud fan\ngpu002|down*|2026-03-01T07:59:00|Not responding\n"
+    case = case_of(Answers(record(tmp_path / "none", "NODE_FAIL"), sinfo=rows))
+    assert (case.verdict.cause, case.verdict.nodes, case.verdict.suspects) == ("unknown", (), ("gpu002",))
+    assert case.advice.exclude == ("gpu002",)
+
+
+def test_accounting_that_is_not_there_is_said_and_what_saves_kernel_logs(tmp_path: Path) -> None:
+    missing = case_of(Answers(record(tmp_path / "none"))).collected.missing
+    assert any("accounting storage is disabled: only scontrol knows" in one for one in missing)
+    assert any("journalctl -k -o short-iso-precise --since '2026-03-01 07:00:00 UTC'" in one for one in missing)
+
+
+@pytest.mark.parametrize(
+    ("scontrol", "said"),
+    [
+        (
+            NO_JOB,
+            "Slurm knows no job 77: scontrol: slurm_load_jobs error: Invalid job id specified; sacct: Slurm accounting",
+        )
+    ],
+)
+def test_a_job_that_nobody_knows_is_an_error(scontrol: tuple[int, str], said: str) -> None:
+    with pytest.raises(CaseError, match=said):
+        case_of(Answers(scontrol))
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING"])
+def test_a_job_that_has_not_ended_is_an_error(state: str, tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=f"job 77 is {state}; expected one that has ended"):
+        case_of(Answers(record(tmp_path / "none", state)))
+
+
+def test_accounting_alone_says_that_the_place_of_the_output_is_not_known() -> None:
+    row = "77|TIMEOUT|0:0|0:0|2026-03-01T07:00:00|2026-03-01T08:00:00|gpu001\n"
+    case = case_of(Answers(NO_JOB, (0, f"{slurm.COLUMNS.replace(',', '|')}\n{row}")))
+    assert case.verdict.cause == "stopped"
+    assert any("--logs FOLDER" in one for one in case.collected.missing)
+
+
+def test_a_command_that_is_not_there_and_one_that_does_not_answer_are_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert slurm.ask(("sacct",)) == (slurm.NOT_INSTALLED, "sacct is not installed here")
+    (tmp_path / "sacct").write_text("#!/bin/sh\nexec /bin/sleep 1000\n")
+    (tmp_path / "sacct").chmod(0o755)
+    monkeypatch.setattr(slurm, "LIMIT_S", 0.2)
+    status, text = slurm.ask(("sacct",))
+    assert (status != 0, text) == (True, "")
+
+
+def test_times_are_asked_for_by_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho $TZ\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert slurm.ask(("scontrol",)) == (0, "UTC\n")

@@ -1,0 +1,62 @@
+"""Jobs that were stopped: by a limit, a scheduler or a person; unless they had hung before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.case.files import SACCT, STEPS, WATCHDOG_OF_1, case_of
+
+RUNS_ON = "".join(f"2026-03-01 08:10:{second:02d},000 iteration {second}/900 | loss: 2.0\n" for second in range(20, 30))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("TIMEOUT", "its time limit was over"),
+        ("PREEMPTED", "a job of higher priority took its nodes"),
+        ("CANCELLED by 1000", "it was cancelled"),
+        ("DEADLINE", "it was cancelled"),
+    ],
+)
+def test_the_state_says_who_stopped_a_job_that_ran(state: str, words: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"rank_0.log": RUNS_ON, "sacct.txt": SACCT.format(state=state)})
+    assert (case.verdict.cause, case.verdict.why) == ("stopped", words)
+    assert case.advice.restart == "yes"
+    assert set(case.advice.nodes.values()) == {"keep"}
+
+
+def test_a_job_that_had_hung_before_it_was_cancelled_is_unknown(tmp_path: Path) -> None:
+    files = {"rank_1.log": STEPS + WATCHDOG_OF_1, "sacct.txt": SACCT.format(state="CANCELLED by 0")}
+    assert case_of(tmp_path, files).verdict.cause == "unknown"
+
+
+def test_a_job_that_was_silent_long_before_its_limit_had_hung(tmp_path: Path) -> None:
+    early = STEPS.replace("07:59", "07:20")
+    case = case_of(tmp_path, {"rank_0.log": early, "sacct.txt": SACCT.format(state="TIMEOUT")})
+    assert case.verdict.cause == "unknown"
+    assert "it hung" in case.verdict.why
+
+
+def test_sigkill_at_the_limit_is_no_want_of_memory(tmp_path: Path) -> None:
+    killed = "srun: error: gpu002: task 3: Killed\n"
+    files = {"rank_0.log": RUNS_ON, "slurm-77.out": killed, "sacct.txt": SACCT.format(state="TIMEOUT")}
+    assert case_of(tmp_path, files).verdict.cause == "stopped"
+
+
+def test_sigkill_without_a_record_of_its_sender_is_unknown(tmp_path: Path) -> None:
+    killed = "srun: error: gpu002: task 3: Killed\n"
+    case = case_of(tmp_path, {"slurm-77.out": killed, "sacct.txt": SACCT.format(state="FAILED")})
+    assert (case.verdict.cause, case.verdict.rank) == ("unknown", 3)
+
+
+def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_path: Path) -> None:
+    said = (
+        "srun: error: Node failure on gpu004\nsrun: error: gpu001: task 0: Terminated\n"
+        "0: slurmstepd-gpu001: error: *** STEP 77.0 ON gpu001 CANCELLED AT 2026-03-01T08:10:00 DUE TO NODE FAILURE, "
+        "SEE SLURMCTLD LOG FOR DETAILS ***\n"
+    )
+    case = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="NODE_FAIL")})
+    assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu004",))
+    assert case.advice.nodes["gpu001"] == "keep"
