@@ -152,8 +152,7 @@ def test_every_object_of_it_is_what_the_server_knows(kubernetes: Bed) -> None:
 def test_without_the_name_of_an_image_the_server_takes_no_pods(kubernetes: Bed, name: str) -> None:
     path = ROOT / "integrations" / "kubernetes" / name
     words = ["apply", "--dry-run=server", "--validate=strict", "--filename", path]
-    kubeconfig = ["--kubeconfig", kubernetes.plane.kubeconfig()]
-    program = installed.folder("kubectl") / "newest" / "bin" / "kubectl"
-    done = subprocess.run([program, *kubeconfig, *words], capture_output=True, text=True, check=False)
+    own = [installed.folder("kubectl") / "newest" / "bin" / "kubectl", "--kubeconfig", kubernetes.plane.kubeconfig()]
+    done = subprocess.run(list(map(str, [*own, *words])), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "spec.template.spec.containers[0].image: Required value" in done.stderr

@@ -73,6 +73,7 @@ def test_a_round_costs_one_request_for_each_node_and_few_for_all(gate: GateBed) 
         made = gate.bed.plane.requests(user)[before:]
     assert status == 1, said
     assert sorted({one["auditID"]: f"{one['verb']} {one['objectRef']['resource']}" for one in made}.values()) == [
+        "get daemonsets",
         "get pods",
         "list nodes",
         "list nodes",

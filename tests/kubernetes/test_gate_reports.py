@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
-import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.agent.sending import begin, lines
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes_agents import REPORT, Agents
 from tests.builders.evaluated import among
-from tests.kubernetes.kubelets import Log, kubelets
+from tests.kubernetes.agents import LABELS, STARTED, agents, report
+from tests.kubernetes.kubelets import Log
 from tests.kubernetes.programs import PODS
 from tests.testbed.kubernetes.bed import Bed
-from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
-LABELS = {"app.kubernetes.io/name": "clusterproof", "app.kubernetes.io/component": "agent"}
-STARTED = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
 PULLED_NOT = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
 AGAIN = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
-
-
-def report(boot: str, began: float = 0.0) -> str:
-    """One as an agent prints it, in which a node says which boot it is in, and when by its clock it began."""
-    collectors = {"boot": {"status": "read", "value": {"id": boot}, "seconds": 0.1}}
-    answer = json.dumps({"probe": {"uid": 0, "began": began, "seconds": 2.0}, "collectors": collectors}).encode()
-    return "\n".join([begin(REPORT), *lines(zlib.compress(answer), REPORT)]) + "\n"
-
-
-@contextlib.contextmanager
-def agents(bed: Bed, state: dict[str, Any], *names: str) -> Iterator[None]:
-    """Nodes with an agent that is in this state."""
-    status = {"name": "agent", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "state": state}
-    with kubelets(bed, list(names), {"phase": "Running", "containerStatuses": [status]}):
-        for name in names:
-            spec = {"nodeName": name, "containers": [{"name": "agent", "image": "x"}]}
-            bed.plane.call("POST", PODS, {"metadata": {"name": f"agent-{name}", "labels": LABELS}, "spec": spec})
-        wait_until(lambda: all("containerStatuses" in one["status"] for one in bed.plane.items(PODS)), "running")
-        try:
-            yield
-        finally:
-            bed.plane.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
-            wait_until(lambda: not bed.plane.items(PODS), "gone")
 
 
 def read(*names: str) -> dict[str, NodeEvidence]:
@@ -135,16 +105,40 @@ def test_a_node_speaks_for_itself_alone_whatever_its_pod_is_called(
 ) -> None:
     monkeypatch.setattr(Log, "written", report("one").encode())
     with agents(kubernetes, STARTED, "many001"), kubernetes.node("gpu701"):
-        name = {"name": "agent-gpu701", "labels": {**LABELS, "kubernetes.io/hostname": "gpu701"}}
-        spec = {"nodeName": "many001", "containers": [{"name": "agent", "image": "x"}]}
-        kubernetes.plane.call("POST", PODS, {"metadata": name, "spec": spec})
+        (own,) = kubernetes.plane.items(PODS)
+        labels = {"labels": {**LABELS, "kubernetes.io/hostname": "gpu701"}}
+        kubernetes.plane.patch(f"{PODS}/{own['metadata']['name']}", {"metadata": labels})
         found = read("many001", "gpu701")
     assert found["gpu701"].unreached is Unreached.NOT_STARTED
     assert found["gpu701"].detail == "no agent is on it; expected one of its DaemonSet"
 
 
+@pytest.mark.parametrize("is_owned", [False, True], ids=["of nobody", "of another object"])
+def test_a_pod_that_the_daemon_set_has_not_made_speaks_for_no_node(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, is_owned: bool
+) -> None:
+    monkeypatch.setattr(Log, "written", report("one").encode())
+    with agents(kubernetes, STARTED, "many001"), kubernetes.node("many009"):
+        uid = kubernetes.plane.call("GET", "/api/v1/nodes/many009")["metadata"]["uid"]
+        reference = {"apiVersion": "v1", "kind": "Node", "name": "many009", "uid": uid, "controller": True}
+        metadata = {"name": "imposter", "labels": LABELS, "ownerReferences": [reference] if is_owned else []}
+        spec = {"nodeName": "many009", "containers": [{"name": "agent", "image": "x"}]}
+        kubernetes.plane.call("POST", PODS, {"metadata": metadata, "spec": spec})
+        found = read("many001", "many009")
+    assert found["many001"].unreached is None
+    assert found["many009"].unreached is Unreached.NOT_STARTED
+    assert found["many009"].detail == "no agent is on it; expected one of its DaemonSet, which has not made imposter"
+
+
+def test_without_the_agents_daemon_set_nobody_speaks(kubernetes: Bed) -> None:
+    with pytest.raises(Unusable, match="no agent is in the namespace clusterproof; expected pods of the DaemonSet"):
+        read("many001")
+
+
 def test_who_may_not_read_logs_is_told_so_in_one_line(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    user, token = kubernetes.granted(without=("get", "pods/log"))
+    of_apps = {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]}
+    of_pods, of_nodes = ({"apiGroups": [""], "resources": [kind], "verbs": ["list"]} for kind in ("pods", "nodes"))
+    user, token = kubernetes.account([of_apps, of_pods], [of_nodes])
     with agents(kubernetes, STARTED, "many001", "many002"):
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
         with pytest.raises(Unusable) as why:

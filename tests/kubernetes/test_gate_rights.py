@@ -100,7 +100,7 @@ def test_the_account_of_the_manifests_may_do_that_and_read_logs_of_its_namespace
     }
     assert rights(gate.kubeconfig, "kube-system") == everywhere
     assert rights(gate.kubeconfig, "default") == everywhere
-    assert rights(gate.kubeconfig, NAMESPACE) == everywhere | {("get", "pods/log")}
+    assert rights(gate.kubeconfig, NAMESPACE) == everywhere | {("get", "pods/log"), ("get", "daemonsets")}
 
 
 @pytest.mark.parametrize("namespace", [NAMESPACE, "default", "kube-system"])
