@@ -25,9 +25,9 @@ CHANGES = {"gpu001": WAS, "gpu002": WAS, "gpu003": "ClusterproofHealthy is False
 LINES = ("ClusterproofHealthy of 5 of 5 nodes: 2 True", "gpu003: got the taint x")
 
 
-def one(began: float = 1000.0, found: dict[str, Health] = FOUND, problems: tuple[str, ...] = ()) -> Round:
-    written = Written(LINES, problems, CHANGES)
-    return round_of(began, began + 2.5, found, written, {"GET 200": 8, "PATCH 409": 1, "GET 0": 1})
+def one(problems: tuple[str, ...] = ()) -> Round:
+    written, asked = Written(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
+    return round_of(1000.0, 1002.5, FOUND, {"gpu001": 1001.0, "gpu002": 400.0}, written, asked)
 
 
 def metrics(tally: Tally) -> dict[str, float]:
@@ -42,7 +42,7 @@ def metrics(tally: Tally) -> dict[str, float]:
 
 
 def test_a_round_is_a_line_and_each_change_another() -> None:
-    assert list(one(problems=("403 Forbidden",)).said()) == [
+    assert list(one(("403 Forbidden",)).said()) == [
         "ClusterproofHealthy of 5 of 5 nodes: 2 True (10 requests, 2.5 s)",
         "gpu[001-002]: ClusterproofHealthy is True, was not there: 63 checks",
         "gpu003: ClusterproofHealthy is False, was True: 7 GPUs",
@@ -65,20 +65,18 @@ def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
     assert [name for name in found if "unfit" in name] == ['node_unfit{node="gpu003",reason="GpuGpuCount"}']
 
 
-def test_a_report_is_as_old_as_the_last_round_that_had_one_and_a_node_that_is_gone_has_none() -> None:
+def test_a_report_is_as_old_as_it_was_read() -> None:
     tally = Tally(60)
-    tally.add(one(1000.0))
-    tally.add(one(2000.0, {"gpu001": LATE, "gpu003": UNFIT}))
-    found = metrics(tally)
-    assert {name: at for name, at in found.items() if name.startswith("report_")} == {
-        'report_timestamp_seconds{node="gpu001"}': 1000.0,
-        'report_timestamp_seconds{node="gpu003"}': 2000.0,
+    tally.add(one())
+    assert {name: at for name, at in metrics(tally).items() if name.startswith("report_")} == {
+        'report_timestamp_seconds{node="gpu001"}': 1001.0,
+        'report_timestamp_seconds{node="gpu002"}': 400.0,
     }
 
 
 def test_rounds_requests_and_changes_are_counted() -> None:
     tally = Tally(60)
-    for round_ in (one(), one(problems=("403",)), None):
+    for round_ in (one(), one(("403",)), None):
         tally.add(round_)
     found = metrics(tally)
     assert [found[f'rounds_total{{outcome="{outcome}"}}'] for outcome in ("written", "unwritten", "failed")] == [1] * 3

@@ -20,6 +20,7 @@ from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
+from clusterproof.plugins.evaluation.standing import standing
 from clusterproof.plugins.inventory.kubernetes import way_into
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
@@ -28,7 +29,7 @@ from clusterproof.plugins.kubernetes.gate.remove import remove
 from clusterproof.plugins.kubernetes.gate.round import taken
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
-from clusterproof.plugins.transport.kubernetes_reporting import report_for_ever
+from clusterproof.plugins.transport.kubernetes_reporting import Unchanged, report_for_ever
 from clusterproof.plugins.watch.metrics.http_server import Address, Listener
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
@@ -54,6 +55,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--every", type=float, default=60.0, metavar="S", help="seconds between reports, alike in both")
     parser.add_argument("--listen", metavar="[HOST]:PORT", help="of run: answer Prometheus there, as 0.0.0.0:9188")
     parser.add_argument("--probe-timeout", type=float, default=5.0, metavar="S", help="of agent: for one collector")
+    words = "of agent: a file that is there while what checks say of the node is as before"
+    parser.add_argument("--unchanged", metavar="FILE", help=words)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
     return parser
@@ -89,7 +92,8 @@ def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Eve
     """Report what is on this node, until a signal ends it. Raises ClusterproofError for a policy that is none."""
     policy = find_policy("", Path.cwd())
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
-    report_for_ever(option.every, probe, is_over)
+    note = Unchanged(Path(option.unchanged), standing(policy)).note if option.unchanged else id
+    report_for_ever(option.every, probe, is_over, note)
     return 0
 
 

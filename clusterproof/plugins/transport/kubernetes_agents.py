@@ -25,6 +25,7 @@ from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes import NO_NODE, PerfPods
+from clusterproof.plugins.transport.kubernetes_kept import KEEP, Kept
 from clusterproof.plugins.transport.kubernetes_outcome import NO_IMAGE, not_ready
 from clusterproof.plugins.transport.kubernetes_pod import NAMESPACE
 
@@ -76,15 +77,16 @@ class Agents:
         agents = _by_node(own)
         if not agents:
             raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
+        since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
+        reading = Reading(api, namespace, limits.answer_bytes, since_s, Kept(settings.get(KEEP) or ""))
         to_read = []
         for target in targets:
             why = unreported(known.get(target.name), agents.get(target.name), others.get(target.name))
+            why = why or reading.kept_of(agents[target.name])
             if why:
                 answered(target, why)
             else:
                 to_read.append(target)
-        since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
-        reading = Reading(api, namespace, limits.answer_bytes, since_s)
         read = 0
 
         def note(target: Target, answer: Answer) -> None:
@@ -105,7 +107,14 @@ class Reading:
     namespace: str
     most_bytes: int
     since_s: int
+    kept: Kept
     refusal: str = ""  # why nobody's log may be read
+
+    def kept_of(self, pod: Pod) -> Answer | None:
+        """What a node is known to say without that its log is read."""
+        now = time.time()
+        found = self.kept.current(pod, now)
+        return Answer(found.output, age_s=self.since_s + COLLECTED_S + now - found.at) if found else None
 
 
 @dataclass(slots=True)
@@ -133,6 +142,7 @@ class AgentVisit:
         if not report:
             words = f"its agent reported nothing within {reading.since_s} s{_last_words(log)}"
             return Answer(unreached=Unreached.NOT_STARTED, detail=words, seconds=self._seconds())
+        reading.kept.keep(self.pod, report, time.time())
         return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
 
     def abandon(self) -> None:

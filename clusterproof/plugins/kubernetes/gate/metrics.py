@@ -31,7 +31,6 @@ class Tally(Collector):
         self._rounds = Counter({WRITTEN: 0, UNWRITTEN: 0, FAILED: 0})
         self._requests: Counter[str] = Counter()
         self._changes = 0
-        self._reported: dict[str, float] = {}
 
     def add(self, one: Round | None) -> None:
         """Another round; None for one that has left nothing."""
@@ -42,10 +41,6 @@ class Tally(Collector):
             self._rounds[UNWRITTEN if one.problems else WRITTEN] += 1
             self._requests.update(one.requests)
             self._changes += len(one.changes)
-            self._reported.update(dict.fromkeys(one.reached, one.began))
-            gone = self._reported.keys() - one.nodes
-            for node in gone:
-                del self._reported[node]
             self._last = one
 
     def describe(self) -> Iterable[Metric]:
@@ -74,7 +69,7 @@ class Tally(Collector):
         yield _gauge("nodes", "Nodes by the status of ClusterproofHealthy.", statuses, ("status",))
         unfit = dict.fromkeys(last.unfit.items(), 1.0)
         yield _gauge("node_unfit", "1 for each node that is unfit.", unfit, ("node", "reason"))
-        reported = {(node,): at for node, at in self._reported.items()}
+        reported = {(node,): at for node, at in last.reported.items()}
         words = "When the gate last had a report of a node, since 1970."
         yield _gauge("report_timestamp_seconds", words, reported, ("node",))
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.gate.health import FALSE, NOT_REACHED, Health
+from clusterproof.plugins.kubernetes.gate.health import FALSE, Health
 from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 
@@ -25,8 +25,7 @@ class Round:
     seconds: float
     statuses: Mapping[str, int]
     unfit: Mapping[str, str]
-    nodes: Sequence[str]
-    reached: Sequence[str]  # of these
+    reported: Mapping[str, float]  # by node when its last report was read, in seconds since 1970
     lines: Sequence[str]
     changes: Mapping[str, str]  # by node what became of its condition
     problems: Sequence[str]
@@ -45,7 +44,12 @@ class Round:
 
 
 def round_of(
-    began: float, now: float, found: Mapping[str, Health], written: Written, requests: Mapping[str, int]
+    began: float,
+    now: float,
+    found: Mapping[str, Health],
+    reported: Mapping[str, float],
+    written: Written,
+    requests: Mapping[str, int],
 ) -> Round:
     """What a round leaves that found this and wrote that."""
     return Round(
@@ -53,8 +57,7 @@ def round_of(
         round(now - began, 3),
         dict(Counter(health.status for health in found.values())),
         {node: health.reason for node, health in found.items() if health.status == FALSE},
-        list(found),
-        [node for node, health in found.items() if health.reason != NOT_REACHED],
+        dict(reported),
         list(written.lines),
         dict(written.changes),
         list(written.problems),

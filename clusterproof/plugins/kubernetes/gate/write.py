@@ -42,7 +42,7 @@ from clusterproof.plugins.kubernetes.values import table
 
 OBSERVE, TAINT = "observe", "taint"
 LIMIT = "10%,10"  # as Slurm's health check has it
-REFRESH_S = 240.0  # a kubelet's own conditions are written each 300 s where nothing changes
+REFRESH_S = 300.0  # as a kubelet's own conditions are written where nothing changes
 UNCONFINED = (
     "the API server lets this account change more of nodes than its condition; expected confined.yaml of "
     "integrations/kubernetes, and Kubernetes 1.30 or newer"

@@ -26,6 +26,7 @@ from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import occasion_of
 from clusterproof.plugins.transport.kubernetes_agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes_agents import EVERY_S
+from clusterproof.plugins.transport.kubernetes_kept import Kept
 from clusterproof.reports.cut import Cut, cut_of
 
 if TYPE_CHECKING:
@@ -109,8 +110,11 @@ class K8sGateForm:
         """Leave what there is to say of this round to the process of the gate that stays."""
         if not folder:
             return
+        kept = Kept(folder)
+        read = ((node, kept.read_at(node)) for node in self.found)
+        reported = {node: at for node, at in read if at is not None}
         try:
-            leave(Path(folder), round_of(self.began, time.time(), self.found, self.written, ASKED))
+            leave(Path(folder), round_of(self.began, time.time(), self.found, reported, self.written, ASKED))
         except OSError as problem:
             words = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
             self.written = replace(self.written, problems=(*self.written.problems, words))
