@@ -28,12 +28,18 @@ def report(boot: str, began: float = 0.0) -> str:
     return "\n".join([begin(REPORT), *lines(zlib.compress(answer), REPORT)]) + "\n"
 
 
+def ready(since: str, status: str = "True") -> dict[str, str]:
+    """The condition of a pod by which an agent shows that nothing changes, or that something does."""
+    return {"type": "Ready", "status": status, "lastTransitionTime": since}
+
+
 @contextlib.contextmanager
 def agents(bed: Bed, state: dict[str, Any], *names: str) -> Iterator[None]:
     """Nodes with an agent that is in this state."""
     status = {"name": "agent", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "state": state}
+    ended = {"phase": "Running", "containerStatuses": [status], "conditions": [ready("2026-01-02T03:04:05Z")]}
     with (
-        kubelets(bed, list(names), {"phase": "Running", "containerStatuses": [status]}),
+        kubelets(bed, list(names), ended),
         daemon_set(bed.plane, {"many": "yes"}, names),
     ):
         wait_until(lambda: all("containerStatuses" in one["status"] for one in bed.plane.items(PODS)), "running")

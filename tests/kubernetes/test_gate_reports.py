@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
+from clusterproof.plugins.kubernetes.api import ASKED
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes_agents import REPORT, Agents
 from tests.builders.evaluated import among
-from tests.kubernetes.agents import LABELS, STARTED, agents, report
+from tests.kubernetes.agents import LABELS, STARTED, agents, ready, report
 from tests.kubernetes.kubelets import Log
 from tests.kubernetes.programs import PODS
 from tests.testbed.kubernetes.bed import Bed
@@ -25,9 +27,9 @@ PULLED_NOT = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
 AGAIN = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
 
 
-def read(*names: str) -> dict[str, NodeEvidence]:
+def read(*names: str, **settings: str) -> dict[str, NodeEvidence]:
     cluster = Cluster("bed", "agents", tuple(map(Target, names)))
-    return gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)
+    return gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(settings=settings), lambda evidence: evidence)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,32 @@ def test_the_last_whole_report_is_what_a_node_says(
     assert (found.unreached, found.detail) == (None, "")
     assert found.collectors["boot"].status is Status.READ
     assert found.collectors["boot"].value == {"id": boot}
+
+
+def boots(*names: str, keep: Path) -> list[object]:
+    """What each node says of its boot, for a gate that keeps what it read."""
+    found = read(*names, k8s_keep=str(keep))
+    return [found[name].collectors["boot"].value for name in names]
+
+
+def test_a_log_is_read_again_where_an_agent_was_unready_and_no_other(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = ("many001", "many002")
+    with agents(kubernetes, STARTED, *names):
+        monkeypatch.setattr(Log, "written", report("one").encode())
+        first = boots(*names, keep=tmp_path)
+        monkeypatch.setattr(Log, "written", report("two").encode())
+        asked = ASKED.copy()
+        in_rest = boots(*names, keep=tmp_path)
+        asked = ASKED - asked
+        pod = next(one for one in kubernetes.plane.items(PODS) if one["spec"]["nodeName"] == "many002")
+        status = {"status": {"conditions": [ready("2026-01-02T04:00:00Z", "False")]}}
+        kubernetes.plane.patch(f"{PODS}/{pod['metadata']['name']}/status", status)
+        changed = boots(*names, keep=tmp_path)
+    assert (first, in_rest) == ([{"id": "one"}] * 2, [{"id": "one"}] * 2)
+    assert changed == [{"id": "one"}, {"id": "two"}]
+    assert asked == {"GET 200": 3}  # nodes, pods and their DaemonSet
 
 
 @pytest.mark.parametrize(("ago_s", "apart_s"), [(5.0, 0.0), (140.0, 0.0), (-60.0, 60.0), (3600.0, -3450.0)])
