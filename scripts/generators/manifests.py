@@ -34,9 +34,9 @@ def manifests() -> Iterator[tuple[str, str]]:
 
 def rendered(name: str) -> str:
     """What helm makes of a template."""
-    words = ["template", "clusterproof", FOLDER / "chart", "--namespace", "clusterproof", "--set", ALL]
+    words = ["template", "clusterproof", str(FOLDER / "chart"), "--namespace", "clusterproof", "--set", ALL]
     words += ["--set", f"image={IMAGE}", "--show-only", f"templates/{name}.yaml"]
-    helm = installed.folder("helm") / "helm"
+    helm = str(installed.folder("helm") / "helm")
     return subprocess.run([helm, *words], capture_output=True, text=True, check=True).stdout
 
 
