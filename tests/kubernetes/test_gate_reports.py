@@ -11,10 +11,12 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.kubernetes.api import ASKED
+from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.kubernetes_agents import REPORT, Agents
+from clusterproof.plugins.transport.kubernetes_agents import REPORT, Agents, by_node
 from tests.builders.evaluated import among
 from tests.kubernetes.agents import LABELS, STARTED, agents, ready, report
 from tests.kubernetes.kubelets import Log
@@ -24,6 +26,7 @@ from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
 PULLED_NOT = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
+TWO = (("a", "2026-01-02T00:00:09Z"), ("b", "2026-01-02T00:00:04Z"))
 AGAIN = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
 
 
@@ -141,21 +144,28 @@ def test_a_node_speaks_for_itself_alone_whatever_its_pod_is_called(
     assert found["gpu701"].detail == "no agent is on it; expected one of its DaemonSet"
 
 
-@pytest.mark.parametrize("is_owned", [False, True], ids=["of nobody", "of another object"])
 def test_a_pod_that_the_daemon_set_has_not_made_speaks_for_no_node(
-    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, is_owned: bool
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Log, "written", report("one").encode())
     with agents(kubernetes, STARTED, "many001"), kubernetes.node("many009"):
         uid = kubernetes.plane.call("GET", "/api/v1/nodes/many009")["metadata"]["uid"]
         reference = {"apiVersion": "v1", "kind": "Node", "name": "many009", "uid": uid, "controller": True}
-        metadata = {"name": "imposter", "labels": LABELS, "ownerReferences": [reference] if is_owned else []}
+        metadata = {"name": "imposter", "labels": LABELS, "ownerReferences": [reference]}
         spec = {"nodeName": "many009", "containers": [{"name": "agent", "image": "x"}]}
         kubernetes.plane.call("POST", PODS, {"metadata": metadata, "spec": spec})
         found = read("many001", "many009")
     assert found["many001"].unreached is None
     assert found["many009"].unreached is Unreached.NOT_STARTED
     assert found["many009"].detail == "no agent is on it; expected one of its DaemonSet, which has not made imposter"
+
+
+def test_of_two_agents_of_a_node_the_older_speaks_as_a_daemon_set_adopts_what_looks_like_its_own() -> None:
+    one, two = (
+        pod_of({"metadata": {"name": name, "creationTimestamp": at}, "spec": {"nodeName": "a"}}) for name, at in TWO
+    )
+    gone = pod_of({"metadata": {"name": "c", "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "x"}})
+    assert by_node([one, two, replace(gone, node="a")])["a"] is two
 
 
 def test_without_the_agents_daemon_set_nobody_speaks(kubernetes: Bed) -> None:

@@ -74,7 +74,7 @@ class Agents:
         except (AwsError, KubernetesError) as problem:
             words = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(words) from None
-        agents = _by_node(own)
+        agents = by_node(own)
         if not agents:
             raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
@@ -202,9 +202,12 @@ def _of_daemon_set(api: Api, namespace: str) -> tuple[Sequence[Pod], Mapping[str
     return own, {pod.node: pod for pod in found if pod.controller != uid}
 
 
-def _by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
-    """The agent of each node: the newest of those that are not being deleted, where there is one."""
-    ordered = sorted(agents, key=lambda pod: (not pod.deleted, pod.created))
+def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
+    """The agent of each node: the oldest of those that are not being deleted, where there is one.
+
+    A DaemonSet adopts a pod that looks like its own, and keeps the older.
+    """
+    ordered = sorted(agents, key=lambda pod: (bool(pod.deleted), pod.created), reverse=True)
     return {pod.node: pod for pod in ordered if pod.node}
 
 
