@@ -34,7 +34,7 @@ resources: [base]
 patches:
   - target: {kind: (DaemonSet|Deployment)}
     patch: |
-      - {op: replace, path: /spec/template/spec/containers/0/image, value: registry.example.com/clusterproof}
+      - {op: replace, path: /spec/template/spec/containers/0/image, value: "registry.example.com/clusterproof:0.1.0"}
   - target: {kind: Deployment}
     patch: |
       - {op: replace, path: /spec/replicas, value: 0}
