@@ -111,3 +111,21 @@ def test_uninstalling_cleans_nodes_unless_that_is_not_wanted() -> None:
     hooks = [one for one in rendered().values() if "helm.sh/hook" in one["metadata"].get("annotations", {})]
     assert {one["kind"] for one in hooks} == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
     assert ("Job", "clusterproof-remove") not in rendered("removeOnUninstall=false")
+
+
+def test_what_the_operator_of_prometheus_reads_is_off_unless_asked_for_and_has_the_rules_that_promtool_tests() -> None:
+    kinds = {"ServiceMonitor", "PrometheusRule"}
+    assert not kinds & {kind for kind, _ in rendered()}
+    labels = ("metrics.serviceMonitor.labels.release=prom", "metrics.prometheusRule.labels.release=prom")
+    every = rendered("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", *labels)
+    objects = {kind: one for (kind, _), one in every.items()}
+    assert objects["PrometheusRule"]["spec"] == yaml.safe_load((CHART / "gate-rules.yaml").read_text())
+    assert [objects[kind]["metadata"]["labels"] for kind in sorted(kinds)] == [{"release": "prom"}] * 2
+    (container,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    selector = objects["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
+    assert selector == objects["Service"]["metadata"]["labels"]
+    assert (
+        objects["Service"]["spec"]["selector"].items()
+        <= objects["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
+    )
+    assert [port["name"] for port in container["ports"]] == [objects["Service"]["spec"]["ports"][0]["targetPort"]]
