@@ -9,7 +9,21 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from bench import chaos, kubernetes, latency, nodes, pods, replaced, reports, runs, slurm, thousand, traces, watching
+from bench import (
+    chaos,
+    gate,
+    kubernetes,
+    latency,
+    nodes,
+    pods,
+    replaced,
+    reports,
+    runs,
+    slurm,
+    thousand,
+    traces,
+    watching,
+)
 from bench.figure import Figure
 from scripts.arguments import Arguments
 
@@ -27,6 +41,7 @@ def parts() -> dict[str, Callable[[], Iterator[Figure]]]:
         nodes.probe,
         nodes.connections,
         kubernetes.pods,
+        gate.in_rest,
         watching.on_the_node,
         watching.who_watches,
         latency.alerts,

@@ -29,13 +29,19 @@ ACCOUNT, AGENT = "clusterproof-gate", "clusterproof-agent"
 WITH_GPUS = {"node.kubernetes.io/instance-type": "p5.48xlarge"}  # whose GPUs this machine does not have
 EVENTS = "/api/v1/namespaces/default/events"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-SUSPENDED = """
+OVERLAY = """
+resources: [base]
 patches:
+  - target: {kind: (DaemonSet|Deployment)}
+    patch: |
+      - {op: replace, path: /spec/template/spec/containers/0/image, value: "registry.example.com/clusterproof:0.1.0"}
   - target: {kind: Deployment}
-    patch: '[{"op": "replace", "path": "/spec/replicas", "value": 0}]'
+    patch: |
+      - {op: replace, path: /spec/replicas, value: 0}
   - target: {kind: DaemonSet}
-    patch: '[{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": {"nowhere": "yes"}}]'
-"""
+    patch: |
+      - {op: add, path: /spec/template/spec/nodeSelector, value: {nowhere: "yes"}}
+"""  # as an image is named; and nothing runs
 FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
 UNFIT = Health(FALSE, "GpuGpuCount", "gpu.gpu_count: NVML counts 7 GPUs; expected 8")
 UNKNOWN_YET = Health(UNKNOWN, "Incomplete", "gpu.no_xid: the kernel log was not read; expected it")
@@ -126,13 +132,14 @@ def kubectl(bed: Bed, *words: str | Path) -> str:
 @contextlib.contextmanager
 def gate_bed(bed: Bed, folder: Path) -> Iterator[GateBed]:
     """Apply the manifests as a person does, with the right to change taints; nothing of the gate is left behind."""
-    copy = folder / "kubernetes"
+    copy = folder / "base"
     shutil.copytree(MANIFESTS, copy)
     text = (copy / "kustomization.yaml").read_text()
     assert "# - taints.yaml" in text
-    (copy / "kustomization.yaml").write_text(text.replace("# - taints.yaml", "- taints.yaml") + SUSPENDED)
+    (copy / "kustomization.yaml").write_text(text.replace("# - taints.yaml", "- taints.yaml"))
+    (folder / "kustomization.yaml").write_text(OVERLAY)
     there = {one["metadata"]["name"] for one in bed.plane.items(CONFIG_MAPS)}
-    kubectl(bed, "apply", "--kustomize", copy, "--validate=strict")
+    kubectl(bed, "apply", "--kustomize", folder, "--validate=strict")
     try:
         tokens = [kubectl(bed, "create", "token", name, "--namespace", NAMESPACE) for name in (ACCOUNT, AGENT)]
         gate = GateBed(bed, *(bed.plane.kubeconfig(token.strip()) for token in tokens))

@@ -75,7 +75,7 @@ def _end_pods(bed: Bed, over: threading.Event, status: Mapping[str, Any]) -> Non
     while not over.is_set():
         for pod in bed.plane.items(PODS):
             name = str(pod["metadata"]["name"])
-            if name not in ended and pod["spec"]["nodeName"].startswith("many"):
+            if name not in ended and pod["spec"].get("nodeName", "").startswith("many"):
                 ended.add(name)
                 bed.plane.patch(f"{PODS}/{name}/status", {"status": status})
         time.sleep(LOOK_S)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.kubernetes.gate.objects import moment
+from clusterproof.plugins.kubernetes.workloads import pod_of
 from tests.kubernetes.gate import ACCOUNT, AGENT, GateBed, as_with_gpus, kubectl
 from tests.kubernetes.in_cluster import COMMAND, pods, running
 from tests.testbed.kubernetes.bed import NAMESPACE, Bed
@@ -73,6 +74,7 @@ def test_a_round_costs_one_request_for_each_node_and_few_for_all(gate: GateBed) 
         made = gate.bed.plane.requests(user)[before:]
     assert status == 1, said
     assert sorted({one["auditID"]: f"{one['verb']} {one['objectRef']['resource']}" for one in made}.values()) == [
+        "get daemonsets",
         "get pods",
         "list nodes",
         "list nodes",
@@ -80,6 +82,12 @@ def test_a_round_costs_one_request_for_each_node_and_few_for_all(gate: GateBed) 
         "list pods",
         "patch nodes",
     ]
+
+
+def test_an_agent_is_ready_once_it_has_reported_the_same_twice(gate: GateBed) -> None:
+    with reporting(gate):
+        wait_until(lambda: [pod_of(one).is_ready for one in pods(gate)] == [True], "ready")
+        assert log(gate, "agent").count(":end:") > 1
 
 
 def test_an_agents_pod_has_no_token_and_changes_nothing_of_the_host(gate: GateBed) -> None:

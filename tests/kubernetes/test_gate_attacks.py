@@ -101,6 +101,25 @@ def test_an_agents_account_has_no_right_at_all_not_even_to(gate: GateBed, wanted
     assert f'User "system:serviceaccount:{NAMESPACE}:{AGENT}" cannot' in str(refused)
 
 
+AS_AGENT = {"app.kubernetes.io/name": "clusterproof", "app.kubernetes.io/component": "agent"}
+
+
+@pytest.mark.parametrize("namespace", [NAMESPACE, "default"])
+def test_nobody_makes_a_pod_that_looks_like_an_agent(gate: GateBed, namespace: str) -> None:
+    call, pods = gate.bed.plane.call, f"/api/v1/namespaces/{namespace}/pods"
+    plain = {"metadata": {"name": "plain"}, "spec": {"containers": [ROOT]}}
+    words = "only a DaemonSet makes agents of clusterproof"
+    admin = api_of(gate.bed.plane.kubeconfig())
+    with pytest.raises(KubernetesError, match=words):
+        admin.create(pods, {**plain, "metadata": {"name": "agent", "labels": AS_AGENT}})
+    admin.create(pods, plain)
+    try:
+        with pytest.raises(KubernetesError, match=words):
+            admin.patch(f"{pods}/plain", {"metadata": {"labels": AS_AGENT}}, MERGE)
+    finally:
+        call("DELETE", f"{pods}/plain?gracePeriodSeconds=0")
+
+
 def test_a_gate_that_nothing_confines_says_so(gate: GateBed) -> None:
     with gate.bed.node("gpu602"):
         held = gate.write({"gpu602": FIT}, standing(Orders(), 60))

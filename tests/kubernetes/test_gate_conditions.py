@@ -50,16 +50,16 @@ def test_the_same_verdict_again_is_a_heartbeat_and_nothing_more(gate: GateBed) -
         assert len(gate.events("gpu102")) == 1
 
 
-def test_a_gate_that_looks_each_minute_writes_the_same_verdict_each_four(gate: GateBed) -> None:
+def test_a_gate_that_looks_each_minute_writes_the_same_verdict_each_five(gate: GateBed) -> None:
     orders = standing(Orders(), 60)
     with gate.bed.node("gpu110"):
-        for seconds in (0, 60, 180):
+        for seconds in (0, 60, 240):
             written = gate.write({"gpu110": FIT}, orders, now=NOON + seconds)
         assert gate.condition("gpu110")["lastHeartbeatTime"] == "2027-01-15T08:00:00Z"
         assert written.lines == ("ClusterproofHealthy of 0 of 0 nodes: none; 0 changed; 1 as before",)
-        gate.write({"gpu110": FIT}, orders, now=NOON + 241)
-        assert gate.condition("gpu110")["lastHeartbeatTime"] == "2027-01-15T08:04:01Z"
-        gate.write({"gpu110": UNFIT}, orders, now=NOON + 242)
+        gate.write({"gpu110": FIT}, orders, now=NOON + 301)
+        assert gate.condition("gpu110")["lastHeartbeatTime"] == "2027-01-15T08:05:01Z"
+        gate.write({"gpu110": UNFIT}, orders, now=NOON + 302)
         assert gate.condition("gpu110")["status"] == "False"
 
 
@@ -67,9 +67,9 @@ def test_a_node_whose_report_is_late_keeps_its_condition_until_that_is_old(gate:
     orders, late = standing(Orders(), 60), Health("Unknown", "NotReached", "its agent reported nothing within 105 s")
     with gate.bed.node("gpu111"), gate.bed.node("gpu112"):
         gate.write({"gpu111": FIT}, orders, now=NOON)
-        gate.write({"gpu111": late, "gpu112": late}, orders, now=NOON + 400)
+        gate.write({"gpu111": late, "gpu112": late}, orders, now=NOON + 460)
         assert [gate.condition(name)["status"] for name in ("gpu111", "gpu112")] == ["True", "Unknown"]
-        gate.write({"gpu111": late}, orders, now=NOON + 421)
+        gate.write({"gpu111": late}, orders, now=NOON + 481)
         assert gate.condition("gpu111")["status"] == "Unknown"
 
 

@@ -2,62 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
-import zlib
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.agent.sending import begin, lines
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Status, Unreached
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.kubernetes.api import ASKED
+from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.kubernetes.agents import REPORT, Agents
+from clusterproof.plugins.transport.kubernetes.agents import REPORT, Agents, by_node
 from tests.builders.evaluated import among
-from tests.kubernetes.kubelets import Log, kubelets
+from tests.kubernetes.agents import LABELS, STARTED, agents, ready, report
+from tests.kubernetes.kubelets import Log
 from tests.kubernetes.programs import PODS
 from tests.testbed.kubernetes.bed import Bed
-from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubernetes
 
 pytestmark = needs_kubernetes
-LABELS = {"app.kubernetes.io/name": "clusterproof", "app.kubernetes.io/component": "agent"}
-STARTED = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
 PULLED_NOT = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
+TWO = (("a", "2026-01-02T00:00:09Z"), ("b", "2026-01-02T00:00:04Z"))
 AGAIN = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
 
 
-def report(boot: str, began: float = 0.0) -> str:
-    """One as an agent prints it, in which a node says which boot it is in, and when by its clock it began."""
-    collectors = {"boot": {"status": "read", "value": {"id": boot}, "seconds": 0.1}}
-    answer = json.dumps({"probe": {"uid": 0, "began": began, "seconds": 2.0}, "collectors": collectors}).encode()
-    return "\n".join([begin(REPORT), *lines(zlib.compress(answer), REPORT)]) + "\n"
-
-
-@contextlib.contextmanager
-def agents(bed: Bed, state: dict[str, Any], *names: str) -> Iterator[None]:
-    """Nodes with an agent that is in this state."""
-    status = {"name": "agent", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "state": state}
-    with kubelets(bed, list(names), {"phase": "Running", "containerStatuses": [status]}):
-        for name in names:
-            spec = {"nodeName": name, "containers": [{"name": "agent", "image": "x"}]}
-            bed.plane.call("POST", PODS, {"metadata": {"name": f"agent-{name}", "labels": LABELS}, "spec": spec})
-        wait_until(lambda: all("containerStatuses" in one["status"] for one in bed.plane.items(PODS)), "running")
-        try:
-            yield
-        finally:
-            bed.plane.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
-            wait_until(lambda: not bed.plane.items(PODS), "gone")
-
-
-def read(*names: str) -> dict[str, NodeEvidence]:
+def read(*names: str, **settings: str) -> dict[str, NodeEvidence]:
     cluster = Cluster("bed", "agents", tuple(map(Target, names)))
-    return gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(), lambda evidence: evidence)
+    return gather(cluster, Agents(), ["boot"], ProbeOptions(), Limits(settings=settings), lambda evidence: evidence)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +55,32 @@ def test_the_last_whole_report_is_what_a_node_says(
     assert (found.unreached, found.detail) == (None, "")
     assert found.collectors["boot"].status is Status.READ
     assert found.collectors["boot"].value == {"id": boot}
+
+
+def boots(*names: str, keep: Path) -> list[object]:
+    """What each node says of its boot, for a gate that keeps what it read."""
+    found = read(*names, k8s_keep=str(keep))
+    return [found[name].collectors["boot"].value for name in names]
+
+
+def test_a_log_is_read_again_where_an_agent_was_unready_and_no_other(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = ("many001", "many002")
+    with agents(kubernetes, STARTED, *names):
+        monkeypatch.setattr(Log, "written", report("one").encode())
+        first = boots(*names, keep=tmp_path)
+        monkeypatch.setattr(Log, "written", report("two").encode())
+        asked = ASKED.copy()
+        in_rest = boots(*names, keep=tmp_path)
+        asked = ASKED - asked
+        pod = next(one for one in kubernetes.plane.items(PODS) if one["spec"]["nodeName"] == "many002")
+        status = {"status": {"conditions": [ready("2026-01-02T04:00:00Z", "False")]}}
+        kubernetes.plane.patch(f"{PODS}/{pod['metadata']['name']}/status", status)
+        changed = boots(*names, keep=tmp_path)
+    assert (first, in_rest) == ([{"id": "one"}] * 2, [{"id": "one"}] * 2)
+    assert changed == [{"id": "one"}, {"id": "two"}]
+    assert asked == {"GET 200": 3}  # nodes, pods and their DaemonSet
 
 
 @pytest.mark.parametrize(("ago_s", "apart_s"), [(5.0, 0.0), (140.0, 0.0), (-60.0, 60.0), (3600.0, -3450.0)])
@@ -135,16 +136,47 @@ def test_a_node_speaks_for_itself_alone_whatever_its_pod_is_called(
 ) -> None:
     monkeypatch.setattr(Log, "written", report("one").encode())
     with agents(kubernetes, STARTED, "many001"), kubernetes.node("gpu701"):
-        name = {"name": "agent-gpu701", "labels": {**LABELS, "kubernetes.io/hostname": "gpu701"}}
-        spec = {"nodeName": "many001", "containers": [{"name": "agent", "image": "x"}]}
-        kubernetes.plane.call("POST", PODS, {"metadata": name, "spec": spec})
+        (own,) = kubernetes.plane.items(PODS)
+        labels = {"labels": {**LABELS, "kubernetes.io/hostname": "gpu701"}}
+        kubernetes.plane.patch(f"{PODS}/{own['metadata']['name']}", {"metadata": labels})
         found = read("many001", "gpu701")
     assert found["gpu701"].unreached is Unreached.NOT_STARTED
     assert found["gpu701"].detail == "no agent is on it; expected one of its DaemonSet"
 
 
+def test_a_pod_that_the_daemon_set_has_not_made_speaks_for_no_node(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Log, "written", report("one").encode())
+    with agents(kubernetes, STARTED, "many001"), kubernetes.node("many009"):
+        uid = kubernetes.plane.call("GET", "/api/v1/nodes/many009")["metadata"]["uid"]
+        reference = {"apiVersion": "v1", "kind": "Node", "name": "many009", "uid": uid, "controller": True}
+        metadata = {"name": "imposter", "labels": LABELS, "ownerReferences": [reference]}
+        spec = {"nodeName": "many009", "containers": [{"name": "agent", "image": "x"}]}
+        kubernetes.plane.call("POST", PODS, {"metadata": metadata, "spec": spec})
+        found = read("many001", "many009")
+    assert found["many001"].unreached is None
+    assert found["many009"].unreached is Unreached.NOT_STARTED
+    assert found["many009"].detail == "no agent is on it; expected one of its DaemonSet, which has not made imposter"
+
+
+def test_of_two_agents_of_a_node_the_older_speaks_as_a_daemon_set_adopts_what_looks_like_its_own() -> None:
+    one, two = (
+        pod_of({"metadata": {"name": name, "creationTimestamp": at}, "spec": {"nodeName": "a"}}) for name, at in TWO
+    )
+    gone = pod_of({"metadata": {"name": "c", "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "x"}})
+    assert by_node([one, two, replace(gone, node="a")])["a"] is two
+
+
+def test_without_the_agents_daemon_set_nobody_speaks(kubernetes: Bed) -> None:
+    with pytest.raises(Unusable, match="no agent is in the namespace clusterproof; expected pods of the DaemonSet"):
+        read("many001")
+
+
 def test_who_may_not_read_logs_is_told_so_in_one_line(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    user, token = kubernetes.granted(without=("get", "pods/log"))
+    of_apps = {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get"]}
+    of_pods, of_nodes = ({"apiGroups": [""], "resources": [kind], "verbs": ["list"]} for kind in ("pods", "nodes"))
+    user, token = kubernetes.account([of_apps, of_pods], [of_nodes])
     with agents(kubernetes, STARTED, "many001", "many002"):
         monkeypatch.setenv("KUBECONFIG", str(kubernetes.plane.kubeconfig(token)))
         with pytest.raises(Unusable) as why:

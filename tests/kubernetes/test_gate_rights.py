@@ -16,7 +16,7 @@ from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.gate import CONDITION, writer
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
-from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, UNFIT, GateBed, api_of, kubectl
+from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, OVERLAY, UNFIT, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
@@ -100,7 +100,7 @@ def test_the_account_of_the_manifests_may_do_that_and_read_logs_of_its_namespace
     }
     assert rights(gate.kubeconfig, "kube-system") == everywhere
     assert rights(gate.kubeconfig, "default") == everywhere
-    assert rights(gate.kubeconfig, NAMESPACE) == everywhere | {("get", "pods/log")}
+    assert rights(gate.kubeconfig, NAMESPACE) == everywhere | {("get", "pods/log"), ("get", "daemonsets")}
 
 
 @pytest.mark.parametrize("namespace", [NAMESPACE, "default", "kube-system"])
@@ -185,7 +185,9 @@ def test_without_taints_yaml_the_account_may_change_no_node(gate: GateBed) -> No
 
 
 def test_all_that_is_built_is_what_the_server_knows_and_observes(gate: GateBed, tmp_path: Path) -> None:
-    built = kubectl(gate.bed, "kustomize", MANIFESTS)
+    shutil.copytree(MANIFESTS, tmp_path / "base")
+    (tmp_path / "kustomization.yaml").write_text(OVERLAY)
+    built = kubectl(gate.bed, "kustomize", tmp_path)
     (tmp_path / "built.yaml").write_text(built)
     said = kubectl(gate.bed, "apply", "--dry-run=server", "--validate=strict", "--filename", tmp_path / "built.yaml")
     assert len(said.splitlines()) == len(list(yaml.safe_load_all(built)))
@@ -195,18 +197,21 @@ def test_all_that_is_built_is_what_the_server_knows_and_observes(gate: GateBed, 
         (container,) = objects[kind, name]["spec"]["template"]["spec"]["containers"]
         assert container["envFrom"] == [{"configMapRef": {"name": settings["metadata"]["name"]}}]
     assert settings["data"] == {"CLUSTER": "k8s:in-cluster", "MODE": "observe", "EVERY": "60", "OPTIONS": ""}
-    namespace = objects["Namespace", NAMESPACE]["metadata"]["labels"]
-    assert namespace == {"pod-security.kubernetes.io/enforce": "privileged"}
 
 
-def test_it_may_be_installed_in_another_namespace(gate: GateBed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", ["", "apiVersion: v1\nkind: Namespace\nmetadata: {name: elsewhere}\n"])
+def test_it_may_be_installed_in_another_namespace_also_by_who_makes_that(
+    gate: GateBed, tmp_path: Path, own: str
+) -> None:
     shutil.copytree(MANIFESTS, tmp_path / "base")
-    (tmp_path / "kustomization.yaml").write_text("resources: [base]\nnamespace: elsewhere\n")
+    (tmp_path / "own.yaml").write_text(own)
+    resources = "[base, own.yaml]" if own else "[base]"
+    (tmp_path / "kustomization.yaml").write_text(f"resources: {resources}\nnamespace: elsewhere\n")
     built = list(yaml.safe_load_all(kubectl(gate.bed, "kustomize", tmp_path)))
     subjects = [subject for one in built for subject in one.get("subjects", ())]
     assert {one["metadata"].get("namespace", "elsewhere") for one in built} == {"elsewhere"}
     assert {one["namespace"] for one in subjects} == {"elsewhere"}
-    assert [one["metadata"]["name"] for one in built if one["kind"] == "Namespace"] == ["elsewhere"]
+    assert [one["metadata"]["name"] for one in built if one["kind"] == "Namespace"] == (["elsewhere"] if own else [])
 
 
 def test_the_gates_own_pod_would_be_admitted_where_pods_are_restricted(gate: GateBed) -> None:
@@ -215,6 +220,7 @@ def test_the_gates_own_pod_would_be_admitted_where_pods_are_restricted(gate: Gat
     every = yaml.safe_load_all((MANIFESTS / "gate.yaml").read_text())
     deployment = next(one for one in every if one["kind"] == "Deployment")
     spec = deployment["spec"]["template"]["spec"] | {"serviceAccountName": "default"}
+    spec["containers"][0]["image"] = "x"
     call = gate.bed.plane.call
     call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
     try:

@@ -127,6 +127,36 @@ def test_the_taint_that_new_nodes_begin_with_goes_with_the_first_pass_and_no_oth
         assert gate.taints("gpu214") == [other, STARTUP, FOREIGN]
 
 
+OTHERS = (  # with which nodes begin too, and which their own controllers take away
+    {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+    {"key": "startup-taint.cluster-autoscaler.kubernetes.io/gpu-driver", "effect": "NoSchedule"},
+    {"key": "readiness.k8s.io/network-unready", "effect": "NoSchedule"},
+    {"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"},
+)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "clusterproof.dev/unproven",
+        "startup-taint.cluster-autoscaler.kubernetes.io/clusterproof-unproven",
+        "sagemaker.amazonaws.com/clusterproof-unproven",
+    ],
+)
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+def test_whatever_a_node_group_calls_it_only_our_own_startup_taint_goes(gate: GateBed, key: str, effect: str) -> None:
+    own = {"key": key, "value": "true", "effect": effect}
+    with nodes(gate, "gpu217", taints=(OTHERS[0], own, *OTHERS[1:])):
+        orders = Orders(OBSERVE, startup=key)
+        for not_yet in (UNKNOWN_YET, UNFIT):
+            gate.write({"gpu217": not_yet}, orders)
+            assert own in gate.taints("gpu217")
+        written = gate.write({"gpu217": FIT}, orders)
+        left = [(one["key"], one["effect"]) for one in gate.taints("gpu217")]
+    assert written.problems == ()
+    assert left == [(one["key"], one["effect"]) for one in OTHERS]
+
+
 @pytest.mark.parametrize(("health", "before", "after"), [(UNFIT, [], [FOREIGN, OURS]), (FIT, [OURS], [FOREIGN])])
 def test_a_taint_of_another_that_comes_in_between_is_kept(
     gate: GateBed, monkeypatch: Any, health: Any, before: list[dict[str, str]], after: list[dict[str, str]]

@@ -41,7 +41,8 @@ THERE = {"NODE": NODE, "NAMESPACE": NAMESPACE, "POD": POD, "CLAIM": CLAIM, "KEY"
 THERE |= {"LABELS": "kubernetes.io/os=linux", "gpu003": NODE}
 CHANGES = re.compile(r"^(kubectl (?:create \w+|apply|delete|label|taint|uncordon))\b")
 PROSE = ("kubectl", "kubectl logs")
-NOT_HERE = ("deployment/clusterproof-gate",)  # whose image nobody has
+# Whose image nobody has, or has named; and what is there already.
+NOT_HERE = ("deployment/clusterproof-gate", "apply -k integrations/kubernetes", "create namespace clusterproof")
 UNFIT = {"key": "clusterproof.dev/unfit", "effect": "NoSchedule"}
 
 

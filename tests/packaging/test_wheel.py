@@ -88,8 +88,9 @@ def test_what_is_copied_or_applied_lies_in_it(installed: Installed) -> None:
     assert os.access(installed.bin / "clusterproof-idle", os.X_OK)
     names = ("ci/gate.sh", "ci/iam.json", "image-builder/clusterproof.yml", "systemd/clusterproof-idle.timer")
     of_a_watch = ("grafana/watch.json", "prometheus/watch-rules.yml", "systemd/clusterproof-watch.service")
-    of_kubernetes = [f"kubernetes/{path.name}" for path in (ROOT / "integrations" / "kubernetes").iterdir()]
-    assert "kubernetes/gate.yaml" in of_kubernetes
+    folder = ROOT / "integrations" / "kubernetes"
+    of_kubernetes = [f"kubernetes/{path.relative_to(folder)}" for path in folder.rglob("*") if path.is_file()]
+    assert {"kubernetes/gate.yaml", "kubernetes/chart/templates/gate.yaml"} <= set(of_kubernetes)
     for name in (*names, *of_a_watch, *of_kubernetes):
         assert (installed.package / "integrations" / name).read_bytes() == (ROOT / "integrations" / name).read_bytes()
     assert (installed.package / "integrations" / "user-data" / "first-boot.sh").is_file()

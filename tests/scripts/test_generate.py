@@ -14,7 +14,10 @@ def generate(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_word_that_it_does_not_know_is_answered_with_those_that_it_does() -> None:
     ran = generate("manpage")
-    assert (ran.returncode, ran.stderr) == (4, "scripts/generate: manpage; expected nothing, needs, demo or messages\n")
+    assert (ran.returncode, ran.stderr) == (
+        4,
+        "scripts/generate: manpage; expected nothing, needs, manifests, demo or messages\n",
+    )
 
 
 def test_it_prints_every_message_on_demand() -> None:

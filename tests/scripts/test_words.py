@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 
 SCRIPTS = sorted(path.name for path in (ROOT / "scripts").iterdir() if path.is_file() and os.access(path, os.X_OK))
 WRONG = (
-    ("bench slrum", "'slrum' chooses none of 17 (did you mean slurm?); expected one of runs.start_up, "),
+    ("bench slrum", "'slrum' chooses none of 18 (did you mean slurm?); expected one of runs.start_up, "),
     ("bench runs.start_up slrum", "'slrum' chooses none of"),
     ("chaos --seconds 0", "'0'; expected a whole number from 1 on"),
     ("counterparts kwokk", "no counterpart is called kwokk; expected one of: "),
@@ -28,8 +28,8 @@ WRONG = (
     ("fuzz rusn", "'rusn' chooses none of 7 (did you mean runs?); expected one of frames, evidence, "),
     ("fuzz --seconds 0", "'0'; expected a whole number from 1 on"),
     ("furnished", "usage: scripts/furnished COMMAND..."),
-    ("generate manpage", "manpage; expected nothing, needs, demo or messages"),
-    ("generate messages needs", "messages needs; expected nothing, needs or demo"),
+    ("generate manpage", "manpage; expected nothing, needs, manifests or demo"),
+    ("generate messages needs", "messages needs; expected nothing, needs, manifests or demo"),
     ("laws --law remval", "'remval' is no law (did you mean removal?); there are removal, pairs, order, cut"),
     ("laws --fault losd", "no fault's name has 'losd'"),
     ("laws --check gpu.no_xidd", "(did you mean gpu.no_xid?)"),

@@ -6,27 +6,37 @@ import argparse
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
+from clusterproof.plugins.evaluation.standing import standing
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.gate.metrics import Tally
 from clusterproof.plugins.kubernetes.gate.remove import remove
+from clusterproof.plugins.kubernetes.gate.round import taken
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
-from clusterproof.plugins.transport.kubernetes.reporting import report_for_ever
+from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
+from clusterproof.plugins.watch.metrics.http_server import Address, Listener
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
 ROUND = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")
 ROUND_S = 600.0  # for one round: after so long its process is ended
+OUTPUT = "output"  # of the round that goes on, among what is kept
+LAST_LINES = 20  # of one that left nothing
 END_S = 10.0  # for a round to end when it is asked to
 
 
@@ -43,7 +53,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("what", choices=("run", "agent", "remove"), help="what to do")
     parser.add_argument("x", nargs="?", metavar="X", help="k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME")
     parser.add_argument("--every", type=float, default=60.0, metavar="S", help="seconds between reports, alike in both")
+    parser.add_argument("--listen", metavar="[HOST]:PORT", help="of run: answer Prometheus there, as 0.0.0.0:9188")
     parser.add_argument("--probe-timeout", type=float, default=5.0, metavar="S", help="of agent: for one collector")
+    words = "of agent: a file that is there while what checks say of the node is as before"
+    parser.add_argument("--unchanged", metavar="FILE", help=words)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
     return parser
@@ -79,22 +92,56 @@ def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Eve
     """Report what is on this node, until a signal ends it. Raises ClusterproofError for a policy that is none."""
     policy = find_policy("", Path.cwd())
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
-    report_for_ever(option.every, probe, is_over)
+    note = Unchanged(Path(option.unchanged), standing(policy)).note if option.unchanged else id
+    report_for_ever(option.every, probe, is_over, note)
     return 0
 
 
 def _evaluate(option: argparse.Namespace, further: Sequence[str], is_over: threading.Event) -> int:
-    """Evaluate what agents report again and again, each round in a process of its own, until a signal ends it."""
+    """Evaluate what agents report again and again, each round in a process of its own, until a signal ends it.
+
+    Raises NoAddress where Prometheus cannot be answered.
+    """
+    tally = Tally(option.every)
+    with ExitStack() as stack:
+        keep = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clusterproof-gate-")))
+        if option.listen:
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(tally)
+            stack.callback(Listener(Address.of(option.listen), {"/metrics": make_wsgi_app(registry)}).close)
+        while not is_over.is_set():
+            began = time.monotonic()
+            _round(_words(option, further, keep), keep, tally, is_over)
+            is_over.wait(max(0.0, began + option.every - time.monotonic()))
+    return 0
+
+
+def _words(option: argparse.Namespace, further: Sequence[str], keep: Path) -> list[str]:
+    """The command line of a round."""
     own = [] if any(word.partition("=")[0] == "--k8s-gate" for word in further) else ["--k8s-gate", "observe"]
-    words = ["check", option.x, *ROUND, "--k8s-every", f"{option.every:g}", *own, *further]
-    while not is_over.is_set():
-        began = time.monotonic()
-        round_ = subprocess.Popen([sys.executable, "-I", "-c", MAIN, *words], stdin=subprocess.DEVNULL)
+    every = f"{option.every:g}"
+    return ["check", option.x, *ROUND, "--k8s-every", every, "--k8s-keep", str(keep), *own, *further]
+
+
+def _round(words: Sequence[str], keep: Path, tally: Tally, is_over: threading.Event) -> None:
+    """One round: a line of it, and of each change; where it left nothing, its own last words."""
+    began = time.monotonic()
+    with (keep / OUTPUT).open("w+b") as output:
+        round_ = subprocess.Popen(
+            [sys.executable, "-I", "-c", MAIN, *words], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
         while round_.poll() is None and not is_over.wait(0.2) and time.monotonic() < began + ROUND_S:
             pass
         _end(round_)
-        is_over.wait(max(0.0, began + option.every - time.monotonic()))
-    return 0
+        said = taken(keep)
+        if is_over.is_set() and said is None:
+            return
+        tally.add(said)
+        output.seek(0)
+        last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+    for line in said.said() if said else last:
+        sys.stdout.write(f"gate: {line}\n" if said else f"{line}\n")
+    sys.stdout.flush()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

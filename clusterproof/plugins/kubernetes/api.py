@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -27,6 +28,8 @@ JSON = "application/json"
 READ_BYTES = 65536
 MAX_LINE_BYTES = 4 * 1024 * 1024  # of an event; etcd holds no larger object
 NOT_FOUND = 404
+ASKED: Counter[str] = Counter()  # requests of this process: `GET 200`; `GET 0` where there was no answer
+_COUNTING = threading.Lock()
 
 
 class Api:
@@ -163,11 +166,18 @@ class Api:
                 timeout=_timeout(read_s),
             )
             self._has_answered = True
+            _count(method, response.status)
         except Exception as problem:  # urllib3's, ssl's, the system's
+            _count(method, 0)
             raise KubernetesError(
                 f"no answer from {self.url}: {words_of(problem)}; expected an API server that this machine reaches"
             ) from None
         return response
+
+
+def _count(method: str, status: int) -> None:
+    with _COUNTING:
+        ASKED[f"{method} {status}"] += 1
 
 
 def _timeout(read_s: float) -> Any:

@@ -45,6 +45,9 @@ class Pod:
     containers: tuple[Container, ...]
     disruption: str  # who ends it and why, where that is known: the message of DisruptionTarget
     scheduled: str  # why it is not, where it is not: the message of PodScheduled
+    is_ready: bool = False
+    ready: str = ""  # since when it is or is not, as Kubernetes writes times
+    controller: str = ""  # the uid of the object that made it, and removes it
     hostname: str = ""  # what its programs take for their host's; empty where that is the node's
 
 
@@ -62,7 +65,9 @@ def pod_of(data: object) -> Pod:
     metadata, spec, status = parts(data)
     states = {text(one.get("name")): one for one in tables(status.get("containerStatuses"))}
     owner = next(iter(tables(metadata.get("ownerReferences"))), {})
+    controls = (one for one in tables(metadata.get("ownerReferences")) if one.get("controller") is True)
     conditions = {text(one.get("type")): one for one in tables(status.get("conditions"))}
+    ready = conditions.get("Ready", {})
     scheduled, disruption = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
     return Pod(
         namespace=text(metadata.get("namespace")),
@@ -80,6 +85,9 @@ def pod_of(data: object) -> Pod:
         ),
         disruption=text(disruption.get("message")),
         scheduled=text(scheduled.get("message")) if scheduled.get("status") == "False" else "",
+        is_ready=ready.get("status") == "True",
+        ready=text(ready.get("lastTransitionTime")),
+        controller=text(next(controls, {}).get("uid")),
         hostname="" if spec.get("hostNetwork") is True else _hostname(metadata, spec),
     )
 

@@ -135,6 +135,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"type": float, "metavar": "S"},
         ),
         Option(
+            "--k8s-keep",
+            "a folder of a gate's own, where a round leaves to the next, and to metrics, what it found and read",
+            {"metavar": "FOLDER"},
+        ),
+        Option(
             "--k8s-perf-image",
             "the image of the pods that load nodes, where -m names perf: with Python and the programs that measure",
             {"metavar": "IMAGE"},

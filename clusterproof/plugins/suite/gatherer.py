@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from clusterproof.plugins.captures.collection import Understood
 
 
-_OF_KUBERNETES = ("k8s_namespace", "k8s_image", "k8s_every", "k8s_perf_image")  # options that are its settings
+_OF_KUBERNETES = (
+    "k8s_namespace",
+    "k8s_image",
+    "k8s_every",
+    "k8s_keep",
+    "k8s_perf_image",
+)  # options that are its settings
 UNNAMED_S = 30.0  # for AWS to answer about nodes that were named without it: nobody waits for it there
 
 

@@ -1,4 +1,4 @@
-"""The alert rules for a watch, by Prometheus' own promtool; and that what the dashboard asks is PromQL."""
+"""The alert rules for a watch and a gate, by Prometheus' own promtool; and that what the dashboard asks is PromQL."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.builders.wheel import ROOT
 from tests.counterparts import installed
 
 pytestmark = installed.needs("promtool")
 
 INTEGRATIONS = ROOT / "integrations"
-RULES = INTEGRATIONS / "prometheus" / "watch-rules.yml"
+RULES = [
+    ("prometheus/watch-rules.yml", "watch-rules.test.yml", 7),
+    ("kubernetes/chart/gate-rules.yaml", "gate-rules.test.yml", 6),
+]
 
 
 def promtool(*words: str, folder: Path) -> str:
@@ -24,11 +29,12 @@ def promtool(*words: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_each_rule_fires_when_it_should_and_not_otherwise(tmp_path: Path) -> None:
-    shutil.copy(RULES, tmp_path)
-    shutil.copy(Path(__file__).with_name("watch-rules.test.yml"), tmp_path)
-    assert "7 rules found" in promtool("check", "rules", "watch-rules.yml", folder=tmp_path)
-    assert "SUCCESS" in promtool("test", "rules", "watch-rules.test.yml", folder=tmp_path)
+@pytest.mark.parametrize(("rules", "tests", "count"), RULES)
+def test_each_rule_fires_when_it_should_and_not_otherwise(tmp_path: Path, rules: str, tests: str, count: int) -> None:
+    shutil.copy(INTEGRATIONS / rules, tmp_path)
+    shutil.copy(Path(__file__).with_name(tests), tmp_path)
+    assert f"{count} rules found" in promtool("check", "rules", Path(rules).name, folder=tmp_path)
+    assert "SUCCESS" in promtool("test", "rules", tests, folder=tmp_path)
 
 
 def test_what_the_dashboard_asks_is_promql(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.result import INTERRUPTED, Result
 from clusterproof.plugins.core.verdict import EXIT_INCOMPLETE, Verdict
+from clusterproof.plugins.kubernetes.gate.round import taken
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.reporters import k8s_gate
@@ -95,7 +97,9 @@ def test_a_run_that_did_not_evaluate_all_changes_no_node(
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
     monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or Written((), ()))
     outcomes = SimpleNamespace(broken=0, raised=raised)
-    config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda _: outcomes))
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(k8s_keep=None), pluginmanager=SimpleNamespace(get_plugin=lambda _: outcomes)
+    )
     session: Any = SimpleNamespace(config=config, shouldfail=stopped, shouldstop="", exitstatus=exit_code)
     gate = K8sGateReporter.__new__(K8sGateReporter)
     gate.orders, gate.cluster, gate.results, gate.began = (
@@ -119,7 +123,8 @@ def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch
         for number in range(1, 9)
     ]
     config: Any = SimpleNamespace(
-        pluginmanager=SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
+        option=SimpleNamespace(k8s_keep=None),
+        pluginmanager=SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None)),
     )
     session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=EXIT_INCOMPLETE)
     gate = K8sGateReporter.__new__(K8sGateReporter)
@@ -139,3 +144,36 @@ def test_words_of_the_gate_need_the_gate(runs: Runs) -> None:
     said = runs.over([], "--k8s-startup-taint", "clusterproof.dev/unproven")
     assert said.ret == 4
     said.stderr.fnmatch_lines(["*--k8s-startup-taint is for the gate; expected --k8s-gate with it*"])
+
+
+def test_a_round_of_a_gate_leaves_what_it_found_to_the_one_that_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
+    monkeypatch.setattr(k8s_gate, "write", lambda *_: Written(("written",), (), {"gpu002": "is False"}))
+    plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
+    config: Any = SimpleNamespace(option=SimpleNamespace(k8s_keep=str(tmp_path)), pluginmanager=plugins)
+    session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
+    reporter = K8sGateReporter.__new__(K8sGateReporter)
+    reporter.orders, reporter.cluster = orders(), Cluster("k8s:bed", "agents", ())
+    reporter.results, reporter.began = WHOLE, 1000.0
+    reporter.pytest_sessionfinish(session)
+    left = taken(tmp_path)
+    assert left
+    assert (left.statuses, left.unfit) == ({"True": 1, "False": 1}, {"gpu002": "GpuA"})
+    assert (left.began, left.changes, left.problems) == (1000.0, {"gpu002": "is False"}, [])
+
+
+def test_a_folder_that_is_not_there_is_a_problem_of_the_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
+    monkeypatch.setattr(k8s_gate, "write", lambda *_: Written((), ()))
+    plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
+    option = SimpleNamespace(k8s_keep=str(tmp_path / "gone"))
+    config: Any = SimpleNamespace(option=option, pluginmanager=plugins)
+    session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
+    reporter = K8sGateReporter.__new__(K8sGateReporter)
+    reporter.orders, reporter.cluster = orders(), Cluster("k8s:bed", "agents", ())
+    reporter.results, reporter.began = WHOLE, 1000.0
+    reporter.pytest_sessionfinish(session)
+    assert "No such file or directory; expected a folder that may be written" in reporter.written.problems[0]
+    assert session.exitstatus == EXIT_UNWRITTEN

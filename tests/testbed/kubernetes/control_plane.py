@@ -139,6 +139,7 @@ def control_plane(
     controllers: list[str | Path] = [program("kube-controller-manager"), f"--kubeconfig={plane.kubeconfig()}"]
     controllers += [f"--service-account-private-key-file={folder}/accounts.key", "--bind-address=127.0.0.1"]
     controllers += [f"--secure-port={free_port()}", "--leader-elect=false", f"--node-monitor-grace-period={grace_s}s"]
+    controllers += ["--use-service-account-credentials"]  # each by an account of its own, as with kubeadm
     controllers += [f"--root-ca-file={plane.ca}"]  # what pods know the API server by
     controllers += ["--pvclaimbinder-sync-period=1s"]  # how soon a claim meets its volume
     with contextlib.ExitStack() as stack:

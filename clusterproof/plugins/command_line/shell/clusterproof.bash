@@ -7,7 +7,7 @@
 
 _shtab_clusterproof_subparsers=(check checks explain doctor init case history watch gate manifest completion help version)
 
-_shtab_clusterproof_check_option_strings=(-h --help -m -k -x -n -q -v --lf --collect-only --junitxml --html --nodes --exclude --instance-type --expect --fanout --connect-timeout --answer-timeout --accept-new-host-keys --via --slurm-wait --srun-options --include-drained --k8s-namespace --k8s-image --k8s-gate --k8s-max-tainted --k8s-startup-taint --k8s-every --k8s-perf-image --region --profile --ssm-rate --ssm-output --fsx-window --probe-timeout --host-root --sudo --policy --incomplete --concerns --since --log-cursor --report --no-report --report-url --keep --junit-cases --results --record --bundle --redact --history --since-last --notify --cloudwatch --refresh-catalog --load-timeout --dcgm-level --load-path --exact-s --torch-python --fs-bandwidth --fs-size --fs-at-once --pairs --pairs-at-once --pairs-budget --pairs-seed --pair-timeout --resume --meter --meter-program --meter-options --meter-env --meter-size --collective --ranks-per-node --launcher --mpirun-options --baseline --save-baseline)
+_shtab_clusterproof_check_option_strings=(-h --help -m -k -x -n -q -v --lf --collect-only --junitxml --html --nodes --exclude --instance-type --expect --fanout --connect-timeout --answer-timeout --accept-new-host-keys --via --slurm-wait --srun-options --include-drained --k8s-namespace --k8s-image --k8s-gate --k8s-max-tainted --k8s-startup-taint --k8s-every --k8s-keep --k8s-perf-image --region --profile --ssm-rate --ssm-output --fsx-window --probe-timeout --host-root --sudo --policy --incomplete --concerns --since --log-cursor --report --no-report --report-url --keep --junit-cases --results --record --bundle --redact --history --since-last --notify --cloudwatch --refresh-catalog --load-timeout --dcgm-level --load-path --exact-s --torch-python --fs-bandwidth --fs-size --fs-at-once --pairs --pairs-at-once --pairs-budget --pairs-seed --pair-timeout --resume --meter --meter-program --meter-options --meter-env --meter-size --collective --ranks-per-node --launcher --mpirun-options --baseline --save-baseline)
 _shtab_clusterproof_checks_option_strings=(-h --help -m)
 _shtab_clusterproof_explain_option_strings=(-h --help)
 _shtab_clusterproof_doctor_option_strings=(-h --help)
@@ -15,7 +15,7 @@ _shtab_clusterproof_init_option_strings=(-h --help --from-nhc)
 _shtab_clusterproof_case_option_strings=(-h --help --logs --json --markdown --redact --utc-offset)
 _shtab_clusterproof_history_option_strings=(-h --help --history --cluster --runs --sort --all)
 _shtab_clusterproof_watch_option_strings=(-h --help --cluster --job --steps --nodes --exclude --every --for --record --listen --textfile --notify --remind --heartbeat --policy --instance-type --expect --region --profile --via --fanout --connect-timeout --accept-new-host-keys --sudo --host-root --k8s-namespace --k8s-image)
-_shtab_clusterproof_gate_option_strings=(-h --help --every --probe-timeout --region --profile)
+_shtab_clusterproof_gate_option_strings=(-h --help --every --listen --probe-timeout --unchanged --region --profile)
 _shtab_clusterproof_manifest_option_strings=(-h --help --from --cluster --out)
 _shtab_clusterproof_completion_option_strings=(-h --help)
 _shtab_clusterproof_help_option_strings=(-h --help)
@@ -46,6 +46,7 @@ _shtab_clusterproof_watch___record_COMPGEN=_shtab_compgen_dirs
 _shtab_clusterproof_watch___textfile_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_watch___policy_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_watch___host_root_COMPGEN=_shtab_compgen_dirs
+_shtab_clusterproof_gate___unchanged_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof_manifest___out_COMPGEN=_shtab_compgen_files
 _shtab_clusterproof___run_COMPGEN=_shtab_compgen_files
 

@@ -114,10 +114,13 @@ def difference(before: Seen, after: Seen) -> str:
 
 def verdict_event(seen: Seen, health: Health, at: float) -> dict[str, object]:
     """The event of a change; its reason is the condition's."""
+    return event(seen, health.status == FALSE, health.reason, change(seen, health), at)
+
+
+def change(seen: Seen, health: Health) -> str:
+    """`ClusterproofHealthy is False, was True: gpu.gpu_count: …`."""
     before = seen.node.condition(CONDITION)
-    was = before.status if before else "not there"
-    message = f"{CONDITION} is {health.status}, was {was}: {health.message}"
-    return event(seen, health.status == FALSE, health.reason, message, at)
+    return f"{CONDITION} is {health.status}, was {before.status if before else 'not there'}: {health.message}"
 
 
 def event(seen: Seen, is_warning: bool, reason: str, message: str, at: float) -> dict[str, object]:

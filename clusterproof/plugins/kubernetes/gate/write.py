@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
 from clusterproof.plugins.kubernetes.gate import CONDITION, NO_SCHEDULE, UNFIT
@@ -17,6 +17,7 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     STRATEGIC,
     TAINTS_CHANGED,
     Seen,
+    change,
     condition_patch,
     difference,
     event,
@@ -41,7 +42,7 @@ from clusterproof.plugins.kubernetes.values import table
 
 OBSERVE, TAINT = "observe", "taint"
 LIMIT = "10%,10"  # as Slurm's health check has it
-REFRESH_S = 240.0  # a kubelet's own conditions are written each 300 s where nothing changes
+REFRESH_S = 300.0  # as a kubelet's own conditions are written where nothing changes
 UNCONFINED = (
     "the API server lets this account change more of nodes than its condition; expected confined.yaml of "
     "integrations/kubernetes, and Kubernetes 1.30 or newer"
@@ -81,13 +82,14 @@ class Written:
 
     lines: tuple[str, ...]
     problems: tuple[str, ...]
+    changes: Mapping[str, str] = field(default_factory=dict)  # by node what became of its condition
 
 
 def write(api: Api, orders: Orders, found: Mapping[str, Health], began: float, now: float) -> Written:
     """Write the health of nodes that a run found, which began then; both in seconds since 1970."""
     gate = Gate(Writer(api), orders, moment(began), now)
     gate.write(found)
-    return Written(tuple(gate.lines), tuple(gate.writer.lines()))
+    return Written(tuple(gate.lines), tuple(gate.writer.lines()), gate.changes)
 
 
 class Gate:
@@ -100,6 +102,7 @@ class Gate:
         self.now = now
         self.seen: dict[str, Seen] = {}
         self.lines: list[str] = []
+        self.changes: dict[str, str] = {}
 
     def write(self, found: Mapping[str, Health]) -> None:
         """All of it; where the first condition is refused, nothing more."""
@@ -179,6 +182,7 @@ class Gate:
         patch = condition_patch(before, health, self.now)
         self.seen[name] = seen_of(self.writer.api.patch(f"{before.path}/status", patch, STRATEGIC))
         if is_change(before, health):
+            self.changes[name] = change(before, health)
             self.writer.create_event(verdict_event(before, health, self.now))
         return is_change(before, health)
 
@@ -205,7 +209,7 @@ class Gate:
     def _change(self, names: Iterable[str], patch_of: Callable[[Seen], Patch], found: Mapping[str, Health]) -> None:
         """Change the taints of these nodes, with an event and a word for each."""
 
-        def change(name: str) -> str:
+        def changed(name: str) -> str:
             before = self.seen[name]
             self.seen[name] = self.writer.changed(before, patch_of)
             words, health = difference(before, self.seen[name]), found[name]
@@ -215,7 +219,7 @@ class Gate:
             return words
 
         by_words: dict[str, list[str]] = defaultdict(list)
-        for name, words in self.writer.each(change, list(names)).items():
+        for name, words in self.writer.each(changed, list(names)).items():
             by_words[words].append(name)
         for words in filter(None, by_words):
             self._say(words, by_words[words])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +13,12 @@ import pytest
 from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import healths, unvisited
+from clusterproof.plugins.kubernetes.api import ASKED, KubernetesError
+from clusterproof.plugins.kubernetes.gate.health import Health, healths, unvisited
+from clusterproof.plugins.kubernetes.gate.round import leave, round_of
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, standing, write
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
@@ -23,6 +26,7 @@ from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import occasion_of
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
+from clusterproof.plugins.transport.kubernetes.kept import Kept
 from clusterproof.reports.standing import Cut, cut_of
 
 if TYPE_CHECKING:
@@ -89,6 +93,7 @@ class K8sGateReporter:
         self.cluster = cluster
         self.results = results
         self.began = time.time()
+        self.found: Mapping[str, Health] = {}
         self.written = Written((), ())
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -96,19 +101,35 @@ class K8sGateReporter:
         outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
         why = _unended(session, cut_of(self.results), outcomes.raised)
         self.written = Written((), (why,)) if why else self._write(is_whole=not outcomes.broken)
+        if not why:
+            self._leave(session.config.option.k8s_keep)
         if self.written.problems and session.exitstatus not in (pytest.ExitCode.INTERRUPTED, *_ERRORS):
             session.exitstatus = EXIT_UNWRITTEN
 
+    def _leave(self, folder: str | None) -> None:
+        """Leave what there is to say of this round to the process of the gate that stays."""
+        if not folder:
+            return
+        kept = Kept(folder)
+        read = ((node, kept.read_at(node)) for node in self.found)
+        reported = {node: at for node, at in read if at is not None}
+        try:
+            leave(Path(folder), round_of(self.began, time.time(), self.found, reported, self.written, ASKED))
+        except OSError as problem:
+            words = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
+            self.written = replace(self.written, problems=(*self.written.problems, words))
+
     def _write(self, is_whole: bool) -> Written:
+        self.found = healths(self.results, is_whole)
         try:
             api = open_api(self.cluster.settings)
-            written = write(api, self.orders, healths(self.results, is_whole), self.began, time.time())
+            written = write(api, self.orders, self.found, self.began, time.time())
         except (AwsError, KubernetesError) as problem:
             return Written((), (str(problem),))
         except Exception as broken:  # the run's reports are written all the same
             return Written((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
 
-        return Written(written.lines, (*written.problems, *self._unvisited()))
+        return replace(written, problems=(*written.problems, *self._unvisited()))
 
     def _unvisited(self) -> Iterator[str]:
         """A line for each reason of the API server's for which no pod was sent to nodes."""

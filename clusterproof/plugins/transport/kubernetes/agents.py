@@ -1,8 +1,8 @@
 """Nodes of a Kubernetes cluster, by what an agent on each has printed last: pods of a DaemonSet that there are already.
 
-One request for a node and two listings for a run; nothing is created, and nothing is listened to. Whose report it is
+One request for a node and three for a run; nothing is created, and nothing is listened to. Whose report it is
 says the API server, which has a pod's log from the kubelet of the pod's own node; what stands in it is decoded as any
-answer of a node is.
+answer of a node is. Only pods that the agents' DaemonSet controls are agents, whatever others are called.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.kubernetes.access import open_api
-from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
+from clusterproof.plugins.kubernetes.values import table, text
 from clusterproof.plugins.kubernetes.workloads import Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
+from clusterproof.plugins.transport.kubernetes.kept import KEEP, Kept
 from clusterproof.plugins.transport.kubernetes.outcome import NO_IMAGE, not_ready
 from clusterproof.plugins.transport.kubernetes.pod import NAMESPACE
 
 CONNECTION = "agents"
 SELECTOR = "app.kubernetes.io/name=clusterproof,app.kubernetes.io/component=agent"
+DAEMON_SET = "clusterproof-agent"
 CONTAINER = "agent"
 REPORT = "cpreport01"  # begins each line of a report, in the place of what only a node and its visitor know
 EVERY = "k8s_every"  # the setting: seconds between reports
@@ -67,21 +70,23 @@ class Agents:
         try:
             api = open_api(settings)
             known = {node.name: node for node in nodes(api)}
-            agents = _by_node(pods(api, namespace, selector=SELECTOR))
+            own, others = _of_daemon_set(api, namespace)
         except (AwsError, KubernetesError) as problem:
             words = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(words) from None
+        agents = by_node(own)
         if not agents:
             raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
+        since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
+        reading = Reading(api, namespace, limits.answer_bytes, since_s, Kept(settings.get(KEEP) or ""))
         to_read = []
         for target in targets:
-            why = unreported(known.get(target.name), agents.get(target.name))
+            why = unreported(known.get(target.name), agents.get(target.name), others.get(target.name))
+            why = why or reading.kept_of(agents[target.name])
             if why:
                 answered(target, why)
             else:
                 to_read.append(target)
-        since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
-        reading = Reading(api, namespace, limits.answer_bytes, since_s)
         read = 0
 
         def note(target: Target, answer: Answer) -> None:
@@ -102,7 +107,14 @@ class Reading:
     namespace: str
     most_bytes: int
     since_s: int
+    kept: Kept
     refusal: str = ""  # why nobody's log may be read
+
+    def kept_of(self, pod: Pod) -> Answer | None:
+        """What a node is known to say without that its log is read."""
+        now = time.time()
+        found = self.kept.current(pod, now)
+        return Answer(found.output, age_s=self.since_s + COLLECTED_S + now - found.at) if found else None
 
 
 @dataclass(slots=True)
@@ -130,6 +142,7 @@ class AgentVisit:
         if not report:
             words = f"its agent reported nothing within {reading.since_s} s{_last_words(log)}"
             return Answer(unreached=Unreached.NOT_STARTED, detail=words, seconds=self._seconds())
+        reading.kept.keep(self.pod, report, time.time())
         return Answer(report, seconds=self._seconds(), age_s=reading.since_s + COLLECTED_S)
 
     def abandon(self) -> None:
@@ -151,16 +164,18 @@ class AgentVisit:
         return time.monotonic() - self.started
 
 
-def unreported(node: KubernetesNode | None, agent: Pod | None) -> Answer | None:
-    """Why there is nothing to read of a node; None where there may be."""
+def unreported(node: KubernetesNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
+    """Why there is nothing to read of a node; None where there may be. `other` only looks like its agent."""
     if node is None:
         return Answer(unreached=Unreached.NOT_READY, detail=NO_NODE)
     missed = not_ready(node)
     if missed:
         return Answer(unreached=missed.unreached, detail=missed.detail)
     if agent is None:
-        return Answer(unreached=Unreached.NOT_STARTED, detail="no agent is on it; expected one of its DaemonSet")
-    container = next((container for container in agent.containers if container.name == CONTAINER), None)
+        not_made = f", which has not made {other.name[:WORDS]}" if other else ""
+        words = f"no agent is on it; expected one of its DaemonSet{not_made}"
+        return Answer(unreached=Unreached.NOT_STARTED, detail=words)
+    container = next((one for one in agent.containers if one.name == CONTAINER), None)
     if container and container.is_running:
         return None
     said = (container.waiting_message or container.ended_message) if container else agent.message
@@ -170,9 +185,29 @@ def unreported(node: KubernetesNode | None, agent: Pod | None) -> Answer | None:
     return Answer(unreached=Unreached.NO_IMAGE if is_of_image else Unreached.NOT_STARTED, detail=words)
 
 
-def _by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
-    """The agent of each node: the newest of those that are not being deleted, where there is one."""
-    ordered = sorted(agents, key=lambda pod: (not pod.deleted, pod.created))
+def _of_daemon_set(api: Api, namespace: str) -> tuple[Sequence[Pod], Mapping[str, Pod]]:
+    """The pods that the agents' DaemonSet has made, and by node those that only have its labels.
+
+    Raises KubernetesError.
+    """
+    found = pods(api, namespace, selector=SELECTOR)
+    try:
+        made = api.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{DAEMON_SET}")
+    except KubernetesError as problem:
+        if problem.status != NOT_FOUND:
+            raise
+        return (), {}
+    uid = text(table(made.get("metadata")).get("uid"))
+    own = [pod for pod in found if uid and pod.controller == uid]
+    return own, {pod.node: pod for pod in found if pod.controller != uid}
+
+
+def by_node(agents: Sequence[Pod]) -> Mapping[str, Pod]:
+    """The agent of each node: the oldest of those that are not being deleted, where there is one.
+
+    A DaemonSet adopts a pod that looks like its own, and keeps the older.
+    """
+    ordered = sorted(agents, key=lambda pod: (bool(pod.deleted), pod.created), reverse=True)
     return {pod.node: pod for pod in ordered if pod.node}
 
 

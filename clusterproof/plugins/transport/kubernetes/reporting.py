@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.payload import program
@@ -27,8 +29,32 @@ ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log befo
 HERE = Target("here")
 
 
-def report_for_ever(every_s: float, options: ProbeOptions, is_over: threading.Event, host: str = HOST) -> None:
-    """Print a report each `every_s`, from the host at that folder, until it is over."""
+class Unchanged:
+    """A file that is there while what checks say of this node is as before; a pod's readiness probe looks for it."""
+
+    def __init__(self, path: Path, standing: Callable[[NodeEvidence], str]) -> None:
+        self._path = path
+        self._standing = standing
+        self._before = ""
+
+    def note(self, evidence: NodeEvidence) -> None:
+        """Another report, or that there was none."""
+        now = "" if evidence.unreached else self._standing(evidence)
+        if now and now == self._before:
+            self._path.touch()
+        else:
+            self._path.unlink(missing_ok=True)
+        self._before = now
+
+
+def report_for_ever(
+    every_s: float,
+    options: ProbeOptions,
+    is_over: threading.Event,
+    note: Callable[[NodeEvidence], object] = id,
+    host: str = HOST,
+) -> None:
+    """Print a report each `every_s`, from the host at that folder, until it is over; `note` is told of each."""
     options = replace(options, host_root="/", room=ROOM)
     ways = [(f"chroot {host} ", options), ("", replace(options, host_root=host))]
     while not is_over.is_set():
@@ -42,6 +68,7 @@ def report_for_ever(every_s: float, options: ProbeOptions, is_over: threading.Ev
         else:
             sys.stdout.buffer.write(output)
             sys.stdout.flush()
+        note(evidence)
         is_over.wait(max(0.0, every_s - (time.monotonic() - began)))
 
 

@@ -1,0 +1,83 @@
+"""What a gate asks an API server while nothing changes: half an hour of its rounds, by a clock of their own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from bench.figure import Figure
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.gate.health import TRUE, Health
+from clusterproof.plugins.kubernetes.gate.write import Orders, standing, write
+from clusterproof.plugins.transport import Limits
+from clusterproof.plugins.transport.gather import gather
+from clusterproof.plugins.transport.kubernetes.agents import Agents
+from clusterproof.plugins.transport.kubernetes.kept import KEEP
+from tests.kubernetes.agents import STARTED, agents, report
+from tests.kubernetes.kubelets import Log
+from tests.testbed import needs
+from tests.testbed.kubernetes.bed import Bed, bed
+
+NODES = 200
+EVERY_S = 60.0
+ROUNDS = 30  # half an hour: each node's log is read again twice
+FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
+LATER = 4_000_000_000.0  # nodes of this bench are young
+NAME = "gate_requests_per_s_per_node_in_rest"
+
+
+def in_rest() -> Iterator[Figure]:
+    """Requests a second and node where nothing changes, beside a gate that reads each log in each round."""
+    if needs.needs_kubernetes.args[0]:
+        yield Figure(NAME, None, "≤ 0.005", str(needs.needs_kubernetes.kwargs["reason"]))
+        return
+    names = [f"many{number:03d}" for number in range(1, NODES + 1)]
+    with (
+        bed() as kubernetes,
+        mock.patch.dict(os.environ, KUBECONFIG=str(kubernetes.plane.kubeconfig())),
+        mock.patch.object(Log, "written", report("one").encode()),
+        agents(kubernetes, STARTED, *names),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        _rounds(names, {KEEP: folder}, 1, LATER)
+        kept = _asked(kubernetes, lambda: _rounds(names, {KEEP: folder}, ROUNDS, LATER + EVERY_S))
+        each = _asked(kubernetes, lambda: _rounds(names, {}, ROUNDS, LATER + (ROUNDS + 1) * EVERY_S))
+    seconds = ROUNDS * EVERY_S
+    words = ", ".join(f"{count / NODES:.2f} {what}" for what, count in sorted(kept.items()))
+    detail = f"of each of {NODES} nodes in {seconds:.0f} s: {words}"
+    yield Figure(NAME, round(kept.total() / NODES / seconds, 5), "≤ 0.005", detail)
+    ratio, words = round(kept.total() / each.total(), 2), f"{kept.total()} and {each.total()} requests"
+    yield Figure("gate_requests_beside_reading_each_log", ratio, "≤ 0.3", words)
+
+
+def _rounds(names: Sequence[str], settings: dict[str, str], count: int, begin: float) -> None:
+    """So many rounds, one each minute of a clock that nothing waits for; without evaluation, which asks nobody."""
+    cluster, orders = Cluster("bed", "agents", tuple(map(Target, names))), standing(Orders(), EVERY_S)
+    for number in range(count):
+        now = begin + number * EVERY_S
+        clock = SimpleNamespace(time=lambda now=now: now, monotonic=time.monotonic)
+        with mock.patch("clusterproof.plugins.transport.kubernetes.agents.time", clock):
+            limits, connection = Limits(settings=settings), Agents()
+            found = gather(cluster, connection, ["boot"], ProbeOptions(), limits, lambda evidence: evidence)
+        assert not [one for one in found.values() if one.unreached]
+        write(open_api({}), orders, dict.fromkeys(names, FIT), now, now)
+
+
+def _asked(kubernetes: Bed, act: Callable[[], None]) -> Counter[str]:
+    """What the audit log has of the suite's requests while something is done, by verb and resource."""
+    before = len(_requests(kubernetes))
+    act()
+    return Counter(f"{one['verb']} {one['objectRef']['resource']}" for one in _requests(kubernetes)[before:])
+
+
+def _requests(kubernetes: Bed) -> list[dict[str, Any]]:
+    made = (one for one in kubernetes.plane.requests("admin") if one.get("userAgent") == "clusterproof")
+    return list({one["auditID"]: dict(one) for one in made}.values())

@@ -1,0 +1,32 @@
+{{/* Where the gate runs, and as whom. */}}
+{{- define "clusterproof.as-gate" -}}
+tolerations:
+  {{- toYaml .Values.gate.tolerations | nindent 2 }}
+{{- with .Values.gate.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+affinity:
+  nodeAffinity: # not where jobs run: who is root on a node has the tokens of its pods
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        - matchExpressions:
+            - { key: kubernetes.io/os, operator: In, values: [linux] }
+            - { key: nvidia.com/gpu.present, operator: DoesNotExist }
+            - { key: nvidia.com/gpu.product, operator: DoesNotExist }
+            - { key: aws.amazon.com/neuron.present, operator: DoesNotExist }
+            - { key: karpenter.k8s.aws/instance-accelerator-count, operator: DoesNotExist }
+            - { key: karpenter.k8s.aws/instance-gpu-count, operator: DoesNotExist }
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile: { type: RuntimeDefault }
+{{- end }}
+
+{{- define "clusterproof.hook" }}
+  name: clusterproof-remove
+  annotations:
+    helm.sh/hook: post-delete
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

@@ -1,0 +1,82 @@
+"""What a gate keeps of agents from round to round, so that a log is read where something changed, and else seldom.
+
+An agent's pod says by its condition Ready that what checks say of its node has changed: it is unready for a moment. All
+pods are listed in one request, so that a node costs one of its own only then, and once in `REST_S`.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.kubernetes.workloads import Pod
+
+KEEP = "k8s_keep"  # the setting: a folder
+REPORTS = "reports"
+REST_S = 900.0  # a log is read again after so long at most; of some nodes sooner, so that not all are in one round
+
+
+@record
+class KeptReport:
+    """A report, and when it was read, in seconds since 1970."""
+
+    output: bytes
+    at: float
+
+
+@record
+class Kept:
+    """The reports in a folder; none is kept where that is empty."""
+
+    folder: str
+
+    def current(self, pod: Pod, now: float) -> KeptReport | None:
+        """The report of a pod's node, where its log need not be read again."""
+        mark, found = self._of(pod.node)
+        if not found or not pod.is_ready or mark != mark_of(pod):
+            return None
+        return found if 0 <= now - found.at < _rest_s(pod.node) else None
+
+    def keep(self, pod: Pod, output: bytes, now: float) -> None:
+        """Keep what was read. A disk that is full costs another request later, and nothing else."""
+        if not self.folder:
+            return
+        path = self._path(pod.node)
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        with suppress(OSError):
+            path.parent.mkdir(exist_ok=True)
+            part.write_bytes(f"{now:.3f} {mark_of(pod)}\n".encode() + output)
+            part.replace(path)
+
+    def read_at(self, node: str) -> float | None:
+        """When the report of a node was read that is kept."""
+        _, found = self._of(node)
+        return found.at if found else None
+
+    def _of(self, node: str) -> tuple[str, KeptReport | None]:
+        if not self.folder:
+            return "", None
+        try:
+            head, _, output = self._path(node).read_bytes().partition(b"\n")
+        except OSError:
+            return "", None
+        at, _, mark = head.decode().partition(" ")
+        return mark, KeptReport(output, float(at))
+
+    def _path(self, node: str) -> Path:
+        return Path(self.folder) / REPORTS / quote(node, safe="")
+
+
+def mark_of(pod: Pod) -> str:
+    """What is another once there is something new: another pod, another start of it, or that it was unready."""
+    restarts = sum(one.restarts for one in pod.containers)
+    return quote(f"{pod.name} {restarts} {pod.ready}")
+
+
+def _rest_s(node: str) -> float:
+    """Between three quarters of `REST_S` and all of it, always the same of a node."""
+    return REST_S * (0.75 + 0.25 * (zlib.crc32(node.encode()) % 256) / 256)

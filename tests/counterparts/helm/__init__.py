@@ -1,0 +1,1 @@
+"""Helm, which installs charts."""

@@ -1,0 +1,131 @@
+"""The chart by helm itself: what it has against it, what it refuses, and that kubectl applies the same."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.generators import manifests
+from tests.builders.wheel import ROOT
+from tests.counterparts import installed
+
+pytestmark = installed.needs("helm")
+CHART = ROOT / "integrations" / "kubernetes" / "chart"
+NAMED = "image=example.com/clusterproof:0.1.0"
+
+
+def helm(*words: object) -> tuple[int, str]:
+    """Its exit code, and what it says."""
+    command = [str(installed.folder("helm") / "helm"), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def rendered(*values: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The objects of the chart with these values, by kind and name."""
+    status, said = helm("template", "clusterproof", CHART, "--namespace", "elsewhere", *_set((NAMED, *values)))
+    assert status == 0, said
+    every = [one for one in yaml.safe_load_all(said) if one]
+    return {(one["kind"], one["metadata"]["name"]): one for one in every}
+
+
+def _set(values: Sequence[str]) -> list[str]:
+    return [word for value in values for word in ("--set", value)]
+
+
+def test_its_linter_finds_nothing() -> None:
+    status, said = helm("lint", CHART, "--strict", "--set", NAMED)
+    assert status == 0, said
+    assert "[WARNING]" not in said
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        ("image=",),
+        ("image=has a space",),
+        (NAMED, "mode=drain"),
+        (NAMED, "maxTainted=ten"),
+        (NAMED, "startupTaint=karpenter.sh/disrupted"),
+        (NAMED, "everySeconds=0"),
+        (NAMED, "cluster=k8s:prod"),
+        (NAMED, "options[0]=expect"),
+        (NAMED, "agents.resources=1"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(values: Sequence[str]) -> None:
+    status, said = helm("template", "clusterproof", CHART, *_set(values))
+    assert status != 0
+    assert "values don't meet the specifications of the schema" in said
+    wanted = "image" if not values else values[-1].partition("=")[0].partition("[")[0]
+    assert wanted.partition(".")[0] in said.partition("schema")[2]
+
+
+@pytest.mark.parametrize("name", manifests.NAMES)
+def test_what_kubectl_applies_is_made_of_the_chart(name: str) -> None:
+    assert dict(manifests.manifests())[name] == (manifests.FOLDER / f"{name}.yaml").read_text()
+
+
+def test_kustomize_and_chart_tell_gate_and_agents_the_same() -> None:
+    text = (manifests.FOLDER / "kustomization.yaml").read_text()
+    (generated,) = yaml.safe_load(text)["configMapGenerator"]
+    told = dict(one.split("=", 1) for one in generated["literals"])
+    assert rendered()["ConfigMap", generated["name"]]["data"] == told
+
+
+def test_only_a_gate_that_changes_taints_may() -> None:
+    name = ("ClusterRole", "clusterproof-gate-taints")
+    assert name not in rendered()
+    assert name in rendered("mode=taint")
+    assert name in rendered("startupTaint=clusterproof.dev/unproven")
+
+
+def test_settings_reach_the_gate_as_options() -> None:
+    values = ("startupTaint=clusterproof.dev/unproven", "maxTainted=5%", "options[0]=--expect=gpus=8", "mode=taint")
+    data = rendered(*values)["ConfigMap", "clusterproof-gate"]["data"]
+    assert data["MODE"] == "taint"
+    assert data["OPTIONS"] == ("--k8s-startup-taint=clusterproof.dev/unproven --k8s-max-tainted=5% --expect=gpus=8")
+
+
+def test_pods_begin_anew_where_settings_or_policy_change() -> None:
+    def checksum(*values: str) -> str:
+        pod = rendered(*values)["Deployment", "clusterproof-gate"]["spec"]["template"]
+        return str(pod["metadata"]["annotations"]["checksum/settings"])
+
+    assert len({checksum(), checksum("everySeconds=30"), checksum("policy=[thresholds]")}) == 3
+
+
+def test_all_is_in_the_namespace_of_the_release() -> None:
+    every = rendered("mode=taint", "policy=a")
+    namespaces = {one["metadata"].get("namespace", "elsewhere") for one in every.values()}
+    subjects = {subject["namespace"] for one in every.values() for subject in one.get("subjects", ())}
+    assert namespaces == subjects == {"elsewhere"}
+
+
+def test_uninstalling_cleans_nodes_unless_that_is_not_wanted() -> None:
+    hooks = [one for one in rendered().values() if "helm.sh/hook" in one["metadata"].get("annotations", {})]
+    assert {one["kind"] for one in hooks} == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Job"}
+    assert ("Job", "clusterproof-remove") not in rendered("removeOnUninstall=false")
+
+
+def test_what_the_operator_of_prometheus_reads_is_off_unless_asked_for_and_has_the_rules_that_promtool_tests() -> None:
+    kinds = {"ServiceMonitor", "PrometheusRule"}
+    assert not kinds & {kind for kind, _ in rendered()}
+    labels = ("metrics.serviceMonitor.labels.release=prom", "metrics.prometheusRule.labels.release=prom")
+    every = rendered("metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", *labels)
+    objects = {kind: one for (kind, _), one in every.items()}
+    assert objects["PrometheusRule"]["spec"] == yaml.safe_load((CHART / "gate-rules.yaml").read_text())
+    assert [objects[kind]["metadata"]["labels"] for kind in sorted(kinds)] == [{"release": "prom"}] * 2
+    (container,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    selector = objects["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
+    assert selector == objects["Service"]["metadata"]["labels"]
+    assert (
+        objects["Service"]["spec"]["selector"].items()
+        <= objects["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
+    )
+    assert [port["name"] for port in container["ports"]] == [objects["Service"]["spec"]["ports"][0]["targetPort"]]

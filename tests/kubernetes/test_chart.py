@@ -1,0 +1,158 @@
+"""The chart from its installation to its end, by helm and a real API server."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import urllib.error
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.kubernetes.gate import CONDITION
+from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders, write
+from tests.builders.runs import ROOT
+from tests.counterparts import installed
+from tests.kubernetes.gate import ACCOUNT, FIT, UNFIT, api_of, kubectl
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_kubectl
+
+pytestmark = [needs_kubectl, installed.needs("helm")]
+CHART = ROOT / "integrations" / "kubernetes" / "chart"
+NAMESPACE, REMOVER = "charted", "clusterproof-remove"
+HERE = f"/api/v1/namespaces/{NAMESPACE}"
+IMAGE = "image=registry.example.com/clusterproof:0.1.0"
+MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
+LATER = 4_000_000_000.0  # nodes of tests are young
+SUCCEEDED = {"phase": "Succeeded"}
+
+
+def command(bed: Bed, *words: object) -> list[str]:
+    own = [installed.folder("helm") / "helm", "--kubeconfig", bed.plane.kubeconfig(), "--namespace", NAMESPACE]
+    return [str(word) for word in (*own, *words)]
+
+
+def helm(bed: Bed, *words: object) -> str:
+    done = subprocess.run(command(bed, *words), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def ours(bed: Bed) -> set[str]:
+    """Every object of the cluster whose name is ours, of all kinds but events."""
+    kinds = kubectl(bed, "api-resources", "--verbs=list", "--output=name").split()
+    every = ",".join(kind for kind in kinds if not kind.startswith("events"))
+    names = kubectl(bed, "get", every, "--all-namespaces", "--output=name", "--ignore-not-found").split()
+    return {name for name in names if "clusterproof" in name.partition("/")[2]}
+
+
+@contextlib.contextmanager
+def released(bed: Bed, *values: str) -> Iterator[set[str]]:
+    """What there was before an installation that there is until the end of the block."""
+    before = ours(bed)
+    words = [word for value in (IMAGE, *values) for word in ("--set", value)]
+    helm(bed, "install", "clusterproof", CHART, "--create-namespace", *words)
+    try:
+        yield before
+    finally:
+        subprocess.run(command(bed, "uninstall", "clusterproof", "--no-hooks", "--ignore-not-found"), check=False)
+        bed.plane.call("DELETE", HERE)
+        wait_until(lambda: not _is_there(bed), "gone")
+
+
+def _is_there(bed: Bed) -> bool:
+    try:
+        return bool(bed.plane.call("GET", HERE))
+    except urllib.error.HTTPError:
+        return False
+
+
+def options(bed: Bed) -> str:
+    return str(bed.plane.call("GET", f"{HERE}/configmaps/{ACCOUNT}")["data"]["OPTIONS"])
+
+
+def may_taint(bed: Bed) -> bool:
+    return "clusterrole.rbac.authorization.k8s.io/clusterproof-gate-taints" in ours(bed)
+
+
+def test_it_is_upgraded_and_rolled_back(kubernetes: Bed) -> None:
+    with released(kubernetes):
+        as_installed = (options(kubernetes), may_taint(kubernetes))
+        new = ("--reuse-values", "--set", "startupTaint=clusterproof.dev/unproven")
+        helm(kubernetes, "upgrade", "clusterproof", CHART, *new)
+        as_upgraded = (options(kubernetes), may_taint(kubernetes))
+        helm(kubernetes, "rollback", "clusterproof", "1")
+        assert (options(kubernetes), may_taint(kubernetes)) == as_installed
+    assert as_installed == ("", False)
+    assert as_upgraded == ("--k8s-startup-taint=clusterproof.dev/unproven", True)
+
+
+def test_uninstalling_leaves_nothing_neither_objects_nor_conditions_nor_taints(kubernetes: Bed) -> None:
+    with kubernetes.node("gpu801"), kubernetes.node("gpu802"), released(kubernetes, "mode=taint") as before:
+        token = kubectl(kubernetes, "create", "token", ACCOUNT, "--namespace", NAMESPACE).strip()
+        found = {"gpu801": UNFIT, "gpu802": FIT}
+        write(api_of(kubernetes.plane.kubeconfig(token)), Orders(TAINT, "5"), found, LATER, LATER)
+        assert written(kubernetes) == ["gpu801", "gpu802"]
+        with subprocess.Popen(command(kubernetes, "uninstall", "clusterproof"), stdout=subprocess.PIPE) as uninstall:
+            said = run_as_its_pod(kubernetes)
+            assert uninstall.wait() == 0
+        assert "gpu801: lost the condition" in said
+        assert written(kubernetes) == []
+        wait_until(lambda: ours(kubernetes) <= before, "gone")
+
+
+def written(bed: Bed) -> list[str]:
+    """Nodes with our condition, or a taint of ours."""
+    return [
+        one["metadata"]["name"]
+        for one in bed.plane.items("/api/v1/nodes")
+        if any(condition["type"] == CONDITION for condition in one["status"]["conditions"])
+        or any("clusterproof" in taint["key"] for taint in one["spec"].get("taints", ()))
+    ]
+
+
+def run_as_its_pod(bed: Bed) -> str:
+    """Do what the pod of the hook is told to, by its own account, and end it; what was said. Its image is nowhere."""
+    wait_until(lambda: bool(_hooks(bed)), "begun")
+    (pod,) = _hooks(bed)
+    (container,) = pod["spec"]["containers"]
+    program, *words = container["command"]
+    assert (program, words[-1], pod["spec"]["serviceAccountName"]) == ("clusterproof", "k8s:in-cluster", REMOVER)
+    token = kubectl(bed, "create", "token", REMOVER, "--namespace", NAMESPACE).strip()
+    environment = {"KUBECONFIG": str(bed.plane.kubeconfig(token)), "PATH": "/usr/bin:/bin", "HOME": "/tmp"}
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *words[:-1], "k8s:bed"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    bed.plane.patch(f"{HERE}/pods/{pod['metadata']['name']}/status", {"status": SUCCEEDED})
+    return done.stdout
+
+
+def _hooks(bed: Bed) -> list[dict[str, Any]]:
+    return bed.plane.items(f"{HERE}/pods?labelSelector=job-name%3D{REMOVER}")
+
+
+def test_every_object_of_it_is_what_the_server_knows(kubernetes: Bed) -> None:
+    with released(kubernetes, "mode=taint", "policy=a = 1"):
+        manifest = helm(kubernetes, "get", "manifest", "clusterproof")
+        path = kubernetes.plane.folder / "manifest.yaml"
+        path.write_text(manifest)
+        said = kubectl(kubernetes, "apply", "--dry-run=server", "--validate=strict", "--filename", path)
+    assert len(said.splitlines()) == manifest.count("\nkind: ")
+
+
+@pytest.mark.parametrize("name", ["agent.yaml", "gate.yaml"])
+def test_without_the_name_of_an_image_the_server_takes_no_pods(kubernetes: Bed, name: str) -> None:
+    path = ROOT / "integrations" / "kubernetes" / name
+    words = ["apply", "--dry-run=server", "--validate=strict", "--filename", path]
+    own = [installed.folder("kubectl") / "newest" / "bin" / "kubectl", "--kubeconfig", kubernetes.plane.kubeconfig()]
+    done = subprocess.run(list(map(str, [*own, *words])), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "spec.template.spec.containers[0].image: Required value" in done.stderr

@@ -1,0 +1,135 @@
+"""What a gate says of its rounds: a line for each and for each change, and metrics for Prometheus."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
+
+from clusterproof.plugins.command_line import gate as command
+from clusterproof.plugins.kubernetes.gate.health import Health
+from clusterproof.plugins.kubernetes.gate.metrics import Tally
+from clusterproof.plugins.kubernetes.gate.round import Round, leave, round_of, taken
+from clusterproof.plugins.kubernetes.gate.write import Written
+from clusterproof.plugins.watch.metrics.http_server import Address, Listener
+from tests.counterparts import installed
+
+FIT, UNFIT = Health("True", "ChecksPassed", "63 checks"), Health("False", "GpuGpuCount", "7 GPUs")
+LATE, INCOMPLETE = Health("Unknown", "NotReached", "late"), Health("Unknown", "Incomplete", "no log")
+FOUND = {"gpu001": FIT, "gpu002": FIT, "gpu003": UNFIT, "gpu004": LATE, "gpu005": INCOMPLETE}
+WAS = "ClusterproofHealthy is True, was not there: 63 checks"
+CHANGES = {"gpu001": WAS, "gpu002": WAS, "gpu003": "ClusterproofHealthy is False, was True: 7 GPUs"}
+LINES = ("ClusterproofHealthy of 5 of 5 nodes: 2 True", "gpu003: got the taint x")
+
+
+def one(problems: tuple[str, ...] = ()) -> Round:
+    written, asked = Written(LINES, problems, CHANGES), {"GET 200": 8, "PATCH 409": 1, "GET 0": 1}
+    return round_of(1000.0, 1002.5, FOUND, {"gpu001": 1001.0, "gpu002": 400.0}, written, asked)
+
+
+def metrics(tally: Tally) -> dict[str, float]:
+    """Each series by its name and labels, without their prefix."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(tally)
+    lines = generate_latest(registry).decode().splitlines()
+    return {
+        name.removeprefix("clusterproof_gate_"): float(value)
+        for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    }
+
+
+def test_a_round_is_a_line_and_each_change_another() -> None:
+    assert list(one(("403 Forbidden",)).said()) == [
+        "ClusterproofHealthy of 5 of 5 nodes: 2 True (10 requests, 2.5 s)",
+        "gpu[001-002]: ClusterproofHealthy is True, was not there: 63 checks",
+        "gpu003: ClusterproofHealthy is False, was True: 7 GPUs",
+        "gpu003: got the taint x",
+        "not written: 403 Forbidden",
+    ]
+
+
+def test_a_round_is_read_once_as_it_was_left(tmp_path: Path) -> None:
+    leave(tmp_path, one())
+    assert taken(tmp_path) == one()
+    assert taken(tmp_path) is None
+
+
+def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
+    tally = Tally(60)
+    tally.add(one())
+    found = metrics(tally)
+    assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [2, 1, 2]
+    assert [name for name in found if "unfit" in name] == ['node_unfit{node="gpu003",reason="GpuGpuCount"}']
+
+
+def test_a_report_is_as_old_as_it_was_read() -> None:
+    tally = Tally(60)
+    tally.add(one())
+    assert {name: at for name, at in metrics(tally).items() if name.startswith("report_")} == {
+        'report_timestamp_seconds{node="gpu001"}': 1001.0,
+        'report_timestamp_seconds{node="gpu002"}': 400.0,
+    }
+
+
+def test_rounds_requests_and_changes_are_counted() -> None:
+    tally = Tally(60)
+    for round_ in (one(), one(("403",)), None):
+        tally.add(round_)
+    found = metrics(tally)
+    assert [found[f'rounds_total{{outcome="{outcome}"}}'] for outcome in ("written", "unwritten", "failed")] == [1] * 3
+    assert found['api_requests_total{code="409",method="PATCH"}'] == 2
+    assert found['api_requests_total{code="0",method="GET"}'] == 2
+    assert (found["changes_total"], found["round_duration_seconds"]) == (6, 2.5)
+
+
+@installed.needs("prometheus")
+def test_prometheus_linter_has_nothing_against_them() -> None:
+    tally = Tally(60)
+    tally.add(one())
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(tally)
+    text = generate_latest(registry)
+    done = subprocess.run([installed.folder("prometheus") / "lint"], input=text, capture_output=True)
+    assert done.stdout.decode() == ""
+
+
+def test_they_are_asked_for_by_http() -> None:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Tally(60))
+    listener = Listener(Address.of(":0"), {"/metrics": make_wsgi_app(registry)})
+    try:
+        with urllib.request.urlopen(f"{listener.url}metrics", timeout=60) as answer:
+            assert b"clusterproof_gate_interval_seconds 60.0" in answer.read()
+    finally:
+        listener.close()
+
+
+def test_a_port_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = command.gate(["run", "k8s:x", "--listen", "9188"])
+    assert (status, said) == (4, "clusterproof gate: --listen is '9188'; expected [HOST]:PORT, such as :9188\n")
+
+
+def test_the_log_of_a_gate_has_the_lines_of_a_round_and_not_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave(tmp_path, one())
+    monkeypatch.setattr(command, "MAIN", "print('a report, page after page')")
+    tally = Tally(60)
+    command._round([], tmp_path, tally, threading.Event())
+    assert capsys.readouterr().out == "".join(f"gate: {line}\n" for line in one().said())
+    assert metrics(tally)['rounds_total{outcome="written"}'] == 1
+
+
+def test_a_round_that_leaves_nothing_is_known_by_its_own_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "MAIN", "print('one\\n' * 100 + 'ERROR: no agent'); raise SystemExit(4)")
+    tally = Tally(60)
+    command._round([], tmp_path, tally, threading.Event())
+    said = capsys.readouterr().out.splitlines()
+    assert (len(said), said[-1]) == (command.LAST_LINES, "ERROR: no agent")
+    assert metrics(tally)['rounds_total{outcome="failed"}'] == 1

@@ -1,0 +1,85 @@
+"""What a gate keeps of agents' reports: a log is read again where something changed, and else seldom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.kubernetes.workloads import Pod, pod_of
+from clusterproof.plugins.transport.kubernetes.kept import REST_S, Kept
+
+NOW = 1_800_000_000.0
+SINCE = "2026-01-02T03:04:05Z"
+
+
+def pod(node: str = "gpu001", name: str = "agent-a", ready: str = "True", since: str = SINCE, restarts: int = 0) -> Pod:
+    status = {
+        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": since}],
+        "containerStatuses": [{"name": "agent", "restartCount": restarts}],
+    }
+    spec = {"nodeName": node, "containers": [{"name": "agent"}]}
+    return pod_of({"metadata": {"name": name}, "spec": spec, "status": status})
+
+
+def test_a_report_is_kept_as_it_was_read_while_its_pod_is_as_it_was(tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path))
+    kept.keep(pod(), b"cpreport01:begin.\n\xff\n", NOW)
+    found = kept.current(pod(), NOW + 60)
+    assert found
+    assert (found.output, found.at) == (b"cpreport01:begin.\n\xff\n", NOW)
+    assert kept.read_at("gpu001") == NOW
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pod(name="agent-b"),
+        pod(restarts=1),
+        pod(since="2026-01-02T03:05:05Z"),
+        pod(ready="False"),
+        pod(node="gpu002"),
+    ],
+    ids=["another pod", "started again", "was unready", "is unready", "of another node"],
+)
+def test_it_is_read_again_where_anything_changed(tmp_path: Path, now: Pod) -> None:
+    kept = Kept(str(tmp_path))
+    kept.keep(pod(), b"x", NOW)
+    assert kept.current(now, NOW + 60) is None
+
+
+def test_a_pod_that_stays_unready_is_read_each_time(tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path))
+    kept.keep(pod(ready="False"), b"x", NOW)
+    assert kept.current(pod(ready="False"), NOW + 60) is None
+
+
+@pytest.mark.parametrize(("later_s", "is_current"), [(0.0, True), (REST_S, False), (-1.0, False), (0.7 * REST_S, True)])
+def test_it_is_read_again_after_a_while_and_where_clocks_go_back(
+    tmp_path: Path, later_s: float, is_current: bool
+) -> None:
+    kept = Kept(str(tmp_path))
+    kept.keep(pod(), b"x", NOW)
+    assert bool(kept.current(pod(), NOW + later_s)) is is_current
+
+
+def test_reports_that_were_read_in_one_round_are_not_all_read_in_one_again(tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path))
+    nodes = [f"gpu{number:03d}" for number in range(200)]
+    for node in nodes:
+        kept.keep(pod(node), b"x", NOW)
+    left = [sum(bool(kept.current(pod(node), NOW + share * REST_S)) for node in nodes) for share in (0.75, 0.85, 0.95)]
+    assert 200 >= left[0] > left[1] > left[2] > 0
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
+    kept = Kept("")
+    kept.keep(pod(), b"x", NOW)
+    assert kept.current(pod(), NOW) is None
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing_and_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("in the way")
+    kept = Kept(str(tmp_path))
+    kept.keep(pod(), b"x", NOW)
+    assert kept.current(pod(), NOW) is None
