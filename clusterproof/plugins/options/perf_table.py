@@ -12,6 +12,8 @@ LOADS = (
     "node_busbw",
     "gpu_gemm",
     "gpu_exact",
+    "exact_collective",
+    "exact_step",
     "cpu_exact",
     "nccom",
     "efa_loopback",
