@@ -10,7 +10,7 @@ from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, p
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.perf.collective import said_of
+from clusterproof.plugins.evidence.perf.collective import Blame
 from clusterproof.plugins.evidence.perf.step import Ballot, Opinion, Steps, votes_of
 
 pytestmark = [mark.gpu, mark.perf, mark.hyperpod_performance_debugger("G")]
@@ -30,14 +30,14 @@ def test_exact_collective(node: Node) -> None:
     check again to see whether the same GPU or link is named, and have it replaced.
     """
     found = node.exact_collective.found
-    wrong = said_of([found])
-    fail_if(wrong, f"{wrong}; expected every bit right")
+    blame = Blame.of([found])
+    fail_if(blame.blocks, f"{blame.words}; expected every bit right")
     lacking: dict[tuple[str, str], list[int]] = {}
     for place, one in enumerate(found.answered):
         with part:
             if one.error:
                 incomplete(f"GPU {place}: {one.error[:200]}; expected the result of each operation")
-            for operation in each(one.operations, lambda operation: operation):
+            for operation in one.operations:
                 with part:
                     if operation.why or not operation.rounds:
                         why = (operation.why or "no round was made")[:200]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.perf.collective import OfNode, said_of
+from clusterproof.plugins.evidence.perf.collective import Blame, OfNode
 from tests.benchmarks.exact.in_torch import printed_by
 
 ONCE = "which cannot be told yet"
@@ -18,6 +18,11 @@ def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0) -> di
     program = "tests.benchmarks.exact.collectives_with_torch"
     found: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s)))
     return found
+
+
+def said_of(found: dict[str, Any]) -> str:
+    """What is made of it."""
+    return Blame.of([OfNode(found)]).words
 
 
 @pytest.mark.parametrize("ranks", [4, 8])
@@ -31,7 +36,7 @@ def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: str, 
     operations = [operation for one in found["answers"] for operation in one["operations"]]
     rounds = {operation["rounds"] for operation in operations if "why" not in operation}
     assert len(rounds) == 1  # all ranks made as many
-    assert said_of([OfNode(found)]) == ""
+    assert said_of(found) == ""
 
 
 @pytest.mark.parametrize("ranks", [4, 8])
@@ -50,18 +55,18 @@ def test_clean_collectives_are_right_to_the_last_bit_on_every_rank(python: str, 
     ],
 )  # fmt: skip
 def test_a_fault_in_one_rank_is_found_as_what_it_is(python: str, ranks: int, case: str, words: str) -> None:
-    said = said_of([OfNode(collectives(python, ranks, case))])
+    said = said_of(collectives(python, ranks, case))
     assert words.format(last=ranks - 1) in said
 
 
 def test_an_element_that_is_wrong_again_and_again_between_two_ranks_is_their_link(python: str) -> None:
     case = "an element that one rank sends to another"
-    once = said_of([OfNode(collectives(python, 4, case))])
+    once = said_of(collectives(python, 4, case))
     assert "1 wrong in all-to-all of int32" in once
     assert once.endswith(ONCE)
     found = collectives(python, 4, case, budget_s=2.0)
     assert found["answers"][0]["rounds"] > 3
-    assert said_of([OfNode(found)]).endswith(": the link between GPU 1 and GPU 2")
+    assert said_of(found).endswith(": the link between GPU 1 and GPU 2")
 
 
 def test_a_rank_that_ends_in_the_middle_is_named_and_the_others_end_too(python: str) -> None:

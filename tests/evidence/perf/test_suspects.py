@@ -77,6 +77,13 @@ def test_a_sum_that_is_wrong_on_all_alike_hides_nobody_whom_something_else_names
     assert suspects(seen(everywhere + to_all(5, 1)), ONE_NODE) == (Suspect("GPU", (5,)),)
 
 
+def test_a_sum_that_is_scattered_wrong_to_one_rank_may_be_anybodys_until_it_comes_again() -> None:
+    once: list[Cell] = [("reduce_scatter", "0", None, 3)]
+    assert len(suspects(seen(once), ONE_NODE)) > 1
+    again: list[Cell] = [("reduce_scatter", str(number), None, 3) for number in range(6)]
+    assert suspects(seen(again), ONE_NODE) == (Suspect("GPU", (3,)),)
+
+
 def test_one_rank_alone_exchanges_nothing_that_could_be_wrong() -> None:
     assert suspects([Seen("all_to_all", 0, frozenset({0}))], Ranks(["gpu001"])) == ()
 

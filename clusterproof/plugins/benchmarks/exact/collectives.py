@@ -83,7 +83,9 @@ def measured(request: dict[str, Any], change: Change = lambda _, way: way) -> di
 
     answers = forked([job(local) for local in range(here)], request["within_s"])
     about = {"torch": torch.__version__, "backend": backend, "ranks": nodes * here, "of_each_node": here}
-    return {**about, "node": node, "answers": answers}
+    sent = {"message_bytes": 4 * (WHOLE[backend] // (nodes * here) // 2 * 2) * nodes * here}
+    host = {"host": socket.gethostname()} if nodes > 1 else {}
+    return {**about, **sent, **host, "node": node, "answers": answers}
 
 
 def _gpus() -> dict[str, Any]:
@@ -119,9 +121,9 @@ def exchanged(group: Group, way: Way, kinds: list[Kind], budget_s: float, store:
     while rounds == 0 or _goes_on(group, rounds, time.monotonic() - began < budget_s, store):
         for kind in kinds:
             if kind.name not in NO_SUMS:
-                spent_s = _sums(group, way, kind, rounds, operations)
+                spent_s = sums(group, way, kind, rounds, operations)
                 lasted += [spent_s] if kind.name == TIMED else []
-        _copies(group, way, rounds, operations)
+        copies(group, way, rounds, operations)
         rounds += 1
     whole_gb, spent_s = (
         4 * group.ranks * group.length / 1e9,
@@ -156,7 +158,7 @@ def _described(number: int, sender: int | None, said: Said | None) -> list[dict[
     return [{"round": number, "sender": sender, **said._asdict()}] if said else []
 
 
-def _sums(group: Group, way: Way, kind: Kind, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> float:
+def sums(group: Group, way: Way, kind: Kind, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> float:
     """All-reduce and reduce-scatter in one type; the seconds of the all-reduce."""
     most = most_of(kind.significand, group.ranks)
     if not most:
@@ -193,7 +195,7 @@ def _now(group: Group) -> float:
     return time.monotonic()
 
 
-def _copies(group: Group, way: Way, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+def copies(group: Group, way: Way, number: int, operations: dict[tuple[str, str], dict[str, Any]]) -> None:
     """All-gather and all-to-all of integers in which every bit is random."""
     everyone, to_all = range(group.ranks), -1
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.core.verdict import Incomplete, part
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
     at_least_one,
     each,
     every,
+    known,
     number,
     optional,
     text,
@@ -90,6 +92,7 @@ class OfNode(Reported):
     ranks = Field(whole)
     of_each_node = Field(whole)
     node = Field(whole)
+    message_bytes = Field(whole)
     answers = Field(every(OfRank))
 
     @property
@@ -112,59 +115,99 @@ class ExactCollective(Reported):
         return OfNode(document(Ran(self.data)))
 
 
-def wrong_blocks(found: Sequence[OfNode]) -> Iterator[tuple[OfOperation, WrongBlock, int]]:
-    """Every block that is wrong, with its operation and the rank that has it."""
-    for node in found:
-        for place, one in enumerate(node.answered):
-            if one.error:
-                continue
-            for operation in each(one.operations, lambda operation: operation):
-                for wrong in each(operation.wrong, lambda wrong: wrong):
-                    yield operation, wrong, node.number(place)
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of one sender that is wrong on one rank, in one round of an operation in one type."""
+
+    operation: OfOperation
+    round: int
+    sender: int | None
+    receiver: int
+    words: str
+
+    @classmethod
+    def of(cls, operation: OfOperation, wrong: WrongBlock, receiver: int) -> Block:
+        """From what that rank says of it. Raises Incomplete."""
+        is_known = wrong.sender is None or (wrong.how and wrong.other == wrong.sender)
+        source = "" if is_known else f" from rank {wrong.sender}"
+        words = f"rank {receiver}{source}: {wrong.words}"
+        return cls(operation, wrong.round, wrong.sender, receiver, words)
+
+    @property
+    def cell(self) -> tuple[str, str, int | None, int]:
+        """What is weighed of it."""
+        return self.operation.operation, f"{self.operation.type} {self.round}", self.sender, self.receiver
 
 
-def said_of(found: Sequence[OfNode], names: Sequence[str] = ()) -> str:
-    """What was wrong and whose fault it is, in one sentence; empty where nothing was. `names` are the nodes'."""
-    blocks = list(wrong_blocks(found))
-    if not blocks:
-        return ""
-    counted = Counter(operation.name for operation, _, _ in blocks)
-    _, wrong, receiver = blocks[0]
-    source = "" if wrong.sender is None or (wrong.how and wrong.other == wrong.sender) else f" from rank {wrong.sender}"
-    first = f"first rank {receiver}{source}: {wrong.words}"
-    where = ", ".join(f"{count} wrong in {name}" for name, count in counted.most_common())
-    return f"{where} ({first}): {blame(blocks, found, names)}"
+def wrong_blocks(node: OfNode) -> list[Block]:
+    """Every block that is wrong on the ranks of a node; of what is unread that part of a check is incomplete."""
+    found: list[Block] = []
+    for place, one in enumerate(known(lambda: node.answered, ())):
+        with part:
+            for operation in each(() if one.error else one.operations, lambda operation: operation):
+                with part:
+                    rank = node.number(place)
+                    found += each(operation.wrong, lambda wrong: Block.of(operation, wrong, rank))  # noqa: B023
+    return found
 
 
-def blame(
-    blocks: Sequence[tuple[OfOperation, WrongBlock, int]], found: Sequence[OfNode], names: Sequence[str] = ()
-) -> str:
-    """The suspects in words, or that it cannot be told."""
-    each_node = max((node.of_each_node for node in found), default=1)
-    count = min(max((node.ranks for node in found), default=0), MAX_RANKS)
-    called = [names[number] if number < len(names) else str(number) for number in range(-(-count // max(each_node, 1)))]
-    ranks = Ranks([called[rank // max(each_node, 1)] for rank in range(count)])
-    cells = [
-        (operation.operation, f"{operation.type} {wrong.round}", wrong.sender, receiver)
-        for operation, wrong, receiver in blocks
-        if receiver < count and (wrong.sender is None or wrong.sender < count)
-    ]
-    likely = suspects(seen(cells), ranks)
-    if not likely or len(likely) > MAX_SUSPECTS:
-        return "whose fault it is cannot be told"
-    words = " or ".join(_in_words(one, each_node, called) for one in likely)
-    return words if len(likely) == 1 else f"{words}; which cannot be told yet"
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What was wrong on the ranks of these nodes, and who is suspected; `names` are in the order of ranks."""
 
+    blocks: tuple[Block, ...]
+    names: tuple[str, ...]
+    of_each_node: int
+    suspects: tuple[Suspect, ...]
 
-def _in_words(one: Suspect, each_node: int, called: Sequence[str]) -> str:
-    """`GPU 3`, `the link between GPU 0 and GPU 5`, `the NIC of GPU 2 of gpu007`, `the network between A and B`."""
-    if one.kind == "network":
-        return f"the network between {' and '.join(one.nodes)}"
+    @classmethod
+    def of(cls, found: Sequence[OfNode], names: Sequence[str] = ("this node",)) -> Blame:
+        """From all that these nodes say. What cannot be read is left out; of it the check is incomplete."""
+        blocks = [block for node in found for block in wrong_blocks(node)]
+        each_node = min(max(each(found, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))
+        ranks = Ranks([name for name in names for _ in range(each_node)])
+        there = range(ranks.count)
+        cells = [
+            block.cell
+            for block in blocks
+            if block.receiver in there and (block.sender is None or block.sender in there)
+        ]
+        return cls(tuple(blocks), tuple(names), max(each_node, 1), suspects(seen(cells), ranks))
 
-    def gpu(rank: int) -> str:
-        of = f" of {called[rank // each_node]}" if len(called) > 1 else ""
-        return f"GPU {rank % each_node}{of}"
+    @property
+    def words(self) -> str:
+        """What was wrong and whose fault it is, in one sentence; empty where nothing was."""
+        if not self.blocks:
+            return ""
+        counted = Counter(block.operation.name for block in self.blocks)
+        where = ", ".join(f"{count} wrong in {name}" for name, count in counted.most_common())
+        return f"{where} (first {self.blocks[0].words}): {self.verdict}"
 
-    if one.kind == "link":
-        return f"the link between {' and '.join(map(gpu, one.ranks))}"
-    return f"the NIC of {gpu(one.ranks[0])}" if one.kind == "NIC" else gpu(one.ranks[0])
+    @property
+    def verdict(self) -> str:
+        """The suspects in words, or that it cannot be told."""
+        if not self.suspects or len(self.suspects) > MAX_SUSPECTS:
+            return "whose fault it is cannot be told"
+        words = " or ".join(map(self._called, self.suspects))
+        return words if len(self.suspects) == 1 else f"{words}; which cannot be told yet"
+
+    @property
+    def node(self) -> str:
+        """The one node that all suspects are of; empty where they are of several, or nothing is suspected."""
+        nodes = {name for one in self.suspects for name in one.nodes or map(self._node, one.ranks)}
+        return nodes.pop() if len(nodes) == 1 else ""
+
+    def _called(self, one: Suspect) -> str:
+        if one.kind == "network":
+            return f"the network between {' and '.join(one.nodes)}"
+        gpus = [self._gpu(rank) for rank in one.ranks]
+        if one.kind == "link":
+            return f"the link between {' and '.join(gpus)}"
+        return f"the NIC of {gpus[0]}" if one.kind == "NIC" else gpus[0]
+
+    def _gpu(self, rank: int) -> str:
+        """`GPU 3`, of one node; `GPU 3 of gpu007`, of several."""
+        return f"GPU {rank % self.of_each_node}{f' of {self._node(rank)}' if len(self.names) > 1 else ''}"
+
+    def _node(self, rank: int) -> str:
+        return self.names[rank // self.of_each_node]

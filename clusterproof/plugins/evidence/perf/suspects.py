@@ -103,17 +103,24 @@ def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
     if len(suspect.ranks) > 1:
         return _by_link(suspect.ranks, item, ranks)
     (rank,) = suspect.ranks
+    if item.sender is None:
+        return _by_sum(rank, item, ranks) / (2 if suspect.kind == "NIC" else 1)
     reached = [other for other in range(ranks.count) if other != rank]
     if suspect.kind == "NIC":
         reached = [other for other in reached if ranks.is_far(rank, other)]
-        if item.sender is None or not all(ranks.is_far(item.sender, other) for other in item.receivers):
+        if not all(ranks.is_far(item.sender, other) for other in item.receivers):
             return 0.0
     one_of_them = 1 / (2 * len(reached))
     if item.sender == rank:
         return one_of_them if len(item.receivers) == 1 else 0.5
+    return one_of_them if item.receivers == {rank} else 0.0
+
+
+def _by_sum(rank: int, item: Seen, ranks: Ranks) -> float:
+    """Of a sum that is wrong on one rank alone: that rank's own, but of reduce-scatter anybody may have added to it."""
     if item.receivers == {rank}:
-        return 0.5 if item.sender is None else one_of_them
-    return 0.0
+        return 0.5
+    return 1 / (2 * ranks.count) if item.operation == "reduce_scatter" else 0.0
 
 
 def _by_link(pair: Sequence[int], item: Seen, ranks: Ranks) -> float:
@@ -134,7 +141,8 @@ def _by_link(pair: Sequence[int], item: Seen, ranks: Ranks) -> float:
 def _by_network(pair: Sequence[str], item: Seen, ranks: Ranks) -> float:
     """Between two nodes: from any rank of one to one rank of the other, or to all of them."""
     if item.sender is None:
-        return 0.0
+        both = ranks.of(pair[0]) | ranks.of(pair[1])
+        return 1 / (2 * len(both)) if item.receivers <= both else 0.0
     here = ranks.node_of[item.sender]
     if here not in pair:
         return 0.0
