@@ -129,7 +129,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l pairs-budget -x
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l pairs-seed -x -d 'which random rounds (default: others in every run)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l pair-timeout -x -d 'seconds for one measurement (default 120)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l resume -xka "(__fish_complete_path (commandline -ct))" -d 'go on with the measurements of a run that was broken off, in this folder or file of its own'
-complete -c clusterproof -n '_shtab_clusterproof_using check' -l meter -xka "nccl-tests nccom-test iperf3 fi_pingpong" -d 'what measures: nccl-tests, nccom-test, iperf3, fi_pingpong (default: by the nodes'"'"' devices)'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l meter -xka "nccl-tests nccom-test iperf3 fi_pingpong exact" -d 'what measures: nccl-tests, nccom-test, iperf3, fi_pingpong, exact (default: by the nodes'"'"' devices)'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l meter-program -xka "(__fish_complete_path (commandline -ct))" -d 'its path on the nodes, where it is in no usual place'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l meter-options -x -d 'further words for its command line'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l meter-env -x -d 'what to put into its environment, e.g. '"'"'NCCL_ALGO=Ring'"'"''
