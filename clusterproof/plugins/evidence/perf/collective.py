@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
@@ -115,7 +114,7 @@ class ExactCollective(Reported):
         return OfNode(document(Ran(self.data)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """A block of one sender that is wrong on one rank, in one round of an operation in one type."""
 
@@ -151,7 +150,7 @@ def wrong_blocks(node: OfNode) -> list[Block]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blame:
     """What was wrong on the ranks of these nodes, and who is suspected; `names` are in the order of ranks."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from clusterproof.plugins.core.record import record
@@ -79,7 +78,7 @@ class _Printed(Reported):
     gpus = Field(every(StepGpu))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Steps:
     """What one GPU made in one type; `alike` has all that its digests depend on, but the GPU itself."""
 

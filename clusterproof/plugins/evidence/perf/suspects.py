@@ -7,16 +7,17 @@ from it or to it, whoever the other is. What makes it far likelier than all the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
+
+from clusterproof.plugins.core.record import record
 
 SURE = 0.95  # of one hypothesis among all
 MAX_SEEN = 64  # that are weighed: more do not make it surer
 DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, where both are known
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Seen:
     """Wrong elements of one operation in one round: of this sender's (None: unknown), at these receivers."""
 
@@ -25,7 +26,7 @@ class Seen:
     receivers: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suspect:
     """`kind` is GPU, link, NIC or network; `ranks` are one, or the two of a link; `nodes` those of a network."""
 
@@ -34,7 +35,7 @@ class Suspect:
     nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ranks:
     """Which node each rank is on."""
 
