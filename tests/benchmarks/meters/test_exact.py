@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,11 @@ def test_all_right_is_correct_and_as_fast_as_the_slowest_rank() -> None:
     found = read()
     assert (found.is_correct, found.busbw_gb_per_s, found.problem, found.ranks) == (True, 371.2, "", 8)
     assert (found.hosts, found.size_bytes, found.seconds) == (("host-0", "host-1"), 4 << 25, 31.0)
+
+
+def test_an_end_that_is_killed_after_its_last_word_has_proven_as_much() -> None:
+    found = METER.read(MeterSettings(), (printed(1), replace(printed(0), exit=-9)))
+    assert (found.is_correct, found.problem) == (True, "")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from statistics import median
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from clusterproof.plugins.benchmarks.exact.processes import forked
 
 WHOLE = {"nccl": 1 << 25, "gloo": 1 << 15}  # elements that one rank sends: all channels of NCCL have some of them
 MEETS_S = 60.0  # for all ranks to be there
+LEAVES_S = 10.0  # for the first of them to end after the others
 NO_SUMS = ("tfloat32", "float8_e4m3fn", "float8_e5m2")  # of these none is made by NCCL, or by all of its versions
 MAX_WRONG = 16  # blocks of an operation that one rank describes
 TIMED = "float32"
@@ -82,6 +84,8 @@ def measured(request: dict[str, Any], change: Change = lambda _, way: way) -> di
         return lambda: joined(group, backend, address, port, request, change)
 
     answers = forked([job(local) for local in range(here)], request["within_s"])
+    if node:
+        _outlast(address, port)
     about = {"torch": torch.__version__, "backend": backend, "ranks": nodes * here, "of_each_node": here}
     sent = {"message_bytes": 4 * (WHOLE[backend] // (nodes * here) // 2 * 2) * nodes * here}
     host = {"host": socket.gethostname()} if nodes > 1 else {}
@@ -90,6 +94,15 @@ def measured(request: dict[str, Any], change: Change = lambda _, way: way) -> di
 
 def _gpus() -> dict[str, Any]:
     return {"gpus": torch.cuda.device_count() if torch.cuda.is_available() else 0}
+
+
+def _outlast(address: str, port: int) -> None:
+    """Wait until the first rank has left: its node is given little time once this one ends."""
+    until = time.monotonic() + LEAVES_S
+    with suppress(OSError):
+        while time.monotonic() < until:
+            socket.create_connection((address, port), 1.0).close()
+            time.sleep(0.1)
 
 
 def free_port() -> int:

@@ -80,8 +80,8 @@ METER = Meter(NAME, read, server=server, client=client, by_hand=by_hand, has_a_r
 
 def _problem(found: list[OfNode], outputs: tuple[Output, ...]) -> str:
     """Why nothing was proven; empty where everything was. Raises Incomplete."""
-    ended = next((one for one in outputs if one.exit != 0), None)
-    if ended is not None or len(found) != len(NODES):
+    if len(found) != len(NODES):  # an end that is killed after it has said everything has said everything
+        ended = next((one for one in outputs if one.exit != 0), None)
         return outcome.problem_of(ended or Output("\n".join(one.text for one in outputs), 0))
     for node in found:
         wrong_blocks(node)  # raises for what cannot be read of it
