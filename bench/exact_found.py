@@ -120,6 +120,7 @@ def main(text: str, faults: int, products: int, seed: int) -> None:
     print("| fault | that changed a result | found | found by a tolerance of 1e-2 | absorbed |\n|---|---|---|---|---|")
     for name, count in found.items():
         shares = [f"{count[word] / max(1, count['faults']):.2%}" for word in ("found", "tolerance")]
+        shares[1] = "not tried" if count["exchanged"] else shares[1]
         print(f"| {name} | {count['faults']:,} | {' | '.join(shares)} | {count['absorbed']:,} |")
     whole: Counter[str] = sum(found.values(), Counter())
     counted = clean(kinds, products, seed) + of_ranks[""]
@@ -129,7 +130,16 @@ def main(text: str, faults: int, products: int, seed: int) -> None:
         f"of {whole['exchanged']:,} in collectives: {whole['named']:,} named a rank or link that it was of, "
         f"{whole['misnamed']:,} another"
     )
-    print(json.dumps({**figures, "absorbed": whole["absorbed"], "found_by_tolerance": whole["tolerance"]}))
+    print(
+        json.dumps(
+            {
+                **figures,
+                "absorbed": whole["absorbed"],
+                "found_by_tolerance": whole["tolerance"],
+                "in_collectives": whole["exchanged"],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":
