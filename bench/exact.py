@@ -27,7 +27,7 @@ def simulate(python: str, faults: int, clean: int, seed: int) -> tuple[str, Mapp
     words = [exact_kinds_setting(), str(faults), str(clean), str(seed)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     ran = subprocess.run(
-        [python, "-m", "bench.exact_faults", *words],
+        [python, "-m", "bench.exact_found", *words],
         env={**os.environ, "PYTHONPATH": path},
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.faults.fault import FAIL, INCOMPLETE, Fault
-from tests.testbed.exact import Change, core_without_answer, dead, on_core, on_gpu, untested, with_exact, wrong
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.testbed.exact import (
+    Change,
+    core_without_answer,
+    dead,
+    exchanged_wrong,
+    gpu_without_steps,
+    on_core,
+    on_gpu,
+    rank_without_answer,
+    trained_otherwise,
+    unsteady,
+    untested,
+    with_exact,
+    wrong,
+)
 from tests.testbed.load import loadable_p5, without_torch
 
 GPU, CPU = "gpu.gpu_exact", "host.cpu_exact"
-COLLECTOR = {GPU: "gpu_exact", CPU: "cpu_exact"}
+COLLECTIVE, STEP = "gpu.exact_collective", "gpu.exact_step"
+COLLECTOR = {GPU: "gpu_exact", CPU: "cpu_exact", COLLECTIVE: "exact_collective", STEP: "exact_step"}
 
 
 def fault(name: str, check: str, verdict: Verdict, words: str, *changes: Change) -> Fault:
@@ -80,6 +95,69 @@ FAULTS = (
         INCOMPLETE,
         "1 core (40): its process ended with signal 9 and no answer; expected an answer",
         core_without_answer(40, "its process ended with signal 9 and no answer"),
+    ),
+    fault(
+        "a GPU that sends wrong elements to all others",
+        COLLECTIVE,
+        FAIL,
+        "14 wrong in all-to-all of int32 (first rank 0 from rank 5: 12 elements from 512 on, bit 9): GPU 5; expected",
+        exchanged_wrong("all_to_all", 5, [0, 1, 2, 3, 4, 6, 7], (3, 8)),
+    ),
+    fault(
+        "a GPU whose elements are missing in sums",
+        COLLECTIVE,
+        FAIL,
+        "8 wrong in all-reduce of bfloat16 (first rank 0: 12 elements from 512 on, without that of rank 2): GPU 2; ",
+        exchanged_wrong("all_reduce", 2, [*range(8)], kind="bfloat16", how="without that of rank", other=2),
+    ),
+    fault(
+        "a link between two GPUs that changes elements",
+        COLLECTIVE,
+        FAIL,
+        "the link between GPU 1 and GPU 6; expected every bit right",
+        exchanged_wrong("all_to_all", 1, [6], (0, 4, 9)),
+    ),
+    fault(
+        "sums that are wrong on all GPUs alike",
+        COLLECTIVE,
+        FAIL,
+        "whose fault it is cannot be told; expected every bit right",
+        exchanged_wrong("all_reduce", None, [*range(8)], kind="float32"),
+    ),
+    fault(
+        "a rank that does not answer",
+        COLLECTIVE,
+        INCOMPLETE,
+        "GPU 3: no answer in 150 s; expected the result of each operation",
+        rank_without_answer(3, "no answer in 150 s"),
+    ),
+    fault(
+        "a GPU that trains to other weights",
+        STEP,
+        FAIL,
+        "GPU 6, bfloat16: from step 5 on another result than most of 32 GPUs of its kind with the same software",
+        trained_otherwise([6], "bfloat16", other_from=5),
+    ),
+    fault(
+        "a GPU whose steps differ when repeated",
+        STEP,
+        FAIL,
+        "GPU 2, float32: other results when it repeats its steps; expected the same bits",
+        unsteady([2], "float32"),
+    ),
+    fault(
+        "four GPUs that train alike, and otherwise than others",
+        STEP,
+        CONCERN,
+        "4 of 32 GPUs of one kind, driver and library have this result, others another: differs by software, no GPU",
+        trained_otherwise([0, 1, 2, 3], "float32"),
+    ),
+    fault(
+        "a GPU that makes no steps",
+        STEP,
+        INCOMPLETE,
+        "GPU 1: RuntimeError: CUDA error: an illegal memory access was encountered; expected the digest",
+        gpu_without_steps(1, "RuntimeError: CUDA error: an illegal memory access was encountered"),
     ),
     Fault(
         "exact: a node without PyTorch",

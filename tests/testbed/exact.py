@@ -20,6 +20,9 @@ TYPES = {
     "int8": ("int32", 34),
 }
 CORES = 192
+GPUS = 8
+SUMS = ("float64", "float32", "float16", "bfloat16", "int8")
+STEPS = 16
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -31,8 +34,38 @@ def of_type(name: str) -> dict[str, Any]:
     return {**done, "toggled": {"left": [16, 16], "right": [16, 16]}, "wrong_products": 0, "wrong": []}
 
 
+def collectives() -> dict[str, Any]:
+    """Collectives of eight GPUs, all of them right."""
+    names = [(name, kind) for kind in SUMS for name in ("all_reduce", "reduce_scatter")]
+    names += [("all_gather", "int32"), ("all_to_all", "int32")]
+    answers = [
+        {"rank": rank, "rounds": 12, "gb_per_s": 371.2, "operations": [of_operation(*one) for one in names]}
+        for rank in range(GPUS)
+    ]
+    about = {"torch": "2.8.0+cu128", "backend": "nccl", "ranks": GPUS, "of_each_node": GPUS, "node": 0}
+    return {**about, "answers": answers}
+
+
+def of_operation(name: str, kind: str) -> dict[str, Any]:
+    """One operation as one rank saw it."""
+    return {"operation": name, "type": kind, "rounds": 12, "wrong": []}
+
+
+def steps() -> dict[str, Any]:
+    """Training steps of eight GPUs, the same on each."""
+    gpu = {"name": "NVIDIA H100 80GB HBM3", "sms": 132, "libraries": ["cuDNN 91002", "libcublas.so.12"]}
+    gpus = [{**gpu, "types": [of_steps(name) for name in ("float32", "bfloat16")]} for _ in range(GPUS)]
+    return {"torch": "2.8.0+cu128", "cuda": "12.8", "gpus": gpus}
+
+
+def of_steps(name: str, result: str = "5ff5d9b84e68", other_from: int = 0) -> dict[str, Any]:
+    """The steps in one type; another result from one of them on."""
+    digests = [f"{result if step >= other_from else '5ff5d9b84e68'}{step:020x}" for step in range(STEPS)]
+    return {"type": name, "passes": 40, "digests": digests, "differing": []}
+
+
 def exact(*changes: Change) -> str:
-    """Both documents as one, with these changes."""
+    """All documents as one, with these changes."""
     gpu = {"name": "NVIDIA H100 80GB HBM3", "sms": 132, "seconds": 60.4, "rounds": 2, "size": 4096}
     gpus = [{**gpu, "types": [of_type(name) for name in TYPES]} for _ in range(8)]
     of_cores = [{"type": name, "cores": CORES, "products": count * CORES} for name, (_, count) in TYPES.items()]
@@ -40,6 +73,7 @@ def exact(*changes: Change) -> str:
     of_cores += [{"type": name, "cores": CORES, "products": 4000} for name in ("scalar", "SHA-256", "memory")]
     cores = {"cores": CORES, "memory_mib": 393216, "types": of_cores, "wrong": [], "errors": []}
     data: dict[str, Any] = {"gpus": {"torch": "2.8.0+cu128", "gpus": gpus}, "cores": cores}
+    data.update(collectives=collectives(), steps=steps())
     for change in changes:
         change(data)
     return json.dumps(data)
@@ -87,6 +121,58 @@ def on_core(core: int, name: str, found: dict[str, Any]) -> Change:
 def core_without_answer(core: int, error: str) -> Change:
     """A core's process gives no answer."""
     return lambda data: data["cores"]["errors"].append({"core": core, "error": error})
+
+
+def exchanged_wrong(
+    name: str,
+    sender: int | None,
+    receivers: list[int],
+    rounds: tuple[int, ...] = (3,),
+    kind: str = "int32",
+    **more: Any,
+) -> Change:
+    """What these ranks have of one rank is wrong, in these rounds of an operation."""
+    said = {"sender": sender, "elements": 12, "first": 512, "how": "", "other": None, "bits": [9], **more}
+
+    def change(data: dict[str, Any]) -> None:
+        for receiver in receivers:
+            operations = data["collectives"]["answers"][receiver]["operations"]
+            one = next(each for each in operations if (each["operation"], each["type"]) == (name, kind))
+            one["wrong"] += [{"round": number, **said} for number in rounds]
+
+    return change
+
+
+def rank_without_answer(rank: int, error: str) -> Change:
+    """A rank's process gives no answer."""
+    return lambda data: data["collectives"]["answers"].__setitem__(rank, {"error": error})
+
+
+def trained_otherwise(gpus: list[int], name: str, result: str = "a39cac9f29f7", other_from: int = 0) -> Change:
+    """These GPUs have another result in one type, from one step on."""
+
+    def change(data: dict[str, Any]) -> None:
+        for gpu in gpus:
+            kinds = data["steps"]["gpus"][gpu]["types"]
+            kinds[:] = [one if one["type"] != name else of_steps(name, result, other_from) for one in kinds]
+
+    return change
+
+
+def unsteady(gpus: list[int], name: str) -> Change:
+    """These GPUs make other steps when they repeat them."""
+
+    def change(data: dict[str, Any]) -> None:
+        for gpu in gpus:
+            kind = next(one for one in data["steps"]["gpus"][gpu]["types"] if one["type"] == name)
+            kind["differing"] = [{"pass": 7, "step": 4}]
+
+    return change
+
+
+def gpu_without_steps(gpu: int, error: str) -> Change:
+    """A GPU makes no steps."""
+    return lambda data: data["steps"]["gpus"].__setitem__(gpu, {"error": error})
 
 
 def with_exact(*changes: Change) -> Callable[[NodeImage], NodeImage]:

@@ -18,7 +18,7 @@ from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurem
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 
-NCCL_TESTS = "nccl-tests"
+NCCL_TESTS, EXACT = "nccl-tests", "exact"
 FEWEST_PARTNERS = 2  # that a node must have been measured with before it passes
 
 
@@ -189,19 +189,21 @@ def test_pairwise_transport(node: Node) -> None:
 def test_pairwise_correct(node: Node) -> None:
     """Correctness between nodes.
 
-    nccl-tests compare every result with the correct one. A wrong sum in a collective is a wrong gradient in training,
-    and nothing else shows it.
+    nccl-tests compare every result with the correct one, and so does --meter exact, which also says whose elements were
+    wrong. A wrong sum in a collective is a wrong gradient in training, and nothing else shows it.
 
     Remedy (replace): Drain the node, and find the GPU or the link: measure it alone, then with each neighbour.
     """
     pairs = node.pairwise
     data = [one for one in pairs.measurements if one.reading.is_correct is not None]
     if not data:
-        if pairs.meter != NCCL_TESTS:
+        if pairs.meter not in (NCCL_TESTS, EXACT):
             not_applicable(f"{pairs.meter or 'the program that measured'} does not compare results")
         incomplete("no measurement compared its results; expected one that ended well")
     wrong = sorted({one.pair.other(node.name) for one in data if one.reading.is_correct is False})
     with_right = {one.pair.other(node.name) for one in data if one.reading.is_correct} - set(wrong)
+    first = next((one.reading.problem for one in data if one.reading.is_correct is False), "")
+    said = f" ({first})" if pairs.meter == EXACT else ""
     if wrong and with_right and len(wrong) == 1:
-        concern(f"wrong results with {wrong[0]}, right ones with {len(with_right)} others; expected correct ones")
-    assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners; expected correct ones"
+        concern(f"wrong results with {wrong[0]}{said}, right ones with {len(with_right)} others; expected correct ones")
+    assert not wrong, f"wrong results with {len(wrong)} of {pairs.partners} partners{said}; expected correct ones"

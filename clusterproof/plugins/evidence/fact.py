@@ -20,7 +20,7 @@ ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
 LOADING = frozenset(
     {
         *("dcgm_diag", "efa_loopback", "fs_bandwidth", "gpu_bandwidth", "gpu_gemm", "nccom", "node_busbw"),
-        *("cpu_exact", "gpu_exact"),
+        *("cpu_exact", "exact_collective", "exact_step", "gpu_exact"),
     }
 )
 

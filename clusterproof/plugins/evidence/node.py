@@ -223,6 +223,8 @@ class Node:
     gpu_bandwidth = perf.gpu_bandwidth
     gpu_gemm = perf.gpu_gemm
     gpu_exact = perf.gpu_exact
+    exact_collective = perf.exact_collective
+    exact_step = perf.exact_step
     cpu_exact = perf.cpu_exact
     efa_loopback = perf.efa_loopback
     fs_bandwidth = perf.fs_bandwidth

@@ -12,13 +12,15 @@ LOADS = (
     "node_busbw",
     "gpu_gemm",
     "gpu_exact",
+    "exact_collective",
+    "exact_step",
     "cpu_exact",
     "nccom",
     "efa_loopback",
     "fs_bandwidth",
 )
 DCGM_LEVELS = (1, 2, 3, 4)
-METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong")
+METERS = ("nccl-tests", "nccom-test", "iperf3", "fi_pingpong", "exact")
 LAUNCHERS = ("srun", "mpirun", "ssh", "pods")
 
 GROUPS: dict[str, tuple[Option, ...]] = {

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from bench.real_runs import torch_python
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """A Python that has PyTorch. Skips where none has."""
-    found = torch_python(None)
-    if found is None:
-        pytest.skip("no PyTorch here: apt-get install python3-torch")
-    return found
+from tests.benchmarks.exact.in_torch import printed_by
 
 
 def examined(python: str, case: str) -> dict[str, Any]:
     """What one case of the program says."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    words = [python, "-m", "tests.benchmarks.exact.with_torch", case]
-    ran = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    return json.loads(ran.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(printed_by(python, "tests.benchmarks.exact.with_torch", case))
+    return found
 
 
 def test_products_without_a_fault_are_right_in_every_data_set_and_its_complement(python: str) -> None:

@@ -89,7 +89,7 @@ def test_the_file_system_is_loaded_only_where_a_folder_is_named() -> None:
         ("perf", "", "checks", COLLECTORS - {TAKES_TURNS}),
         ("perf and gpu", "gemm or busbw", "checks", {"gpu_gemm", "node_busbw"}),
         ("perf and not gpu", "", "checks", {"cpu_exact", "efa_loopback", "nccom"}),
-        ("perf", "test_exact", "checks", {"cpu_exact", "gpu_exact"}),
+        ("perf", "test_exact", "checks", {"cpu_exact", "exact_collective", "exact_step", "gpu_exact"}),
         ("perf", "not test_gpu_gemm and gpu_speed", "checks", {"gpu_bandwidth", "node_busbw"}),
         ("perf", "", "checks/perf/test_efa_loopback.py", {"efa_loopback"}),
         ("perf", "", "checks/perf/test_pairwise.py", set()),

@@ -114,6 +114,11 @@ PINGPONG = "fi_pingpong -p efa -e rdm -S 16777216"
             "iperf3 -s on B, then on A: iperf3 -c B -P 8 -O 1; the same with -R",
         ),
         (
+            "exact",
+            "mpirun -np 16 --host NODE:8,GOOD_NODE:8 alltoall_perf -b 1G -e 1G -g 1 -c 1",
+            "mpirun -np 16 --host A:8,B:8 alltoall_perf -b 1G -e 1G -g 1 -c 1",
+        ),
+        (
             "fi_pingpong",
             f"{PINGPONG} on GOOD_NODE, then on NODE: {PINGPONG} GOOD_NODE",
             f"{PINGPONG} on B, then on A: {PINGPONG} B",

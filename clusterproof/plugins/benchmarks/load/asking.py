@@ -16,7 +16,11 @@ from clusterproof.plugins.transport.gather import OnAnswer, ask, room_of
 T = TypeVar("T")
 ROOM = "clusterproof.plugins.benchmarks.load"
 EXACT = "clusterproof.plugins.benchmarks.exact"
-BESIDE = {"gpu_exact": f"{EXACT}.gpus"}  # what a collector does not import itself, but the Python that has PyTorch
+BESIDE = {  # what a collector does not import itself, but the Python that has PyTorch
+    "gpu_exact": f"{EXACT}.gpus",
+    "exact_collective": f"{EXACT}.collectives",
+    "exact_step": f"{EXACT}.steps",
+}
 NOT_BEGUN = (Unreached.BUSY, Unreached.NO_IMAGE, Unreached.API, Unreached.THROTTLED)  # nothing was run on it
 CONNECT_S = 15.0  # beside what the node itself takes
 

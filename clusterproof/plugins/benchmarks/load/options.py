@@ -15,6 +15,8 @@ SECONDS: Mapping[str, float] = {
     "node_busbw": 300.0,
     "gpu_gemm": 180.0,
     "gpu_exact": 240.0,
+    "exact_collective": 180.0,
+    "exact_step": 180.0,
     "cpu_exact": 180.0,
     "nccom": 600.0,
     "efa_loopback": 480.0,

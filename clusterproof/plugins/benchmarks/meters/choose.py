@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterproof.plugins.benchmarks.meters import fi_pingpong, iperf3, nccl_tests, nccom_test
+from clusterproof.plugins.benchmarks.meters import exact, fi_pingpong, iperf3, nccl_tests, nccom_test
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.catalog.busbw import BusbwKey
 
 METERS: Mapping[str, Meter] = {
-    each.name: each for each in (nccl_tests.METER, nccom_test.METER, iperf3.METER, fi_pingpong.METER)
+    each.name: each for each in (nccl_tests.METER, nccom_test.METER, iperf3.METER, fi_pingpong.METER, exact.METER)
 }
 
 

@@ -42,7 +42,8 @@ class Meter:
     `starts_ranks` itself, only the first of them does anything. One of two ends has `server` and `client` (shell
     commands, from the port, and from the server's address and the port); the server serves one client and ends. `read`
     takes the ranks' merged output, or the client's and then the server's. `command` is what a person types for it, from
-    the launcher's words for ranks and the names of both nodes; `by_hand` likewise where no settings are known.
+    the launcher's words for ranks and the names of both nodes; `by_hand` likewise where no settings are known. Some
+    of two ends start a rank for each of their GPUs.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Meter:
     starts_ranks: bool = False
     command: Callable[[MeterSettings, str, str, str], str] | None = None
     by_hand: Callable[[str, str, str], str] | None = None
+    has_a_rank_for_each_gpu: bool = False
 
     @property
     def is_collective(self) -> bool:

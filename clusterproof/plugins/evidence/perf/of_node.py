@@ -9,9 +9,11 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.dcgm.facts import DcgmDiag
 from clusterproof.plugins.evidence.fact import CollectorData, Fact
 from clusterproof.plugins.evidence.nccl.facts import NcclLog, Nccom
+from clusterproof.plugins.evidence.perf.collective import ExactCollective
 from clusterproof.plugins.evidence.perf.exact import CpuExact, GpuExact
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
 from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
+from clusterproof.plugins.evidence.perf.step import ExactStep
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
@@ -85,6 +87,20 @@ def gpu_exact(node: Node, data: CollectorData) -> GpuExact:
     """Exact products of the GPUs. Raises NotApplicable."""
     require_hardware(node, data, "gpus")
     return GpuExact(data.value)
+
+
+@collected_under_load("exact_collective")
+def exact_collective(node: Node, data: CollectorData) -> ExactCollective:
+    """Exact collectives of the GPUs. Raises NotApplicable where the node has but one."""
+    require_hardware(node, data, "gpus", least=2)
+    return ExactCollective(data.value)
+
+
+@collected_under_load("exact_step")
+def exact_step(node: Node, data: CollectorData) -> ExactStep:
+    """Training steps of the GPUs. Raises NotApplicable."""
+    require_hardware(node, data, "gpus")
+    return ExactStep(data.value)
 
 
 @collected_under_load("cpu_exact")

@@ -64,7 +64,9 @@ def meter_of(nodes: Sequence[Node], options: PairOptions) -> tuple[Meter, MeterS
     gpus, neuron = _expected(first, "gpus"), _expected(first, "neuron_devices")
     meter = METERS[options.meter] if options.meter else meter_for(gpus, neuron)
     settings = options.settings
-    ranks = settings.ranks_per_node or ((gpus or neuron or 1) if meter.is_collective else 1)
+    ranks = settings.ranks_per_node or (
+        (gpus or neuron or 1) if meter.is_collective else gpus if meter.has_a_rank_for_each_gpu else 1
+    )
     size = settings.size_bytes
     if meter.is_collective and not size:
         size = size_bytes_for(first.type_name, _efa(first), ranks, first.catalog, settings.collective)

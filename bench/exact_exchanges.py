@@ -1,0 +1,153 @@
+"""Faults in what ranks exchange: real collectives of gloo between processes, with one fault in each round."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+
+from clusterproof.plugins.benchmarks.exact.collectives import LOCAL, Group, Way, copies, free_port, sums, way_of
+from clusterproof.plugins.benchmarks.exact.operands import Kind, of_settings
+from clusterproof.plugins.benchmarks.exact.processes import forked
+from clusterproof.plugins.benchmarks.exact.products import AS_INTEGERS
+from clusterproof.plugins.evidence.perf.suspects import Ranks, seen, suspects
+
+RANKS, LENGTH, CHUNK = 4, 64, 16
+TYPES = ("float32", "int8")  # of sums
+WITHIN_S = 3000.0
+SUMS, COPIES = ("all_reduce", "reduce_scatter"), ("all_gather", "all_to_all")
+SENT, RECEIVED = "sent", "received"
+Cell = tuple[str, str, "int | None", int]
+
+
+class Fault(NamedTuple):
+    """What happens in one round, on one rank: to what it sends in an operation, or to what it has received."""
+
+    name: str
+    rank: int
+    operation: str
+    type: str
+    side: str
+
+
+def drawn(seed: int, number: int) -> tuple[Fault, Random]:
+    """The fault of a round, the same on all ranks, and what further numbers are drawn with."""
+    random = Random(f"{seed} {number}")
+    operation = random.choice(SUMS + COPIES)
+    kind = random.choice(TYPES) if operation in SUMS else "int32"
+    side = random.choice((SENT, RECEIVED))
+    return Fault(random.choice([*ALTER]), random.randrange(RANKS), operation, kind, side), random
+
+
+def one_element(vector: Any, random: Random, side: str) -> None:
+    """A number that is sent is another; a bit of what was received is the other way."""
+    place = random.randrange(vector.numel())
+    if side == SENT:
+        vector[place] += 1
+    else:
+        bits = vector.view(AS_INTEGERS[vector.element_size()])
+        bits[place] ^= 1 << random.randrange(8 * vector.element_size() - 1)
+
+
+def dropped(vector: Any, random: Random, _side: str) -> None:
+    """A chunk is never written."""
+    first = random.randrange(vector.numel() // CHUNK) * CHUNK
+    vector[first : first + CHUNK] = 0
+
+
+def duplicated(vector: Any, random: Random, _side: str) -> None:
+    """A chunk comes twice: in place of another, too."""
+    first, second = (CHUNK * place for place in random.sample(range(vector.numel() // CHUNK), 2))
+    vector[first : first + CHUNK] = vector[second : second + CHUNK].clone()
+
+
+def reordered(vector: Any, random: Random, _side: str) -> None:
+    """Two chunks come in place of each other."""
+    first, second = (CHUNK * place for place in random.sample(range(vector.numel() // CHUNK), 2))
+    before = vector.clone()
+    vector[first : first + CHUNK] = before[second : second + CHUNK]
+    vector[second : second + CHUNK] = before[first : first + CHUNK]
+
+
+ALTER: dict[str, Callable[[Any, Random, str], None]] = {
+    "one wrong element in a collective": one_element,
+    "a chunk of a collective dropped": dropped,
+    "a chunk of a collective duplicated": duplicated,
+    "chunks of a collective reordered": reordered,
+}
+
+
+def altered(way: Way, fault: Fault, random: Random) -> Way:
+    """The operations of the rank that has the fault."""
+
+    def call(result: Any, *given: Any) -> None:
+        is_it = str(result.dtype) == f"torch.{fault.type}"
+        if is_it and fault.side == SENT:
+            ALTER[fault.name](given[0] if given else result, random, SENT)
+        getattr(way, fault.operation)(result, *given)
+        if is_it and fault.side == RECEIVED:
+            ALTER[fault.name](result, random, RECEIVED)
+
+    return way._replace(**{fault.operation: call})
+
+
+def of_rank(rank: int, port: int, kinds: list[Kind], faults: int, clean: int, seed: int) -> dict[str, Any]:
+    """What one rank finds wrong in each round, the clean ones last."""
+    store = dist.TCPStore(LOCAL, port, RANKS, rank == 0)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    group = Group(rank, RANKS, "cpu", LENGTH, seed)
+    way = way_of("gloo", group)
+    cells: list[tuple[int, Cell]] = []
+    made = 0
+    for number in range(faults + clean):
+        fault, random = drawn(seed, number)
+        here = altered(way, fault, random) if number < faults and fault.rank == rank else way
+        operations: dict[tuple[str, str], dict[str, Any]] = {}
+        for kind in kinds:
+            sums(group, here, kind, number, operations)
+        copies(group, here, number, operations)
+        made += len(operations) if number >= faults else 0
+        cells += [
+            (number, (name, kind, wrong["sender"], rank))
+            for (name, kind), one in operations.items()
+            for wrong in one["wrong"]
+        ]
+    store.add("done", 1)
+    while rank == 0 and store.add("done", 0) < RANKS:
+        time.sleep(0.01)
+    return {"cells": cells, "made": made}
+
+
+def exchanges(text: str, faults: int, clean: int, seed: int) -> dict[str, Counter[str]]:
+    """By fault how many there were and were found, and how many named a rank; under "" the clean operations."""
+    kinds, port = [kind for kind in of_settings(text) if kind.name in TYPES], free_port()
+
+    def job(rank: int) -> Callable[[], dict[str, Any]]:
+        return lambda: of_rank(rank, port, kinds, faults, clean, seed)
+
+    answers = forked([job(rank) for rank in range(RANKS)], WITHIN_S)
+    if problems := [answer["error"] for answer in answers if "error" in answer]:
+        raise RuntimeError(f"collectives were not made: {problems[0]}")
+    wrong: dict[int, list[Cell]] = defaultdict(list)
+    for answer in answers:
+        for number, (name, kind, sender, receiver) in answer["cells"]:
+            wrong[number].append((name, kind, sender, receiver))
+    made = sum(answer["made"] for answer in answers)
+    false = len([number for number in wrong if number >= faults])
+    found: dict[str, Counter[str]] = {"": Counter(clean=made, false=false, collectives=made)}
+    for number in range(faults):
+        fault, _ = drawn(seed, number)
+        likely = suspects(seen(wrong[number]), Ranks(["node"] * RANKS))
+        is_of_it = len(likely) == 1 and fault.rank in likely[0].ranks
+        found.setdefault(fault.name, Counter()).update(
+            faults=1,
+            found=int(bool(wrong[number])),
+            exchanged=1,
+            named=int(is_of_it),
+            misnamed=int(len(likely) == 1 and not is_of_it),
+        )
+    return found

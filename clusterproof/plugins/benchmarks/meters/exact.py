@@ -1,0 +1,143 @@
+"""Exact integers between two nodes: collectives of PyTorch over all their GPUs, of which each element is compared."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from functools import cache
+from typing import Any
+
+from clusterproof.plugins.agent.packing import text_of
+from clusterproof.plugins.agent.payload import modules_for, started
+from clusterproof.plugins.benchmarks.meters import outcome, shell
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
+from clusterproof.plugins.catalog.exact import exact_kinds_setting
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
+from clusterproof.plugins.evidence.pairwise.model import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
+from clusterproof.plugins.evidence.perf.collective import Blame, OfNode, wrong_blocks
+
+NAME, NCCL = "exact", "nccl"
+PYTHONS = ("/usr/bin/python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3")  # beside the first on PATH
+BUDGET_S = 10.0  # for the rounds; each operation is made once in any case
+WITHIN_S = 100.0  # of a run's 120
+PROGRAM = "clusterproof.plugins.benchmarks.exact.collectives"
+HAS_TORCH = "import importlib.util as u; exit(u.find_spec('torch') is None)"
+HERE = "127.0.0.1"
+NODES = ("the first node", "the second node")
+MAX_NAME = 253  # characters of a host's
+FIND = """\
+program=
+for each in {tried}; do
+  each=$(command -v "$each" 2>/dev/null) && "$each" -I -c {has_torch} 2>/dev/null && program=$each && break
+done
+[ -n "$program" ] || {{ printf 'clusterproof: %s: %s\\n' "$(uname -n)" {missing} >&2; exit {not_found}; }}
+"""
+
+
+def server(settings: MeterSettings, port: int) -> str:
+    """The shell command of the end where all ranks meet. Raises ValueError."""
+    return _shell(settings, {"node": 0, "address": HERE, "port": port})
+
+
+def client(settings: MeterSettings, address: str, port: int) -> str:
+    """The shell command of the end that connects. Raises ValueError."""
+    return _shell(settings, {"node": 1, "address": address, "port": port})
+
+
+def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
+    """What the run brought: the all-reduce's busbw; or which elements were wrong, and whose fault that is."""
+    seconds = max((output.seconds for output in outputs), default=0.0)
+    ends = [_document(output.text) for output in outputs]  # the client's first, which is the second of the nodes
+    found = [OfNode({**data, "node": 1 - end}) for end, data in enumerate(ends) if data]
+    hosts = tuple(
+        str((data or {}).get("host", ""))[:MAX_NAME] or NODES[number] for number, data in enumerate(ends[::-1])
+    )
+    with Recording():  # what cannot be read of one rank hides nothing wrong on another
+        blame = Blame.of(found, hosts) if found else None
+    if blame and blame.blocks:
+        words = outcome.one_line(blame.words)
+        return Reading(is_correct=False, problem=words, culprit=blame.node, seconds=seconds, hosts=hosts)
+    try:
+        problem = _problem(found, outputs)
+        if problem:
+            culprit = outcome.culprit_in("\n".join(output.text for output in outputs))
+            return Reading(problem=outcome.one_line(problem), culprit=culprit, seconds=seconds)
+        speed, ranks = min(rank.gb_per_s for node in found for rank in node.answered), found[0].ranks
+        size_bytes = found[0].message_bytes
+    except (Incomplete, NotApplicable) as missing:
+        return Reading(problem=outcome.one_line(str(missing)), seconds=seconds)
+    algbw = speed * ranks / (2 * (ranks - 1)) if ranks > 1 else None
+    return Reading(speed, algbw, None, size_bytes, is_correct=True, seconds=seconds, ranks=ranks, hosts=hosts)
+
+
+def by_hand(one: str, other: str, _collective: str) -> str:
+    """What a person types on one of the nodes: it compares results too, but not where they are wrong."""
+    return f"mpirun -np 16 --host {one}:8,{other}:8 alltoall_perf -b 1G -e 1G -g 1 -c 1"
+
+
+METER = Meter(NAME, read, server=server, client=client, by_hand=by_hand, has_a_rank_for_each_gpu=True)
+
+
+def _problem(found: list[OfNode], outputs: tuple[Output, ...]) -> str:
+    """Why nothing was proven; empty where everything was. Raises Incomplete."""
+    if len(found) != len(NODES):  # an end that is killed after it has said everything has said everything
+        ended = next((one for one in outputs if one.exit != 0), None)
+        return outcome.problem_of(ended or Output("\n".join(one.text for one in outputs), 0))
+    for node in found:
+        wrong_blocks(node)  # raises for what cannot be read of it
+        for place, rank in enumerate(node.answered):
+            if rank.error:
+                return f"rank {node.number(place)}: {rank.error}"
+            for one in rank.operations:
+                if (one.why or not one.rounds) and node.backend == NCCL:
+                    return f"{one.name} was not made: {one.why or 'no round'}"
+            if not is_believable(rank.gb_per_s):
+                return f"rank {node.number(place)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"
+    return ""
+
+
+def _document(text: str) -> dict[str, Any] | None:
+    """The JSON object that one end printed."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    try:
+        data = json.loads(lines[-1])
+    except (IndexError, ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _shell(settings: MeterSettings, place: dict[str, object]) -> str:
+    """Lines that find a Python with PyTorch and let it run the ranks of one node."""
+    tried = [settings.program] if settings.program else ["python3", *PYTHONS]
+    missing = (
+        f"{settings.program} {NO_PROGRAM} that has PyTorch"
+        if settings.program
+        else f"PyTorch {NOT_INSTALLED} for it in {', '.join(tried)}"
+    )
+    find = FIND.format(
+        tried=" ".join(map(shlex.quote, tried)),
+        has_torch=shlex.quote(HAS_TORCH),
+        missing=shlex.quote(f"{missing}; install it, or name a Python that has it: --meter-program PATH"),
+        not_found=shell.NOT_FOUND,
+    )
+    return (
+        f'{shell.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, place))}\n'
+    )
+
+
+def _program(settings: MeterSettings, place: dict[str, object]) -> str:
+    request = {
+        **place,
+        "nodes": len(NODES),
+        "ranks": settings.ranks_per_node,
+        "kinds": exact_kinds_setting(),
+        "budget_s": BUDGET_S,
+        "within_s": WITHIN_S,
+        "seed": place["port"],  # both ends draw the same integers
+    }
+    return text_of(started(PROGRAM, _modules(), (request,)))
+
+
+@cache
+def _modules() -> dict[str, str]:
+    return modules_for([PROGRAM])

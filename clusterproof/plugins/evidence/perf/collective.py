@@ -1,0 +1,212 @@
+"""Collectives of exact integers: which ranks took part, what of their results was wrong, and whose fault that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from clusterproof.plugins.core.message import listed, number_of
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, part
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    at_least_one,
+    each,
+    every,
+    known,
+    number,
+    optional,
+    text,
+    whole,
+)
+from clusterproof.plugins.evidence.perf.exact import small_numbers
+from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.gpu_speed import document
+from clusterproof.plugins.evidence.perf.suspects import Ranks, Suspect, seen, suspects
+
+MAX_SUSPECTS = 5  # that are named beside each other
+MAX_RANKS = 64  # of one run: two nodes
+
+
+@record
+class WrongBlock(Reported):
+    """What one rank had of one other that was wrong, in one round."""
+
+    round = Field(whole)
+    sender = Field(optional(whole))
+    elements = Field(whole)
+    first = Field(whole)
+    how = Field(optional(text))
+    other = Field(optional(whole))
+    bits = Field(small_numbers)
+
+    @property
+    def words(self) -> str:
+        """`12 elements from 512 on, bit 9` or `… as sent by rank 3`."""
+        place = f"{number_of(self.elements, 'element')} from {self.first} on"
+        if self.how:
+            return f"{place}, {self.how}{'' if self.other is None else f' {self.other}'}"
+        return f"{place}, bit{'s' if len(self.bits) > 1 else ''} {listed(map(str, self.bits))}"
+
+
+@record
+class OfOperation(Reported):
+    """One operation in one data type, as one rank saw it."""
+
+    operation = Field(text)
+    type = Field(text)
+    rounds = Field(whole)
+    wrong = Field(every(WrongBlock))
+    why = Field(optional(text))  # it was not made
+
+    @property
+    def name(self) -> str:
+        """`all-reduce of float32`."""
+        return f"{self.operation.replace('_', '-')} of {self.type}"
+
+
+@record
+class OfRank(Reported):
+    """What one rank answered."""
+
+    rank = Field(optional(whole))
+    rounds = Field(whole)
+    gb_per_s = Field(number)
+    error = Field(optional(text))
+
+    @property
+    def operations(self) -> tuple[OfOperation, ...]:
+        """Operation by operation, at least one. Raises Incomplete."""
+        if self.error:
+            raise Incomplete(f"{self.error[:200]}; expected the result of each operation")
+        return tuple(at_least_one([*Field(every(OfOperation), "operations").__get__(self, OfRank)], "operation"))
+
+
+@record
+class OfNode(Reported):
+    """What the ranks of one node answered."""
+
+    backend = Field(text)
+    ranks = Field(whole)
+    of_each_node = Field(whole)
+    node = Field(whole)
+    message_bytes = Field(whole)
+    answers = Field(every(OfRank))
+
+    @property
+    def answered(self) -> tuple[OfRank, ...]:
+        """Its ranks, at least one, each with its number. Raises Incomplete."""
+        return tuple(at_least_one([*self.answers], "rank"))
+
+    def number(self, place: int) -> int:
+        """The rank of an answer by its place on the node."""
+        return self.node * self.of_each_node + place
+
+
+@record
+class ExactCollective(Reported):
+    """The collectives of one node's GPUs."""
+
+    @property
+    def found(self) -> OfNode:
+        """What PyTorch printed. Raises Incomplete."""
+        return OfNode(document(Ran(self.data)))
+
+
+@record
+class Block:
+    """A block of one sender that is wrong on one rank, in one round of an operation in one type."""
+
+    operation: OfOperation
+    round: int
+    sender: int | None
+    receiver: int
+    words: str
+
+    @classmethod
+    def of(cls, operation: OfOperation, wrong: WrongBlock, receiver: int) -> Block:
+        """From what that rank says of it. Raises Incomplete."""
+        is_known = wrong.sender is None or (wrong.how and wrong.other == wrong.sender)
+        source = "" if is_known else f" from rank {wrong.sender}"
+        words = f"rank {receiver}{source}: {wrong.words}"
+        return cls(operation, wrong.round, wrong.sender, receiver, words)
+
+    @property
+    def cell(self) -> tuple[str, str, int | None, int]:
+        """What is weighed of it."""
+        return self.operation.operation, f"{self.operation.type} {self.round}", self.sender, self.receiver
+
+
+def wrong_blocks(node: OfNode) -> list[Block]:
+    """Every block that is wrong on the ranks of a node; of what is unread that part of a check is incomplete."""
+    found: list[Block] = []
+    for place, one in enumerate(known(lambda: node.answered, ())):
+        with part:
+            for operation in each(() if one.error else one.operations, lambda operation: operation):
+                with part:
+                    rank = node.number(place)
+                    found += each(operation.wrong, lambda wrong: Block.of(operation, wrong, rank))  # noqa: B023
+    return found
+
+
+@record
+class Blame:
+    """What was wrong on the ranks of these nodes, and who is suspected; `names` are in the order of ranks."""
+
+    blocks: tuple[Block, ...]
+    names: tuple[str, ...]
+    of_each_node: int
+    suspects: tuple[Suspect, ...]
+
+    @classmethod
+    def of(cls, found: Sequence[OfNode], names: Sequence[str] = ("this node",)) -> Blame:
+        """From all that these nodes say. What cannot be read is left out; of it the check is incomplete."""
+        blocks = [block for node in found for block in wrong_blocks(node)]
+        each_node = min(max(each(found, lambda node: node.of_each_node), default=1), MAX_RANKS // len(names))
+        ranks = Ranks([name for name in names for _ in range(each_node)])
+        there = range(ranks.count)
+        cells = [
+            block.cell
+            for block in blocks
+            if block.receiver in there and (block.sender is None or block.sender in there)
+        ]
+        return cls(tuple(blocks), tuple(names), max(each_node, 1), suspects(seen(cells), ranks))
+
+    @property
+    def words(self) -> str:
+        """What was wrong and whose fault it is, in one sentence; empty where nothing was."""
+        if not self.blocks:
+            return ""
+        counted = Counter(block.operation.name for block in self.blocks)
+        where = ", ".join(f"{count} wrong in {name}" for name, count in counted.most_common())
+        return f"{where} (first {self.blocks[0].words}): {self.verdict}"
+
+    @property
+    def verdict(self) -> str:
+        """The suspects in words, or that it cannot be told."""
+        if not self.suspects or len(self.suspects) > MAX_SUSPECTS:
+            return "whose fault it is cannot be told"
+        words = " or ".join(map(self._called, self.suspects))
+        return words if len(self.suspects) == 1 else f"{words}; which cannot be told yet"
+
+    @property
+    def node(self) -> str:
+        """The one node that all suspects are of; empty where they are of several, or nothing is suspected."""
+        nodes = {name for one in self.suspects for name in one.nodes or map(self._node, one.ranks)}
+        return nodes.pop() if len(nodes) == 1 else ""
+
+    def _called(self, one: Suspect) -> str:
+        if one.kind == "network":
+            return f"the network between {' and '.join(one.nodes)}"
+        gpus = [self._gpu(rank) for rank in one.ranks]
+        if one.kind == "link":
+            return f"the link between {' and '.join(gpus)}"
+        return f"the NIC of {gpus[0]}" if one.kind == "NIC" else gpus[0]
+
+    def _gpu(self, rank: int) -> str:
+        """`GPU 3`, of one node; `GPU 3 of gpu007`, of several."""
+        return f"GPU {rank % self.of_each_node}{f' of {self._node(rank)}' if len(self.names) > 1 else ''}"
+
+    def _node(self, rank: int) -> str:
+        return self.names[rank // self.of_each_node]

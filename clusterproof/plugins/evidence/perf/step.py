@@ -1,0 +1,164 @@
+"""Training steps that GPUs made alike: their digests, and what a vote of GPUs of one kind and software says of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import Field, Reported, at_least_one, each, every, optional, text, texts, whole
+from clusterproof.plugins.evidence.perf.facts import Ran
+from clusterproof.plugins.evidence.perf.gpu_speed import document
+
+FEWEST_ALIKE = 2  # GPUs that make another one the one that is wrong
+BETWEEN = "\x1f"
+
+
+class Opinion(Enum):
+    """What the others say of one GPU's result."""
+
+    AGREES = "agrees"
+    WRONG = "wrong"  # most others have one result, and it has one that nobody else has
+    SOFTWARE = "software"  # several have each result: no GPU goes wrong just as another does
+    UNKNOWN = "unknown"  # there is nobody to ask, or only one who disagrees
+
+
+def opinion(own: str, votes: Mapping[str, int]) -> Opinion:
+    """Of a result among all results of GPUs of one kind, driver and library, its own included."""
+    whole_vote, most = sum(votes.values()), max(votes.values(), default=0)
+    if 2 * most > whole_vote > 1:
+        if votes.get(own, 0) == most:
+            return Opinion.AGREES
+        return Opinion.WRONG if votes.get(own, 0) <= 1 and most >= FEWEST_ALIKE else Opinion.SOFTWARE
+    return Opinion.SOFTWARE if whole_vote > FEWEST_ALIKE else Opinion.UNKNOWN
+
+
+@record
+class Repeat(Reported):
+    """A pass in which a GPU made other steps than in its first."""
+
+    number = Field(whole, "pass")
+    step = Field(whole)
+
+
+@record
+class OfType(Reported):
+    """The steps in one data type."""
+
+    type = Field(text)
+    passes = Field(whole)
+    digests = Field(texts)
+    differing = Field(every(Repeat))
+    why = Field(optional(text))  # no steps were made
+
+
+@record
+class StepGpu(Reported):
+    """One GPU."""
+
+    name = Field(text)
+    sms = Field(whole)
+    libraries = Field(texts)
+    error = Field(optional(text))
+
+    @property
+    def types(self) -> tuple[OfType, ...]:
+        """Steps by type, at least one. Raises Incomplete."""
+        if self.error:
+            raise Incomplete(f"{self.error[:200]}; expected the digest of each step")
+        return tuple(at_least_one([*Field(every(OfType), "types").__get__(self, StepGpu)], "type of data"))
+
+
+@record
+class _Printed(Reported):
+    torch = Field(text)
+    cuda = Field(optional(text))
+    gpus = Field(every(StepGpu))
+
+
+@record
+class Steps:
+    """What one GPU made in one type; `alike` has all that its digests depend on, but the GPU itself."""
+
+    gpu: int
+    type: str
+    alike: str
+    digests: tuple[str, ...]
+    is_steady: bool
+
+    @property
+    def vote(self) -> str:
+        """The same as the group keeps it."""
+        return BETWEEN.join((self.alike, "steady" if self.is_steady else "unsteady", " ".join(self.digests)))
+
+
+@record
+class ExactStep(Reported):
+    """The GPUs of a node."""
+
+    driver = Field(optional(text))
+
+    @property
+    def printed(self) -> _Printed:
+        """What PyTorch printed. Raises Incomplete."""
+        return _Printed(document(Ran(self.data)))
+
+    @property
+    def gpus(self) -> tuple[StepGpu, ...]:
+        """In PyTorch's order, which is nvidia-smi's. Raises Incomplete."""
+        return tuple(at_least_one([*self.printed.gpus], "GPU"))
+
+    def steps(self) -> Iterator[Steps]:
+        """Of every GPU that made any. Of what is unread that part of a check is incomplete."""
+        printed = self.printed
+        for number, gpu in enumerate(self.gpus):
+            if gpu.error:
+                continue
+            for one in each(gpu.types, lambda one: one):
+                yield from each([one] if not one.why else [], lambda one: self._of(printed, number, gpu, one))  # noqa: B023
+
+    def _of(self, printed: _Printed, number: int, gpu: StepGpu, one: OfType) -> Steps:
+        if not one.digests:
+            raise Incomplete(f"GPU {number}, {one.type}: no digest; expected one for each step")
+        software = (self.driver or "unknown driver", printed.torch, printed.cuda or "", *sorted(gpu.libraries))
+        alike = ", ".join((one.type, gpu.name, f"{gpu.sms} SMs", *software))
+        return Steps(number, one.type, alike, one.digests, not one.differing)
+
+
+class Ballot:
+    """What all GPUs of a group made, by what their digests depend on."""
+
+    def __init__(self, values: Mapping[str, Mapping[str, str | None]]) -> None:
+        self.results: dict[str, Counter[str]] = {}
+        self.unsteady: Counter[str] = Counter()
+        for votes in values.values():
+            for vote in votes.values():
+                alike, steady, digests = (vote or "").split(BETWEEN)
+                self.results.setdefault(alike, Counter())[digests] += 1
+                self.unsteady[alike] += steady == "unsteady"
+
+    def of(self, one: Steps) -> Opinion:
+        """What the others say of it."""
+        return opinion(" ".join(one.digests), self.results[one.alike])
+
+    def count(self, one: Steps) -> tuple[int, int]:
+        """How many have its result, of how many."""
+        votes = self.results[one.alike]
+        return votes[" ".join(one.digests)], sum(votes.values())
+
+    def is_unsteady_alone(self, one: Steps) -> bool:
+        """Whether most others make the same steps again, where it does not."""
+        return 2 * self.unsteady[one.alike] < sum(self.results[one.alike].values())
+
+    def first_step(self, one: Steps) -> int:
+        """The first in which it differs from most others; steps are counted from 0."""
+        usual = self.results[one.alike].most_common(1)[0][0].split(" ")
+        pairs = enumerate(zip(one.digests, usual, strict=False))
+        return next((step for step, (own, others) in pairs if own != others), 0)
+
+
+def votes_of(found: ExactStep) -> Mapping[str, str | None]:
+    """The votes of a node, by GPU and type."""
+    return {f"{one.gpu} {one.type}": one.vote for one in found.steps()}

@@ -1,0 +1,154 @@
+"""Whose fault wrong elements of collectives are, by which ranks have which of whose: a GPU, a link, a NIC, the network.
+
+Each hypothesis says how likely it makes what was seen: a link brings wrong elements from one rank to one other, a GPU
+from it or to it, whoever the other is. What makes it far likelier than all the others do is suspected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from math import prod
+
+from clusterproof.plugins.core.record import record
+
+SURE = 0.95  # of one hypothesis among all
+MAX_SEEN = 64  # that are weighed: more do not make it surer
+DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, where both are known
+
+
+@record
+class Seen:
+    """Wrong elements of one operation in one round: of this sender's (None: unknown), at these receivers."""
+
+    operation: str
+    sender: int | None
+    receivers: frozenset[int]
+
+
+@record
+class Suspect:
+    """`kind` is GPU, link, NIC or network; `ranks` are one, or the two of a link; `nodes` those of a network."""
+
+    kind: str
+    ranks: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+@record
+class Ranks:
+    """Which node each rank is on."""
+
+    node_of: Sequence[str]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.node_of)
+
+    def of(self, node: str) -> frozenset[int]:
+        """The ranks of a node."""
+        return frozenset(rank for rank, name in enumerate(self.node_of) if name == node)
+
+    def is_far(self, one: int, other: int) -> bool:
+        """Whether the network lies between two ranks."""
+        return self.node_of[one] != self.node_of[other]
+
+
+def seen(found: Iterable[tuple[str, str, int | None, int]]) -> list[Seen]:
+    """What was seen, from the operation, its type and round, and the sender and receiver of each wrong block."""
+    together: dict[tuple[str, str, int | None], set[int]] = {}
+    for operation, which, sender, receiver in found:
+        together.setdefault((operation, which, sender), set()).add(receiver)
+    return [Seen(name, sender, frozenset(receivers)) for (name, _, sender), receivers in together.items()]
+
+
+def suspects(observed: Iterable[Seen], ranks: Ranks) -> tuple[Suspect, ...]:
+    """The one that is sure; several where any may be; none where nothing tells, or no single one explains it all."""
+    telling = [one for one in observed if one.sender is not None or len(one.receivers) == 1][:MAX_SEEN]
+    if not telling or ranks.count < 2:
+        return ()
+    weights = {
+        one: prior * prod(_chance(one, item, ranks) for item in telling)
+        for kind in _hypotheses(ranks).values()
+        for one, prior in kind.items()
+    }
+    whole = sum(weights.values())
+    likely = sorted((one for one in weights if weights[one] > 0), key=lambda one: -weights[one])
+    kept: list[Suspect] = []
+    for one in likely:
+        kept.append(one)
+        if sum(weights[each] for each in kept) >= SURE * whole:
+            break
+    return tuple(kept)
+
+
+def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
+    """All of them, and how likely each is beforehand: each kind alike, and each of a kind."""
+    every = range(ranks.count)
+    nodes = list(dict.fromkeys(ranks.node_of))
+    found = {
+        "GPU": [Suspect("GPU", (rank,)) for rank in every],
+        "link": [Suspect("link", pair) for pair in combinations(every, 2)],
+    }
+    if len(nodes) > 1 and ranks.count > len(nodes):
+        found["NIC"] = [Suspect("NIC", (rank,)) for rank in every]
+        found["network"] = [Suspect("network", (), pair) for pair in combinations(nodes, 2)]
+    return {kind: dict.fromkeys(ones, 1 / len(ones)) for kind, ones in found.items()}
+
+
+def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
+    """How likely a suspect makes it that the wrong elements are just these."""
+    if suspect.kind == "network":
+        return _by_network(suspect.nodes, item, ranks)
+    if len(suspect.ranks) > 1:
+        return _by_link(suspect.ranks, item, ranks)
+    (rank,) = suspect.ranks
+    if item.sender is None:
+        return _by_sum(rank, item, ranks) / (2 if suspect.kind == "NIC" else 1)
+    reached = [other for other in range(ranks.count) if other != rank]
+    if suspect.kind == "NIC":
+        reached = [other for other in reached if ranks.is_far(rank, other)]
+        if not all(ranks.is_far(item.sender, other) for other in item.receivers):
+            return 0.0
+    one_of_them = 1 / (2 * len(reached))
+    if item.sender == rank:
+        return one_of_them if len(item.receivers) == 1 else 0.5
+    return one_of_them if item.receivers == {rank} else 0.0
+
+
+def _by_sum(rank: int, item: Seen, ranks: Ranks) -> float:
+    """Of a sum that is wrong on one rank alone: that rank's own, but of reduce-scatter anybody may have added to it."""
+    if item.receivers == {rank}:
+        return 0.5
+    return 1 / (2 * ranks.count) if item.operation == "reduce_scatter" else 0.0
+
+
+def _by_link(pair: Sequence[int], item: Seen, ranks: Ranks) -> float:
+    """In a ring a block comes by a link that its sender has no part in; between two ranks it comes by theirs."""
+    if len(item.receivers) > 1:
+        is_everyone_else = len(item.receivers) == ranks.count - 1 and item.sender not in item.receivers
+        is_possible = item.operation == "all_gather" and is_everyone_else and item.sender in pair
+        return 0.25 / (ranks.count - 1) if is_possible else 0.0
+    (receiver,) = item.receivers
+    if receiver not in pair:
+        return 0.0
+    if item.sender in pair and item.sender != receiver:
+        return 0.5
+    is_on_its_way = item.operation not in DIRECT and item.sender != receiver
+    return 0.25 / (ranks.count - 1) if is_on_its_way else 0.0
+
+
+def _by_network(pair: Sequence[str], item: Seen, ranks: Ranks) -> float:
+    """Between two nodes: from any rank of one to one rank of the other, or to all of them."""
+    if item.sender is None:
+        both = ranks.of(pair[0]) | ranks.of(pair[1])
+        return 1 / (2 * len(both)) if item.receivers <= both else 0.0
+    here = ranks.node_of[item.sender]
+    if here not in pair:
+        return 0.0
+    there = ranks.of(pair[0] if here == pair[1] else pair[1])
+    if not item.receivers <= there:
+        return 0.0
+    either = 1 / (2 * len(ranks.of(here)))
+    return either / len(there) if len(item.receivers) == 1 else either

@@ -1,0 +1,110 @@
+"""The meter of exact integers: real ranks of gloo on both ends, and what is read of wrong ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.real_runs import torch_python
+from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
+from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
+from clusterproof.plugins.benchmarks.meters.choose import METERS
+from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from tests.benchmarks.launchers.launched import PATIENT, cluster_of
+from tests.benchmarks.launchers.launched import measured as launched
+from tests.benchmarks.meters.ends import measured
+from tests.testbed.exact import Change, exact, exchanged_wrong
+
+METER = METERS["exact"]
+EACH = 4  # ranks of a node
+
+
+def printed(node: int, *changes: Change) -> Output:
+    """What one of two nodes of four GPUs prints; changes count the ranks of both."""
+    data: dict[str, Any] = json.loads(exact(*changes))["collectives"]
+    answers = data["answers"][EACH * node : EACH * (node + 1)]
+    about = {"of_each_node": EACH, "node": node, "host": f"host-{node}", "message_bytes": 4 << 25}
+    return Output(f"a warning of NCCL\n{json.dumps({**data, **about, 'answers': answers})}\n", 0, seconds=31.0)
+
+
+def read(*changes: Change) -> Reading:
+    """What the meter makes of both ends; the client's comes first."""
+    return METER.read(MeterSettings(), (printed(1, *changes), printed(0, *changes)))
+
+
+def test_all_right_is_correct_and_as_fast_as_the_slowest_rank() -> None:
+    found = read()
+    assert (found.is_correct, found.busbw_gb_per_s, found.problem, found.ranks) == (True, 371.2, "", 8)
+    assert (found.hosts, found.size_bytes, found.seconds) == (("host-0", "host-1"), 4 << 25, 31.0)
+
+
+def test_an_end_that_is_killed_after_its_last_word_has_proven_as_much() -> None:
+    found = METER.read(MeterSettings(), (printed(1), replace(printed(0), exit=-9)))
+    assert (found.is_correct, found.problem) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "culprit"),
+    [
+        (exchanged_wrong("all_to_all", 5, [0, 1, 2, 3, 4, 6, 7]), "GPU 1 of host-1", "host-1"),
+        (exchanged_wrong("all_to_all", 2, [3], (0, 1, 2)), "between GPU 2 of host-0 and GPU 3 of host-0", "host-0"),
+        (exchanged_wrong("all_to_all", 2, [6], (0, 1, 2)), "the link between GPU 2 of host-0 and GPU 2 of host-1", ""),
+        (exchanged_wrong("all_reduce", None, [*range(8)], kind="float32"), "whose fault it is cannot be told", ""),
+    ],
+)  # fmt: skip
+def test_wrong_elements_fail_the_pair_and_name_a_node_only_where_all_suspects_are_its_own(
+    change: Change, words: str, culprit: str
+) -> None:
+    found = read(change)
+    assert (found.is_correct, found.busbw_gb_per_s, found.culprit) == (False, None, culprit)
+    assert words in found.problem
+
+
+@pytest.mark.parametrize(
+    ("outputs", "words"),
+    [
+        ((), "it printed nothing"),
+        ((Output("", 0), Output("", 0)), "it printed nothing"),
+        ((printed(1), Output("", None)), "it did not end in its time"),
+        ((printed(1), Output("Segmentation fault", 139)), "it ended with 139; Segmentation fault"),
+        ((printed(1), Output('{"answers": []}', 0)), "expected"),
+        ((printed(1), Output("[" * 100_000, 0)), "["),
+    ],
+)
+def test_what_no_rank_of_an_end_proves_is_not_correct(outputs: tuple[Output, ...], words: str) -> None:
+    found = METER.read(MeterSettings(), outputs)
+    assert (found.busbw_gb_per_s, found.is_correct) == (None, None)
+    assert words in found.problem
+
+
+def test_an_operation_that_nccl_did_not_make_and_a_rank_without_an_answer_are_failures() -> None:
+    def refused(data: dict[str, Any]) -> None:
+        data["collectives"]["answers"][6]["operations"][3].update(why="unsupported", rounds=0)
+
+    def silent(data: dict[str, Any]) -> None:
+        data["collectives"]["answers"][6] = {"error": "no answer in 100 s"}
+
+    assert read(refused).problem == "reduce-scatter of float32 was not made: unsupported"
+    assert read(silent).problem == "rank 6: no answer in 100 s"
+
+
+def test_a_node_without_pytorch_says_what_to_do() -> None:
+    found, _ = measured(METER, MeterSettings(program="/bin/false"))
+    assert "/bin/false is not a program here that has PyTorch; install it, or name a Python" in found.problem
+    assert found.is_without_program
+
+
+def test_real_ranks_of_two_ends_meet_and_agree_on_every_element() -> None:
+    python = torch_python(None)
+    if python is None:
+        pytest.skip("no PyTorch here: apt-get install python3-torch")
+    settings = MeterSettings(program=python, ranks_per_node=2)
+    campaign = Campaign(METER, settings, cluster_of({"a": "", "b": ""}, "local"), PATIENT)
+    with ssh(campaign) as launcher:
+        found = launched(launcher, [Pair("a", "b")])["a~b"]
+    assert (found.problem, found.is_correct, found.ranks) == ("", True, 4)
+    assert (found.busbw_gb_per_s or 0.0) > 0

@@ -1,0 +1,184 @@
+"""What GPUs exchange, and the steps that they train alike: who is wrong is named, nobody else, and no gap is a pass."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from tests.checks.perf.given import evaluated, ran
+from tests.testbed.exact import (
+    Change,
+    exact,
+    exchanged_wrong,
+    gpu_without_steps,
+    rank_without_answer,
+    trained_otherwise,
+    unsteady,
+)
+
+FAIL, CONCERN, INCOMPLETE, PASS = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.PASS
+COLLECTIVE, STEP = "gpu.exact_collective", "gpu.exact_step"
+
+
+def value(part: str, *changes: Change, **more: object) -> dict[str, Any]:
+    """What a node with these changes sends."""
+    return {"gpus": 8, **more, **ran(json.dumps(json.loads(exact(*changes))[part]))}
+
+
+def exchanged(*changes: Change) -> Result:
+    """The check's result on a node whose ranks printed this."""
+    return evaluated(COLLECTIVE, "exact_collective", {"gpu001": value("collectives", *changes)})
+
+
+def trained(*nodes: tuple[Change, ...], drivers: tuple[str, ...] = ()) -> Result:
+    """The result on the first of these nodes, each with its changes and driver."""
+    values = {
+        f"gpu{number:03}": value("steps", *changes, driver=drivers[number - 1] if drivers else "580.65")
+        for number, changes in enumerate(nodes, 1)
+    }
+    return evaluated(STEP, "exact_step", values)
+
+
+def test_collectives_and_steps_that_are_all_right_pass() -> None:
+    assert (exchanged().verdict, trained(()).verdict, trained((), ()).verdict) == (PASS, PASS, PASS)
+
+
+def test_a_wrong_gpu_hides_neither_a_rank_that_is_silent_nor_an_operation_that_was_not_made() -> None:
+    def refused(data: dict[str, Any]) -> None:
+        data["collectives"]["answers"][4]["operations"][0].update(why="Invalid scalar type", rounds=0)
+
+    wrong = exchanged_wrong("all_to_all", 5, [0, 1, 2, 4, 6, 7])
+    result = exchanged(wrong, rank_without_answer(3, "no answer in 150 s"), refused)
+    assert result.verdict is FAIL
+    for words in (
+        "6 wrong in all-to-all of int32 (first rank 0 from rank 5: 12 elements from 512 on, bit 9): GPU 5; expected",
+        "incomplete: GPU 3: no answer in 150 s",
+        "all-reduce of float64 not tested on GPU 4: Invalid scalar type",
+    ):
+        assert words in result.message
+
+
+def nothing_answered(data: dict[str, Any]) -> None:
+    """No rank is in what was printed."""
+    data["collectives"]["answers"] = []
+
+
+def half_answered(data: dict[str, Any]) -> None:
+    """Half of the ranks are missing, without a word."""
+    del data["collectives"]["answers"][4:]
+
+
+def no_operations(data: dict[str, Any]) -> None:
+    """A rank made nothing."""
+    data["collectives"]["answers"][2]["operations"] = []
+
+
+def no_rounds(data: dict[str, Any]) -> None:
+    """A rank made no round of an operation."""
+    data["collectives"]["answers"][2]["operations"][3]["rounds"] = 0
+
+
+def garbled(data: dict[str, Any]) -> None:
+    """What a rank says is not understood."""
+    data["collectives"]["answers"][2]["operations"][3]["wrong"] = "none"
+
+
+@pytest.mark.parametrize("change", [nothing_answered, half_answered, no_operations, no_rounds, garbled])
+def test_an_operation_that_was_not_made_everywhere_is_no_pass(change: Change) -> None:
+    assert exchanged(change).verdict is INCOMPLETE
+
+
+def test_ranks_that_nobody_has_are_named_by_nobody() -> None:
+    def odd(data: dict[str, Any]) -> None:
+        data["collectives"].update(ranks=10**20, of_each_node=0, node=10**20)
+
+    result = exchanged(exchanged_wrong("all_to_all", 10**20, [1, 2]), odd)
+    assert result.verdict is FAIL
+    assert "whose fault it is cannot be told" in result.message
+
+
+def test_one_gpu_that_differs_is_wrong_and_named_beside_one_that_made_no_steps() -> None:
+    result = trained((trained_otherwise([6], "bfloat16", other_from=5), gpu_without_steps(1, "out of memory")))
+    assert result.verdict is FAIL
+    assert "GPU 6, bfloat16: from step 5 on another result than most of 7 GPUs of its kind" in result.message
+    assert "incomplete: GPU 1: out of memory" in result.message
+
+
+def test_a_node_whose_gpus_all_differ_from_the_other_nodes_has_other_software_not_eight_sick_gpus() -> None:
+    result = trained((trained_otherwise([*range(8)], "float32"),), (), ())
+    assert result.verdict is CONCERN
+    assert "8 of 24 GPUs of one kind, driver and library have this result, others another: differs by" in result.message
+    assert trained((), (), (trained_otherwise([*range(8)], "float32"),)).verdict is PASS
+
+
+def test_two_halves_name_no_gpu() -> None:
+    result = trained((trained_otherwise([0, 1, 2, 3], "float32"),))
+    assert result.verdict is CONCERN
+    assert "GPU 0, 1, 2, 3, 4, 5, 6, 7: float32: 4 of 8 GPUs" in result.message
+
+
+def test_nodes_with_another_driver_are_not_compared() -> None:
+    other = (trained_otherwise([*range(8)], "float32"),)
+    assert trained(other, (), (), drivers=("570.1", "580.65", "580.65")).verdict is PASS
+
+
+def test_a_gpu_that_differs_from_itself_is_wrong_unless_most_do() -> None:
+    one = trained((unsteady([2], "float32"),))
+    assert (one.verdict, "GPU 2, float32: other results when it repeats its steps" in one.message) == (FAIL, True)
+    most = trained((unsteady([0, 1, 2, 4, 5], "float32"),))
+    assert most.verdict is CONCERN
+    assert "float32: other results when steps are repeated, on most GPUs: differs by software" in most.message
+
+
+def test_two_gpus_that_differ_leave_open_which_is_wrong() -> None:
+    def two(data: dict[str, Any]) -> None:
+        del data["steps"]["gpus"][2:]
+
+    result = trained((trained_otherwise([1], "float32"), two))
+    assert result.verdict is INCOMPLETE
+    assert "GPU 0, 1: no majority among GPUs like it (float32, NVIDIA H100 80GB HBM3, 132 SMs, 580.65" in result.message
+
+
+def no_digests(data: dict[str, Any]) -> None:
+    """A GPU has no digest in one type."""
+    data["steps"]["gpus"][2]["types"][0]["digests"] = []
+
+
+def no_types(data: dict[str, Any]) -> None:
+    """A GPU says nothing of any type."""
+    data["steps"]["gpus"][2]["types"] = []
+
+
+def refused(data: dict[str, Any]) -> None:
+    """PyTorch makes no steps in a type."""
+    data["steps"]["gpus"][2]["types"][1] = {"type": "bfloat16", "why": "not implemented"}
+
+
+def no_gpus(data: dict[str, Any]) -> None:
+    """No GPU answers."""
+    data["steps"]["gpus"] = []
+
+
+@pytest.mark.parametrize("change", [no_digests, no_types, refused, no_gpus])
+def test_a_gpu_without_digests_is_no_pass(change: Change) -> None:
+    assert trained((change,)).verdict is INCOMPLETE
+
+
+@pytest.mark.parametrize("printed", ["", "{}", '{"gpus": []}', '{"error": "no GPU"}', "Segmentation fault"])
+@pytest.mark.parametrize(("check", "collector"), [(COLLECTIVE, "exact_collective"), (STEP, "exact_step")])
+def test_what_was_not_made_proves_nothing(check: str, collector: str, printed: str) -> None:
+    assert evaluated(check, collector, {"gpu001": {"gpus": 8, **ran(printed, -11)}}).verdict is INCOMPLETE
+
+
+@pytest.mark.parametrize(("check", "collector"), [(COLLECTIVE, "exact_collective"), (STEP, "exact_step")])
+@pytest.mark.parametrize(
+    ("instance_type", "verdict"), [("p5.48xlarge", INCOMPLETE), ("c6i.32xlarge", Verdict.NOT_APPLICABLE)]
+)
+def test_where_no_gpu_is_it_depends_on_the_type(
+    check: str, collector: str, instance_type: str, verdict: Verdict
+) -> None:
+    assert evaluated(check, collector, {"gpu001": {"none": "no NVIDIA GPU"}}, instance_type).verdict is verdict

@@ -1,0 +1,1 @@
+"""What measurements under load say: whose fault wrong elements are, and votes."""

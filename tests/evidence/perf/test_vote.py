@@ -1,0 +1,30 @@
+"""A vote of GPUs on their training steps: one result that nobody else has is wrong, two camps are software."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterproof.plugins.evidence.perf.step import Opinion, opinion
+
+AGREES, WRONG, SOFTWARE, UNKNOWN = Opinion.AGREES, Opinion.WRONG, Opinion.SOFTWARE, Opinion.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("own", "votes", "said"),
+    [
+        ("a", {"a": 8}, AGREES),
+        ("a", {"a": 7, "b": 1}, AGREES),
+        ("b", {"a": 7, "b": 1}, WRONG),
+        ("b", {"a": 6, "b": 1, "c": 1}, WRONG),
+        ("b", {"a": 2, "b": 1}, WRONG),
+        ("b", {"a": 4, "b": 4}, SOFTWARE),
+        ("a", {"a": 4, "b": 4}, SOFTWARE),
+        ("b", {"a": 6, "b": 2}, SOFTWARE),  # two GPUs do not go wrong in the same way
+        ("a", {"a": 1, "b": 1, "c": 1}, SOFTWARE),
+        ("a", {"a": 1}, UNKNOWN),
+        ("a", {"a": 1, "b": 1}, UNKNOWN),
+        ("a", {}, UNKNOWN),
+    ],
+)
+def test_who_differs_is_named_by_vote(own: str, votes: dict[str, int], said: Opinion) -> None:
+    assert opinion(own, votes) is said
