@@ -28,6 +28,10 @@ DOES_NOT_APPLY = {
     "gpu.dcgm_diag",
     "gpu.pcie_switches",  # it shows no PCIe switch
     "gpu.imex",  # it is not a tray of a rack
+    "gpu.imex_domain",
+    "gpu.imex_nodes",
+    "gpu.rack_trays",
+    "gpu.rack_uniform",
     "network.nccl_correct",
     "network.nccl_transport",
     "neuron.nccom",

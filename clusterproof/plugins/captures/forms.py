@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.evidence.dcgm import parse as dcgmi
 from clusterproof.plugins.evidence.ec2 import parse as ec2
+from clusterproof.plugins.evidence.gpu import parse_imex as imex
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_csv as nvidia_smi_csv
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_lists as nvidia_smi_lists
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_messages as nvidia_smi_messages
@@ -38,6 +39,7 @@ FORMS: tuple[Form, ...] = (
     *fstab.FORMS,
     *disks.FORMS,
     *host.FORMS,
+    *imex.FORMS,
     *kernel_log.FORMS,
     *lustre.FORMS,
     *memory.FORMS,

@@ -15,6 +15,7 @@ from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
 from clusterproof.plugins.evidence.fact import answer_of, captured_as, collected_as, collected_by
+from clusterproof.plugins.evidence.gpu import facts_rack as of_rack
 from clusterproof.plugins.evidence.gpu import of_node as of_gpus
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.host import of_node as host
@@ -128,6 +129,9 @@ class Node:
     gpus_on_bus = of_gpus.gpus_on_bus
     pci_switches = of_gpus.pci_switches
     gpu_paths = of_gpus.gpu_paths
+    imex = of_rack.imex
+    imex_domain = of_rack.imex_domain
+    imex_self = of_rack.imex_self
 
     # Network
 
