@@ -27,6 +27,9 @@ DOES_NOT_APPLY = {
     "control_plane.slurm_nodes",  # only captures have it, and nobody made one
     "gpu.dcgm_diag",
     "gpu.pcie_switches",  # it shows no PCIe switch
+    "gpu.pcie_acs",  # it is a virtual machine
+    "gpu.pcie_iommu",
+    "gpu.pcie_settings",  # nor does it show how its devices are set
     "gpu.imex",  # it is not a tray of a rack
     "gpu.imex_domain",
     "gpu.imex_nodes",

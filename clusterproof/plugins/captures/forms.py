@@ -24,6 +24,7 @@ from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
 from clusterproof.plugins.evidence.pci import parse as pci
+from clusterproof.plugins.evidence.pci import parse_config as pci_config
 from clusterproof.plugins.evidence.processors import parse as cpus
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
@@ -49,6 +50,7 @@ FORMS: tuple[Form, ...] = (
     *nccom.FORMS,
     *neuron.FORMS,
     *pci.FORMS,
+    *pci_config.FORMS,
     *rdma.FORMS,
     *slurm.FORMS,
     *system.FORMS,

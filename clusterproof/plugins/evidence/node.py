@@ -26,6 +26,7 @@ from clusterproof.plugins.evidence.nccl.facts import NcclTests
 from clusterproof.plugins.evidence.network import of_node as network
 from clusterproof.plugins.evidence.neuron import of_node as of_neuron
 from clusterproof.plugins.evidence.pairwise import of_node as between_nodes
+from clusterproof.plugins.evidence.pci import facts_config
 from clusterproof.plugins.evidence.perf import of_node as perf
 from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from clusterproof.plugins.evidence.software.facts import Image, Software
@@ -128,6 +129,7 @@ class Node:
     pci_devices = of_gpus.pci_devices
     gpus_on_bus = of_gpus.gpus_on_bus
     pci_switches = of_gpus.pci_switches
+    pci_settings = facts_config.pci_settings
     gpu_paths = of_gpus.gpu_paths
     imex = of_rack.imex
     imex_domain = of_rack.imex_domain

@@ -25,7 +25,7 @@ NOT_IN_THE_CATALOGUE = {  # EC2 publishes no numbers for these types
 }
 # What makes no sense to ask of a model, and why.
 NO_DCGM_LOG = {"gpu.dcgm_diag"}
-NO_PCIE_SWITCH = {"gpu.pcie_switches"}  # as far as EC2 shows
+NO_PCIE_SWITCH = {"gpu.pcie_acs", "gpu.pcie_iommu", "gpu.pcie_settings", "gpu.pcie_switches"}  # as far as EC2 shows
 NO_FABRIC = {"gpu.fabric_state", "gpu.fabric_uniform"}  # before Hopper GPUs are not registered with one
 NO_NVSWITCH = {"gpu.fabric_manager", "gpu.nvswitch_count"}  # or the rack has it
 OFF_THE_BUS = {"gpu.nvswitch_count"}
