@@ -13,6 +13,7 @@ from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5
 
 FAIL, CONCERN, INCOMPLETE, NA = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
+PASS = Verdict.PASS
 
 # What does not apply to the healthy p5 below.
 DOES_NOT_APPLY = {
@@ -20,6 +21,7 @@ DOES_NOT_APPLY = {
     "network.ib_errors",
     "network.ib_link_layer",
     "network.ib_ports",
+    "network.roce_settings",
     "network.nameservers",  # it has none, so that the tests query none of this machine's
     "network.address_unique",  # nor has its interface any address
     "network.link_speed",  # ENA reports none

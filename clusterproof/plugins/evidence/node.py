@@ -23,6 +23,7 @@ from clusterproof.plugins.evidence.kernel_log import of_node as kernel_log
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
 from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
 from clusterproof.plugins.evidence.nccl.facts import NcclTests
+from clusterproof.plugins.evidence.network import facts_roce
 from clusterproof.plugins.evidence.network import of_node as network
 from clusterproof.plugins.evidence.neuron import of_node as of_neuron
 from clusterproof.plugins.evidence.pairwise import of_node as between_nodes
@@ -144,6 +145,7 @@ class Node:
     efa_usual = network.efa_usual
     efa_attached = network.efa_attached
     ib_devices = network.ib_devices
+    roce_ports = facts_roce.roce_ports
     modules = network.modules
     uverbs = network.uverbs
     nvidia_taint = network.nvidia_taint
