@@ -44,7 +44,7 @@ def tray(
         boot=boot(hostname=f"tray{number:02}"),
         nvml=nvml(*(gpu(at, **data) for at in range(4))),
         naming={"hostname": "", "hosts": [], "nameservers": [], "addresses": [address], "duplicates": []},
-        services={"services": {"nvidia-imex": service}, "failed": []},
+        services={"services": {"nvidia-imex": service} if service else {}, "failed": []},
         imex=imex or {"nodes": list(nodes), "channels": [0], "channel_count": 2048, "domain": answer},
         pci={"devices": []},
     )
@@ -175,6 +175,12 @@ def test_a_tray_of_another_rack_in_the_list_is_named() -> None:
     )
     own = evaluated("imex_nodes", foreign, *trays[:5], *trays[6:])
     expect(own, FAIL, f"are not in clique 7 of cluster {RACK_2}, as this tray is; expected all of them in one clique")
+
+
+@pytest.mark.parametrize("check", ["imex_domain", "imex_nodes", "rack_trays", "rack_uniform"])
+def test_nothing_is_missed_on_trays_whose_pods_bring_imex(check: str) -> None:
+    trays = [tray(number, service=None, imex=Collected(Status.ABSENT)) for number in range(18)]
+    assert evaluated(check, *trays).verdict is (PASS if check.startswith("rack") else NA)
 
 
 @pytest.mark.parametrize("check", ["imex_domain", "imex_nodes"])
