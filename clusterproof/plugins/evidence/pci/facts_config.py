@@ -46,7 +46,7 @@ class PciFunction(Reported):
     address = Field(text)
     kind = Field(text)  # gpu, nic or port
     model = Field(text)  # PCI vendor and device id: 15b3:1021
-    path = Field(texts)  # its host bridge, and the bridges from there down
+    path = Field(optional(texts))  # its host bridge, and the bridges from there down; None in captures
     iommu = Field(text)  # identity, DMA or DMA-FQ; empty where it is in no group: without an IOMMU
     settings = Field(optional(one(PciSettings)), where="PCIe settings")  # None while it is suspended
 
@@ -80,7 +80,7 @@ class PciPaths(Reported):
         Only the ports below the switch that both have in common: access control there decides whether they reach each
         other by it.
         """
-        placed = list(each(self.ends, lambda row: (row.address, row.kind, row.path)))
+        placed = list(each(self.ends, lambda row: (row.address, row.kind, row.path or ())))
         for gpu, above in ((address, path) for address, kind, path in placed if kind == "gpu"):
             for nic, other in ((address, path) for address, kind, path in placed if kind == "nic"):
                 shared = sum(1 for own, its in zip(above, other, strict=False) if own == its)
