@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
@@ -12,9 +12,11 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts_rack import FABRIC, NO_CLUSTER, by_address, place_of, require_rack
-from clusterproof.plugins.evidence.gpu.parse_imex import ImexNode
 from clusterproof.plugins.evidence.host.of_node import service_state
 from clusterproof.plugins.evidence.node import Node
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.gpu.parse_imex import ImexNode
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
@@ -91,6 +93,8 @@ def is_due(other: ImexNode, own: ImexNode) -> bool:
 
 def is_address(host: str) -> bool:
     """Whether it is an IP address."""
+    from ipaddress import ip_address  # a prolog needs none
+
     try:
         ip_address(host)
     except ValueError:

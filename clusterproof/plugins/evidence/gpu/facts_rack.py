@@ -10,12 +10,11 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_by
 from clusterproof.plugins.evidence.field import Field, Reported, one, optional, readings, texts, values, whole
 from clusterproof.plugins.evidence.gpu.facts import Fabric
-from clusterproof.plugins.evidence.gpu.parse_imex import ImexDomain, ImexNode, read_domain
 from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.facts import Command
-from clusterproof.plugins.evidence.parsing import CaptureError
 
 if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.gpu.parse_imex import ImexDomain, ImexNode
     from clusterproof.plugins.evidence.node import Node
 
 FABRIC, CLUSTER = "NVLink fabric", "NVLink cluster"
@@ -39,6 +38,9 @@ class Imex(Reported):
 
 def imex_domain_of(imex: Imex) -> ImexDomain:
     """The domain as nvidia-imex-ctl prints it. Raises Incomplete, with the program's own words where it fails."""
+    from clusterproof.plugins.evidence.gpu.parse_imex import read_domain  # a prolog reads none
+    from clusterproof.plugins.evidence.parsing import CaptureError
+
     answer = imex.answer
     if answer is None:
         raise Absent("nvidia-imex-ctl is not found; expected it beside nvidia-imex")
