@@ -40,7 +40,7 @@ def test_every_collector_of_a_healthy_gpu_node_answers(p5: Node) -> None:
     evidence = probe_node(p5, collector_names(), PATIENT)
     assert {name: collector.status.value for name, collector in evidence.collectors.items()} == dict.fromkeys(
         collector_names(), "read"
-    ) | {"kubelet": "absent", "neuron": "absent", "neuron_ls": "absent"}
+    ) | dict.fromkeys(("imex", "kubelet", "neuron", "neuron_ls"), "absent")
     data = {name: collector.value for name, collector in evidence.collectors.items()}
     assert data["boot"] | {"now": 0, "memory_kib": 0} == {
         "uptime_s": 86400.5,
@@ -72,7 +72,8 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
     with entered(healthy_cpu()) as node:
         collectors = probe_node(node, collector_names(), PATIENT).collectors
     absent = {name: collector.detail for name, collector in collectors.items() if collector.status is not Status.READ}
-    assert set(absent) == {"efa_counters", "fabric_manager", "kubelet", "libfabric", "neuron", "neuron_ls", "nvml"}
+    of_others = {"efa_counters", "fabric_manager", "imex", "kubelet", "libfabric", "neuron", "neuron_ls", "nvml"}
+    assert set(absent) == of_others
     assert absent["libfabric"].startswith("no fi_info on PATH or in ")
     assert absent["nvml"].startswith("no libnvidia-ml.so.1 ")
     assert collectors["rdma"].value["devices"] == []

@@ -13,6 +13,7 @@ from tests.testbed.image import NodeImage
 from tests.testbed.node import healthy_p5
 
 FAIL, CONCERN, INCOMPLETE, NA = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE
+PASS = Verdict.PASS
 
 # What does not apply to the healthy p5 below.
 DOES_NOT_APPLY = {
@@ -20,6 +21,7 @@ DOES_NOT_APPLY = {
     "network.ib_errors",
     "network.ib_link_layer",
     "network.ib_ports",
+    "network.roce_settings",
     "network.nameservers",  # it has none, so that the tests query none of this machine's
     "network.address_unique",  # nor has its interface any address
     "network.link_speed",  # ENA reports none
@@ -27,7 +29,14 @@ DOES_NOT_APPLY = {
     "control_plane.slurm_nodes",  # only captures have it, and nobody made one
     "gpu.dcgm_diag",
     "gpu.pcie_switches",  # it shows no PCIe switch
+    "gpu.pcie_acs",  # it is a virtual machine
+    "gpu.pcie_iommu",
+    "gpu.pcie_settings",  # nor does it show how its devices are set
     "gpu.imex",  # it is not a tray of a rack
+    "gpu.imex_domain",
+    "gpu.imex_nodes",
+    "gpu.rack_trays",
+    "gpu.rack_uniform",
     "network.nccl_correct",
     "network.nccl_transport",
     "neuron.nccom",

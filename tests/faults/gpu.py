@@ -24,13 +24,19 @@ OF_A_GPU = {
     "gpu.vbios_uniform": INCOMPLETE,
 }
 OF_A_GPU.pop("gpu.gpu_answers")
-OF_THE_DRIVER = OF_A_GPU | {
-    "gpu.gpu_answers": INCOMPLETE,
-    "gpu.gpu_count": INCOMPLETE,
-    "gpu.imex": INCOMPLETE,
-    "gpu.fabric_manager": INCOMPLETE,
-    "host.firmware_uniform": INCOMPLETE,
-}
+OF_A_RACK = dict.fromkeys(
+    ("gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "gpu.rack_uniform"), INCOMPLETE
+)
+OF_THE_DRIVER = (
+    OF_A_GPU
+    | OF_A_RACK
+    | {
+        "gpu.gpu_answers": INCOMPLETE,
+        "gpu.gpu_count": INCOMPLETE,
+        "gpu.fabric_manager": INCOMPLETE,
+        "host.firmware_uniform": INCOMPLETE,
+    }
+)
 
 
 def held_by_nouveau(address: str) -> Tree:
@@ -118,9 +124,9 @@ FAULTS = (
         {
             "gpu.gpu_count": FAIL,
             "gpu.gpu_answers": INCOMPLETE,
-            "gpu.imex": INCOMPLETE,
             "host.firmware_uniform": INCOMPLETE,
             **OF_A_GPU,
+            **OF_A_RACK,
         },
         "NVML counts 0 GPUs, 8 on the PCI bus",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, NA, Fault
 from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
 from tests.testbed.node import with_file, with_nvml, with_service, with_tool, without_file, without_module, without_pci
@@ -55,7 +55,7 @@ FAULTS = (
     Fault(
         "a tray of a rack without IMEX",
         lambda image: with_service(image, "nvidia-imex", active="inactive", sub="dead", enabled="disabled"),
-        {"gpu.imex": CONCERN},
+        {"gpu.imex": CONCERN, "gpu.imex_domain": NA},
         "nvidia-imex is inactive; expected active, unless pods bring their own",
         base=gb300,
     ),
@@ -118,14 +118,14 @@ FAULTS = (
             .replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000")
             .replace("= 32766", "= 0"),
         ),
-        {"gpu.fabric_uniform": FAIL},
+        {"gpu.fabric_uniform": FAIL, "gpu.rack_trays": NA, "gpu.rack_uniform": NA},
         "in clique 0 of cluster 00000000000000000000000000000000; expected the cluster of their rack",
         base=gb300,
     ),
     Fault(
         "a tray of a rack that is in a clique of its own",
         lambda image: replace(image, nvml=(image.nvml or "").replace("= 32766", "= 7")),
-        {"gpu.fabric_uniform": CONCERN},
+        {"gpu.fabric_uniform": CONCERN, "gpu.imex_nodes": FAIL},
         "NVLink fabric clique 7 of cluster 00000001000000000000000000000001",
         base=gb300,
     ),

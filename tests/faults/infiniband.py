@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 
-from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, PASS, Fault
 from tests.testbed import interfaces, sysfs
 from tests.testbed.image import Link, NodeImage
 from tests.testbed.node import healthy_cpu, with_file, with_memlock, without_file, without_pci
@@ -123,7 +123,7 @@ FAULTS = (
     Fault(
         "an InfiniBand port that was turned to Ethernet",
         lambda image: with_file(image, f"{port(2)}/link_layer", "Ethernet\n"),
-        {"network.ib_link_layer": FAIL},
+        {"network.ib_link_layer": FAIL, "network.roce_settings": PASS},
         "mlx5_2 port 1 is Ethernet; expected InfiniBand as on 3 of 4 nodes",
         base=infiniband,
     ),

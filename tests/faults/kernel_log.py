@@ -125,6 +125,18 @@ FAULTS = (
         "RLW_SRC_TRACK, link 12",
     ),
     Fault(
+        "an NVLink that its other end took down",
+        logged(xid("149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x025525c6 0x00000000 0x00000000)")),
+        {"gpu.no_xid": FAIL},
+        "NETIR_LINK_EVT, link 9",
+    ),
+    Fault(
+        "an NVLink that the host took down",
+        logged(xid("149, NETIR_LINK_DOWN Fatal XC0 i0 Link 03 (0x02812591 0x00000000 0x00000000)")),
+        {"gpu.no_xid": CONCERN},
+        "look at this host (the tray)",
+    ),
+    Fault(
         "an Xid that returns after a reset",
         hours_apart(xid("95, Uncontained"), RELOAD, xid("95, Uncontained")),
         {"gpu.no_xid": FAIL},

@@ -17,6 +17,7 @@ from tests.testbed.efa import INSTALLED_PAGES, with_efa
 from tests.testbed.healthy import SERVICES, healthy_cpu
 from tests.testbed.host_faults import with_huge_pages
 from tests.testbed.image import NodeImage, Service
+from tests.testbed.imex import with_imex
 from tests.testbed.nvml.values import BLACKWELL, NONE, Values, gpu_lines
 
 RATES = {  # of a port, in the words of sysfs, by Gb/s
@@ -262,6 +263,7 @@ def _node(row: Model, addresses: list[str], nvml: str) -> NodeImage:
         nvml=nvml,
         services=SERVICES | ({"nvidia-imex": Service()} if row.domains else {}),
     )
+    image = with_imex(image, row.driver) if row.domains else image
     image = with_efa(image, has.efa or 0, RATES.get(has.efa_gbps or 0, RATES[100]))
     image = with_huge_pages(image, INSTALLED_PAGES, INSTALLED_PAGES) if has.efa else image
     return nvme.with_scratch(image, has.nvme) if has.nvme else image

@@ -12,7 +12,9 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
-from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.gpu.facts_rack import FABRIC, NO_CLUSTER, is_of_a_rack, place, place_of
+from clusterproof.plugins.evidence.group import differences, in_words
+from clusterproof.plugins.evidence.host.of_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [
@@ -24,9 +26,6 @@ pytestmark = [
 ]
 
 NOT_SUPPORTED, COMPLETED, SUCCESS = 0, 3, 0  # nvmlGpuFabricState_t, nvmlReturn_t
-NO_CLUSTER = "0" * 32
-FABRIC = "NVLink fabric"
-RACK_WIDE = ("GB200", "GB300")
 WITHOUT_REGISTRATION = ("V100", "A100")  # GPUs registered with a fabric begin with Hopper
 
 
@@ -83,23 +82,6 @@ def test_fabric_uniform(node: Node) -> None:
                 concern(in_words(found))
 
 
-def place(fabric: Fabric) -> str:
-    """Where a GPU is, in words: `clique 3 of cluster 0011…`."""
-    return f"clique {fabric.clique} of cluster {fabric.cluster_uuid[:32]}"
-
-
-def place_of(node: Node) -> Values:
-    """Where a node is: the place of its first GPU that has one. A rack's partitions are its trays."""
-    read = [readings(gpu, "fabric")[0] for gpu in node.gpus]
-    places = [place(data["fabric"]) for data in read if data]
-    return {FABRIC: max(places, key=places.count) if places else None}
-
-
-def is_of_a_rack(node: Node) -> bool:
-    """Whether its GPUs share their memory over the NVLinks of a rack."""
-    return any(model in readings(gpu, "name")[0].get("name", "") for gpu in node.gpus for model in RACK_WIDE)
-
-
 def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     """The fabric of a GPU that must have one. Raises NotApplicable where it has none, and Incomplete."""
     if node.nvlinks_due == 0:
@@ -114,33 +96,6 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     return fabric
 
 
-@evidence("systemctl status nvidia-imex; nvidia-imex-ctl -q")
-def test_imex(node: Node) -> None:
-    """IMEX service.
-
-    The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays
-    fall back to the network or do not start. On Kubernetes, pods may bring their own.
-
-    Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
-    and start it.
-    """
-    if not is_of_a_rack(node):
-        if not any(readings(gpu, "name")[0] for gpu in node.gpus):
-            node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
-        not_applicable("no GPU here shares its memory over a rack's NVLink")
-    state = state_of(node, "nvidia-imex")
-    if state != "active":
-        concern(f"nvidia-imex is {state}; expected active, unless pods bring their own")
-
-
-def state_of(node: Node, name: str) -> str:
-    """How a service stands, in systemd's word; one that is active is installed, whatever else is known of it."""
-    service = node.services.get(name)
-    if service is None or readings(service, "is_installed")[0].get("is_installed") is False:
-        return "not installed"
-    return service.active
-
-
 @evidence("systemctl status nvidia-fabricmanager; nv-fabricmanager --version")
 def test_fabric_manager(node: Node) -> None:
     """Fabric manager.
@@ -153,7 +108,7 @@ def test_fabric_manager(node: Node) -> None:
     if not node.of_type("nvswitch"):
         not_applicable(f"{node.type_name or 'this node'} needs no fabric manager on the node")
     with part:
-        state = state_of(node, "nvidia-fabricmanager")
+        state = service_state(node, "nvidia-fabricmanager")
         assert state == "active", f"nvidia-fabricmanager is {state}; expected active"
     try:
         data = node.fabric_manager_version.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clusterproof.plugins.evidence.dcgm import parse as dcgmi
 from clusterproof.plugins.evidence.ec2 import parse as ec2
+from clusterproof.plugins.evidence.gpu import parse_imex as imex
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_csv as nvidia_smi_csv
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_lists as nvidia_smi_lists
 from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_messages as nvidia_smi_messages
@@ -23,6 +24,7 @@ from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import Form
 from clusterproof.plugins.evidence.pci import parse as pci
+from clusterproof.plugins.evidence.pci import parse_config as pci_config
 from clusterproof.plugins.evidence.processors import parse as cpus
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
@@ -38,6 +40,7 @@ FORMS: tuple[Form, ...] = (
     *fstab.FORMS,
     *disks.FORMS,
     *host.FORMS,
+    *imex.FORMS,
     *kernel_log.FORMS,
     *lustre.FORMS,
     *memory.FORMS,
@@ -47,6 +50,7 @@ FORMS: tuple[Form, ...] = (
     *nccom.FORMS,
     *neuron.FORMS,
     *pci.FORMS,
+    *pci_config.FORMS,
     *rdma.FORMS,
     *slurm.FORMS,
     *system.FORMS,

@@ -191,6 +191,15 @@ class _Row:
 
 
 @record
+class LinkDown:
+    """Where the cause of an NVLink's loss (Xid 149) leads, and the verdict of a line that is fatal."""
+
+    look: str
+    verdict: str
+    source: str
+
+
+@record
 class SXids:
     """How SXids are evaluated; `fatal` are the codes that are fatal where their line does not say so.
 
@@ -225,6 +234,16 @@ def xid(code: int) -> Xid:
         action="look it up in NVIDIA's Xid catalogue",
         source="policy",
     )
+
+
+def link_down(cause: int | None) -> LinkDown | None:
+    """The row of a cause; None where the catalogue has none."""
+    return None if cause is None else _link_downs().get(str(cause))
+
+
+@cache
+def _link_downs() -> Mapping[str, LinkDown]:
+    return table(LinkDown, FILE, "link_down")
 
 
 @cache

@@ -19,6 +19,7 @@ class InstanceType:
     gpu_memory_mib: int | None = None  # of one GPU, as EC2 reports it
     nvlinks_per_gpu: int | None = None  # 0: the type has none
     nvswitch: bool | None = None  # fabric manager must run on the node; false where rack switches run it
+    trays: tuple[int, ...] | None = None  # that an NVLink domain of a rack has, by the sizes that it is offered in
     nvswitches: int | None = None  # on the node's own PCI bus; from Blackwell on they are not
     efa: int | None = None  # devices at most
     efa_gbps: int | None = None  # of one device: what its port's rate must reach

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
     from typing import Any
 
-EXPECTED = ("gpus", "nvlinks", "nvswitch", "efa", "ib")  # what `expect` may count
+EXPECTED = ("gpus", "nvlinks", "nvswitch", "efa", "ib", "trays")  # what `expect` may count
 MAX_PARTS = 100  # of a key
 MAX_WORD = 1_000  # characters of a key, or of a number
 _QUOTED = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")

@@ -87,7 +87,7 @@ class Median:
 class Group(Generic[N]):
     """Nodes of one group and instance type."""
 
-    __slots__ = ("catalog", "counted", "known", "measured", "nodes", "owners", "read", "usuals")
+    __slots__ = ("catalog", "counted", "found", "known", "measured", "nodes", "owners", "read", "usuals")
 
     def __init__(self, nodes: Iterable[N] = (), catalog: Catalog = PACKAGED) -> None:
         self.nodes = list(nodes)
@@ -98,6 +98,7 @@ class Group(Generic[N]):
         self.read: dict[str, dict[str, Values]] = {}
         self.usuals: dict[str, Mapping[str, Usual]] = {}
         self.owners: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        self.found: dict[str, Mapping[str, N]] = {}
 
     def most(self, what: str, read: Callable[[N], Iterable[str]]) -> frozenset[str]:
         """What more than half of its nodes report under `what`; nothing in a group too small to have a majority.
@@ -133,6 +134,16 @@ class Group(Generic[N]):
                         owners.setdefault(value, []).append(node.name)
             self.owners[what] = {value: tuple(names) for value, names in owners.items() if len(names) > 1}
         return self.owners[what]
+
+    def by_value(self, what: str, read: Callable[[N], Iterable[str]]) -> Mapping[str, N]:
+        """Its nodes by each value that they report under `what`; what several report is the last one's."""
+        if what not in self.found:
+            found: dict[str, N] = {}
+            for node in self.nodes:
+                with suppress(Exception), Recording():
+                    found |= dict.fromkeys(read(node), node)
+            self.found[what] = found
+        return self.found[what]
 
     def medians(self, what: str, read: Callable[[N], Mapping[str, float]]) -> Mapping[str, Median]:
         """The median of what its nodes measure, by the measurement's name. A node without one does not count."""

@@ -15,6 +15,7 @@ from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
 from clusterproof.plugins.evidence.fact import answer_of, captured_as, collected_as, collected_by
+from clusterproof.plugins.evidence.gpu import facts_rack as of_rack
 from clusterproof.plugins.evidence.gpu import of_node as of_gpus
 from clusterproof.plugins.evidence.group import Group
 from clusterproof.plugins.evidence.host import of_node as host
@@ -22,9 +23,11 @@ from clusterproof.plugins.evidence.kernel_log import of_node as kernel_log
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
 from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
 from clusterproof.plugins.evidence.nccl.facts import NcclTests
+from clusterproof.plugins.evidence.network import facts_roce
 from clusterproof.plugins.evidence.network import of_node as network
 from clusterproof.plugins.evidence.neuron import of_node as of_neuron
 from clusterproof.plugins.evidence.pairwise import of_node as between_nodes
+from clusterproof.plugins.evidence.pci import facts_config
 from clusterproof.plugins.evidence.perf import of_node as perf
 from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from clusterproof.plugins.evidence.software.facts import Image, Software
@@ -127,7 +130,11 @@ class Node:
     pci_devices = of_gpus.pci_devices
     gpus_on_bus = of_gpus.gpus_on_bus
     pci_switches = of_gpus.pci_switches
+    pci_settings = facts_config.pci_settings
     gpu_paths = of_gpus.gpu_paths
+    imex = of_rack.imex
+    imex_domain = of_rack.imex_domain
+    imex_self = of_rack.imex_self
 
     # Network
 
@@ -138,6 +145,7 @@ class Node:
     efa_usual = network.efa_usual
     efa_attached = network.efa_attached
     ib_devices = network.ib_devices
+    roce_ports = facts_roce.roce_ports
     modules = network.modules
     uverbs = network.uverbs
     nvidia_taint = network.nvidia_taint

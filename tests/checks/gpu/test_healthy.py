@@ -25,11 +25,11 @@ NOT_IN_THE_CATALOGUE = {  # EC2 publishes no numbers for these types
 }
 # What makes no sense to ask of a model, and why.
 NO_DCGM_LOG = {"gpu.dcgm_diag"}
-NO_PCIE_SWITCH = {"gpu.pcie_switches"}  # as far as EC2 shows
+NO_PCIE_SWITCH = {"gpu.pcie_acs", "gpu.pcie_iommu", "gpu.pcie_settings", "gpu.pcie_switches"}  # as far as EC2 shows
 NO_FABRIC = {"gpu.fabric_state", "gpu.fabric_uniform"}  # before Hopper GPUs are not registered with one
 NO_NVSWITCH = {"gpu.fabric_manager", "gpu.nvswitch_count"}  # or the rack has it
 OFF_THE_BUS = {"gpu.nvswitch_count"}
-NO_RACK = {"gpu.imex"}
+NO_RACK = {"gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "gpu.rack_uniform"}
 NO_GPUDIRECT = {"gpu.peermem"}
 NO_NVLINK = NO_FABRIC | NO_NVSWITCH | NO_GPUDIRECT | {"gpu.nvlink_active", "gpu.nvlink_errors"}
 OLD_DRIVER = {"gpu.recovery_action"}

@@ -129,6 +129,27 @@ def test_a_finding_names_the_part_of_the_nvlink_hardware_and_the_links(texts: li
     assert only(evaluate(parse(*(line_of(149, text) for text in texts)))).part == part
 
 
+@pytest.mark.parametrize(
+    ("text", "severity", "action"),
+    [
+        ("NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x0)", "fail", "device at the other end of the link"),
+        ("NETIR_LINK_DOWN Fatal XC0 i0 Link 01 (0x025a2591 0x0)", "fail", "device at the other end of the link"),
+        ("NETIR_LINK_EVT Fatal XC 1 i 2 Link 01 [0x02a000c6]", "fail", "look at the signal of the link, and at its c"),
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x0)", "fail", "look at the signal of the link: bit error"),
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x000505c6 0x0)", "fail", "look first for the other error"),
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x026505c6 0x0)", "concern", "what software or a user did to the link"),
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x028505c6 0x0)", "concern", "look at this host (the tray)"),
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x03f505c6 0x0)", "fail", "reset the GPU"),  # no cause that is known
+        ("NETIR Fatal XC0 i0 Link -1 (0x025525c6", "fail", "reset the GPU"),
+    ],
+)
+def test_the_cause_of_a_link_s_loss_says_where_to_look(text: str, severity: str, action: str) -> None:
+    found = only(evaluate(parse(line_of(149, text))))
+    assert (found.severity, found.action.startswith("reset the GPU")) == (severity, severity == "fail")
+    assert action in found.action
+    assert found.action == action or action != "reset the GPU"
+
+
 def test_every_captured_line_of_144_to_149_names_its_part() -> None:
     events = parse(*sample("kernel-log/gpud-xid-nvlink5-145-149-real.txt").lines)
     named = {event.unit for event in events if isinstance(event, XidEvent)}

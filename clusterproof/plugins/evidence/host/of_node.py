@@ -13,7 +13,7 @@ from clusterproof.plugins.evidence.fact import (
     collected_by,
     list_collected_as,
 )
-from clusterproof.plugins.evidence.field import number, optional, read, table, text, texts, whole
+from clusterproof.plugins.evidence.field import number, optional, read, readings, table, text, texts, whole
 from clusterproof.plugins.evidence.host.facts import (
     BlockedProcess,
     Command,
@@ -118,3 +118,11 @@ def slurm_without_munge(node: EvidenceSource, systemd: CollectorData) -> str:
 
 
 fabric_manager_version = collected_as("fabric_manager", Command)
+
+
+def service_state(node: EvidenceSource, name: str) -> str:
+    """How a service stands, in systemd's word; one that is active is installed, whatever else is known of it."""
+    service = services.of(node).get(name)
+    if service is None or readings(service, "is_installed")[0].get("is_installed") is False:
+        return "not installed"
+    return service.active

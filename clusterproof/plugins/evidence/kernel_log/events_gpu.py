@@ -16,6 +16,7 @@ REBOOT, RELOAD = "a reboot", "a reload of the driver"
 EVERYTHING_CLEARED = {"booted": REBOOT, "switches_probed": "a reset of all GPUs and NVSwitches"}
 PROBE_FAILED = ("probe_failed", "none_initialized", "gpu_probe_failed", "gpu_probe_failed_named")  # forms that say so
 CHANNEL_REMOVED = 45
+NETIR = 149  # of the part of an NVLink that trains it and watches its signal
 SENTENCE_S = 5.0  # at most, from the first of its lines to the last
 
 
@@ -43,6 +44,12 @@ class XidEvent:
         """The part of the NVLink hardware that an Xid 144 to 150 names (`RLW_REMAP`), else empty."""
         named = _UNIT.match(self.text)
         return named[1] if named else ""
+
+    @property
+    def link_down(self) -> int | None:
+        """Why an NVLink went down, as NVIDIA numbers it: bits 25 to 20 of the first word of an Xid 149 that says so."""
+        found = _LINK_DOWN.match(self.text) if self.code == NETIR else None
+        return int(found[1], 16) >> 20 & 0x3F if found else None
 
     @property
     def recovery_action(self) -> str:
@@ -131,6 +138,7 @@ _PROCESS = Pattern(r"\s*pid=([^,]{0,60})(?:,\s*name=([^,]{0,60}))?(?:,(.*))?\Z",
 _SEVERITY = Pattern(r"\b(non-?)?fatal\b", IGNORING_CASE)
 _LINK = Pattern(r"\blink\s{0,4}(-?\d{1,3})\b", IGNORING_CASE)
 _UNIT = Pattern(r"([A-Z][A-Z0-9_]{1,40})\s{1,4}(?:Non-?)?fatal\b", IGNORING_CASE)
+_LINK_DOWN = Pattern(r"NETIR_LINK_(?:EVT|DOWN)\b[^(\[]{0,60}[(\[]0x([0-9a-f]{8})\b", IGNORING_CASE)
 _RECOVERY = Pattern(r"action changed from .{0,60}? to 0x[0-9a-f]{1,8} \(([^()]{1,40})\)", IGNORING_CASE)
 _RESET = Pattern(r"\bRST: (Yes|No), D-RST: (Yes|No)\s*\Z", IGNORING_CASE)  # at the end, where no process is named
 _GSP_FATAL = Pattern(

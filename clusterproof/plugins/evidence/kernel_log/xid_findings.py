@@ -20,7 +20,14 @@ from clusterproof.plugins.evidence.kernel_log.facts import (
     XidEvent,
 )
 from clusterproof.plugins.evidence.kernel_log.line import pci_address
-from clusterproof.plugins.evidence.kernel_log.xid_rules import DUE, RULES, Severity, is_repeated, occurrences
+from clusterproof.plugins.evidence.kernel_log.xid_rules import (
+    DUE,
+    RULES,
+    Severity,
+    is_repeated,
+    occurrences,
+    where_to_look,
+)
 
 WORST_FIRST: tuple[Severity, ...] = ("fail", "concern", "none")
 FALLEN_OFF_THE_BUS = 79
@@ -165,13 +172,18 @@ def _of_gpu(
         first=data[0].time,
         last=last.time,
         text=last.text,
-        action=recovery.remedy if recovery else row.action,
+        action=_action(recovery.remedy if recovery else row.action, where_to_look(data), severity),
         source=row.source,
         process=with_process.process,
         pid=with_process.pid,
         cleared_by=cleared_by,
         part=_part(data),
     )
+
+
+def _action(action: str, look: str, severity: Severity) -> str:
+    """What is to be done, and where to look; that alone where the GPU needs nothing."""
+    return "; ".join(filter(None, (action if severity == "fail" or not look else "", look)))
 
 
 def _begun(lines: Sequence[XidEvent | SXidEvent], catalog: Catalog) -> tuple[float | None, ...]:

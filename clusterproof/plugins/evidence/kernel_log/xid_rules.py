@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from clusterproof.plugins.catalog import Catalog
-from clusterproof.plugins.catalog.nvidia import RecoveryAction, recovery_action_in_log
+from clusterproof.plugins.catalog.nvidia import RecoveryAction, link_down, recovery_action_in_log
 from clusterproof.plugins.evidence.kernel_log.facts import XidEvent
 
 Severity: TypeAlias = Literal["none", "concern", "fail"]
@@ -24,8 +24,20 @@ def _reset_due(lines: Sequence[XidEvent]) -> RecoveryAction | None:
 
 
 def _by_severity(lines: Sequence[XidEvent]) -> Severity:
-    words = {line.severity for line in lines}
+    words = {"" if line.severity == "fatal" and _is_ignored(line) else line.severity for line in lines}
     return "fail" if "fatal" in words else "concern" if "" in words else "none"
+
+
+def _is_ignored(line: XidEvent) -> bool:
+    """Whether it is an NVLink's loss of which NVIDIA says that the GPU needs nothing."""
+    row = link_down(line.link_down)
+    return row is not None and row.verdict != "fail"
+
+
+def where_to_look(lines: Sequence[XidEvent]) -> str:
+    """Where the causes lead that the lines give for the loss of NVLinks: link, cable, switch or host; else empty."""
+    rows = (link_down(line.link_down) for line in lines)
+    return "; ".join(dict.fromkeys(row.look for row in rows if row))
 
 
 def _by_text(lines: Sequence[XidEvent]) -> Severity:

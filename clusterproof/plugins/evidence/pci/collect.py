@@ -24,7 +24,7 @@ def read(node: Node) -> object:
         kind = [str(node.text(f"{FOLDER}/{address}/{name}", absent="")) for name in ("vendor", "device", "class")]
         if kind[0] in (NVIDIA, MELLANOX) or kind[2].startswith(CLASSES):
             found.append(_device(node, address, *kind))
-            above.update(_path(node, address)[-2:0:-2])  # the ports by which switches hang on what is above them
+            above.update(path_of(node, address)[-2:0:-2])  # the ports by which switches hang on what is above them
     return {"devices": found, "switches": [_switch(node, address) for address in sorted(above)]}
 
 
@@ -35,7 +35,7 @@ def _device(node: Node, address: str, vendor: str, device: str, pci_class: str) 
         "vendor": vendor[2:],
         "device": device[2:],
         "class": pci_class[2:],
-        "path": _path(node, address),
+        "path": path_of(node, address),
         **_link(node, at),
         "driver": node.linked(f"{at}/driver"),
         "function_of": node.linked(f"{at}/physfn"),
@@ -48,10 +48,10 @@ def _switch(node: Node, address: str) -> dict[str, object]:
     node.at(address)
     at = f"{FOLDER}/{address}"
     ids = {name: str(node.text(f"{at}/{name}", absent=""))[2:] for name in ("vendor", "device")}
-    return {"address": address, **ids, "path": _path(node, address), **_link(node, at)}
+    return {"address": address, **ids, "path": path_of(node, address), **_link(node, at)}
 
 
-def _path(node: Node, address: str) -> list[str]:
+def path_of(node: Node, address: str) -> list[str]:
     """What leads to a device: its host bridge, then the bridges from the top down."""
     try:
         folders = os.readlink(f"{node.root}{FOLDER}/{address}").split("/")[:-1]

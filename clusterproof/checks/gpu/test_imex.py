@@ -1,0 +1,168 @@
+"""IMEX, by which the trays of an NVLink rack share the memory of their GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.gpu.facts_rack import FABRIC, NO_CLUSTER, by_address, place_of, require_rack
+from clusterproof.plugins.evidence.host.of_node import service_state
+from clusterproof.plugins.evidence.node import Node
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.gpu.parse_imex import ImexNode
+
+pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
+
+CONNECTED, READY, NO_GPU = "CONNECTED", "READY", "NO_GPU"
+
+
+@mark.prolog
+@mark.ami
+@evidence("systemctl status nvidia-imex; nvidia-imex-ctl -q")
+def test_imex(node: Node) -> None:
+    """IMEX service.
+
+    The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays
+    fall back to the network or do not start. On Kubernetes, pods may bring their own.
+
+    Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
+    and start it.
+    """
+    require_rack(node)
+    state = service_state(node, "nvidia-imex")
+    if state != "active":
+        concern(f"nvidia-imex is {state}; expected active, unless pods bring their own")
+
+
+@evidence("nvidia-imex-ctl -N")
+def test_imex_domain(node: Node) -> None:
+    """IMEX domain.
+
+    A tray that has no IMEX connection to another cannot map the memory of its GPUs. Each tray is judged by its own
+    connections alone, as what it says of others' may only come from its configuration: one that lacks most of them is
+    at fault, one that lacks a few names the others. Nodes that a compute domain of Kubernetes keeps a place for are not
+    missed, nor is a domain that is not UP for them.
+
+    Remedy (restore service): Compare nodes_config.cfg and the versions of driver and nvidia-imex on the trays, look at
+    journalctl -u nvidia-imex and whether ports 50000 and 50005 are open between them; restart nvidia-imex on all of
+    them while no job is running.
+    """
+    require_rack(node)
+    require_running(node)
+    own = node.imex_self
+    fail_if(own.status != READY, f"nvidia-imex is {own.status or 'in no known state'}; expected {READY}")
+    with part:
+        due = {one.number: one for one in node.imex_domain.nodes if is_due(one, own)}
+        missing = {number: word for number in due if (word := own.links.get(number, "unknown")) != CONNECTED}
+        named = ", ".join(
+            f"{word} with {some(name_of(node, due[number]) for number in missing if missing[number] == word)}"
+            for word in dict.fromkeys(missing.values())
+        )
+        is_cut_off = len(due) > 1 and len(missing) > len(due) * node.threshold("group.majority")
+        seen = f"of {len(due)} IMEX connections to other trays {len(missing)} are not up: {named}"
+        fail_if(missing and is_cut_off, f"{seen}; expected {CONNECTED}")
+        concern_if(missing and not is_cut_off, f"{seen}; expected {CONNECTED}")
+    with part:
+        is_other = own.version and own.version != NO_GPU and not node.nvml.driver.startswith(own.version)
+        concern_if(own.version == NO_GPU, "nvidia-imex runs without GPUs; expected it to know those of this tray")
+        concern_if(is_other, f"nvidia-imex works with driver {own.version}; expected {node.nvml.driver}, as is loaded")
+
+
+def require_running(node: Node) -> None:
+    """Raise where IMEX's answers are not its own, or not to be had yet: it does not run, or has just been started."""
+    state = service_state(node, "nvidia-imex")
+    if state != "active":
+        not_applicable(f"nvidia-imex is {state}")
+    settle_s = node.threshold("imex.settle_s")
+    active_s = readings(node.services["nvidia-imex"], "active_s")[0].get("active_s")
+    if active_s is not None and active_s < settle_s:
+        incomplete(f"nvidia-imex was started {active_s:.0f} s ago, and may take {settle_s:.0f} s to connect")
+
+
+def is_due(other: ImexNode, own: ImexNode) -> bool:
+    """Whether a tray should be connected to that one: not to a place that is kept for one, which has only a name."""
+    return other.number != own.number and (other.status == READY or is_address(other.host))
+
+
+def is_address(host: str) -> bool:
+    """Whether it is an IP address."""
+    from ipaddress import ip_address  # a prolog needs none
+
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def name_of(node: Node, other: ImexNode) -> str:
+    """What the inventory calls a node of the domain, else IMEX, with its address: `gpu007 (10.1.2.7)`."""
+    found = by_address(node).get(other.host)
+    name = found.name if found else other.host_name
+    return f"{name} ({other.host})" if name else other.host
+
+
+def some(names: Iterable[str], most: int = 4) -> str:
+    """Some of these names: `gpu007, gpu008 and 12 more`."""
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+@evidence("cat /etc/nvidia-imex/nodes_config.cfg")
+def test_imex_nodes(node: Node) -> None:
+    """IMEX nodes_config.
+
+    The trays of an IMEX domain list the same addresses in the same order, and all of them are in one clique of one
+    NVLink cluster: with another list a tray is refused (node map mismatch), and one of another rack cannot be reached
+    over NVLink.
+
+    Remedy (fix configuration): Write the same list of one rack's trays, each once, to all of them, and restart
+    nvidia-imex there while no job is running.
+    """
+    require_rack(node)
+    try:
+        nodes = node.imex.nodes
+    except Absent:  # pods may bring their own
+        nodes = ()
+    if not nodes:
+        not_applicable("no tray is listed in nodes_config.cfg: nvidia-imex is not configured on the node itself")
+    twice = [one for one, count in Counter(nodes).items() if count > 1]
+    concern_if(twice, f"nodes_config.cfg lists {some(twice)} more than once; expected each tray once")
+    others = [found for one in dict.fromkeys(nodes) if (found := by_address(node).get(one)) and found is not node]
+    with part:
+        lists = {other.name: data for other in others if (data := known_list(other))}
+        unlike = [name for name, data in lists.items() if data != nodes]
+        seen = f"nodes_config.cfg is not that of {some(unlike)}; expected one list on all {len(lists) + 1} trays in it"
+        say(unlike, len(lists), seen, node)
+    with part:
+        own = place_of(node)[FABRIC]
+        places = {other.name: there for other in others if (there := known_place(other))}
+        unlike = [name for name, there in places.items() if own and there != own and not own.endswith(NO_CLUSTER)]
+        seen = f"{some(unlike)} in nodes_config.cfg {'is' if len(unlike) == 1 else 'are'} not in {own}, as this tray is"
+        say(unlike, len(places), f"{seen}; expected all of them in one clique of one cluster", node)
+
+
+def say(unlike: Sequence[str], compared: int, seen: str, node: Node) -> None:
+    """What this tray and others do not have in common: its own fault where most of them are unlike it."""
+    is_own = compared > 1 and len(unlike) > compared * node.threshold("group.majority")
+    fail_if(unlike and is_own, seen)
+    concern_if(unlike and not is_own, seen)
+
+
+def known_list(other: Node) -> tuple[str, ...]:
+    """The nodes_config.cfg of another tray; empty where it is unknown, which is for its own check to say."""
+    imex = readings(other, "imex")[0].get("imex")
+    found: tuple[str, ...] = readings(imex, "nodes")[0].get("nodes", ()) if imex else ()
+    return found
+
+
+def known_place(other: Node) -> str | None:
+    """Where another tray is; None where it is unknown."""
+    return other.group.values(FABRIC, place_of).get(other.name, {}).get(FABRIC)

@@ -1,0 +1,149 @@
+"""A tray of an NVLink rack: the domain that it is in, and what IMEX answers on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
+from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_by
+from clusterproof.plugins.evidence.field import Field, Reported, one, optional, readings, texts, values, whole
+from clusterproof.plugins.evidence.gpu.facts import Fabric
+from clusterproof.plugins.evidence.group import Values
+from clusterproof.plugins.evidence.host.facts import Command
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.gpu.parse_imex import ImexDomain, ImexNode
+    from clusterproof.plugins.evidence.node import Node
+
+FABRIC, CLUSTER = "NVLink fabric", "NVLink cluster"
+NO_CLUSTER = "0" * 32
+RACK_WIDE = ("GB200", "GB300")
+
+
+def _whole_numbers(data: object) -> tuple[int, ...]:
+    return tuple(whole(entry) for entry in values(data))
+
+
+@record
+class Imex(Reported):
+    """What the files and the command service of nvidia-imex say on one tray."""
+
+    nodes = Field(texts, where="nodes_config.cfg")  # its addresses in their order; empty where there is no such file
+    channels = Field(_whole_numbers)  # the numbers of those that jobs can open, 64 at most
+    channel_count = Field(optional(whole))  # of the driver; None where it does not say
+    answer = Field(optional(one(Command)), "domain", "nvidia-imex-ctl")
+
+
+def imex_domain_of(imex: Imex) -> ImexDomain:
+    """The domain as nvidia-imex-ctl prints it. Raises Incomplete, with the program's own words where it fails."""
+    from clusterproof.plugins.evidence.gpu.parse_imex import read_domain  # a prolog reads none
+    from clusterproof.plugins.evidence.parsing import CaptureError
+
+    answer = imex.answer
+    if answer is None:
+        raise Absent("nvidia-imex-ctl is not found; expected it beside nvidia-imex")
+    try:
+        return read_domain(answer.output)
+    except CaptureError as problem:
+        said = " ".join(answer.output.split())[:120]
+        raise Incomplete(
+            f"nvidia-imex-ctl -N ended with {answer.exit} ({problem}): {said!r}; expected the nodes of its domain",
+            cause="nvidia-imex-ctl does not show its domain",
+        ) from None
+
+
+@collected_by("imex")
+def imex(_node: Node, data: CollectorData) -> Imex:
+    """What nvidia-imex is configured to be and answers. Raises Absent where it is not installed."""
+    return Imex(data.value)
+
+
+@collected_by()
+def imex_domain(node: Node) -> ImexDomain:
+    """The IMEX domain as this tray sees it. Raises Incomplete."""
+    return imex_domain_of(node.imex)
+
+
+@collected_by()
+def imex_self(node: Node) -> ImexNode:
+    """Which node of its domain this tray is: by its addresses, else by its host name. Raises Incomplete."""
+    nodes, own, name = node.imex_domain.nodes, addresses(node), _host_name(node)
+    by_name = [one for one in nodes if name and one.host_name.partition(".")[0] == name]
+    found = [one for one in nodes if one.host in own] or by_name
+    if len(found) != 1:
+        raise Incomplete(
+            f"{len(found) or 'none'} of {len(nodes)} nodes of the IMEX domain have this tray's address; expected one",
+            cause="which node of its IMEX domain a tray is, is unknown",
+        )
+    return found[0]
+
+
+def by_address(node: Node) -> Mapping[str, Node]:
+    """The nodes of its group by their addresses, as far as these are known."""
+    return node.group.by_value("IPv4 addresses", addresses)
+
+
+def _host_name(node: Node) -> str:
+    """Its own name without its domain, else the inventory's."""
+    boot = readings(node, "boot")[0].get("boot")
+    own = readings(boot, "hostname")[0].get("hostname", "") if boot else ""
+    return (own or node.name).partition(".")[0]
+
+
+def addresses(node: Node) -> frozenset[str]:
+    """Its IPv4 addresses, as far as they are known."""
+    naming = readings(node, "naming")[0].get("naming")
+    data = readings(naming, "addresses")[0].get("addresses", ()) if naming else ()
+    return frozenset(known["ipv4"] for entry in data if (known := readings(entry, "ipv4")[0]).get("ipv4"))
+
+
+def is_of_a_rack(node: Node) -> bool:
+    """Whether its GPUs share their memory over the NVLinks of a rack."""
+    return any(model in readings(gpu, "name")[0].get("name", "") for gpu in node.gpus for model in RACK_WIDE)
+
+
+def require_rack(node: Node) -> None:
+    """Raise NotApplicable where it is none; where its GPUs are unknown, that part of a check is incomplete."""
+    data, unread = readings(node, "gpus")
+    names = [name for gpu in data.get("gpus", ()) if (name := readings(gpu, "name")[0].get("name"))]
+    if any(model in name for name in names for model in RACK_WIDE):
+        return
+    if names or any(isinstance(why, NotApplicable) for why in unread):
+        raise NotApplicable("no GPU here shares its memory over a rack's NVLink")
+    with part:
+        node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
+
+
+def place(fabric: Fabric) -> str:
+    """Where a GPU is, in words: `clique 3 of cluster 0011…`."""
+    return f"clique {fabric.clique} of {cluster(fabric)}"
+
+
+def cluster(fabric: Fabric) -> str:
+    """The cluster of the fabric, which is a rack's: `cluster 0011…`."""
+    return f"cluster {fabric.cluster_uuid[:32]}"
+
+
+def place_of(node: Node) -> Values:
+    """Where a node is: the place of most of its GPUs that have one. A rack's partitions are its trays."""
+    return {FABRIC: _most(node, place)}
+
+
+def cluster_of(node: Node) -> Values:
+    """The cluster that most of its GPUs are in; None where it is unknown, or they are in none."""
+    found = _most(node, cluster)
+    return {CLUSTER: None if found is None or found.endswith(NO_CLUSTER) else found}
+
+
+def _most(node: Node, words: Callable[[Fabric], str]) -> str | None:
+    read = [readings(gpu, "fabric")[0] for gpu in node.gpus]
+    found = [words(data["fabric"]) for data in read if data]
+    return max(found, key=found.count) if found else None
+
+
+def trays_of(node: Node, where: str) -> tuple[str, ...]:
+    """The names of the nodes of its group that are in this cluster of the fabric."""
+    data = node.group.values(CLUSTER, cluster_of)
+    return tuple(name for name, found in data.items() if found[CLUSTER] == where)

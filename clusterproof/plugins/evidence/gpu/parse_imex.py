@@ -1,0 +1,125 @@
+"""What `nvidia-imex-ctl -N` prints of an IMEX domain: its table, and with -j JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, document_in, short
+
+MAX_NODES = 1024
+LETTERS = {  # of the table's legend, in the words of the JSON
+    "I": "INVALID",
+    "N": "NEVER_CONNECTED",
+    "R": "RECOVERING",
+    "D": "DISCONNECTED",
+    "A": "AUTHENTICATING",
+    "!V!": "VERSION_MISMATCH",
+    "!M!": "NODE_MAP_MISMATCH",
+    "C": "CONNECTED",
+}
+
+_NODE = re.compile(
+    r"^Node #(\d{1,4})\s{1,8}- (\S{1,100})\s{1,80}- ([A-Z_]{2,40})\s{0,60}(?:- Version: (\S{1,40}))?", re.MULTILINE
+)
+_ROW = re.compile(r"^\s{1,12}(\d{1,4})\s{1,12}((?:(?:[INRDAC]|!V!|!M!)\s{0,8}){1,1024})$", re.MULTILINE)
+_STATE = re.compile(r"^Domain State: ([A-Z_]{2,40})\s*$", re.MULTILINE)
+
+
+@record
+class ImexNode:
+    """One node of a domain as another one sees it; `links` has a word for each of its connections, by their numbers."""
+
+    number: int
+    host: str
+    host_name: str
+    status: str
+    version: str
+    links: Mapping[int, str]
+
+
+@record
+class ImexDomain:
+    """The state of a domain (UP, DEGRADED, DOWN), and its nodes."""
+
+    state: str
+    nodes: tuple[ImexNode, ...]
+
+
+def read_domain(text: str) -> ImexDomain:
+    """What nvidia-imex-ctl printed, in either form. Raises CaptureError."""
+    found = _of_json(text) if "{" in text else _of_table(text)
+    if not found.nodes:
+        raise CaptureError("nvidia-imex-ctl names no node of its domain")
+    return found
+
+
+def _of_json(text: str) -> ImexDomain:
+    data = document_in(text)
+    nodes = data.get("nodes")
+    rows = [(int(key), one) for key, one in _entries(nodes) if key.isdecimal() and len(key) <= 4]
+    return ImexDomain(short(data.get("status")), tuple(_node(number, one) for number, one in sorted(rows, key=_number)))
+
+
+def _number(row: tuple[int, Mapping[str, object]]) -> int:
+    return row[0]
+
+
+def _node(number: int, data: Mapping[str, object]) -> ImexNode:
+    links = {
+        int(key): short(one.get("status"))
+        for key, one in _entries(data.get("connections"))
+        if key.isdecimal() and len(key) <= 4
+    }
+    words = [short(data.get(key)) for key in ("host", "hostName", "status", "version")]
+    return ImexNode(number, words[0], words[1], words[2], words[3], links)
+
+
+def _entries(data: object) -> list[tuple[str, Mapping[str, object]]]:
+    """The objects of a JSON object, by key."""
+    if not isinstance(data, dict):
+        return []
+    return [(str(key), one) for key, one in list(data.items())[:MAX_NODES] if isinstance(one, dict)]
+
+
+def _of_table(text: str) -> ImexDomain:
+    rows = {int(found[1]): found[2].split() for found in _ROW.finditer(text)}
+    state = _STATE.search(text)
+    nodes = tuple(
+        ImexNode(
+            int(found[1]),
+            found[2],
+            "",
+            found[3],
+            found[4] or "",
+            {at: LETTERS[letter] for at, letter in enumerate(rows.get(int(found[1]), ()))},
+        )
+        for found in _NODE.finditer(text)
+    )
+    return ImexDomain(state[1] if state else "", nodes[:MAX_NODES])
+
+
+def is_imex(text: str) -> bool:
+    """Whether it is `nvidia-imex-ctl -N`, with or without -j."""
+    return bool(_NODE.search(text) and _STATE.search(text)) or _is_json(text)
+
+
+def _is_json(text: str) -> bool:
+    if '"connections"' not in text or '"nodes"' not in text:
+        return False
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and isinstance(data.get("nodes"), dict) and "status" in data
+
+
+def read_imex(text: str) -> Mapping[str, object]:
+    """The collector `imex`, of which only the domain is known. Raises CaptureError."""
+    read_domain(text)
+    return {"imex": {"domain": {"command": "nvidia-imex-ctl -N", "exit": 0, "output": text}}}
+
+
+FORMS = (Form("nvidia-imex-ctl -N", is_imex, read_imex),)

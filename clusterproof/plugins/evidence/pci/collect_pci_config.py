@@ -1,0 +1,118 @@
+"""How PCIe is set on the way from GPUs to network devices: configuration space, and the IOMMU's mode."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from clusterproof.plugins.agent.reading import Node, error
+from clusterproof.plugins.evidence.pci.collect import FOLDER, MELLANOX, NVIDIA, path_of
+
+GPUS = ("0x0302", "0x0300")  # classes: 3D and display controllers
+AMAZON, EFA, NETWORK = "0x1d0f", "0xefa", "0x02"
+CAPABILITIES, EXPRESS, ACS = 0x34, 0x10, 0x0D  # where their list begins; ids of PCI Express and access control services
+EXTENDED, WHOLE = 0x100, 4096  # where extended capabilities begin, and the size of a function that can have some
+FIRST_PROCESSOR = 8192  # bytes of /proc/cpuinfo
+MOST = 64  # capabilities of one function, for lists that go round
+
+
+def read(node: Node) -> object:
+    """GPUs, network devices and the bridges above them, with their settings, which mostly only root can read."""
+    ends = {address: kind for address in node.names(FOLDER) if (kind := _kind(node, address))}
+    ports = {port: "port" for address in ends for port in path_of(node, address)[1:]}
+    return {
+        "machine": os.uname().machine,
+        "is_virtual": _is_virtual(node),
+        "functions": [_function(node, address, kind) for address, kind in (*ports.items(), *ends.items())],
+    }
+
+
+def _kind(node: Node, address: str) -> str:
+    """`gpu` or `nic`; empty for any other device, and for a virtual function, which has few settings of its own."""
+    vendor, device, kind = (str(node.text(f"{FOLDER}/{address}/{name}", "")) for name in ("vendor", "device", "class"))
+    if node.linked(f"{FOLDER}/{address}/physfn"):
+        return ""
+    if vendor == NVIDIA and kind.startswith(GPUS):
+        return "gpu"
+    is_nic = (vendor == MELLANOX and kind.startswith(NETWORK)) or (vendor == AMAZON and device.startswith(EFA))
+    return "nic" if is_nic else ""
+
+
+def _is_virtual(node: Node) -> bool:
+    """Whether the flags of the first processor of x86 say that a hypervisor is below."""
+    try:
+        with open(node.path("/proc/cpuinfo"), "rb") as file:
+            return b" hypervisor" in file.read(FIRST_PROCESSOR)
+    except OSError:
+        return False
+
+
+def _function(node: Node, address: str, kind: str) -> dict[str, object]:
+    node.at(address)
+    at = f"{FOLDER}/{address}"
+    data: dict[str, object] = {
+        "address": address,
+        "kind": kind,
+        "model": ":".join(str(node.text(f"{at}/{name}", absent=""))[2:] for name in ("vendor", "device")),
+        "path": path_of(node, address),
+        "iommu": node.text(f"{at}/iommu_group/type", absent=""),
+    }
+    if node.text(f"{at}/power/runtime_status", absent="") in ("suspended", "suspending", "resuming"):
+        return data  # which reading would wake
+    try:
+        file = os.open(node.path(f"{at}/config"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return data
+    except OSError as problem:
+        return {**data, "settings": error(problem)}
+    try:
+        return {**data, "settings": _settings(file)}
+    except OSError as problem:
+        return {**data, "settings": error(problem)}
+    finally:
+        os.close(file)
+
+
+def _settings(file: int) -> dict[str, object]:
+    """The settings of a function that is PCI Express. Raises OSError."""
+    express = next((at for kind, at in _capabilities(file) if kind == EXPRESS), None)
+    if express is None:
+        return {"max_payload": None, "max_read_request": None, "relaxed_ordering": None, "acs": None}
+    control = _word(file, express + 8)
+    access = next((at for kind, at in _extended(file) if kind == ACS), None)
+    return {
+        "max_payload": 128 << (control >> 5 & 7),
+        "max_read_request": 128 << (control >> 12 & 7),
+        "relaxed_ordering": bool(control & 0x10),
+        "acs": None if access is None else _word(file, access + 6),
+    }
+
+
+def _capabilities(file: int) -> Iterator[tuple[int, int]]:
+    at = _word(file, CAPABILITIES) & 0xFC
+    for _ in range(MOST):
+        if not at:
+            return
+        head = _word(file, at)
+        yield head & 0xFF, at
+        at = head >> 8 & 0xFC
+
+
+def _extended(file: int) -> Iterator[tuple[int, int]]:
+    at = EXTENDED if os.fstat(file).st_size >= WHOLE else 0
+    for _ in range(MOST):
+        if at < EXTENDED:
+            return
+        kind, further = _word(file, at), _word(file, at + 2)
+        if kind in (0, 0xFFFF):
+            return
+        yield kind, at
+        at = further >> 4
+
+
+def _word(file: int, at: int) -> int:
+    """Two bytes of configuration space. Raises PermissionError where only root may read so far."""
+    data = os.pread(file, 2, at)
+    if len(data) < 2:
+        raise PermissionError(1, "only root may read it", "configuration space")
+    return int.from_bytes(data, "little")

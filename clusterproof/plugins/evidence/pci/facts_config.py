@@ -1,0 +1,91 @@
+"""How PCIe is set on the way from GPUs to network devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.fact import collected_as
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    each,
+    every,
+    flag,
+    one,
+    optional,
+    text,
+    texts,
+    whole,
+)
+
+ACS_BITS = {0: "SrcValid", 2: "ReqRedir", 3: "CmpltRedir", 4: "UpstreamFwd"}  # that keep peers from each other
+SHARED_SWITCH = 3  # of two paths at least: the host bridge, a root port, and the upper port of a switch
+
+
+@record
+class PciSettings(Reported):
+    """What configuration space has of a function; None where it has no such register."""
+
+    max_payload = Field(optional(whole))  # bytes
+    max_read_request = Field(optional(whole))  # bytes
+    relaxed_ordering = Field(optional(flag))
+    acs = Field(optional(whole))  # the control word of access control services
+
+    @property
+    def redirects(self) -> tuple[str, ...]:
+        """What its access control does to traffic between devices below, in lspci's words. Raises Incomplete."""
+        word = self.acs or 0
+        return tuple(name for bit, name in ACS_BITS.items() if word >> bit & 1)
+
+
+@record
+class PciFunction(Reported):
+    """A GPU, a network device, or a bridge above one."""
+
+    address = Field(text)
+    kind = Field(text)  # gpu, nic or port
+    model = Field(text)  # PCI vendor and device id: 15b3:1021
+    path = Field(optional(texts))  # its host bridge, and the bridges from there down; None in captures
+    iommu = Field(text)  # identity, DMA or DMA-FQ; empty where it is in no group: without an IOMMU
+    settings = Field(optional(one(PciSettings)), where="PCIe settings")  # None while it is suspended
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is a GPU or a network device. Raises Incomplete."""
+        return self.kind != "port"
+
+
+@record
+class PciPaths(Reported):
+    """How PCIe is set on the way from GPUs to network devices."""
+
+    machine = Field(text)  # its architecture: x86_64
+    is_virtual = Field(flag)  # whether it is a virtual machine of x86, whose bridges are emulated
+    rows = Field(every(PciFunction), "functions")
+
+    @property
+    def functions(self) -> Mapping[str, PciFunction]:
+        """They, by address; of one without an address that part of a check is incomplete."""
+        return dict(each(self.rows, lambda row: (row.address, row)))
+
+    @property
+    def ends(self) -> tuple[PciFunction, ...]:
+        """The GPUs and network devices; of one of an unknown kind that part of a check is incomplete."""
+        return tuple(row for row, is_end in each(self.rows, lambda row: (row, row.is_end)) if is_end)
+
+    def between(self) -> Iterator[tuple[str, str, str]]:
+        """Each port on the way of a GPU and a network device below one switch, with the addresses of the two.
+
+        Only the ports below the switch that both have in common: access control there decides whether they reach each
+        other by it.
+        """
+        placed = list(each(self.ends, lambda row: (row.address, row.kind, row.path or ())))
+        for gpu, above in ((address, path) for address, kind, path in placed if kind == "gpu"):
+            for nic, other in ((address, path) for address, kind, path in placed if kind == "nic"):
+                shared = sum(1 for own, its in zip(above, other, strict=False) if own == its)
+                if shared >= SHARED_SWITCH:
+                    yield from ((port, gpu, nic) for port in (*above[shared:], *other[shared:]))
+
+
+pci_settings = collected_as("pci_config", PciPaths)

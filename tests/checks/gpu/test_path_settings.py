@@ -1,0 +1,75 @@
+"""Checks of PCIe's settings on evidence that no fault of the testbed produces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import expect, said
+from tests.builders.recordings import boot, node
+from tests.builders.samples import sample
+
+PASS, CONCERN, NA, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.INCOMPLETE
+PATH = ["pci0000:44", "0000:44:01.0", "0000:45:00.0"]
+SETTINGS = {"max_payload": 256, "max_read_request": 4096, "relaxed_ordering": True, "acs": 0}
+
+
+def function(address: str, kind: str, *above: str, iommu: str = "identity", **settings: Any) -> dict[str, Any]:
+    """A function of PCI Express as the collector reports it."""
+    model = {"gpu": "10de:2330", "nic": "15b3:1021"}.get(kind, "1000:c030")
+    where = {"address": address, "kind": kind, "model": model, "path": [*PATH, *above], "iommu": iommu}
+    return {**where, "settings": {**SETTINGS, **settings}}
+
+
+def board(acs: int = 0, **of_gpu: Any) -> list[dict[str, Any]]:
+    """A GPU and a network device below one switch, with `acs` on the port of the GPU."""
+    ports = [function("0000:46:00.0", "port", acs=acs), function("0000:46:01.0", "port", acs=0)]
+    ends = [function("0000:53:00.0", "gpu", "0000:46:00.0", **of_gpu), function("0000:54:00.0", "nic", "0000:46:01.0")]
+    return [*ports, *ends]
+
+
+def evaluated(check: str, functions: list[dict[str, Any]], machine: str = "x86_64", *, is_virtual: bool = False) -> Any:
+    data = {"machine": machine, "is_virtual": is_virtual, "functions": functions}
+    return said(f"gpu.{check}", node("gpu001", boot=boot(), pci_config=data))
+
+
+@pytest.mark.parametrize(
+    ("acs", "verdict", "words"),
+    [
+        (0, PASS, ""),
+        (0x42, PASS, ""),  # TransBlk and DirectTrans send nothing to the CPU
+        (0x1D, CONCERN, "ACS on 0000:46:00.0 has SrcValid ReqRedir CmpltRedir UpstreamFwd, between 0000:53:00.0 and"),
+        (0x04, CONCERN, "ACS on 0000:46:00.0 has ReqRedir, between 0000:53:00.0 and 0000:54:00.0; expected none of it"),
+    ],
+)
+def test_ports_between_a_gpu_and_a_network_device_redirect_nothing(acs: int, verdict: Verdict, words: str) -> None:
+    expect(evaluated("pcie_acs", board(acs)), verdict, words)
+
+
+@pytest.mark.parametrize(("machine", "is_virtual"), [("x86_64", True), ("aarch64", False)])
+def test_virtual_machines_and_grace_are_not_held_to_it(machine: str, is_virtual: bool) -> None:
+    for check in ("pcie_acs", "pcie_iommu"):
+        found = evaluated(check, board(0x1D, iommu="DMA-FQ"), machine, is_virtual=is_virtual)
+        assert found.verdict is NA
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("identity", PASS), ("", PASS), ("DMA", CONCERN), ("DMA-FQ", CONCERN)])
+def test_an_iommu_passes_through_or_is_off(mode: str, verdict: Verdict) -> None:
+    assert evaluated("pcie_iommu", board(iommu=mode)).verdict is verdict
+
+
+def test_what_only_root_may_read_is_incomplete() -> None:
+    denied = {"error": "EPERM", "text": "configuration space: only root may read it"}
+    functions = [{**one, "settings": denied} for one in board()]
+    for check in ("pcie_acs", "pcie_settings"):
+        expect(evaluated(check, functions), INCOMPLETE, "PCIe settings could not be read (EPERM)")
+    assert evaluated("pcie_iommu", functions).verdict is PASS
+
+
+def test_a_published_lspci_shows_nothing_amiss() -> None:
+    data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
+    found = said("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=data["pci_config"]))
+    assert found.verdict is PASS, found.message

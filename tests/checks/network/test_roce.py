@@ -1,0 +1,61 @@
+"""The check of RoCE's settings on evidence that no fault of the testbed produces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import expect, said
+from tests.builders.recordings import boot, node
+
+PASS, CONCERN, NA, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.INCOMPLETE
+CHECK = "network.roce_settings"
+
+
+def port(number: int, **more: Any) -> dict[str, Any]:
+    """An active port of a rail."""
+    gids = [{"index": 3, "type": "RoCE v2", "kind": "ipv4"}]
+    ecn = {"notifies": "1" * 8, "reacts": "1" * 8, "traffic_class": "106", "gids": gids}
+    rail = {"model": "15b3:1021", "rate": "400 Gb/sec (4X NDR)", "state": "4: ACTIVE"}
+    return {"device": f"mlx5_{number}", "port": 1, **rail, **ecn, **more}
+
+
+def host(*ports: dict[str, Any], name: str = "gpu001") -> NodeEvidence:
+    return node(name, boot=boot(), roce={"ports": list(ports)})
+
+
+STORAGE = {"model": "15b3:101d", "rate": "100 Gb/sec (4X EDR)", "reacts": "0" * 8, "gids": []}
+
+
+@pytest.mark.parametrize(
+    ("ports", "verdict", "words"),
+    [
+        ([port(number) for number in range(8)], PASS, ""),
+        ([*(port(number) for number in range(8)), port(8, **STORAGE)], PASS, ""),  # another card, for another purpose
+        ([*(port(number) for number in range(8)), port(8, state="1: DOWN", gids=[])], PASS, ""),
+        ([port(0), port(1, traffic_class="0")], PASS, ""),  # which of the two is right?
+        ([port(0), port(1), port(2, traffic_class="")], CONCERN, "traffic class of mlx5_2 port 1 is not set; expected"),
+        ([port(0), port(1), port(2, gids=[])], CONCERN, "RoCE v2 GID index of mlx5_2 port 1 is none; expected 3 as"),
+        ([port(0), port(1), port(2, gids=None)], INCOMPLETE, "gids was not reported"),
+        ([], NA, "no active RoCE port on this node"),
+    ],
+)  # fmt: skip
+def test_active_ports_of_one_kind_are_alike(ports: list[dict[str, Any]], verdict: Verdict, words: str) -> None:
+    expect(said(CHECK, host(*ports)), verdict, words)
+
+
+def test_a_node_is_compared_with_the_others() -> None:
+    others = [host(port(0), port(1), name=f"gpu00{number}") for number in (2, 3, 4)]
+    one = host(port(0, reacts="0" * 8), port(1, reacts="0" * 8))
+    found = said(CHECK, one, *others)
+    expect(found, CONCERN, "ECN reaction of mlx5_0 port 1 00000000")
+    assert "expected 11111111 as on 3 of 4 nodes" in found.message
+
+
+def test_a_port_that_differs_here_is_not_named_a_second_time_for_other_nodes() -> None:
+    others = [host(port(0), port(1), port(2), name=f"gpu00{number}") for number in (2, 3, 4)]
+    found = said(CHECK, host(port(0), port(1), port(2, traffic_class="0")), *others)
+    assert found.message == "traffic class of mlx5_2 port 1 is 0; expected 106 as 2 of 3 ports of its kind"

@@ -1,0 +1,108 @@
+"""How PCIe is set on the way from GPUs to network devices: from configuration space, and from lspci -vvv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.captures.collection import read_text
+from clusterproof.plugins.evidence.pci.collect_pci_config import read
+from clusterproof.plugins.evidence.pci.facts_config import PciSettings
+from tests.builders.samples import sample
+from tests.testbed.pci_config import space
+
+GPU = {"vendor": "0x10de", "device": "0x2330", "class": "0x030200"}
+PORT, END = "devices/pci0000:44/0000:44:01.0", "devices/pci0000:44/0000:44:01.0/0000:53:00.0"
+
+
+def collected(root: Path, of_gpu: bytes, of_port: bytes = b"", **files: str) -> Any:
+    """What the collector returns of a GPU below one port."""
+    for folder, data in ((PORT, of_port), (END, of_gpu)):
+        at = root / "sys" / folder
+        (at / "power").mkdir(parents=True)
+        (root / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
+        (root / "sys/bus/pci/devices" / at.name).symlink_to(Path("../../..") / folder)
+        for name, text in GPU.items() if folder == END else ():
+            (at / name).write_text(f"{text}\n")
+        (at / "config").write_bytes(data)
+    for name, text in files.items():
+        path = root / "sys" / END / name.replace("__", "/")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{text}\n")
+    return read(Node(str(root)))
+
+
+@pytest.mark.parametrize(
+    ("payload", "request_bytes", "relaxed", "acs"),
+    [(128, 512, True, None), (256, 4096, False, 0), (512, 128, True, 0x1D), (4096, 2048, False, 0x5F)],
+)
+def test_settings_are_those_of_the_capabilities(
+    tmp_path: Path, payload: int, request_bytes: int, relaxed: bool, acs: int | None
+) -> None:
+    data = space(payload, request_bytes, relaxed=relaxed, acs=acs)
+    port, gpu = collected(tmp_path, data, space())["functions"]
+    assert (port["address"], gpu["address"]) == ("0000:44:01.0", "0000:53:00.0")
+    expected = {"max_payload": payload, "max_read_request": request_bytes, "relaxed_ordering": relaxed, "acs": acs}
+    assert gpu["settings"] == expected
+    assert (gpu["kind"], gpu["model"], gpu["path"]) == ("gpu", "10de:2330", ["pci0000:44", "0000:44:01.0"])
+
+
+def test_what_only_root_may_read_is_an_error(tmp_path: Path) -> None:
+    *_, gpu = collected(tmp_path, space()[:64])["functions"]
+    assert gpu["settings"]["error"] == "EPERM"
+
+
+def test_a_function_without_extended_capabilities_has_no_access_control(tmp_path: Path) -> None:
+    *_, gpu = collected(tmp_path, space(acs=0x1D)[:256])["functions"]
+    assert (gpu["settings"]["max_read_request"], gpu["settings"]["acs"]) == (512, None)
+
+
+def test_a_list_of_capabilities_that_goes_round_ends(tmp_path: Path) -> None:
+    data = bytearray(space())
+    data[0x60:0x62] = b"\x05\x40"
+    data[0x102:0x104] = b"\x01\x10"
+    *_, gpu = collected(tmp_path, bytes(data))["functions"]
+    assert gpu["settings"] == dict.fromkeys(("max_payload", "max_read_request", "relaxed_ordering", "acs"))
+
+
+def test_a_device_that_is_suspended_is_not_woken(tmp_path: Path) -> None:
+    *_, gpu = collected(tmp_path, space(), power__runtime_status="suspended")["functions"]
+    assert "settings" not in gpu
+
+
+def test_the_mode_of_the_iommu_is_that_of_the_group(tmp_path: Path) -> None:
+    port, gpu = collected(tmp_path, space(), iommu_group__type="identity")["functions"]
+    assert (gpu["iommu"], port["iommu"]) == ("identity", "")
+
+
+@pytest.mark.parametrize(("flags", "is_virtual"), [("fpu hypervisor lahf", True), ("fpu vme lahf", False)])
+def test_a_virtual_machine_is_one_by_its_processor_s_flags(tmp_path: Path, flags: str, is_virtual: bool) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
+    value: Any = read(Node(str(tmp_path)))
+    assert value["is_virtual"] is is_virtual
+
+
+def test_a_published_lspci_has_the_same_settings_and_no_access_control_that_redirects() -> None:
+    data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
+    functions: Any = data["pci_config"]
+    settings = [PciSettings(one["settings"]) for one in functions["functions"]]
+    assert len(settings) > 8
+    assert {one.redirects for one in settings} == {()}
+    assert {one.max_read_request for one in settings} == {128, 4096}
+
+
+def test_access_control_is_read_in_lspci_s_words() -> None:
+    text = (
+        "0000:6f:00.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0)\n"
+        "\t\t\tRlxdOrd+ ExtTag+ PhantFunc- AuxPwr- NoSnoop+\n"
+        "\t\t\tMaxPayload 256 bytes, MaxReadReq 4096 bytes\n"
+        "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-\n"
+    )
+    data, _ = read_text(text)
+    (one,) = data["pci_config"]["functions"]  # type: ignore[index]
+    assert one["settings"] == {"max_payload": 256, "max_read_request": 4096, "relaxed_ordering": True, "acs": 0x1D}
+    assert PciSettings(one["settings"]).redirects == ("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")

@@ -1,0 +1,106 @@
+"""Trays of an NVLink rack: their domain, and IMEX on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clusterproof.plugins.core.policy import Policy
+from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
+from tests.faults.gpu_fabric import gb300
+from tests.testbed.gpus import MODELS
+from tests.testbed.image import NodeImage
+from tests.testbed.imex import ADDRESSES, CHANNEL, NODES, domain, program
+from tests.testbed.node import with_file, with_tool, without_file
+
+DRIVER = MODELS["GB300"].driver
+DOMAIN, LIST, UNIFORM = "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_uniform"
+
+
+def answering(image: NodeImage, printed: str, code: int = 0) -> NodeImage:
+    """The tray's nvidia-imex-ctl prints this."""
+    return with_tool(image, "nvidia-imex-ctl", program(printed, code))
+
+
+def listed(image: NodeImage, *addresses: str) -> NodeImage:
+    """The tray's nodes_config.cfg has these addresses."""
+    return with_file(image, NODES, "".join(f"{address}\n" for address in addresses))
+
+
+def with_driver(image: NodeImage, driver: str) -> NodeImage:
+    """NVML reports this driver."""
+    return replace(image, nvml=(image.nvml or "").replace(f"driver = {DRIVER}", f"driver = {driver}"))
+
+
+FAULTS = (
+    Fault(
+        "a tray that IMEX connects to no other",
+        lambda image: answering(image, domain(DRIVER, {1: "VERSION_MISMATCH", 2: "VERSION_MISMATCH", 3: "INVALID"})),
+        {DOMAIN: FAIL},
+        "of 3 IMEX connections to other trays 3 are not up: VERSION_MISMATCH with gpu002 (10.1.2.1), gpu003 (10.1.2.2)",
+        base=gb300,
+    ),
+    Fault(
+        "a tray without an IMEX connection to one other",
+        lambda image: answering(image, domain(DRIVER, {2: "RECOVERING"}, state="DEGRADED")),
+        {DOMAIN: CONCERN},
+        "of 3 IMEX connections to other trays 1 are not up: RECOVERING with gpu003 (10.1.2.2); expected CONNECTED",
+        base=gb300,
+    ),
+    Fault(
+        "a tray whose IMEX is not ready",
+        lambda image: answering(image, domain(DRIVER, status="INITIALIZING", state="DOWN")),
+        {DOMAIN: FAIL},
+        "nvidia-imex is INITIALIZING; expected READY",
+        base=gb300,
+    ),
+    Fault(
+        "a tray whose IMEX works with the driver before",
+        lambda image: answering(image, domain("570.172")),
+        {DOMAIN: CONCERN, UNIFORM: CONCERN},
+        f"nvidia-imex works with driver 570.172; expected {DRIVER}, as is loaded",
+        base=gb300,
+    ),
+    Fault(
+        "a tray whose IMEX answers nothing",
+        lambda image: answering(image, "Failed to read the node configuration file", 255),
+        {DOMAIN: INCOMPLETE},
+        "nvidia-imex-ctl -N ended with 255",
+        base=gb300,
+    ),
+    Fault(
+        "a tray with another list of nodes than the others",
+        lambda image: listed(image, *ADDRESSES[:3], "10.1.2.77", ADDRESSES[3]),
+        {LIST: FAIL},
+        "nodes_config.cfg is not that of gpu002, gpu003, gpu004; expected one list on all 4 trays in it",
+        base=gb300,
+    ),
+    Fault(
+        "more trays in one NVLink domain than a rack has",
+        lambda image: image,
+        {"gpu.rack_trays": CONCERN},
+        "cluster 00000001000000000000000000000001 has 4 trays here (gpu[001-004]); expected at most 3",
+        base=gb300,
+        policy=Policy(thresholds={"rack.trays": 3}),
+    ),
+    Fault(
+        "a tray of another driver than its rack",
+        lambda image: with_driver(image, "580.95.05"),
+        {UNIFORM: CONCERN, DOMAIN: CONCERN},
+        "driver in cluster 00000001000000000000000000000001 580.95.05; expected 580.173.02 as on 3 of 4 nodes",
+        base=gb300,
+    ),
+    Fault(
+        "a tray without the IMEX channel of the others",
+        lambda image: without_file(image, CHANNEL),
+        {UNIFORM: CONCERN},
+        "IMEX channel 0 in cluster 00000001000000000000000000000001 missing; expected there",
+        base=gb300,
+    ),
+    Fault(
+        "a tray with fewer IMEX channels than the others",
+        lambda image: replace(image, proc={**image.proc, "driver/nvidia/params": "ImexChannelCount: 1\n"}),
+        {UNIFORM: CONCERN},
+        "IMEX channels in cluster 00000001000000000000000000000001 1; expected 2048 as on 3 of 4 nodes",
+        base=gb300,
+    ),
+)

@@ -1,0 +1,79 @@
+"""RoCE: GIDs, ECN and traffic class of ports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+from tests.faults.fault import CONCERN, Fault
+from tests.faults.infiniband import BUSES, infiniband, port
+from tests.testbed.image import Link, NodeImage
+from tests.testbed.node import with_file
+from tests.testbed.sysfs import Tree
+
+ROCE = "network.roce_settings"
+PORTS = range(len(BUSES))
+MAPPED = "0000:0000:0000:0000:0000:ffff:0a01:{:04x}\n"
+
+
+def roce() -> NodeImage:
+    """A GPU-less node with four ports of RoCE: addresses of IPv4, ECN on, one traffic class."""
+    image = infiniband()
+    tree: Tree = {}
+    for number in PORTS:
+        link = image.sys[f"class/infiniband/mlx5_{number}"]
+        assert isinstance(link, Link)
+        here = link.target.removeprefix("../../")
+        net = image.sys[f"class/net/ens{number + 1}np0"]
+        assert isinstance(net, Link)
+        interface = net.target.removeprefix("../../")
+        tree |= {f"{here}/ports/1/link_layer": "Ethernet\n", f"{here}/tc/1/traffic_class": "106\n"}
+        for index, (address, kind) in enumerate((("fe80:", "IB/RoCE v1"), ("fe80:", "RoCE v2"), ("", "RoCE v2"))):
+            gid = f"{address}{'0000:' * 6}0001\n" if address else MAPPED.format(number + 1)
+            tree |= {
+                f"{here}/ports/1/gids/{index}": gid,
+                f"{here}/ports/1/gid_attrs/types/{index}": f"{kind}\n",
+                f"{here}/ports/1/gid_attrs/ndevs/{index}": f"ens{number + 1}np0\n",
+            }
+        for side in ("np", "rp"):
+            tree |= {f"{interface}/ecn/roce_{side}/enable/{priority}": "1\n" for priority in range(8)}
+    return replace(image, sys=image.sys | tree)
+
+
+def on_all(image: NodeImage, file: str, text: str) -> NodeImage:
+    """Every port's device has this in that file of sysfs."""
+    return reduce(
+        lambda made, number: with_file(made, f"/sys/class/infiniband/mlx5_{number}/{file}", text), PORTS, image
+    )
+
+
+FAULTS = (
+    Fault(
+        "a RoCE port without the address that NCCL needs",
+        lambda image: with_file(image, f"{port(2)}/gids/2", f"{'0000:' * 7}0000\n"),
+        {ROCE: CONCERN},
+        "RoCE v2 GID index of mlx5_2 port 1 is none; expected 2 as 3 of 4 ports of its kind",
+        base=roce,
+    ),
+    Fault(
+        "a RoCE port whose GID is of version 1",
+        lambda image: with_file(image, f"{port(2)}/gid_attrs/types/2", "IB/RoCE v1\n"),
+        {ROCE: CONCERN},
+        "RoCE v2 GID index of mlx5_2 port 1 is none",
+        base=roce,
+    ),
+    Fault(
+        "a RoCE port that does not slow down when the network is full",
+        lambda image: with_file(image, "/sys/class/net/ens3np0/ecn/roce_rp/enable/3", "0\n"),
+        {ROCE: CONCERN},
+        "ECN reaction of mlx5_2 port 1 is 11101111; expected 11111111 as 3 of 4 ports of its kind",
+        base=roce,
+    ),
+    Fault(
+        "RoCE ports in another traffic class than on other nodes",
+        lambda image: on_all(image, "tc/1/traffic_class", "0\n"),
+        {ROCE: CONCERN},
+        "traffic class of mlx5_0 port 1 0",
+        base=roce,
+    ),
+)
