@@ -21,9 +21,10 @@ from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.reports.formats import PAGE, all_formats
+from clusterproof.reports.formats import all_formats
 from clusterproof.reports.formats.html import document
 from clusterproof.reports.run import Run
+from clusterproof.reports.run_folder import PAGE
 from tests.testbed.needs import needs_chromium
 
 NODES, CHECKS = 1000, 150

@@ -65,6 +65,7 @@ class Run:
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
     before: Mapping[Pair, Verdict] = field(default_factory=dict)  # what stood then, where it was not fine
     is_redacted: bool = False  # its names are nobody's
+    compared: Mapping[str, Sequence[str]] = field(default_factory=dict)  # thresholds of a training run's rules, by id
     junit_cases: str = "check"  # what a case of JUnit is: a check with its nodes, or a node with its checks
 
     @property

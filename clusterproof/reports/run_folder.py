@@ -10,10 +10,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from clusterproof.plugins.core.opened import distrust
-from clusterproof.reports.formats import PAGE
 
 RUNS = "runs"
 LATEST = "latest"
+PAGE = "report.html"
 _LONGEST_NAME = 80
 _MAX_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)(?:-(\d{1,3}))?")

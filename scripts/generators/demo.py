@@ -11,7 +11,7 @@ from base64 import b64decode
 from pathlib import Path
 
 from clusterproof.reports.document.demo import PICTURES
-from clusterproof.reports.formats import PAGE
+from clusterproof.reports.run_folder import PAGE
 from scripts.generators.demo_pictures import write_pictures
 from tests.faults import BY_NAME
 from tests.faults.kernel_log import XID

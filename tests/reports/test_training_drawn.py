@@ -80,7 +80,8 @@ def test_each_rule_says_how_often_it_triggered_over_how_much_and_by_which_number
         result("run.slow_rank", "x", Verdict.FAIL, "1.40", **of_run, devices=("rank 12",)),
         result("run.loss_finite", "x", Verdict.INCOMPLETE, **of_run),
     ]
-    found = training_section(training_run(), results)
+    compared = {"run.slow_rank": ["run.slow_rank_fail"], "run.step_outliers": ["run.step_outliers_lost_percent"]}
+    found = training_section(training_run(), results, compared)
     assert found
     rules = re.sub(r"<[^>]+>", "|", found.html.partition("how often each triggered")[2].partition("</details>")[0])
     rows = [[cell for cell in row.split("|") if cell] for row in rules.split("||||") if "run." in row]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,8 @@ from clusterproof.plugins.core.opened import is_there
 from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
-from clusterproof.reports.formats import PAGE
 from clusterproof.reports.results import ResultsFile
-from clusterproof.reports.run_folder import RUNS
+from clusterproof.reports.run_folder import PAGE, RUNS
 from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -115,6 +114,7 @@ class Reporting:
             began=self.began,
             seconds=(datetime.now(timezone.utc) - self.began).total_seconds(),
             exit_code=exit_code,
+            compared=_compared(evaluated) if TRAINING_RUN in self.config.stash else {},
             junit_cases=self.config.option.junit_cases,
             command=command_of(self.config),
             left_out={check: title for check, title in self.left_out.items() if check not in evaluated},
@@ -170,6 +170,15 @@ class Reporting:
         if are_read():
             for line in lines(self.outcomes.results, catalog_of(self.config)):
                 terminalreporter.write_line(line)
+
+
+def _compared(evaluated: Collection[str]) -> dict[str, list[str]]:
+    """The names of the thresholds that the rules of a training run compare with."""
+    from clusterproof.plugins.evaluation.all_checks import all_checks
+    from clusterproof.plugins.evaluation.rules import thresholds_of
+
+    rules = {name: check for name, check in all_checks().items() if check.is_of_run and name in evaluated}
+    return {name: thresholds_of(check.function) for name, check in rules.items()}
 
 
 def _kept(keep: int | None, folder: Path) -> str:

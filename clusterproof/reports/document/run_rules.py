@@ -9,8 +9,6 @@ from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.message import number_of, printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evaluation.all_checks import all_checks
-from clusterproof.plugins.evaluation.rules import thresholds_of
 from clusterproof.plugins.training_run.rules.steps import outliers
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.reports.document.section import table
@@ -37,28 +35,31 @@ RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
 }
 
 
-def rules_table(run: TrainingRun, results: Iterable[Result]) -> str:
-    """A row for each rule that could be evaluated, those that triggered most often first; empty where none could."""
+def rules_table(run: TrainingRun, results: Iterable[Result], compared: Mapping[str, Sequence[str]]) -> str:
+    """A row for each rule that could be evaluated, those that triggered most often first; empty where none could.
+
+    `compared` are the names of the thresholds that a rule compares with, by its id.
+    """
     by_rule: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         if result.is_of_run and result.verdict not in (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE):
             by_rule[result.check].append(result)
     ordered = sorted(by_rule.items(), key=lambda rule: (_worst(rule[1]).verdict.rank, -_times(run, *rule)))
-    rows = [_row(run, check, found) for check, found in ordered]
+    rows = [_row(run, check, found, compared.get(check, ())) for check, found in ordered]
     if not rows:
         return ""
     head = ("rule", "verdict", "triggered", "over", "compares with", "what to do")
     return f"<details><summary>The rules, and how often each triggered</summary>{table(head, rows)}</details>"
 
 
-def _row(run: TrainingRun, check: str, results: Sequence[Result]) -> tuple[str, ...]:
+def _row(run: TrainingRun, check: str, results: Sequence[Result], compared: Sequence[str]) -> tuple[str, ...]:
     worst = _worst(results)
     times = _times(run, check, results)
     kind = LOOKS_AT.get(check.rpartition(".")[2], "")
     over = number_of(RECORDED[kind](run), kind) if kind else ""
     todo = printable(worst.remedy, MAX_WORDS) if worst.verdict in FOUND else ""
     rule = f"{worst.title} ({check})"
-    return rule, worst.verdict.value, number_of(times, "time"), over, _parameters(run, check), todo
+    return rule, worst.verdict.value, number_of(times, "time"), over, _parameters(run, compared), todo
 
 
 def _worst(results: Sequence[Result]) -> Result:
@@ -73,7 +74,5 @@ def _times(run: TrainingRun, check: str, results: Sequence[Result]) -> int:
     return sum(max(1, len(result.devices)) for result in found)
 
 
-def _parameters(run: TrainingRun, check: str) -> str:
-    known = all_checks().get(check)
-    names = thresholds_of(known.function) if known else []
+def _parameters(run: TrainingRun, names: Sequence[str]) -> str:
     return "; ".join(f"{run.threshold(name):g} {thresholds()[name].unit} ({name})" for name in names)

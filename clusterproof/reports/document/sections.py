@@ -112,7 +112,7 @@ def _training(run: Run) -> Section | None:
         return None
     from clusterproof.reports.document.training import training_section  # few runs evaluate a training run
 
-    return training_section(run.training, run.results)
+    return training_section(run.training, run.results, run.compared)
 
 
 def _again(run: Run) -> Section | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from statistics import median
@@ -33,11 +33,16 @@ MAX_NAME = 90  # characters of a kernel's name
 BAR = 240  # units
 
 
-def training_section(run: TrainingRun, results: Sequence[Result] = ()) -> Section | None:
-    """The section; None where its files have nothing that can be drawn. Its rules are among the `results`."""
+def training_section(
+    run: TrainingRun, results: Sequence[Result] = (), compared: Mapping[str, Sequence[str]] = {}
+) -> Section | None:
+    """The section; None where its files have nothing that can be drawn. Its rules are among the `results`.
+
+    `compared`: as for the table of the rules.
+    """
     drawn = (
         summary(run),
-        rules_table(run, results),
+        rules_table(run, results, compared),
         _phases(run.data),
         _steps(run),
         _ranks(run),

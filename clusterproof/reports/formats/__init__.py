@@ -19,7 +19,6 @@ from clusterproof.plugins.core.written import created
 if TYPE_CHECKING:
     from clusterproof.reports.run import Run
 
-PAGE = "report.html"
 SUMMARY = "summary.md"
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
 MAX_JOB_SUMMARY = 1_000_000  # bytes; GitHub shows no summary at all above 1 MiB

@@ -15,8 +15,9 @@ from clusterproof.reports.document.data import data
 from clusterproof.reports.document.demo import WORDS, is_demo, with_pictures
 from clusterproof.reports.document.section import Section
 from clusterproof.reports.document.sections import TOOLS, sections
-from clusterproof.reports.formats import PAGE, Format
+from clusterproof.reports.formats import Format
 from clusterproof.reports.run import Run
+from clusterproof.reports.run_folder import PAGE
 from clusterproof.reports.standing import headline, standing
 from clusterproof.reports.tiles import breakable, tiles
 from clusterproof.reports.to_do import to_do
