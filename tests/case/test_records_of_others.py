@@ -9,6 +9,9 @@ import pytest
 
 from clusterproof.plugins.case import node_log, pods, results, scheduler
 from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.core.result import Finding, Result, with_findings
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.results import ResultsFile
 from tests.case.files import SACCT, case_of
 
 CLOCK = Clock(2026)
@@ -104,6 +107,16 @@ def test_a_pod_says_how_it_ended(status: dict[str, object], cause: str, tmp_path
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"kind": "List", "items": 3}', '{"kind": "Pod", "status": []}'])
 def test_json_that_is_none_of_kubernetes_says_nothing(text: str) -> None:
     assert [event for one in pods.objects(text) for event in pods.read(one, "x", CLOCK)] == []
+
+
+def test_results_as_a_run_writes_them_now_are_known_by_their_first_line(tmp_path: Path) -> None:
+    found = (Finding(Verdict.FAIL, "Xid 79; expected none", action="reset or reboot"),)
+    passed = [Result("gpu.no_xid", f"gpu00{number}", Verdict.PASS, severity="none") for number in (1, 2, 3)]
+    with ResultsFile(tmp_path / "results.jsonl") as file:
+        file.write_rest([*passed[:2], with_findings(passed[2], found)])
+    text = (tmp_path / "results.jsonl").read_text(encoding="utf-8")
+    assert results.is_of(text)
+    assert [(fact.node, fact.check) for fact in results.read(text, "results.jsonl")] == [("gpu003", "gpu.no_xid")]
 
 
 def test_of_results_only_failures_of_hardware_are_evidence() -> None:

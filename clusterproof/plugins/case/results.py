@@ -10,7 +10,7 @@ from clusterproof.plugins.catalog.causes import HARDWARE
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import OF_HARDWARE
 
-KEYS = {"check", "node", "verdict"}
+KEYS = ({"check", "node", "verdict"}, {"schema", "describes"})  # of the first line: a result, or what describes some
 FAILED = "fail"
 
 
@@ -20,7 +20,7 @@ def is_of(text: str) -> bool:
         data = json.loads(text[:1_000_000].partition("\n")[0])
     except (ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and data.keys() >= KEYS
+    return isinstance(data, dict) and any(data.keys() >= keys for keys in KEYS)
 
 
 def read(text: str, source: str) -> Iterator[Fact]:
