@@ -47,6 +47,14 @@ def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.startswith("usage: clusterproof explain")
 
 
+def test_help_of_check_has_every_option_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "check"]) == 0
+    text = capsys.readouterr().out
+    flags = {option.flag for group in (*table.GROUPS.values(), *perf_table.GROUPS.values()) for option in group}
+    assert text.startswith("usage: clusterproof check X")
+    assert flags - set(re.findall(r"^  (--[a-z0-9-]+)", text, re.MULTILINE)) == {"--cluster", "--run"}
+
+
 def test_the_help_names_every_command() -> None:
     assert set(re.findall(r"^  clusterproof (\w+)", short_help(), re.MULTILINE)) == set(NAMES)
 

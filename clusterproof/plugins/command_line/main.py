@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     mistaken = _mistaken_command(arguments) or _further_cluster(arguments)
     if mistaken:
         return _print(BAD_COMMAND_LINE, f"clusterproof: {mistaken}\n")
+    asks_for_all = arguments == ["help", "check"]
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
     if arguments[:1] == ["check"]:
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"clusterproof {__version__}")
         return 0
     if wants_help(arguments) and arguments[0] not in (*ANSWERED, "manifest"):
-        return _print(0, short_help())
+        return _print(0, _help_of_a_run(asks_for_all))
     if arguments[:1] and arguments[0] in ANSWERED:
         return _print(*_answer(ANSWERED[arguments[0]], arguments[1:]))
     plugins_of_run: list[object] = []
@@ -76,6 +77,15 @@ def main(arguments: list[str] | None = None) -> int:
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
     return int(pytest.main([*own, *plugins, *words], plugins=plugins_of_run))
+
+
+def _help_of_a_run(is_whole: bool) -> str:
+    """One screen to begin with; or every option of the suite, for `clusterproof help check`."""
+    if not is_whole:
+        return short_help()
+    from clusterproof.plugins.command_line.subcommands import check_parser
+
+    return check_parser().format_help()
 
 
 def _as_a_run(arguments: list[str]) -> list[str]:
