@@ -28,6 +28,7 @@ from clusterproof.plugins.core.record import as_json, record
 SCHEMA = 1
 WIDTH = 80  # columns
 MAX_ROWS = 20  # of events in the terminal
+RESOLUTION_S = 1.0  # of the times of Slurm: an end is within that second
 HEADINGS = {
     HARDWARE: "Hardware",
     NETWORK: "Network",
@@ -72,7 +73,7 @@ def _sentences(case: Case) -> Iterator[str]:
     where = f" on {number_of(len(job.nodes), 'node')} ({_few(job.nodes)})" if job.nodes else ""
     code = f", exit code {job.exit_code}" if job.exit_code else ""
     state = f", {job.state}{code}" if job.state else ""
-    ended = f", ended {in_words(job.ran.ends)} UTC" if job.ran.ends else ""
+    ended = f", ended {in_words(job.ran.ends - RESOLUTION_S)} UTC" if job.ran.ends else ""
     yield f"{subject}{where}{state}{ended}."
     chance = f", {verdict.standing}, probability {verdict.probability:.2f}" if verdict.probability else ""
     yield f"Cause: {HEADINGS[verdict.cause].lower()}{chance}: {verdict.why.rstrip('.')}."
