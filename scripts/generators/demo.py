@@ -60,7 +60,7 @@ def record() -> None:
     reached = [name for name in NAMES if name != UNREACHABLE]
     with testbed({name: image(name) for name in reached}, refusing=[UNREACHABLE]) as bed:
         options = ["--cluster", "ssh:gpu[001-016]", "--record", str(DEMO), "--no-report", "-p", "no:cacheprovider"]
-        ran = bed.run([sys.executable, "-m", "pytest", *options], timeout=120)
+        ran = bed.run([sys.executable, "-m", "pytest", *options], timeout=600)
         print(ran.stdout.decode(), ran.stderr.decode())
     data = json.loads((DEMO / "cluster.json").read_text())
     data["cluster"] = "demo"

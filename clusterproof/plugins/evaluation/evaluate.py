@@ -9,7 +9,15 @@ from typing import Any, TypeAlias
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.core.result import SEVERITIES, Finding, Result, devices_of, grouped, with_findings
+from clusterproof.plugins.core.result import (
+    SEVERITIES,
+    UNREACHABLE,
+    Finding,
+    Result,
+    devices_of,
+    grouped,
+    with_findings,
+)
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Recording, Several, Verdict
 from clusterproof.plugins.evaluation.check import COUNTED, DEVICES, UNLABELLED, Check, Owner, call, subjects_of
 from clusterproof.plugins.evaluation.routing import Route
@@ -200,7 +208,17 @@ def _result(about: Route, subject: str, node: Owner, findings: list[Finding], se
         team=about.team,
         findings=(),
     )
-    return result if findings is ALL_PASSED else _with(result, findings, about.action)
+    if findings is ALL_PASSED:
+        return result
+    is_reached = not isinstance(node, Node) or node.evidence.unreached is None
+    return _with(result, findings if is_reached else _of_unreached(findings), about.action)
+
+
+def _of_unreached(findings: list[Finding]) -> list[Finding]:
+    """What is said of a node that was not reached: that, once; what else is missing of it says nothing more."""
+    why = [one for one in findings if one.cause.startswith(UNREACHABLE)]
+    others = [one for one in findings if one.verdict is not Verdict.INCOMPLETE]
+    return [*others, *why] if why else findings
 
 
 def _with(result: Result, findings: list[Finding], action: str) -> Result:
