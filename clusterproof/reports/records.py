@@ -74,16 +74,26 @@ def lines_of(results: Iterable[Result]) -> Iterator[str]:
 def read(lines: Iterable[str]) -> Iterator[Result]:
     """The results of such lines; also of schema 1 and 2, whose records are all whole. Raises ValueError."""
     described: dict[tuple[str, str], dict[str, Any]] = {}
-    for record in map(json.loads, lines):
-        kind = record.get("describes")
-        if kind:
-            described[kind, record[kind]] = record
-        elif "schema" in record:
-            yield from_json(record)
-        else:
-            about = _about(described, record)
-            given = {**_DEFAULTS, **about, **record}
-            yield from_json({**given, **_implied(given), **record})
+    for number, line in enumerate(lines, start=1):
+        try:
+            result = _read(json.loads(line), described)
+        except (AttributeError, KeyError, TypeError) as problem:
+            why = f"{type(problem).__name__}: {problem}"
+            raise ValueError(f"line {number} is no record of results ({why}); expected what --results wrote") from None
+        if result:
+            yield result
+
+
+def _read(record: dict[str, Any], described: dict[tuple[str, str], dict[str, Any]]) -> Result | None:
+    """The result of a line; None where it describes a check or a node, which is kept. Raises ValueError and others."""
+    kind = record.get("describes")
+    if kind:
+        described[kind, record[kind]] = record
+        return None
+    if "schema" in record:
+        return from_json(record)
+    given = {**_DEFAULTS, **_about(described, record), **record}
+    return from_json({**given, **_implied(given), **record})
 
 
 def _about(described: Mapping[tuple[str, str], dict[str, Any]], record: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,11 +23,10 @@ class ResultsFile:
         """Begin it anew. Where the command line names it, it may be a pipe or a link. Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("wb", buffering=0) if is_named else created(path)
-        self._whole = 0  # bytes
+        self._written = (0, 0)  # bytes and results: one value, so that a signal finds both or neither
         self._described = Described()
         self._path = path
         self._is_regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
-        self.count = 0  # results
         if self._is_regular:
             with suppress(OSError):
                 self._part.unlink(missing_ok=True)  # of an earlier run
@@ -35,6 +34,11 @@ class ResultsFile:
     @property
     def _part(self) -> Path:
         return self._path.with_name(f"{self._path.name}{PART}")
+
+    @property
+    def count(self) -> int:
+        """How many results are in it."""
+        return self._written[1]
 
     def write_rest(self, results: Sequence[Result]) -> None:
         """Append those of all results that are not in it. Raises OSError, as `write` does."""
@@ -46,21 +50,21 @@ class ResultsFile:
 
         Who reads it would take the nodes that it speaks of as checked, where nothing says that others are missing.
         """
-        if self._is_regular and self._file.tell() != self._whole:  # a signal came between a line and its end here
-            self._file.truncate(self._whole)
-            self._file.seek(self._whole)
+        whole, count = self._written
+        if self._is_regular and self._file.tell() != whole:  # a signal came between a line and its end here
+            self._file.truncate(whole)
+            self._file.seek(whole)
         # A lone half of a surrogate pair, which UTF-8 cannot hold, becomes `\ud800`: JSON's own word for it.
         text = "".join(f"{line}\n" for line in self._described.lines(result))
         data = text.encode("utf-8", "backslashreplace")
         try:
-            append(self._file, self._whole, data)
+            append(self._file, whole, data)
         except OSError as problem:
             self.close()
             self._put_aside()
             raise OSError(problem.errno, problem.strerror, str(self._path)) from None
-        self._whole += len(data)
+        self._written = (whole + len(data), count + 1)
         self._described.add(result)
-        self.count += 1
 
     def _put_aside(self) -> None:
         """Call it `results.jsonl.part`, which takes no room."""

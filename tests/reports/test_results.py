@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -18,6 +19,8 @@ from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding, Result, from_json, with_findings
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.core.written import append
+from clusterproof.reports import records
 from clusterproof.reports import results as results_module
 from clusterproof.reports.results import ResultsFile, read_results
 from tests.builders.recordings import boot, node, nvml, unreached
@@ -226,6 +229,37 @@ def test_a_signal_while_a_line_is_written_costs_no_line_and_doubles_none(
     file.write_rest(results)
     file.close()
     assert read_results(tmp_path / "results.jsonl") == results
+
+
+def test_a_signal_behind_a_line_that_is_written_doubles_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [Result("a.b", f"gpu{number}", Verdict.PASS) for number in range(3)]
+    file = ResultsFile(tmp_path / "results.jsonl")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(records.Described, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            file.write_rest(results)
+    file.write_rest(results)
+    file.close()
+    assert read_results(tmp_path / "results.jsonl") == results
+
+
+@pytest.mark.parametrize(
+    "line", ["3", "[]", '{"describes": "check"}', '{"describes": []}', '{"schema": 3}', '{"check": 1}', "{"]
+)
+def test_a_line_that_is_no_record_is_refused_with_its_number(line: str) -> None:
+    with pytest.raises(ValueError, match=r"line 1 |is not described|Expecting"):
+        list(records.read([line]))
+
+
+def test_a_reader_that_goes_away_is_said_in_the_words_of_a_pipe() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb", buffering=0) as pipe, pytest.raises(BrokenPipeError):
+        append(pipe, 0, b"a line\n")  # type: ignore[arg-type]
 
 
 TEXT = st.text(st.characters(codec=None))

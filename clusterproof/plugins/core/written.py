@@ -52,13 +52,17 @@ def _binary(file: int, mode: str) -> FileIO:
 
 
 def append(file: FileIO, size: int, data: bytes) -> None:
-    """Write behind the first `size` bytes of a file that is open there. Raises OSError: it has those bytes, then."""
+    """Write behind the first `size` bytes of a file that is open there. Raises OSError: it has those bytes, then.
+
+    What a pipe has taken it keeps.
+    """
     left = memoryview(data)
     try:
         while left:
             left = left[file.write(left) or 0 :]
     except OSError:
-        file.truncate(size)
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.truncate(size)
         raise
 
 

@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,20 @@ class Bed:
             binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [user]}
             self.plane.call("POST", f"{RBAC}{where}/{kind.lower()}bindings", binding)
         token = self.plane.call("POST", f"{at}/{name}/token", {"spec": {"expirationSeconds": 3600}})
-        return f"system:serviceaccount:{NAMESPACE}:{name}", str(token["status"]["token"])
+        full = f"system:serviceaccount:{NAMESPACE}:{name}"
+        for namespace, rules in ((NAMESPACE, namespaced), ("", of_cluster)):
+            for rule in rules[:1]:
+                wait_until(partial(self._may, full, rule, namespace), "allowed what it was granted")
+        return full, str(token["status"]["token"])
+
+    def _may(self, user: str, rule: Mapping[str, Any], namespace: str) -> bool:
+        """Whether the API server, which learns of a role a moment later, lets a user do what is in a rule."""
+        resource, _, subresource = rule["resources"][0].partition("/")
+        asked = {"verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": resource, "namespace": namespace}
+        asked |= {"subresource": subresource, "name": next(iter(rule.get("resourceNames", [])), "")}
+        review = {"spec": {"user": user, "resourceAttributes": asked}}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(self.plane.call("POST", path, review)["status"]["allowed"])
 
     def granted(self, without: tuple[str, str] = ("", "")) -> tuple[str, str]:
         """A user with the rights of integrations/kubernetes/rbac.yaml, but for one verb of one resource."""
