@@ -11,12 +11,13 @@ import pytest
 from selenium.webdriver.support.ui import WebDriverWait
 
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch import live_page
 from clusterproof.plugins.watch.live_page import LivePage
 from clusterproof.plugins.watch.metrics.http_server import Address, Listener
 from clusterproof.plugins.watch.sample_rules import SILENT
 from tests.testbed.browser import Browser, browser
 from tests.testbed.needs import needs_chromium
-from tests.watch.days import NODE, Day
+from tests.watch.days import BRAKE, NODE, NOTHING, Day, slowed
 
 TIMEOUT_S = 600.0
 XID_79 = "NVRM: Xid (PCI:0000:64:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -30,7 +31,7 @@ class Served:
     day: Day = field(default_factory=Day)
 
     def __post_init__(self) -> None:
-        self.page = LivePage(self.day.watch.evaluator, lambda: self.day.watch.states.open.items(), COMMAND)
+        self.page = LivePage(self.day.watch.evaluator, 10.0, lambda: self.day.watch.states.open.items(), COMMAND)
         self.day.visit()
         self.listener = Listener(Address.of(":0"), {"/": self.page})
 
@@ -77,6 +78,39 @@ def test_a_check_that_is_evaluated_again_replaces_what_it_said(served: Served) -
     served.day.log(XID_79)
     after = {one.check: one.verdict for one in served.page.results()}
     assert after == {**before, "gpu.no_xid": Verdict.FAIL, **{name: after[name] for name in after.keys() - before}}
+
+
+def test_a_watch_that_completes_no_tick_is_not_live(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_page, "LEAST_STALLED_S", -1.0)
+    monkeypatch.setattr(live_page, "STALLED_TICKS", 0)
+    assert answered(served.listener.url, "HEAD")[0] == 503
+    monkeypatch.undo()
+    served.page.ticked()
+    assert answered(served.listener.url, "HEAD")[0] == 200
+
+
+def test_a_throttle_that_is_over_is_over_on_the_page(served: Served) -> None:
+    served.day.tick({3: {"clocks_event_reasons": BRAKE, "slowdown": slowed(served.day.now, 0.5)}})
+    assert [one.verdict for one in served.page.results() if one.check == "gpu.no_throttle"] != [Verdict.PASS]
+    served.day.tick({3: {"clocks_event_reasons": NOTHING, "slowdown": None}})
+    assert [one.verdict for one in served.page.results() if one.check == "gpu.no_throttle"] == [Verdict.PASS]
+
+
+@pytest.mark.parametrize(
+    ("host", "client", "words"),
+    [
+        ("127.0.0.1:9188", "127.0.0.1", ""),
+        ("localhost:9188", "127.0.0.1", ""),
+        ("[::1]:9188", "::1", ""),
+        ("evil.example.com", "127.0.0.1", "is not served as 'evil.example.com'"),
+        ("", "127.0.0.1", "is not served as ''"),
+        ("10.0.0.1:9188", "10.0.0.7", "is for the machine that watches"),
+        ("10.0.0.1:9188", "", "is for the machine that watches"),
+    ],
+)
+def test_the_page_is_for_the_machine_that_watches_and_under_no_foreign_name(host: str, client: str, words: str) -> None:
+    assert words in live_page.why_refused({"HTTP_HOST": host, "REMOTE_ADDR": client})
+    assert bool(words) is bool(live_page.why_refused({"HTTP_HOST": host, "REMOTE_ADDR": client}))
 
 
 def test_another_path_is_answered_with_those_that_there_are(served: Served) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from ipaddress import ip_address
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -29,19 +31,24 @@ HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "SAMEORIGIN"),
 ]
+STALLED_TICKS, LEAST_STALLED_S = 3, 60.0  # without which the watch no longer follows its nodes
 Open = Iterable[tuple[Key, Seen]]
 
 
 class LivePage:
     """What all checks last said of each node. The watch's thread updates it; a browser is answered from another."""
 
-    def __init__(self, evaluator: Evaluator, is_open: Callable[[], Open], command: tuple[str, ...]) -> None:
+    def __init__(
+        self, evaluator: Evaluator, every_s: float, is_open: Callable[[], Open], command: tuple[str, ...]
+    ) -> None:
         """`command` asks for the same cluster in a visit."""
+        self._every_s = every_s
         self._evaluator, self._is_open, self._command = evaluator, is_open, command
         evaluator.on_results = self.take
         self._began = time.time()
         self._results: dict[str, Mapping[str, Sequence[Result]]] = {}  # by node and check; replaced, never changed
         self._changes = 0
+        self._ticked = time.monotonic()
         self._made: tuple[str, bytes] = ("", b"")  # the last page and the version of it
         self._making = threading.Lock()
 
@@ -49,6 +56,10 @@ class LivePage:
     def version(self) -> str:
         """Another one whenever a check says something else."""
         return f"{self._began:.0f}-{self._changes}"
+
+    def ticked(self) -> None:
+        """The watch has completed a tick."""
+        self._ticked = time.monotonic()
 
     def take(self, node: str, results: Iterable[Result]) -> None:
         """This is what some checks say of a node now."""
@@ -70,10 +81,15 @@ class LivePage:
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         """Answer a browser, as WSGI has it: nothing but the version where it asks for no more, or has the page."""
+        refusal = why_refused(environ)
+        if refusal:
+            start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"{refusal}\n".encode()]
         version = self.version
         headers = [*HEADERS, ("ETag", f'"{version}"')]
         if environ["REQUEST_METHOD"] == "HEAD":
-            start_response("200 OK", headers)
+            is_stalled = time.monotonic() - self._ticked > max(LEAST_STALLED_S, STALLED_TICKS * self._every_s)
+            start_response("503 Service Unavailable" if is_stalled else "200 OK", headers)
             return []
         if environ.get("HTTP_IF_NONE_MATCH") == f'"{version}"':
             start_response("304 Not Modified", headers)
@@ -102,6 +118,28 @@ class LivePage:
                 )
                 self._made = version, document(run, live=version).encode("utf-8", "backslashreplace")
             return self._made[1]
+
+
+def why_refused(environ: Mapping[str, Any]) -> str:
+    """Why a browser gets no page: it is for this machine alone, and under no name that another site may have taken."""
+    host = re.sub(r":\d*$", "", str(environ.get("HTTP_HOST", ""))).strip("[]")
+    if not _is_loopback(str(environ.get("REMOTE_ADDR", ""))):
+        return "the page is for the machine that watches; expected ssh -L 9188:127.0.0.1:9188 to it, or /metrics"
+    if host != "localhost" and not _is_address(host):
+        return f"the page is not served as {host[:80]!r}; expected localhost, or an address"
+    return ""
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(text: str) -> bool:
+    return _is_address(text) and ip_address(text).is_loopback
 
 
 def _said(results: Iterable[Result]) -> list[tuple[Verdict, str]]:

@@ -63,7 +63,8 @@ class Sinks:
         """Answer browsers and Prometheus. Raises NoAddress."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(Metrics(self.snapshot))
-        self._page = LivePage(self._watch.evaluator, self._open_now, command)
+        self._page = LivePage(self._watch.evaluator, self._watch.every_s, self._open_now, command)
+        self._ticks.append(self._page.ticked)
         listener = Listener(address, {"/metrics": make_wsgi_app(registry), "/": self._page})
         self._open.callback(listener.close)
         self._say(f"page: {listener.url}, metrics: {listener.url}metrics")

@@ -202,11 +202,11 @@ class Watch:
             changes += self._evaluated_again(name, (NVML,), now)
         if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
             changes += self._evaluated_again(name, tick.reported, now)
-        lasting = dict(late_sources(tick))
+        lasting, was_slowed = dict(late_sources(tick)), bool(node.slowed)
         for index, facts in tick.facts.items():
             if THROTTLED.intersection(facts):
                 (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
-        if node.slowed and self.evaluator.knows(name):
+        if (node.slowed or was_slowed) and self.evaluator.knows(name):  # once more when it is over
             lasting |= self.evaluator.again(name, LASTING)[1]
         return changes + self.states.tick(name, LASTS, lasting, now)
 

@@ -6,9 +6,11 @@ facts.append(" ", since);
 
 async function look() {
   try {
-    const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store" });
+    const signal = AbortSignal.timeout(2 * LOOK_MS);
+    const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store", signal });
     const version = answer.headers.get("ETag");
-    if (version && version !== `"${document.documentElement.dataset.live}"`) location.reload();
+    if (!answer.ok || !version) throw new Error(answer.statusText);
+    if (version !== `"${document.documentElement.dataset.live}"`) location.reload();
     since.textContent = "";
   } catch {
     since.textContent = since.textContent || `The watch has not answered since ${new Date().toLocaleTimeString()}: what follows may be over.`;
