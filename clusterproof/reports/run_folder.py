@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shutil
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,7 +16,8 @@ from clusterproof.plugins.core.opened import distrust
 RUNS = "runs"
 LATEST = "latest"
 PAGE = "report.html"
-_LONGEST_NAME = 80
+OF_EACH_RUN = (PAGE, "junit.xml", "metrics.prom", "summary.md", "summary.txt")
+_LONGEST_NAME, _DIGEST = 80, 8
 _MAX_AT_ONCE = 1_000  # runs of one cluster that begin in the same second
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)(?:-(\d{1,3}))?")
 
@@ -53,9 +56,12 @@ def require_own(folder: Path) -> None:
 
 
 def safe_name(cluster: str) -> str:
-    """What a cluster's folder is called, whatever the cluster is called."""
+    """What a cluster's folder is called: its name, or what is left of it with a digest that no other cluster has."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", cluster)[:_LONGEST_NAME].strip(".")
-    return f"{name}_" if name == LATEST else name or "cluster"
+    if name and name == cluster != LATEST:
+        return name
+    digest = hashlib.sha256(cluster.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST]
+    return f"{name or 'cluster'}-{digest}"
 
 
 def point_latest(where: Path, folder: Path) -> None:
@@ -70,11 +76,13 @@ def point_latest(where: Path, folder: Path) -> None:
 
 
 def runs_beside(folder: Path) -> list[Path]:
-    """The folders of the cluster's runs that have ended and so have a page, the oldest first. Raises OSError."""
+    """The folders of the cluster's runs whose reports are all written, the oldest first. Raises OSError."""
     runs = [
         (time[1], int(time[2] or 1), path)
         for path in folder.parent.iterdir()
-        if (time := _TIME.fullmatch(path.name)) and not path.is_symlink() and (path / PAGE).is_file()
+        if (time := _TIME.fullmatch(path.name))
+        and not path.is_symlink()
+        and all((path / name).is_file() for name in OF_EACH_RUN)
     ]
     return [path for *_, path in sorted(runs)]
 
@@ -84,10 +92,15 @@ def remove_all_but(keep: int, folder: Path) -> int:
     require_own(folder.parent)
     old = [path for path in runs_beside(folder)[:-keep] if path != folder]
     for path in old:
-        shutil.rmtree(path)
+        with suppress(FileNotFoundError):  # another run removes it as well
+            shutil.rmtree(path)
     return len(old)
 
 
 def size_bytes(folders: list[Path]) -> int:
-    """What the files in these folders hold. Raises OSError."""
-    return sum(path.lstat().st_size for folder in folders for path in folder.rglob("*"))
+    """What the files in these folders hold; one that goes meanwhile holds nothing. Raises OSError."""
+    held = 0
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            held += sum(path.lstat().st_size for path in folder.rglob("*"))
+    return held

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.reports import run_folder
 from clusterproof.reports.formats import SUMMARY, Format, markdown
 from clusterproof.reports.results import read_results
-from clusterproof.reports.run_folder import folder_of_its_own, point_latest, safe_name
+from clusterproof.reports.run_folder import OF_EACH_RUN, folder_of_its_own, point_latest, safe_name
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.builders.runs import LIGHT, Runs, all_verdicts, saying
 from tests.reports.reported import FILES
@@ -49,8 +50,10 @@ def test_keep_removes_the_oldest_runs_of_the_cluster_and_nothing_else(runs: Runs
     made = ["2026-01-01T00-00-00Z", "2026-01-01T00-00-00Z-2", "2026-01-01T00-00-00Z-10", "2026-01-02T00-00-00Z"]
     for name in (*made, "notes", "2025-01-01T00-00-00Z-broken"):
         (of_cluster / name).mkdir(parents=True)
-        (of_cluster / name / "report.html").write_text("a page")
-    (of_cluster / "2024-01-01T00-00-00Z").mkdir()  # without a page: still at work, or broken off
+        for file in OF_EACH_RUN:
+            (of_cluster / name / file).write_text("a report")
+    (of_cluster / "2024-01-01T00-00-00Z").mkdir()
+    (of_cluster / "2024-01-01T00-00-00Z" / "report.html").write_text("a page")  # the others are being written
     (of_cluster / "2024-01-02T00-00-00Z").symlink_to(of_cluster / "notes")
     ran = over(runs, "--keep", "3")
     left = {path.name for path in of_cluster.iterdir()}
@@ -60,10 +63,29 @@ def test_keep_removes_the_oldest_runs_of_the_cluster_and_nothing_else(runs: Runs
     ran.stdout.fnmatch_lines(["report: runs/small/*/report.html (removed 2 older runs)"])
 
 
+def test_clusters_whose_names_are_alike_in_a_path_have_a_folder_each() -> None:
+    names = ["prod/eu", "prod eu", "prod_eu", "x" * 81, "x" * 82, "cluster", ""]
+    assert len({safe_name(name) for name in names}) == len(names)
+
+
+def test_runs_that_another_run_removes_meanwhile_are_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [folder_of_its_own(tmp_path, "small", NOW) for _ in range(3)]
+    for run in runs:
+        for file in OF_EACH_RUN:
+            (run / file).write_text("a report")
+    listed = run_folder.runs_beside(runs[2])
+    monkeypatch.setattr(run_folder, "runs_beside", lambda _: listed)
+    assert [run_folder.remove_all_but(1, runs[2]) for _ in range(2)] == [2, 2]
+    assert run_folder.size_bytes(listed) == len(OF_EACH_RUN) * len("a report")
+
+
 def test_the_folder_of_all_runs_says_when_it_has_grown_large(runs: Runs) -> None:
     old = runs.folder / "runs" / "small" / "2026-01-01T00-00-00Z"
     old.mkdir(parents=True)
-    (old / "report.html").write_text("a page")
+    for file in OF_EACH_RUN:
+        (old / file).write_text("a report")
     with (old / "results.jsonl").open("wb") as large:
         large.truncate(1_500_000_000)
     ran = over(runs)
@@ -76,6 +98,10 @@ def test_the_folder_of_all_runs_says_when_it_has_grown_large(runs: Runs) -> None
         (["--keep", "0"], "--keep is 0; expected 1 or more runs"),
         (["--keep", "3", "--report", "out"], "--keep with --report: expected one of the two*"),
         (["--keep", "3", "--no-report"], "--keep with --no-report: expected one of the two*"),
+        (["--keep", "3", "--redact"], "--keep with --redact: *"),
+        (["--report-url", "reports"], "--report-url is 'reports'; expected http(s)://*"),
+        (["--report-url", "https://x/?token=1"], "--report-url is 'https://x/?token=1'; expected http(s)://*"),
+        (["--report-url", "https://x", "--no-report"], "--report-url with --no-report: expected one of the two*"),
     ],
 )
 def test_a_number_of_runs_to_keep_that_means_nothing_is_refused(runs: Runs, arguments: list[str], words: str) -> None:
@@ -179,13 +205,13 @@ def test_two_runs_of_one_second_have_a_folder_each(tmp_path: Path) -> None:
     ("cluster", "name"),
     [
         ("prod-west.2", "prod-west.2"),
-        ("gpu[001-016]", "gpu_001-016_"),
-        ("../../etc", "_.._etc"),
-        ("..", "cluster"),
-        ("", "cluster"),
-        ("latest", "latest_"),
-        ("a\x00\nb", "a_b"),
-        ("x" * 1000, "x" * 80),
+        ("gpu[001-016]", "gpu_001-016_-6c5b6492"),
+        ("../../etc", "_.._etc-74ccf3c5"),
+        ("..", "cluster-5ec1f7e7"),
+        ("", "cluster-e3b0c442"),
+        ("latest", "latest-5e1e2bca"),
+        ("a\x00\nb", "a_b-f4b437fb"),
+        ("x" * 1000, "x" * 80 + "-44f83544"),
     ],
 )
 def test_a_cluster_of_any_name_has_a_folder(cluster: str, name: str) -> None:

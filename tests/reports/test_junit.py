@@ -77,6 +77,16 @@ def test_a_case_of_a_node_has_its_findings_check_by_check() -> None:
     assert [(part.tag, part.text) for part in well] == [("system-out", "pass: 1 check\nnot applicable: 1 check")]
 
 
+def test_a_case_of_a_node_says_once_why_many_checks_could_not_be_evaluated() -> None:
+    cause = "unreachable: refused"
+    gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause, cause=cause) for n in range(150)]
+    reach = result("node.reachable", "gpu005", Verdict.FAIL, "refused", cause=cause)
+    (case,) = ET.fromstring(suites(run_of([*gone, reach], junit_cases="node"))).iter("testcase")
+    text = case[0].text or ""
+    assert (case[0].tag, text.count(cause)) == ("failure", 1)
+    assert "checks: gpu.c0, gpu.c1, " in text
+
+
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.CONCERN, Verdict.FAIL, Verdict.INCOMPLETE])
 def test_a_case_keeps_its_name_whatever_the_verdict(verdict: Verdict) -> None:
     case = next(ET.fromstring(suites(run_of([result("gpu.ecc", "gpu001", verdict, "so")]))).iter("testcase"))

@@ -259,7 +259,7 @@ def test_a_reader_that_goes_away_is_said_in_the_words_of_a_pipe() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb", buffering=0) as pipe, pytest.raises(BrokenPipeError):
-        append(pipe, 0, b"a line\n")  # type: ignore[arg-type]
+        append(pipe, 0, b"a line\n")
 
 
 TEXT = st.text(st.characters(codec=None))

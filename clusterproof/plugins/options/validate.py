@@ -101,6 +101,10 @@ def _check_files(option: Options) -> None:
     if option.keep is not None and (option.report or option.no_report):
         other = "--report" if option.report else "--no-report"
         raise pytest.UsageError(f"--keep with {other}: expected one of the two, as nothing is added to runs/")
+    if option.keep is not None and option.redact:
+        raise pytest.UsageError("--keep with --redact: older runs are of any cluster then; expected one of the two")
+    if option.report_url is not None:
+        _check_report_url(option)
     for flag in ("report", "record", "results", "bundle", "save_baseline", "xmlpath", "htmlpath"):
         named = getattr(option, flag, None)
         why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""
@@ -109,6 +113,14 @@ def _check_files(option: Options) -> None:
             raise pytest.UsageError(f"{words} {named}: {why}; expected a place that may be written")
     if option.baseline and not is_file(option.baseline):
         raise pytest.UsageError(f"--baseline {option.baseline}: no such file; expected one that --save-baseline wrote")
+
+
+def _check_report_url(option: Options) -> None:
+    """Refuse what no page can be linked below. Raises pytest.UsageError."""
+    if not re.fullmatch(r"https?://[^\s?#]+", option.report_url or ""):
+        raise pytest.UsageError(f"--report-url is {option.report_url!r:.80}; expected http(s)://… without ? and #")
+    if option.no_report:
+        raise pytest.UsageError("--report-url with --no-report: expected one of the two, as there is no page")
 
 
 def why_not_made(path: Path, *, as_folder: bool) -> str:

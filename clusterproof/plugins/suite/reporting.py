@@ -97,9 +97,17 @@ class Reporting:
             self.is_written = not self.problem
             if not self.config.option.report:
                 point_latest(self.where, self.folder)
-                self.of_runs = _kept(self.config.option.keep, self.folder)
+                self.of_runs = self._older_runs()
         except Exception as problem:  # a report that breaks costs no verdict
             self._failed(problem)
+
+    def _older_runs(self) -> str:
+        """What became of the reports of older runs, or how much they hold."""
+        assert self.folder
+        try:
+            return _kept(self.config.option.keep, self.folder)
+        except OSError as problem:  # the report of this run is none the worse
+            return f" (older runs: {problem.filename}: {problem.strerror})"
 
     def _run(self, exit_code: int) -> Run:
         from clusterproof.plugins.evaluation.all_checks import evaluated_by_pairs

@@ -123,9 +123,16 @@ def _blocks(results: Sequence[Result]) -> Iterable[str]:
         count = Counter(result.verdict for result in results)
         return ["\n".join(f"{verdict.value}: {counted(number, 'check')}" for verdict, number in count.items())]
     groups: dict[tuple[Verdict, str], list[Result]] = defaultdict(list)
+    alike: dict[str, list[str]] = defaultdict(list)  # checks of a node that are incomplete for one cause
+    is_of_node = len({result.check for result in results}) > 1
     for result in sorted(shown or results, key=lambda result: result.verdict.rank):
-        groups[result.verdict, result.check].append(result)
-    return [_words(check, verdict, group) for (verdict, check), group in groups.items()]
+        if is_of_node and result.verdict is Verdict.INCOMPLETE and result.cause:
+            alike[result.cause].append(result.check)
+        else:
+            groups[result.verdict, result.check].append(result)
+    incomplete = Verdict.INCOMPLETE.value
+    causes = [f"verdict: {incomplete}\nchecks: {', '.join(checks)}\n{cause}" for cause, checks in alike.items()]
+    return [*(_words(check, verdict, group) for (verdict, check), group in groups.items()), *causes]
 
 
 def _message(results: Sequence[Result]) -> str:
