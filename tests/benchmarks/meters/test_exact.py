@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of
 from tests.benchmarks.launchers.launched import measured as launched
 from tests.benchmarks.meters.ends import measured
-from tests.testbed.exact import Change, exact, exchanged_wrong
+from tests.testbed.exact import Change, by_processors, exact, exchanged_wrong
 
 METER = METERS["exact"]
 EACH = 4  # ranks of a node
@@ -93,11 +93,6 @@ def test_an_operation_that_nccl_did_not_make_and_a_rank_without_an_answer_are_fa
 
     assert read(refused).problem == "reduce-scatter of float32 was not made: unsupported"
     assert read(silent).problem == "rank 6: no answer in 100 s"
-
-
-def by_processors(data: dict[str, Any]) -> None:
-    """The ranks exchanged without a GPU."""
-    data["collectives"]["backend"] = "gloo"
 
 
 def test_what_processors_exchanged_measures_no_gpu() -> None:

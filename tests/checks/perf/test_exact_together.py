@@ -12,6 +12,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.checks.perf.given import evaluated, ran
 from tests.testbed.exact import (
     Change,
+    by_processors,
     exact,
     exchanged_wrong,
     gpu_without_steps,
@@ -60,11 +61,6 @@ def test_a_wrong_gpu_hides_neither_a_rank_that_is_silent_nor_an_operation_that_w
         "all-reduce of float64 not tested on GPU 4: Invalid scalar type",
     ):
         assert words in result.message
-
-
-def by_processors(data: dict[str, Any]) -> None:
-    """The ranks exchanged without a GPU."""
-    data["collectives"]["backend"] = "gloo"
 
 
 def test_what_processors_exchanged_proves_no_gpu() -> None:
