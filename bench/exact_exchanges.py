@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch.distributed as dist
 
-from clusterproof.plugins.benchmarks.exact.collectives import LOCAL, Group, Way, copies, free_port, sums, way_of
+from clusterproof.plugins.benchmarks.exact.collectives import GLOO, Group, Way, copies, sums, way_of
 from clusterproof.plugins.benchmarks.exact.operands import Kind, of_settings
 from clusterproof.plugins.benchmarks.exact.processes import forked
 from clusterproof.plugins.benchmarks.exact.products import AS_INTEGERS
@@ -95,12 +96,12 @@ def altered(way: Way, fault: Fault, random: Random) -> Way:
     return way._replace(**{fault.operation: call})
 
 
-def of_rank(rank: int, port: int, kinds: list[Kind], faults: int, clean: int, seed: int) -> dict[str, Any]:
+def of_rank(rank: int, meeting: str, kinds: list[Kind], faults: int, clean: int, seed: int) -> dict[str, Any]:
     """What one rank finds wrong in each round, the clean ones last."""
-    store = dist.TCPStore(LOCAL, port, RANKS, rank == 0)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    store = dist.FileStore(meeting, RANKS)
+    dist.init_process_group(GLOO, store=store, rank=rank, world_size=RANKS)
     group = Group(rank, RANKS, "cpu", LENGTH, seed)
-    way = way_of("gloo", group)
+    way = way_of(GLOO, group)
     cells: list[tuple[int, Cell]] = []
     made = 0
     for number in range(faults + clean):
@@ -124,12 +125,13 @@ def of_rank(rank: int, port: int, kinds: list[Kind], faults: int, clean: int, se
 
 def exchanges(text: str, faults: int, clean: int, seed: int) -> dict[str, Counter[str]]:
     """By fault how many there were and were found, and how many named a rank; under "" the clean operations."""
-    kinds, port = [kind for kind in of_settings(text) if kind.name in TYPES], free_port()
+    kinds = [kind for kind in of_settings(text) if kind.name in TYPES]
+    with tempfile.TemporaryDirectory() as folder:
 
-    def job(rank: int) -> Callable[[], dict[str, Any]]:
-        return lambda: of_rank(rank, port, kinds, faults, clean, seed)
+        def job(rank: int) -> Callable[[], dict[str, Any]]:
+            return lambda: of_rank(rank, f"{folder}/store", kinds, faults, clean, seed)
 
-    answers = forked([job(rank) for rank in range(RANKS)], WITHIN_S)
+        answers = forked([job(rank) for rank in range(RANKS)], WITHIN_S)
     if problems := [answer["error"] for answer in answers if "error" in answer]:
         raise RuntimeError(f"collectives were not made: {problems[0]}")
     wrong: dict[int, list[Cell]] = defaultdict(list)

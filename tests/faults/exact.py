@@ -6,6 +6,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.testbed.exact import (
     Change,
+    by_processors,
     core_without_answer,
     dead,
     exchanged_wrong,
@@ -123,6 +124,13 @@ FAULTS = (
         FAIL,
         "whose fault it is cannot be told; expected every bit right",
         exchanged_wrong("all_reduce", None, [*range(8)], kind="float32"),
+    ),
+    fault(
+        "collectives that processors made in place of GPUs",
+        COLLECTIVE,
+        INCOMPLETE,
+        "the ranks exchanged over gloo, not over NCCL: no GPU took part; expected nccl",
+        by_processors,
     ),
     fault(
         "a rank that does not answer",

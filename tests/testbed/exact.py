@@ -143,6 +143,11 @@ def exchanged_wrong(
     return change
 
 
+def by_processors(data: dict[str, Any]) -> None:
+    """The ranks exchanged without a GPU."""
+    data["collectives"]["backend"] = "gloo"
+
+
 def rank_without_answer(rank: int, error: str) -> Change:
     """A rank's process gives no answer."""
     return lambda data: data["collectives"]["answers"].__setitem__(rank, {"error": error})

@@ -32,16 +32,23 @@ def test_exact_collective(node: Node) -> None:
     found = node.exact_collective.found
     blame = Blame.of([found])
     fail_if(blame.blocks, f"{blame.words}; expected every bit right")
+    with part:
+        if found.gap:
+            incomplete(f"{found.gap}; expected nccl")
+    failed: dict[str, list[int]] = {}
     lacking: dict[tuple[str, str], list[int]] = {}
     for place, one in enumerate(found.answered):
         with part:
             if one.error:
-                incomplete(f"GPU {place}: {one.error[:200]}; expected the result of each operation")
+                failed.setdefault(one.error[:200], []).append(place)
             for operation in one.operations:
                 with part:
                     if operation.why or not operation.rounds:
                         why = (operation.why or "no round was made")[:200]
                         lacking.setdefault((operation.name, why), []).append(place)
+    for why, places in failed.items():
+        with part:
+            incomplete(f"GPU {listed(map(str, places))}: {why}; expected the result of each operation")
     for (name, why), places in lacking.items():
         with part:
             incomplete(f"{name} not tested on GPU {listed(map(str, places))}: {why}; expected each operation")
@@ -58,15 +65,17 @@ def test_exact_step(node: Node) -> None:
 
     Forward, backward and update of a small network with deterministic settings, from inputs that are the same
     everywhere. A digest of all gradients and weights follows each step. GPUs of one kind with the same driver and
-    libraries have the same digests, and each its own when it repeats them. One whose result nobody else has is wrong;
-    where several GPUs have each of two results, software differs, and no GPU is named.
+    libraries have the same digests, and each its own when it repeats them. One whose result nobody else has is wrong
+    where another of its node has that of most; where none has, or several GPUs have each of two results, software may
+    differ.
 
-    Remedy (replace): Take the GPU out of use: it trains to other weights than its neighbours do. Run exact_step and
-    gpu_exact again on it. If the message says software: compare driver, PyTorch, CUDA libraries and their settings.
+    Remedy (replace): Take a GPU out of use that trains to other weights than its neighbours do. Run exact_step and
+    gpu_exact again on it. Where the message says software, first compare driver, PyTorch, CUDA libraries and their
+    settings with those of other nodes.
     """
     own = node.exact_step
-    others = Ballot(node.group.values("exact_step", votes_of_node))
     steps = list(own.steps())
+    others = Ballot(node.group.values("exact_step", votes_of_node), steps)
     for one in steps:
         with part:
             say_wrong(one, others)
@@ -101,18 +110,24 @@ def say_software(steps: list[Steps], others: Ballot) -> None:
     """A concern where results differ in a way that no single GPU explains."""
     found: dict[str, list[int]] = {}
     for one in steps:
-        if others.of(one) is Opinion.SOFTWARE:
-            alike, count = others.count(one)
-            words = (
-                f"{one.type}: {alike} of {count} GPUs of one kind, driver and library have this result, others another"
-            )
-            found.setdefault(words, []).append(one.gpu)
+        alike, count = others.count(one)
+        counted = f"{alike} of {count} GPUs of one kind, driver and library have this result"
+        said = {
+            Opinion.SOFTWARE: f"{counted}, others another: differs by software, no GPU is named",
+            Opinion.EITHER: f"{counted}, most another, but none beside it on its node: its software or the GPU",
+        }.get(others.of(one))
+        if said:
+            found.setdefault(f"{one.type}: {said}", []).append(one.gpu)
         if not one.is_steady and not others.is_unsteady_alone(one):
-            found.setdefault(f"{one.type}: other results when steps are repeated, on most GPUs", []).append(one.gpu)
+            where = (
+                "and no GPU beside it repeats them: its software or the GPU"
+                if others.is_steady_elsewhere(one)
+                else "on most GPUs: differs by software, no GPU is named"
+            )
+            found.setdefault(f"{one.type}: other results when steps are repeated, {where}", []).append(one.gpu)
     for words, gpus in found.items():
         with part:
-            on = listed(map(str, gpus))
-            concern_if(gpus, f"GPU {on}: {words}: differs by software, no GPU is named; expected one result")
+            concern_if(gpus, f"GPU {listed(map(str, gpus))}: {words}; expected one result")
 
 
 def say_unknown(steps: list[Steps], others: Ballot) -> None:

@@ -6,8 +6,12 @@ The words say how many ranks there are and which fault; the last line that it pr
 from __future__ import annotations
 
 import json
+import stat
 import sys
+import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -97,6 +101,20 @@ def drop(vector: Any, block: int) -> None:
     vector[OTHER * block : (OTHER + 1) * block] = -1
 
 
+def show_folder() -> None:
+    """Fail unless ranks meet in a folder that only its owner may enter."""
+    (folder,) = Path(tempfile.gettempdir()).glob("clusterproof-*")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert (folder / "store").exists()
+
+
+def silent() -> bool:
+    """GPUs that a driver never counts."""
+    time.sleep(600)
+    return True
+
+
+LOOKS = {"no GPU": lambda: False, "GPUs that are not counted": silent, "fewer GPUs": lambda: True}
 CASES: dict[str, Change] = {
     "clean": lambda _, way: way,
     "an element that one rank sends to another": of_one(RANK, all_to_all=sending(flip)),
@@ -109,11 +127,28 @@ CASES: dict[str, Change] = {
     "a part that is not added": of_one(RANK, all_reduce=reducing(lambda vector: vector[100:200].zero_())),
     "a part that is added twice": of_one(RANK, all_reduce=reducing(lambda vector: vector[100:200].mul_(2))),
     "an element of a sum": of_one(RANK, all_reduce=reducing(lambda vector: vector[100:101].add_(1))),
+    "a rank that dies after a wrong sum": of_one(
+        RANK,
+        all_reduce=reducing(lambda vector: vector[100:200].zero_()),
+        all_gather=lambda _: lambda *_: sys.exit(3),
+    ),
+    "a rank that hangs": lambda rank, way: time.sleep(600) or way if rank == RANK else way,
+    "where ranks meet": lambda _, way: show_folder() or way,
     "a rank that dies": of_one(RANK, all_gather=lambda _: lambda *_: sys.exit(3)),
 }
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    RANKS = int(sys.argv[1])
-    request = {"ranks": RANKS, "kinds": KINDS, "budget_s": float(sys.argv[3]), "within_s": 240.0, "seed": 11}
-    sys.stdout.write(json.dumps(measured(request, CASES[sys.argv[2]])))
+    RANKS, case = int(sys.argv[1]), sys.argv[2]
+    request = {
+        "ranks": RANKS,
+        "kinds": KINDS,
+        "budget_s": float(sys.argv[3]),
+        "within_s": float(sys.argv[4]),
+        "seed": 11,
+    }
+    if case in LOOKS:
+        torch.cuda.is_available, torch.cuda.device_count = LOOKS[case], lambda: 2
+    else:
+        request["backend"] = "gloo"
+    sys.stdout.write(json.dumps(measured(request, CASES.get(case, CASES["clean"]))))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from ctypes import CDLL
 from typing import Any
 
 import torch
 
-from clusterproof.plugins.benchmarks.exact.steps import Change, Size, digest_of, repeated
+from clusterproof.plugins.benchmarks.exact.steps import Change, Size, digest_of, repeated, software
 
 SMALL = Size(2, 8, 32)
 STEP = 5
@@ -49,5 +50,9 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     case = sys.argv[1]
     digests = {"digests": whole_digests()}
-    found = digests if case == "digests" else {"types": repeated("cpu", SMALL, 0.0, CASES[case])}
+    if case == "software":
+        loaded = [CDLL(path) for path in sys.argv[2:]]
+        found: dict[str, Any] = {"software": software()}
+    else:
+        found = digests if case == "digests" else {"types": repeated("cpu", SMALL, 0.0, CASES[case])}
     sys.stdout.write(json.dumps(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from tests.benchmarks.exact.in_torch import printed_by
 ONCE = "which cannot be told yet"
 
 
-def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0) -> dict[str, Any]:
+def collectives(python: str, ranks: int, case: str, budget_s: float = 0.0, within_s: float = 240.0) -> dict[str, Any]:
     """What the ranks of one node answer."""
     program = "tests.benchmarks.exact.collectives_with_torch"
-    found: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s)))
+    found: dict[str, Any] = json.loads(printed_by(python, program, str(ranks), case, str(budget_s), str(within_s)))
     return found
 
 
@@ -73,3 +74,37 @@ def test_a_rank_that_ends_in_the_middle_is_named_and_the_others_end_too(python: 
     answers = collectives(python, 4, "a rank that dies")["answers"]
     assert answers[2]["error"] == "SystemExit: 3"
     assert all("error" in one for one in answers)
+
+
+def test_what_ranks_saw_before_another_died_is_kept(python: str) -> None:
+    found = collectives(python, 4, "a rank that dies after a wrong sum")
+    assert found["answers"][2]["error"] == "SystemExit: 3"
+    assert all("error" in one for one in found["answers"])
+    assert "100 elements from 100 on, without that of rank 2): GPU 2" in said_of(found)
+
+
+def test_ranks_that_hang_are_given_up_before_the_whole_time_is_over(python: str) -> None:
+    answers = collectives(python, 4, "a rank that hangs", within_s=8.0)["answers"]
+    assert [one["error"] for one in answers] == ["no answer in 3 s"] * 4
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("no GPU", "PyTorch does not count its GPUs: torch.cuda.is_available() is False"),
+        ("GPUs that are not counted", "PyTorch does not count its GPUs: no answer in 3 s"),
+        ("fewer GPUs", "PyTorch finds 2 GPUs; expected 4"),
+    ],
+)
+def test_without_a_gpu_for_each_rank_nothing_is_exchanged(python: str, case: str, why: str) -> None:
+    found = collectives(python, 4, case, within_s=8.0)
+    assert (found["backend"], found["answers"]) == ("nccl", [{"error": why}] * 4)
+
+
+def test_ranks_of_one_node_meet_in_a_folder_of_their_own_that_does_not_stay(
+    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    answers = collectives(python, 2, "where ranks meet")["answers"]
+    assert [one.get("error") for one in answers] == [None, None]
+    assert [*tmp_path.iterdir()] == []

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -61,6 +63,26 @@ def test_each_process_answers_for_itself_and_one_that_does_not_is_named_in_its_p
         "its process ended with signal 9 and no answer",
         "no answer in 3 s",
         "SystemExit: 3",
+    ]
+
+
+def answering(end: Callable[[], object]) -> Callable[[], Iterator[dict[str, Any]]]:
+    """A process that has said something twice when it ends."""
+
+    def answers() -> Iterator[dict[str, Any]]:
+        yield {"seen": 1}
+        yield {"seen": 2}
+        end()
+
+    return answers
+
+
+def test_what_a_process_has_said_is_kept_however_it_ends() -> None:
+    assert forked([answering(end) for end in (dict, lambda: 1 // 0, killed, hanging)], 3.0) == [
+        {"seen": 2},
+        {"seen": 2, "error": "ZeroDivisionError: integer division or modulo by zero"},
+        {"seen": 2, "error": "its process ended with signal 9 and no answer"},
+        {"seen": 2, "error": "no answer in 3 s"},
     ]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.benchmarks.exact.in_torch import printed_by
+from tests.testbed.compiled import shared_library
 
 STEP = 5
 
 
-def told(python: str, case: str) -> dict[str, Any]:
+def told(python: str, case: str, *words: str) -> dict[str, Any]:
     """What one case of the program says."""
-    found: dict[str, Any] = json.loads(printed_by(python, "tests.benchmarks.exact.steps_with_torch", case))
+    found: dict[str, Any] = json.loads(printed_by(python, "tests.benchmarks.exact.steps_with_torch", case, *words))
     return found
 
 
@@ -52,3 +54,24 @@ def test_a_bit_that_flips_once_makes_a_gpu_differ_from_itself(python: str, case:
 def test_a_digest_counts_every_bit_and_where_it_is(python: str) -> None:
     digests = told(python, "digests")["digests"]
     assert len(set(digests)) == len(digests) == 36
+
+
+LIBRARIES = {
+    "libcublas.so.12": "int cublasGetProperty(int which, int *value) { *value = 12 - 4 * which; return 0; }",
+    "libcublasLt.so.12": "unsigned long cublasLtGetVersion(void) { return 120804; }",
+    "libcudart.so.12": "",
+}
+
+
+def test_software_is_alike_only_with_the_same_libraries_inside_and_the_same_overrides(
+    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = []
+    for name, text in LIBRARIES.items():
+        source, path = tmp_path / f"{name}.c", tmp_path / name
+        source.write_text(text)
+        path.write_bytes(shared_library(source, name))
+        paths.append(str(path))
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    found = set(told(python, "software", *paths)["software"])
+    assert {*LIBRARIES, "cuBLAS 12.8.4", "cuBLASLt 120804", "NVIDIA_TF32_OVERRIDE=1"} <= found

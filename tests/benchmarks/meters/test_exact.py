@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,15 +13,17 @@ from bench.real_runs import torch_python
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters.choose import METERS
-from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
+from clusterproof.plugins.benchmarks.meters.exact import client, server
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of
 from tests.benchmarks.launchers.launched import measured as launched
 from tests.benchmarks.meters.ends import measured
-from tests.testbed.exact import Change, exact, exchanged_wrong
+from tests.testbed.exact import Change, by_processors, exact, exchanged_wrong
 
 METER = METERS["exact"]
 EACH = 4  # ranks of a node
+OVER_GLOO = "the ranks exchanged over gloo, not over NCCL: no GPU took part"
 
 
 def printed(node: int, *changes: Change) -> Output:
@@ -92,19 +95,46 @@ def test_an_operation_that_nccl_did_not_make_and_a_rank_without_an_answer_are_fa
     assert read(silent).problem == "rank 6: no answer in 100 s"
 
 
+def test_what_processors_exchanged_measures_no_gpu() -> None:
+    found = read(by_processors)
+    assert (found.busbw_gb_per_s, found.is_correct) == (None, None)
+    assert found.problem == f"{OVER_GLOO}; expected nccl"
+
+
+def test_sums_that_are_wrong_on_one_node_blame_neither() -> None:
+    found = read(
+        exchanged_wrong("all_reduce", None, [4, 5, 6, 7], (*range(20),), kind="float32"),
+        exchanged_wrong("all_reduce", None, [4], (30, 31), kind="float32"),
+    )
+    assert (found.is_correct, found.culprit) == (False, "")
+    assert "whose fault it is cannot be told" in found.problem
+
+
 def test_a_node_without_pytorch_says_what_to_do() -> None:
     found, _ = measured(METER, MeterSettings(program="/bin/false"))
     assert "/bin/false is not a program here that has PyTorch; install it, or name a Python" in found.problem
     assert found.is_without_program
 
 
-def test_real_ranks_of_two_ends_meet_and_agree_on_every_element() -> None:
+def of_two_ends(meter: Meter) -> Reading:
+    """What two real ranks on each of two ends bring. Skips without PyTorch."""
     python = torch_python(None)
     if python is None:
         pytest.skip("no PyTorch here: apt-get install python3-torch")
     settings = MeterSettings(program=python, ranks_per_node=2)
-    campaign = Campaign(METER, settings, cluster_of({"a": "", "b": ""}, "local"), PATIENT)
+    campaign = Campaign(meter, settings, cluster_of({"a": "", "b": ""}, "local"), PATIENT)
     with ssh(campaign) as launcher:
-        found = launched(launcher, [Pair("a", "b")])["a~b"]
-    assert (found.problem, found.is_correct, found.ranks) == ("", True, 4)
-    assert (found.busbw_gb_per_s or 0.0) > 0
+        return launched(launcher, [Pair("a", "b")])["a~b"]
+
+
+def test_real_ranks_of_two_ends_meet_and_agree_on_every_element_but_are_no_gpus() -> None:
+    meter = replace(METER, server=partial(server, backend="gloo"), client=partial(client, backend="gloo"))
+    found = of_two_ends(meter)
+    assert found.problem == f"{OVER_GLOO}; expected nccl"  # which is said of ranks alone that have all else right
+    assert (found.is_correct, found.busbw_gb_per_s) == (None, None)
+
+
+def test_ends_without_gpus_say_so_and_measure_nothing() -> None:
+    found = of_two_ends(METER)
+    assert (found.is_correct, found.busbw_gb_per_s) == (None, None)
+    assert "PyTorch does not count its GPUs: torch.cuda.is_available() is False" in found.problem

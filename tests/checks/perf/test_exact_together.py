@@ -12,6 +12,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.checks.perf.given import evaluated, ran
 from tests.testbed.exact import (
     Change,
+    by_processors,
     exact,
     exchanged_wrong,
     gpu_without_steps,
@@ -60,6 +61,30 @@ def test_a_wrong_gpu_hides_neither_a_rank_that_is_silent_nor_an_operation_that_w
         "all-reduce of float64 not tested on GPU 4: Invalid scalar type",
     ):
         assert words in result.message
+
+
+def test_what_processors_exchanged_proves_no_gpu() -> None:
+    result = exchanged(by_processors)
+    assert result.verdict is INCOMPLETE
+    assert "exchanged over gloo, not over NCCL: no GPU took part; expected nccl" in result.message
+
+
+def test_ranks_that_were_not_started_say_why_in_one_line() -> None:
+    why = "PyTorch does not count its GPUs: torch.cuda.is_available() is False"
+    result = exchanged(*(rank_without_answer(rank, why) for rank in range(8)))
+    assert result.verdict is INCOMPLETE
+    assert f"GPU 0, 1, 2, 3, 4, 5, 6, 7: {why}; expected" in result.message
+
+
+def test_what_a_rank_saw_before_it_hung_is_said() -> None:
+    def hung(data: dict[str, Any]) -> None:
+        for answer in data["collectives"]["answers"]:
+            answer["error"] = "no answer in 150 s"
+
+    result = exchanged(exchanged_wrong("all_to_all", 5, [0, 1, 2, 3, 4, 6, 7]), hung)
+    assert result.verdict is FAIL
+    assert "GPU 5; expected every bit right" in result.message
+    assert "GPU 0, 1, 2, 3, 4, 5, 6, 7: no answer in 150 s" in result.message
 
 
 def nothing_answered(data: dict[str, Any]) -> None:
@@ -141,6 +166,28 @@ def test_two_gpus_that_differ_leave_open_which_is_wrong() -> None:
     result = trained((trained_otherwise([1], "float32"), two))
     assert result.verdict is INCOMPLETE
     assert "GPU 0, 1: no majority among GPUs like it (float32, NVIDIA H100 80GB HBM3, 132 SMs, 580.65" in result.message
+
+
+def only_one(data: dict[str, Any]) -> None:
+    """The node has one GPU."""
+    del data["steps"]["gpus"][1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            trained_otherwise([0], "float32"),
+            "1 of 3 GPUs of one kind, driver and library have this result, most another",
+        ),
+        (unsteady([0], "float32"), "other results when steps are repeated, and no GPU beside it repeats them"),
+    ],
+)
+def test_the_only_gpu_of_a_node_may_have_other_software_and_is_not_to_be_replaced(change: Change, words: str) -> None:
+    result = trained((change, only_one), (only_one,), (only_one,))
+    assert result.verdict is CONCERN
+    assert f"GPU 0: float32: {words}" in result.message
+    assert "its software or the GPU; expected one result" in result.message
 
 
 def no_digests(data: dict[str, Any]) -> None:

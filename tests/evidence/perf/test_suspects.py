@@ -84,6 +84,52 @@ def test_a_sum_that_is_scattered_wrong_to_one_rank_may_be_anybodys_until_it_come
     assert suspects(seen(again), ONE_NODE) == (Suspect("GPU", (3,)),)
 
 
+FIRST, SECOND = range(8), range(8, 16)  # the ranks of two nodes
+
+
+def added(operation: str, *receivers: int, rounds: int = 1, sender: int | None = None) -> list[Cell]:
+    """Sums that are wrong on these ranks, in so many rounds."""
+    return [(operation, f"{receivers} {number}", sender, rank) for number in range(rounds) for rank in receivers]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        added("all_reduce", *SECOND, rounds=20) + added("all_reduce", 8, rounds=2),
+        added("all_reduce", 8, rounds=6),
+        added("reduce_scatter", 8, rounds=6),
+        added("all_reduce", 8, rounds=3, sender=0),
+        added("all_reduce", *FIRST, *SECOND, rounds=3),
+    ],
+)
+def test_sums_alone_name_nobody_between_nodes(cells: list[Cell]) -> None:
+    assert suspects(seen(cells), TWO_NODES) == ()
+
+
+def test_sums_that_are_wrong_on_all_of_one_node_point_between_the_nodes_not_to_one_gpu_of_it() -> None:
+    sums = added("all_reduce", *SECOND, rounds=20) + added("all_reduce", 8, rounds=2)
+    found = suspects(seen(sums + between(3, 12, 0)), TWO_NODES)
+    assert found
+    assert not any(one.kind == "GPU" for one in found)
+    assert {name for one in found for name in named(one)} == {"gpu001", "gpu002"}
+
+
+def named(suspect: Suspect) -> list[str]:
+    """The nodes of a suspect."""
+    return [*suspect.nodes, *(TWO_NODES.node_of[rank] for rank in suspect.ranks)]
+
+
+def test_a_sum_that_one_rank_has_wrong_once_may_have_been_changed_by_any() -> None:
+    assert len(suspects(seen(added("all_reduce", 3)), ONE_NODE)) > 5
+    assert suspects(seen(added("all_reduce", 3, rounds=6)), ONE_NODE) == (Suspect("GPU", (3,)),)
+
+
+def test_many_wrong_sums_do_not_crowd_out_the_copies_that_name_a_gpu() -> None:
+    assert suspects(seen(added("all_reduce", *range(4), rounds=200) + to_all(5, 0)), ONE_NODE) == (
+        Suspect("GPU", (5,)),
+    )
+
+
 def test_one_rank_alone_exchanges_nothing_that_could_be_wrong() -> None:
     assert suspects([Seen("all_to_all", 0, frozenset({0}))], Ranks(["gpu001"])) == ()
 

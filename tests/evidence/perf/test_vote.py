@@ -6,7 +6,8 @@ import pytest
 
 from clusterproof.plugins.evidence.perf.step import Opinion, opinion
 
-AGREES, WRONG, SOFTWARE, UNKNOWN = Opinion.AGREES, Opinion.WRONG, Opinion.SOFTWARE, Opinion.UNKNOWN
+AGREES, WRONG, EITHER = Opinion.AGREES, Opinion.WRONG, Opinion.EITHER
+SOFTWARE, UNKNOWN = Opinion.SOFTWARE, Opinion.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -27,4 +28,12 @@ AGREES, WRONG, SOFTWARE, UNKNOWN = Opinion.AGREES, Opinion.WRONG, Opinion.SOFTWA
     ],
 )
 def test_who_differs_is_named_by_vote(own: str, votes: dict[str, int], said: Opinion) -> None:
-    assert opinion(own, votes) is said
+    assert opinion(own, votes, ["a"]) is said
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [(["a"], WRONG), (["c", "a"], WRONG), ([], EITHER), (["c"], EITHER), (["b"], EITHER)],
+)
+def test_a_gpu_is_wrong_only_where_another_of_its_node_has_what_most_have(beside: list[str], said: Opinion) -> None:
+    assert opinion("b", {"a": 6, "b": 1, "c": 1}, beside) is said

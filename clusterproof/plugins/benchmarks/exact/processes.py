@@ -8,16 +8,18 @@ import select
 import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 READ_BYTES = 65536
 MAX_WHY = 300
+LINE_END = b"\n"
+Job = Callable[[], "dict[str, Any] | Iterator[dict[str, Any]]"]  # its answer, or one after another, of which the last
 
 
-def forked(jobs: Sequence[Callable[[], dict[str, Any]]], within_s: float) -> list[dict[str, Any]]:
-    """Run all of them at once, each in a process of its own; `{"error": …}` where no answer comes."""
+def forked(jobs: Sequence[Job], within_s: float) -> list[dict[str, Any]]:
+    """Run all of them at once, each in a process of its own; one that does not end says why, beside its last answer."""
     children = [_started(job) for job in jobs]
     texts = {pipe: b"" for _, pipe in children}
     waiting = set(texts)
@@ -25,7 +27,7 @@ def forked(jobs: Sequence[Callable[[], dict[str, Any]]], within_s: float) -> lis
     while waiting and time.monotonic() < until:
         for pipe in select.select(list(waiting), [], [], max(0.0, until - time.monotonic()))[0]:
             part = os.read(pipe, READ_BYTES)
-            texts[pipe] += part
+            texts[pipe] = _last(texts[pipe] + part)
             if not part:
                 waiting.discard(pipe)
     answers = []
@@ -35,11 +37,12 @@ def forked(jobs: Sequence[Callable[[], dict[str, Any]]], within_s: float) -> lis
                 os.kill(child, signal.SIGKILL)
         status = 0 if pipe in waiting else os.waitpid(child, 0)[1]  # one that hangs in a driver cannot be waited for
         os.close(pipe)
-        answers.append({"error": f"no answer in {within_s:.0f} s"} if pipe in waiting else _read(texts[pipe], status))
+        why = f"no answer in {within_s:.0f} s" if pipe in waiting else _ended(status)
+        answers.append(_read(texts[pipe], why))
     return answers
 
 
-def _started(job: Callable[[], dict[str, Any]]) -> Any:
+def _started(job: Job) -> Any:
     reads, writes = os.pipe()
     child = os.fork()
     if child:
@@ -48,20 +51,39 @@ def _started(job: Callable[[], dict[str, Any]]) -> Any:
     answer: dict[str, Any] = {}
     try:
         os.close(reads)
-        answer = job()
+        made = job()
+        for answer in [made] if isinstance(made, dict) else made:
+            _write(writes, False, answer)
     except BaseException as problem:
         last = traceback.format_exception_only(type(problem), problem)[-1]
-        answer = {"error": " ".join(last.split())[:MAX_WHY]}
+        answer = {**answer, "error": " ".join(last.split())[:MAX_WHY]}
     finally:
-        with os.fdopen(writes, "wb") as pipe:
-            pipe.write(json.dumps(answer).encode())
-        os._exit(0)
+        try:
+            _write(writes, True, answer)
+        finally:
+            os._exit(0)
 
 
-def _read(text: bytes, status: int) -> dict[str, Any]:
+def _write(pipe: int, is_whole: bool, answer: dict[str, Any]) -> None:
+    with os.fdopen(pipe, "wb", closefd=False) as file:
+        file.write(json.dumps([is_whole, answer]).encode() + LINE_END)
+
+
+def _last(text: bytes) -> bytes:
+    """The last whole line, and what has come of the next."""
+    return text[text.rfind(LINE_END, 0, max(text.rfind(LINE_END), 0)) + 1 :]
+
+
+def _ended(status: int) -> str:
+    how = f"signal {status & 127}" if status & 127 else f"exit status {status >> 8}"
+    return f"its process ended with {how} and no answer"
+
+
+def _read(text: bytes, why: str) -> dict[str, Any]:
+    """The last answer; `why` there are no others, if it is not the whole."""
+    line, _, _ = text.rpartition(LINE_END)
     try:
-        answer: dict[str, Any] = json.loads(text)
+        is_whole, answer = json.loads(line)
     except ValueError:
-        how = f"signal {status & 127}" if status & 127 else f"exit status {status >> 8}"
-        return {"error": f"its process ended with {how} and no answer"}
-    return answer
+        return {"error": why}
+    return dict(answer) if is_whole else {**answer, "error": why}

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from ctypes import CDLL, byref, c_int, c_size_t
 from typing import Any, NamedTuple
 
 import torch
@@ -29,7 +30,15 @@ TYPES = ("float32", "bfloat16")
 UNIT_BITS = 20  # of an input: a whole number of this many bits, scaled to about 1
 MAX_DIFFERING = 8  # steps that are described
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats its results only with it
-LIBRARY = re.compile(r"/(lib(?:cublas|cublasLt|cudnn|cudart)\.so[.\d]{0,40})$")
+LIBRARY = re.compile(r"(?P<path>/(?:.*/)?(?P<name>lib(?:cublas|cublasLt|cudnn|cudart)\.so[.\d]{0,40}))$")
+OVERRIDES = (  # variables by which libraries compute otherwise, whatever a program asks for
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_BLAS_PREFER_CUBLASLT",
+    "CUBLAS_EMULATE_SINGLE_PRECISION",
+    "CUBLAS_EMULATION_STRATEGY",
+)
+MAX_VALUE = 32  # characters of one
 
 
 class Size(NamedTuple):
@@ -64,15 +73,30 @@ def measured(gpu: int, request: dict[str, Any]) -> dict[str, Any]:
     torch.cuda.set_device(gpu)
     found = repeated(f"cuda:{gpu}", ON_GPU, request["budget_s"])
     properties = torch.cuda.get_device_properties(gpu)
-    about: dict[str, Any] = {"name": properties.name, "sms": properties.multi_processor_count, "libraries": libraries()}
+    about: dict[str, Any] = {"name": properties.name, "sms": properties.multi_processor_count, "libraries": software()}
     return {**about, "types": found}
 
 
-def libraries() -> list[str]:
-    """The files of CUDA's libraries that this process has loaded, by their names, which have their versions."""
+def software() -> list[str]:
+    """What decides about results beside PyTorch: CUDA's libraries that this process has loaded, and overrides."""
+    found = {f"{name}={os.environ[name][:MAX_VALUE]}" for name in OVERRIDES if name in os.environ}
     with suppress(OSError), open("/proc/self/maps") as file:
-        found = {match[1] for match in map(LIBRARY.search, map(str.rstrip, file)) if match}
-        return sorted({*found, f"cuDNN {torch.backends.cudnn.version()}"})
+        for match in filter(None, map(LIBRARY.search, map(str.rstrip, file))):
+            found |= {match["name"], *version_of(match["path"], match["name"])}
+    return sorted({*found, f"cuDNN {torch.backends.cudnn.version()}"})
+
+
+def version_of(path: str, name: str) -> list[str]:
+    """What a loaded library calls itself: in wheels its file has no more than the major version."""
+    with suppress(OSError, AttributeError):
+        library = CDLL(path)
+        if name.startswith("libcublasLt."):
+            library.cublasLtGetVersion.restype = c_size_t
+            return [f"cuBLASLt {library.cublasLtGetVersion()}"]
+        if name.startswith("libcublas."):
+            numbers = [c_int() for _ in range(3)]  # major, minor, patch
+            if not any(library.cublasGetProperty(which, byref(number)) for which, number in enumerate(numbers)):
+                return [f"cuBLAS {'.'.join(str(number.value) for number in numbers)}"]
     return []
 
 

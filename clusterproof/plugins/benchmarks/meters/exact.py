@@ -14,9 +14,9 @@ from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, O
 from clusterproof.plugins.catalog.exact import exact_kinds_setting
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
 from clusterproof.plugins.evidence.pairwise.model import NO_PROGRAM, NOT_INSTALLED, Reading, is_believable
-from clusterproof.plugins.evidence.perf.collective import Blame, OfNode, wrong_blocks
+from clusterproof.plugins.evidence.perf.collective import NCCL, Blame, OfNode, wrong_blocks
 
-NAME, NCCL = "exact", "nccl"
+NAME = "exact"
 PYTHONS = ("/usr/bin/python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3")  # beside the first on PATH
 BUDGET_S = 10.0  # for the rounds; each operation is made once in any case
 WITHIN_S = 100.0  # of a run's 120
@@ -34,14 +34,14 @@ done
 """
 
 
-def server(settings: MeterSettings, port: int) -> str:
+def server(settings: MeterSettings, port: int, backend: str = NCCL) -> str:
     """The shell command of the end where all ranks meet. Raises ValueError."""
-    return _shell(settings, {"node": 0, "address": HERE, "port": port})
+    return _shell(settings, {"node": 0, "address": HERE, "port": port, "backend": backend})
 
 
-def client(settings: MeterSettings, address: str, port: int) -> str:
+def client(settings: MeterSettings, address: str, port: int, backend: str = NCCL) -> str:
     """The shell command of the end that connects. Raises ValueError."""
-    return _shell(settings, {"node": 1, "address": address, "port": port})
+    return _shell(settings, {"node": 1, "address": address, "port": port, "backend": backend})
 
 
 def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
@@ -89,11 +89,11 @@ def _problem(found: list[OfNode], outputs: tuple[Output, ...]) -> str:
             if rank.error:
                 return f"rank {node.number(place)}: {rank.error}"
             for one in rank.operations:
-                if (one.why or not one.rounds) and node.backend == NCCL:
+                if (one.why or not one.rounds) and not node.gap:
                     return f"{one.name} was not made: {one.why or 'no round'}"
             if not is_believable(rank.gb_per_s):
                 return f"rank {node.number(place)}: its busbw is {rank.gb_per_s:g} GB/s; expected more than 0"
-    return ""
+    return next((f"{node.gap}; expected nccl" for node in found if node.gap), "")
 
 
 def _document(text: str) -> dict[str, Any] | None:

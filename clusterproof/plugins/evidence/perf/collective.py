@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.core.verdict import Incomplete, part
+from clusterproof.plugins.core.verdict import part
 from clusterproof.plugins.evidence.field import (
     Field,
     Reported,
@@ -27,6 +27,7 @@ from clusterproof.plugins.evidence.perf.suspects import Ranks, Suspect, seen, su
 
 MAX_SUSPECTS = 5  # that are named beside each other
 MAX_RANKS = 64  # of one run: two nodes
+NCCL = "nccl"  # what GPUs exchange by
 
 
 @record
@@ -73,14 +74,15 @@ class OfRank(Reported):
     rank = Field(optional(whole))
     rounds = Field(whole)
     gb_per_s = Field(number)
-    error = Field(optional(text))
+    error = Field(optional(text))  # why it did no more than its operations
+    _made = Field(optional(every(OfOperation)), "operations")
 
     @property
     def operations(self) -> tuple[OfOperation, ...]:
-        """Operation by operation, at least one. Raises Incomplete."""
+        """Operation by operation, at least one but where there is an error. Raises Incomplete."""
         if self.error:
-            raise Incomplete(f"{self.error[:200]}; expected the result of each operation")
-        return tuple(at_least_one([*Field(every(OfOperation), "operations").__get__(self, OfRank)], "operation"))
+            return self._made or ()
+        return tuple(at_least_one([*(self._made or ())], "operation"))
 
 
 @record
@@ -93,6 +95,12 @@ class OfNode(Reported):
     node = Field(whole)
     message_bytes = Field(whole)
     answers = Field(every(OfRank))
+
+    @property
+    def gap(self) -> str:
+        """Why its answers prove nothing of GPUs; empty where they do. Raises Incomplete."""
+        over = self.backend
+        return "" if over == NCCL else f"the ranks exchanged over {over[:40]}, not over NCCL: no GPU took part"
 
     @property
     def answered(self) -> tuple[OfRank, ...]:
@@ -143,7 +151,7 @@ def wrong_blocks(node: OfNode) -> list[Block]:
     found: list[Block] = []
     for place, one in enumerate(known(lambda: node.answered, ())):
         with part:
-            for operation in each(() if one.error else one.operations, lambda operation: operation):
+            for operation in each(one.operations, lambda operation: operation):
                 with part:
                     rank = node.number(place)
                     found += each(operation.wrong, lambda wrong: Block.of(operation, wrong, rank))  # noqa: B023

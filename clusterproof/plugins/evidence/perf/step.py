@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 
 from clusterproof.plugins.core.record import record
@@ -21,17 +21,23 @@ class Opinion(Enum):
 
     AGREES = "agrees"
     WRONG = "wrong"  # most others have one result, and it has one that nobody else has
+    EITHER = "either"  # the same, but no other GPU of its node has what most have: its node may have other software
     SOFTWARE = "software"  # several have each result: no GPU goes wrong just as another does
     UNKNOWN = "unknown"  # there is nobody to ask, or only one who disagrees
 
 
-def opinion(own: str, votes: Mapping[str, int]) -> Opinion:
-    """Of a result among all results of GPUs of one kind, driver and library, its own included."""
+def opinion(own: str, votes: Mapping[str, int], beside: Collection[str]) -> Opinion:
+    """Of a result among all results of GPUs of one kind, driver and library, its own included.
+
+    `beside` are those of other such GPUs of its own node, which share all other software with it.
+    """
     whole_vote, most = sum(votes.values()), max(votes.values(), default=0)
     if 2 * most > whole_vote > 1:
         if votes.get(own, 0) == most:
             return Opinion.AGREES
-        return Opinion.WRONG if votes.get(own, 0) <= 1 and most >= FEWEST_ALIKE else Opinion.SOFTWARE
+        if votes.get(own, 0) > 1 or most < FEWEST_ALIKE:
+            return Opinion.SOFTWARE
+        return Opinion.WRONG if any(votes.get(one, 0) == most for one in beside) else Opinion.EITHER
     return Opinion.SOFTWARE if whole_vote > FEWEST_ALIKE else Opinion.UNKNOWN
 
 
@@ -128,9 +134,10 @@ class ExactStep(Reported):
 
 
 class Ballot:
-    """What all GPUs of a group made, by what their digests depend on."""
+    """What all GPUs of a group made, by what their digests depend on; `own` are the steps of the node in question."""
 
-    def __init__(self, values: Mapping[str, Mapping[str, str | None]]) -> None:
+    def __init__(self, values: Mapping[str, Mapping[str, str | None]], own: Sequence[Steps]) -> None:
+        self.own = own
         self.results: dict[str, Counter[str]] = {}
         self.unsteady: Counter[str] = Counter()
         for votes in values.values():
@@ -141,7 +148,8 @@ class Ballot:
 
     def of(self, one: Steps) -> Opinion:
         """What the others say of it."""
-        return opinion(" ".join(one.digests), self.results[one.alike])
+        beside = [" ".join(other.digests) for other in self._beside(one)]
+        return opinion(" ".join(one.digests), self.results[one.alike], beside)
 
     def count(self, one: Steps) -> tuple[int, int]:
         """How many have its result, of how many."""
@@ -149,8 +157,15 @@ class Ballot:
         return votes[" ".join(one.digests)], sum(votes.values())
 
     def is_unsteady_alone(self, one: Steps) -> bool:
-        """Whether most others make the same steps again, where it does not."""
+        """Whether most others make the same steps again, where it does not, and one of its own node does."""
+        return self.is_steady_elsewhere(one) and any(other.is_steady for other in self._beside(one))
+
+    def is_steady_elsewhere(self, one: Steps) -> bool:
+        """Whether most GPUs make the same steps again."""
         return 2 * self.unsteady[one.alike] < sum(self.results[one.alike].values())
+
+    def _beside(self, one: Steps) -> list[Steps]:
+        return [other for other in self.own if other.alike == one.alike and other.gpu != one.gpu]
 
     def first_step(self, one: Steps) -> int:
         """The first in which it differs from most others; steps are counted from 0."""

@@ -1,7 +1,8 @@
 """Whose fault wrong elements of collectives are, by which ranks have which of whose: a GPU, a link, a NIC, the network.
 
 Each hypothesis says how likely it makes what was seen: a link brings wrong elements from one rank to one other, a GPU
-from it or to it, whoever the other is. What makes it far likelier than all the others do is suspected.
+from it or to it, whoever the other is. What makes it far likelier than all the others do is suspected. A sum of unknown
+source may have been changed by any rank that it came by: it weighs little, and between nodes names nobody.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from clusterproof.plugins.core.record import record
 
 SURE = 0.95  # of one hypothesis among all
 MAX_SEEN = 64  # that are weighed: more do not make it surer
+SUMS = ("all_reduce", "reduce_scatter")
 DIRECT = ("all_to_all", "reduce_scatter")  # from the sender to the receiver, where both are known
 
 
@@ -65,11 +67,12 @@ def seen(found: Iterable[tuple[str, str, int | None, int]]) -> list[Seen]:
 
 def suspects(observed: Iterable[Seen], ranks: Ranks) -> tuple[Suspect, ...]:
     """The one that is sure; several where any may be; none where nothing tells, or no single one explains it all."""
-    telling = [one for one in observed if one.sender is not None or len(one.receivers) == 1][:MAX_SEEN]
-    if not telling or ranks.count < 2:
+    weighed = sorted(observed, key=lambda one: one.sender is None)[:MAX_SEEN]  # what has a sender tells most
+    is_between_nodes = len(set(ranks.node_of)) > 1
+    if ranks.count < 2 or not any(_tells(one, is_between_nodes) for one in weighed):
         return ()
     weights = {
-        one: prior * prod(_chance(one, item, ranks) for item in telling)
+        one: prior * prod(_chance(one, item, ranks) for item in weighed)
         for kind in _hypotheses(ranks).values()
         for one, prior in kind.items()
     }
@@ -81,6 +84,13 @@ def suspects(observed: Iterable[Seen], ranks: Ranks) -> tuple[Suspect, ...]:
         if sum(weights[each] for each in kept) >= SURE * whole:
             break
     return tuple(kept)
+
+
+def _tells(item: Seen, is_between_nodes: bool) -> bool:
+    """Whether it can name anybody by itself: of what is added up between nodes, too many have had a part in it."""
+    if is_between_nodes:
+        return item.operation not in SUMS
+    return item.sender is not None or len(item.receivers) == 1
 
 
 def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
@@ -99,6 +109,8 @@ def _hypotheses(ranks: Ranks) -> Mapping[str, Mapping[Suspect, float]]:
 
 def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
     """How likely a suspect makes it that the wrong elements are just these."""
+    if item.sender is None and len(item.receivers) > 1:
+        return _by_sum_of_several(suspect, item, ranks)
     if suspect.kind == "network":
         return _by_network(suspect.nodes, item, ranks)
     if len(suspect.ranks) > 1:
@@ -118,10 +130,17 @@ def _chance(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
 
 
 def _by_sum(rank: int, item: Seen, ranks: Ranks) -> float:
-    """Of a sum that is wrong on one rank alone: that rank's own, but of reduce-scatter anybody may have added to it."""
-    if item.receivers == {rank}:
-        return 0.5
-    return 1 / (2 * ranks.count) if item.operation == "reduce_scatter" else 0.0
+    """Of a sum that is wrong on one rank alone: that rank's own, but anybody may have added to it or passed it on."""
+    return 0.5 if item.receivers == {rank} else 1 / (2 * ranks.count)
+
+
+def _by_sum_of_several(suspect: Suspect, item: Seen, ranks: Ranks) -> float:
+    """Any rank may have changed it before these had it; what all of one node have alone came wrong between nodes."""
+    nodes = {ranks.node_of[rank] for rank in suspect.ranks}
+    is_between = suspect.kind in ("NIC", "network") or len(nodes) > 1
+    is_of_one_node = any(item.receivers == ranks.of(node) for node in dict.fromkeys(ranks.node_of))
+    is_all = len(item.receivers) == ranks.count
+    return 0.25 if is_between and is_of_one_node and not is_all else 1 / (2 * ranks.count)
 
 
 def _by_link(pair: Sequence[int], item: Seen, ranks: Ranks) -> float:
@@ -135,7 +154,7 @@ def _by_link(pair: Sequence[int], item: Seen, ranks: Ranks) -> float:
         return 0.0
     if item.sender in pair and item.sender != receiver:
         return 0.5
-    is_on_its_way = item.operation not in DIRECT and item.sender != receiver
+    is_on_its_way = item.sender is None or (item.operation not in DIRECT and item.sender != receiver)
     return 0.25 / (ranks.count - 1) if is_on_its_way else 0.0
 
 
