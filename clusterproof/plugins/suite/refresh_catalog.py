@@ -80,6 +80,8 @@ def compare(rows: Mapping[str, InstanceType], data: Mapping[str, Mapping[str, An
 def _differences(row: InstanceType, data: Mapping[str, Any]) -> Iterable[str]:
     for name in FIELDS:
         ours, theirs = getattr(row, name), data[name]
+        if name == "neuron_devices" and theirs is None:
+            continue
         if ours != theirs and (ours or theirs):  # 0 and not reported are alike
             yield f"{row.name}: {name} is {_value(ours)} in the catalogue; EC2 has {_value(theirs)}"
 
@@ -113,12 +115,13 @@ def row_of_type(answer: Mapping[str, Any]) -> dict[str, Any]:
         gpus = answer.get("GpuInfo", {}).get("Gpus", [])
         disks = answer.get("InstanceStorageInfo", {}).get("Disks", [])
         neuron = answer.get("NeuronInfo", {}).get("NeuronDevices", [])
+        is_unsaid = "NeuronInfo" not in answer and str(answer.get("InstanceType")).startswith(("trn", "inf"))
         network = answer["NetworkInfo"]
         return {
             "gpus": sum(gpu["Count"] for gpu in gpus),
             "gpu_model": gpus[0]["Name"] if gpus else None,
             "gpu_memory_mib": gpus[0]["MemoryInfo"]["SizeInMiB"] if gpus else None,
-            "neuron_devices": sum(device["Count"] for device in neuron),
+            "neuron_devices": None if is_unsaid else sum(device["Count"] for device in neuron),
             "efa": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
             "network_gbps": _gbps(str(network["NetworkPerformance"])),
             "vcpus": answer["VCpuInfo"]["DefaultVCpus"],
