@@ -10,6 +10,7 @@ from typing import Any
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.evaluate import verdict_on
 from clusterproof.plugins.evaluation.index import Stale, load, make_index, of_occasions, read_index
@@ -20,12 +21,15 @@ OCCASIONS = ("prolog", "epilog")
 WRITTEN = (Verdict.FAIL, Verdict.INCOMPLETE)  # of which a condition's status comes
 
 
-def standing(policy: Policy) -> Callable[[NodeEvidence], str]:
-    """What makes one word of evidence: the same while each check finds the same of the same devices."""
+def standing(policy: Policy, expected: Target) -> Callable[[NodeEvidence], str]:
+    """What makes one word of evidence: the same while each check finds the same of the same devices.
+
+    `expected` is what the node should be, whatever it is called.
+    """
     checks = [load(entry) for entry in of_occasions(_index(), OCCASIONS).values()]
 
     def of(data: NodeEvidence) -> str:
-        cluster = Cluster("local", "local", (Target(data.node, expect=policy.expect),))
+        cluster = Cluster("local", "local", (replace(expected, name=data.node),))
         node = nodes(cluster, {data.node: data}, HEALTH_CHECK, policy)[data.node]
         results = [verdict_on(policy, check, node) for check in checks]
         found = [
