@@ -64,6 +64,10 @@ def test_nodes_are_counted_by_status_and_the_unfit_named() -> None:
     found = metrics(tally)
     assert [found[f'nodes{{status="{status}"}}'] for status in ("True", "False", "Unknown")] == [2, 1, 2]
     assert [name for name in found if "unfit" in name] == ['node_unfit{node="gpu003",reason="GpuGpuCount"}']
+    assert {name: value for name, value in found.items() if name.startswith("node_unknown")} == {
+        'node_unknown{node="gpu004",reason="NotReached"}': 1,
+        'node_unknown{node="gpu005",reason="Incomplete"}': 1,
+    }
 
 
 def test_a_report_is_as_old_as_it_was_read() -> None:

@@ -17,6 +17,7 @@ from clusterproof.plugins.kubernetes.workloads import pod_of
 from clusterproof.plugins.transport import Limits, Unusable
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.transport.kubernetes.agents import REPORT, Agents, by_node
+from clusterproof.plugins.transport.kubernetes.kept import Kept
 from tests.builders.evaluated import among
 from tests.kubernetes.agents import LABELS, STARTED, agents, ready, report
 from tests.kubernetes.kubelets import Log
@@ -81,6 +82,22 @@ def test_a_log_is_read_again_where_an_agent_was_unready_and_no_other(
     assert (first, in_rest) == ([{"id": "one"}] * 2, [{"id": "one"}] * 2)
     assert changed == [{"id": "one"}, {"id": "two"}]
     assert asked == {"GET 200": 3}  # nodes, pods and their DaemonSet
+
+
+def test_all_logs_are_read_anew_where_a_node_fails_only_beside_others(
+    kubernetes: Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = ("many001", "many002")
+    with agents(kubernetes, STARTED, *names):
+        monkeypatch.setattr(Log, "written", report("one").encode())
+        boots(*names, keep=tmp_path)
+        monkeypatch.setattr(Log, "written", report("two").encode())
+        Kept(str(tmp_path)).unconfirmed(["many002"], time.time())
+        anew = boots(*names, keep=tmp_path)
+        Kept(str(tmp_path)).unconfirmed(["many002"], time.time())
+        monkeypatch.setattr(Log, "written", report("three").encode())
+        in_rest = boots(*names, keep=tmp_path)
+    assert (anew, in_rest) == ([{"id": "two"}] * 2, [{"id": "two"}] * 2)
 
 
 @pytest.mark.parametrize(("ago_s", "apart_s"), [(5.0, 0.0), (140.0, 0.0), (-60.0, 60.0), (3600.0, -3450.0)])

@@ -72,6 +72,36 @@ def test_reports_that_were_read_in_one_round_are_not_all_read_in_one_again(tmp_p
     assert 200 >= left[0] > left[1] > left[2] > 0
 
 
+def test_a_node_that_fails_beside_others_for_the_first_time_has_all_logs_read_anew_and_then_no_more(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(str(tmp_path))
+    kept.keep(pod(), b"x", NOW)
+    assert kept.unconfirmed(["gpu002"], NOW + 1) == {"gpu002"}
+    assert kept.current(pod(), NOW + 60) is None
+    kept.keep(pod(), b"y", NOW + 60)
+    assert kept.unconfirmed(["gpu002"], NOW + 61) == frozenset()
+    assert kept.current(pod(), NOW + 120)
+
+
+def test_while_no_node_fails_beside_others_no_log_is_read_for_that(tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path))
+    kept.keep(pod(), b"x", NOW)
+    assert kept.unconfirmed([], NOW + 1) == frozenset()
+    assert kept.current(pod(), NOW + 60)
+
+
+def test_one_that_passed_in_between_fails_for_the_first_time_again(tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path))
+    waited = [kept.unconfirmed(names, NOW + 60 * at) for at, names in enumerate((["a"], [], ["a"], ["a", "b"]))]
+    assert waited == [{"a"}, set(), {"a"}, {"b"}]
+
+
+@pytest.mark.parametrize("folder", ["", "gone"])
+def test_where_nothing_can_be_kept_no_fault_waits(tmp_path: Path, folder: str) -> None:
+    assert Kept(folder and str(tmp_path / folder)).unconfirmed(["gpu002"], NOW) == frozenset()
+
+
 def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
     kept = Kept("")
     kept.keep(pod(), b"x", NOW)

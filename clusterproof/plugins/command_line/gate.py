@@ -17,10 +17,12 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.aws.account import AwsError
-from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
+from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.evaluation.standing import standing
+from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
@@ -34,6 +36,8 @@ from clusterproof.plugins.watch.metrics.http_server import Address, Listener
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
 ROUND = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")
+AWS = ("region", "profile")  # options that say where a cluster of EKS is
+MAX_EVERY_S = 3600
 ROUND_S = 600.0  # for one round: after so long its process is ended
 OUTPUT = "output"  # of the round that goes on, among what is kept
 LAST_LINES = 20  # of one that left nothing
@@ -52,11 +56,14 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("what", choices=("run", "agent", "remove"), help="what to do")
     parser.add_argument("x", nargs="?", metavar="X", help="k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME")
-    parser.add_argument("--every", type=float, default=60.0, metavar="S", help="seconds between reports, alike in both")
+    words = "seconds between reports, alike in both: 1 to 3600"
+    parser.add_argument("--every", type=_interval_s, default=60, metavar="S", help=words)
     parser.add_argument("--listen", metavar="[HOST]:PORT", help="of run: answer Prometheus there, as 0.0.0.0:9188")
     parser.add_argument("--probe-timeout", type=float, default=5.0, metavar="S", help="of agent: for one collector")
     words = "of agent: a file that is there while what checks say of the node is as before"
     parser.add_argument("--unchanged", metavar="FILE", help=words)
+    words = "of agent: the gate's further options, of which --expect and --instance-type hold here too"
+    parser.add_argument("--options", default="", metavar="WORDS", help=words)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
     return parser
@@ -70,8 +77,6 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
         own.error(f"unrecognized arguments: {' '.join(further)}")
     if (option.what == "agent") is bool(option.x):
         own.error("expected gate agent, or gate run X and gate remove X")
-    if option.every < 1:
-        own.error(f"--every is {option.every:g}; expected a second or more")
     try:
         if option.what == "remove":
             return _removed(option)
@@ -80,21 +85,43 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
         return BAD_COMMAND_LINE, f"clusterproof gate: {wrong}\n"
 
 
+def _interval_s(text: str) -> int:
+    """As an agent's readiness probe computes with it. Raises argparse.ArgumentTypeError."""
+    if text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_EVERY_S:
+        return int(text)
+    words = f"{text!r:.40}; expected a whole number of seconds from 1 to {MAX_EVERY_S} (EVERY, everySeconds)"
+    raise argparse.ArgumentTypeError(words)
+
+
 def _removed(option: argparse.Namespace) -> tuple[int, str]:
     """Remove what was written. Raises AwsError, InventoryError, KubernetesError."""
-    where = {key: value for key in ("region", "profile") if (value := getattr(option, key))}
+    where = {key: value for key in AWS if (value := getattr(option, key))}
     written = remove(open_api(access_to(option.x, where)))
     lines = [*(f"gate: {line}" for line in written.lines), *(f"gate: not removed: {one}" for one in written.problems)]
     return EXIT_UNWRITTEN if written.problems else 0, "".join(f"{line}\n" for line in lines)
 
 
 def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Event) -> int:
-    """Report what is on this node, until a signal ends it. Raises ClusterproofError for a policy that is none."""
+    """Report what is on this node, until a signal ends it.
+
+    Raises ClusterproofError for a policy that is none, InventoryError for expectations that are none.
+    """
     policy = find_policy("", Path.cwd())
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
-    note = Unchanged(Path(option.unchanged), standing(policy)).note if option.unchanged else id
+    expected = _expected(option.options, policy)
+    note = Unchanged(Path(option.unchanged), standing(policy, expected)).note if option.unchanged else id
     report_for_ever(option.every, probe, is_over, note)
     return 0
+
+
+def _expected(options: str, policy: Policy) -> Target:
+    """What the gate expects of this node, by its further options. Raises InventoryError."""
+    of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--instance-type", "--expect"):
+        of_gate.add_argument(flag, default="")
+    said, _ = of_gate.parse_known_args(options.split())
+    here = Cluster("here", "local", (Target("here"),))
+    return with_expectations(here, said.instance_type, said.expect, policy.expect).targets[0]
 
 
 def _evaluate(option: argparse.Namespace, further: Sequence[str], is_over: threading.Event) -> int:
@@ -119,8 +146,9 @@ def _evaluate(option: argparse.Namespace, further: Sequence[str], is_over: threa
 def _words(option: argparse.Namespace, further: Sequence[str], keep: Path) -> list[str]:
     """The command line of a round."""
     own = [] if any(word.partition("=")[0] == "--k8s-gate" for word in further) else ["--k8s-gate", "observe"]
-    every = f"{option.every:g}"
-    return ["check", option.x, *ROUND, "--k8s-every", every, "--k8s-keep", str(keep), *own, *further]
+    aws = [word for name in AWS if (value := getattr(option, name)) for word in (f"--{name}", value)]
+    every = ["--k8s-every", str(option.every)]
+    return ["check", option.x, *ROUND, *every, "--k8s-keep", str(keep), *aws, *own, *further]
 
 
 def _round(words: Sequence[str], keep: Path, tally: Tally, is_over: threading.Event) -> None:

@@ -1,33 +1,35 @@
-"""What the checks say of one node's evidence alone, in a word: whether it is as before, which an agent asks itself."""
+"""What checks say of one node's evidence alone: an agent asks whether it is as before, a gate whether it fails so."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from typing import Any
 
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.evaluate import verdict_on
 from clusterproof.plugins.evaluation.index import Stale, load, make_index, of_occasions, read_index
-from clusterproof.plugins.evidence.node import HEALTH_CHECK
+from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
 from clusterproof.plugins.evidence.nodes import nodes
 
 OCCASIONS = ("prolog", "epilog")
 WRITTEN = (Verdict.FAIL, Verdict.INCOMPLETE)  # of which a condition's status comes
 
 
-def standing(policy: Policy) -> Callable[[NodeEvidence], str]:
-    """What makes one word of evidence: the same while each check finds the same of the same devices."""
-    try:
-        index = read_index()
-    except Stale:
-        index = make_index()
-    checks = [load(entry) for entry in of_occasions(index, OCCASIONS).values()]
+def standing(policy: Policy, expected: Target) -> Callable[[NodeEvidence], str]:
+    """What makes one word of evidence: the same while each check finds the same of the same devices.
+
+    `expected` is what the node should be, whatever it is called.
+    """
+    checks = [load(entry) for entry in of_occasions(_index(), OCCASIONS).values()]
 
     def of(data: NodeEvidence) -> str:
-        cluster = Cluster("local", "local", (Target(data.node, expect=policy.expect),))
+        cluster = Cluster("local", "local", (replace(expected, name=data.node),))
         node = nodes(cluster, {data.node: data}, HEALTH_CHECK, policy)[data.node]
         results = [verdict_on(policy, check, node) for check in checks]
         found = [
@@ -39,3 +41,19 @@ def standing(policy: Policy) -> Callable[[NodeEvidence], str]:
         return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
 
     return of
+
+
+def fails_alone(node: Node, names: Collection[str]) -> bool:
+    """Whether one of these packaged checks fails by what the node itself reported, whatever is beside it."""
+    cluster = Cluster("local", "local", (node.target,))
+    alone = nodes(cluster, {node.name: node.evidence}, node.occasion, node.policy, node.since)[node.name]
+    checks = (load(_index()[name]) for name in names if name in _index())
+    return any(verdict_on(node.policy, check, alone).verdict is Verdict.FAIL for check in checks)
+
+
+@cache
+def _index() -> Mapping[str, Mapping[str, Any]]:
+    try:
+        return read_index()
+    except Stale:
+        return make_index()

@@ -92,6 +92,13 @@ def test_settings_reach_the_gate_as_options() -> None:
     assert data["OPTIONS"] == ("--k8s-startup-taint=clusterproof.dev/unproven --k8s-max-tainted=5% --expect=gpus=8")
 
 
+def test_agents_are_told_the_options_of_the_gate_too() -> None:
+    every = rendered("options[0]=--expect=gpus=8")
+    (container,) = every["DaemonSet", "clusterproof-agent"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-1] == "--options=$(OPTIONS)"
+    assert container["envFrom"] == [{"configMapRef": {"name": "clusterproof-gate"}}]
+
+
 def test_pods_begin_anew_where_settings_or_policy_change() -> None:
     def checksum(*values: str) -> str:
         pod = rendered(*values)["Deployment", "clusterproof-gate"]["spec"]["template"]

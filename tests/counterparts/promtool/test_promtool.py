@@ -17,7 +17,7 @@ pytestmark = installed.needs("promtool")
 INTEGRATIONS = ROOT / "integrations"
 RULES = [
     ("prometheus/watch-rules.yml", "watch-rules.test.yml", 7),
-    ("kubernetes/chart/gate-rules.yaml", "gate-rules.test.yml", 6),
+    ("kubernetes/chart/gate-rules.yaml", "gate-rules.test.yml", 7),
 ]
 
 

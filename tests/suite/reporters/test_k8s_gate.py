@@ -155,7 +155,7 @@ def test_a_round_of_a_gate_leaves_what_it_found_to_the_one_that_stays(
     config: Any = SimpleNamespace(option=SimpleNamespace(k8s_keep=str(tmp_path)), pluginmanager=plugins)
     session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
     reporter = K8sGateReporter.__new__(K8sGateReporter)
-    reporter.orders, reporter.cluster = orders(), Cluster("k8s:bed", "agents", ())
+    reporter.orders, reporter.cluster = orders(), Cluster("k8s:bed", "kubernetes", ())
     reporter.results, reporter.began = WHOLE, 1000.0
     reporter.pytest_sessionfinish(session)
     left = taken(tmp_path)
@@ -172,7 +172,7 @@ def test_a_folder_that_is_not_there_is_a_problem_of_the_round(monkeypatch: pytes
     config: Any = SimpleNamespace(option=option, pluginmanager=plugins)
     session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
     reporter = K8sGateReporter.__new__(K8sGateReporter)
-    reporter.orders, reporter.cluster = orders(), Cluster("k8s:bed", "agents", ())
+    reporter.orders, reporter.cluster = orders(), Cluster("k8s:bed", "kubernetes", ())
     reporter.results, reporter.began = WHOLE, 1000.0
     reporter.pytest_sessionfinish(session)
     assert "No such file or directory; expected a folder that may be written" in reporter.written.problems[0]

@@ -67,8 +67,11 @@ class Tally(Collector):
         yield _gauge("round_duration_seconds", "How long it took.", {(): last.seconds})
         statuses = {(status,): float(last.statuses.get(status, 0)) for status in (TRUE, FALSE, UNKNOWN)}
         yield _gauge("nodes", "Nodes by the status of ClusterproofHealthy.", statuses, ("status",))
-        unfit = dict.fromkeys(last.unfit.items(), 1.0)
-        yield _gauge("node_unfit", "1 for each node that is unfit.", unfit, ("node", "reason"))
+        for name, words, nodes in (
+            ("node_unfit", "1 for each node that is unfit.", last.unfit),
+            ("node_unknown", "1 for each node that is neither proven nor unfit.", last.unknown),
+        ):
+            yield _gauge(name, words, dict.fromkeys(nodes.items(), 1.0), ("node", "reason"))
         reported = {(node,): at for node, at in last.reported.items()}
         words = "When the gate last had a report of a node, since 1970."
         yield _gauge("report_timestamp_seconds", words, reported, ("node",))

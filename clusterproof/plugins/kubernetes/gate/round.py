@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.gate.health import FALSE, Health
+from clusterproof.plugins.kubernetes.gate.health import FALSE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 
@@ -19,12 +19,13 @@ FILE = "round.json"
 
 @record
 class Round:
-    """`began` in seconds since 1970; `unfit` by node the reason, `requests` by method and status."""
+    """`began` in seconds since 1970; `unfit` and `unknown` by node the reason, `requests` by method and status."""
 
     began: float
     seconds: float
     statuses: Mapping[str, int]
     unfit: Mapping[str, str]
+    unknown: Mapping[str, str]
     reported: Mapping[str, float]  # by node when its last report was read, in seconds since 1970
     lines: Sequence[str]
     changes: Mapping[str, str]  # by node what became of its condition
@@ -56,13 +57,18 @@ def round_of(
         began,
         round(now - began, 3),
         dict(Counter(health.status for health in found.values())),
-        {node: health.reason for node, health in found.items() if health.status == FALSE},
+        _reasons(found, FALSE),
+        _reasons(found, UNKNOWN),
         dict(reported),
         list(written.lines),
         dict(written.changes),
         list(written.problems),
         dict(requests),
     )
+
+
+def _reasons(found: Mapping[str, Health], status: str) -> Mapping[str, str]:
+    return {node: health.reason for node, health in found.items() if health.status == status}
 
 
 def leave(folder: Path, one: Round) -> None:

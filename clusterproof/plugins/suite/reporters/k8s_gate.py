@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +15,17 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evaluation.standing import fails_alone
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, KubernetesError
-from clusterproof.plugins.kubernetes.gate.health import Health, healths, unvisited
+from clusterproof.plugins.kubernetes.gate.health import FALSE, OF_KUBERNETES, Health, healths, unvisited
 from clusterproof.plugins.kubernetes.gate.round import leave, round_of
 from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted, own_key
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, standing, write
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
-from clusterproof.plugins.suite.state import occasion_of
+from clusterproof.plugins.suite.state import nodes_of, occasion_of
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.plugins.transport.kubernetes.kept import Kept
@@ -31,6 +33,12 @@ from clusterproof.reports.standing import Cut, cut_of
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
+
+
+WAITING = (
+    " only beside other nodes, whose reports may be older or newer: left as it stands until the next round has read "
+    "all logs anew"
+)
 
 
 def orders_of(config: pytest.Config, cluster: Cluster) -> Orders:
@@ -100,7 +108,7 @@ class K8sGateReporter:
         """Write what was found; of a run that did not come to its end, nothing."""
         outcomes: Any = session.config.pluginmanager.get_plugin("clusterproof-outcomes")
         why = _unended(session, cut_of(self.results), outcomes.raised)
-        self.written = Written((), (why,)) if why else self._write(is_whole=not outcomes.broken)
+        self.written = Written((), (why,)) if why else self._write(session.config, is_whole=not outcomes.broken)
         if not why:
             self._leave(session.config.option.k8s_keep)
         if self.written.problems and session.exitstatus not in (pytest.ExitCode.INTERRUPTED, *_ERRORS):
@@ -111,7 +119,7 @@ class K8sGateReporter:
         if not folder:
             return
         kept = Kept(folder)
-        read = ((node, kept.read_at(node)) for node in self.found)
+        read = ((node, kept.read_at(node)) for node in {one.node for one in self.results if one.is_of_node})
         reported = {node: at for node, at in read if at is not None}
         try:
             leave(Path(folder), round_of(self.began, time.time(), self.found, reported, self.written, ASKED))
@@ -119,9 +127,11 @@ class K8sGateReporter:
             words = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
             self.written = replace(self.written, problems=(*self.written.problems, words))
 
-    def _write(self, is_whole: bool) -> Written:
-        self.found = healths(self.results, is_whole)
+    def _write(self, config: pytest.Config, is_whole: bool) -> Written:
+        found = self.found = healths(self.results, is_whole)
         try:
+            waiting = self._unconfirmed(config, found)
+            self.found = {node: health for node, health in found.items() if node not in waiting}
             api = open_api(self.cluster.settings)
             written = write(api, self.orders, self.found, self.began, time.time())
         except (AwsError, KubernetesError) as problem:
@@ -129,7 +139,21 @@ class K8sGateReporter:
         except Exception as broken:  # the run's reports are written all the same
             return Written((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
 
-        return replace(written, problems=(*written.problems, *self._unvisited()))
+        lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(found, waiting).items())
+        return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))
+
+    def _unconfirmed(self, config: pytest.Config, found: Mapping[str, Health]) -> frozenset[str]:
+        """The nodes that fail only beside others for the first time, as a gate reads not all reports at one time."""
+        if self.cluster.connection != AGENTS or not config.option.k8s_keep:
+            return frozenset()
+        failed: dict[str, list[str]] = defaultdict(list)
+        for one in self.results:
+            is_failed = one.is_of_node and one.subject != OF_KUBERNETES and one.verdict is Verdict.FAIL
+            if is_failed and one.node in found and found[one.node].status == FALSE:
+                failed[one.node].append(one.check)
+        every = nodes_of(config)
+        beside = [name for name, checks in failed.items() if not fails_alone(every[name], checks)]
+        return Kept(config.option.k8s_keep).unconfirmed(beside, time.time())
 
     def _unvisited(self) -> Iterator[str]:
         """A line for each reason of the API server's for which no pod was sent to nodes."""
@@ -150,6 +174,13 @@ class K8sGateReporter:
 def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result]) -> K8sGateReporter | None:
     """The one of `--k8s-gate`; None where nothing is run. Raises pytest.UsageError."""
     return None if config.option.collectonly else K8sGateReporter(config, cluster, results)
+
+
+def _by_reason(found: Mapping[str, Health], names: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        by_reason[found[name].reason].append(name)
+    return by_reason
 
 
 _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)

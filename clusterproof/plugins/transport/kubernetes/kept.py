@@ -2,12 +2,17 @@
 
 An agent's pod says by its condition Ready that what checks say of its node has changed: it is unready for a moment. All
 pods are listed in one request, so that a node costs one of its own only then, and once in `REST_S`.
+
+Reports that were kept are of other times than those that were read now. A node that fails only beside others, and did
+not in the round before, may differ from them by nothing but that: all logs are read anew before it counts.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import zlib
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +22,7 @@ from clusterproof.plugins.kubernetes.workloads import Pod
 
 KEEP = "k8s_keep"  # the setting: a folder
 REPORTS = "reports"
+BESIDE_OTHERS = "beside_others.json"
 REST_S = 900.0  # a log is read again after so long at most; of some nodes sooner, so that not all are in one round
 
 
@@ -29,6 +35,14 @@ class KeptReport:
 
 
 @record
+class BesideOthers:
+    """The nodes that failed only beside others in the last round; what was read before `since` is to be read anew."""
+
+    since: float = 0.0
+    nodes: frozenset[str] = frozenset()
+
+
+@record
 class Kept:
     """The reports in a folder; none is kept where that is empty."""
 
@@ -37,7 +51,7 @@ class Kept:
     def current(self, pod: Pod, now: float) -> KeptReport | None:
         """The report of a pod's node, where its log need not be read again."""
         mark, found = self._of(pod.node)
-        if not found or not pod.is_ready or mark != mark_of(pod):
+        if not found or not pod.is_ready or mark != mark_of(pod) or found.at < self._beside_others().since:
             return None
         return found if 0 <= now - found.at < _rest_s(pod.node) else None
 
@@ -46,16 +60,38 @@ class Kept:
         if not self.folder:
             return
         path = self._path(pod.node)
-        part = path.with_name(f".{path.name}.{os.getpid()}")
         with suppress(OSError):
             path.parent.mkdir(exist_ok=True)
-            part.write_bytes(f"{now:.3f} {mark_of(pod)}\n".encode() + output)
-            part.replace(path)
+            _write(path, f"{now:.3f} {mark_of(pod)}\n".encode() + output)
+
+    def unconfirmed(self, failing: Collection[str], now: float) -> frozenset[str]:
+        """Of the nodes that fail only beside others in this round, those that did not in the one before.
+
+        Where there are any, the next round reads all logs anew, and by then each agent has reported again. None where
+        nothing can be kept: a disk that is full hides no fault.
+        """
+        if not self.folder:
+            return frozenset()
+        before = self._beside_others()
+        new = frozenset(failing) - before.nodes
+        now_so = {"since": now if new else before.since, "nodes": sorted(failing)}
+        try:
+            _write(Path(self.folder) / BESIDE_OTHERS, json.dumps(now_so).encode())
+        except OSError:
+            return frozenset()
+        return new
 
     def read_at(self, node: str) -> float | None:
         """When the report of a node was read that is kept."""
         _, found = self._of(node)
         return found.at if found else None
+
+    def _beside_others(self) -> BesideOthers:
+        try:
+            found = json.loads((Path(self.folder) / BESIDE_OTHERS).read_bytes())
+        except FileNotFoundError:
+            return BesideOthers()
+        return BesideOthers(found["since"], frozenset(found["nodes"]))
 
     def _of(self, node: str) -> tuple[str, KeptReport | None]:
         if not self.folder:
@@ -75,6 +111,13 @@ def mark_of(pod: Pod) -> str:
     """What is another once there is something new: another pod, another start of it, or that it was unready."""
     restarts = sum(one.restarts for one in pod.containers)
     return quote(f"{pod.name} {restarts} {pod.ready}")
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole, or not at all. Raises OSError."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def _rest_s(node: str) -> float:

@@ -26,25 +26,31 @@ from clusterproof.plugins.transport.kubernetes.agents import COLLECTED_S, REPORT
 from clusterproof.plugins.transport.local import Local
 
 ROOM = 1_000_000  # characters of a report: a kubelet keeps 10 MiB of a log before it begins another
+AWAY_S = 30.0  # for the file, whatever the interval: a kubelet looks for it each 10 s
 HERE = Target("here")
 
 
 class Unchanged:
     """A file that is there while what checks say of this node is as before; a pod's readiness probe looks for it."""
 
-    def __init__(self, path: Path, standing: Callable[[NodeEvidence], str]) -> None:
+    def __init__(
+        self, path: Path, standing: Callable[[NodeEvidence], str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._path = path
         self._standing = standing
+        self._clock = clock
         self._before = ""
+        self._changed_at = 0.0
 
     def note(self, evidence: NodeEvidence) -> None:
         """Another report, or that there was none."""
         now = "" if evidence.unreached else self._standing(evidence)
-        if now and now == self._before:
-            self._path.touch()
-        else:
+        at = self._clock()
+        if not now or now != self._before:
             self._path.unlink(missing_ok=True)
-        self._before = now
+            self._before, self._changed_at = now, at
+        elif at - self._changed_at >= AWAY_S:
+            self._path.touch()
 
 
 def report_for_ever(

@@ -1,0 +1,76 @@
+"""`clusterproof gate`: what each of its two halves is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.command_line import gate as command
+from clusterproof.plugins.core.cluster import Target
+
+
+def words_of_round(*words: str) -> list[str]:
+    option, further = command.parser().parse_known_args(["run", *words])
+    return command._words(option, further, Path("/kept"))
+
+
+def test_a_round_evaluates_the_cluster_that_was_named_in_its_region_and_account() -> None:
+    words = words_of_round("eks:prod", "--region", "eu-west-1", "--profile", "ops", "--k8s-gate", "taint")
+    assert words[:2] == ["check", "eks:prod"]
+    assert (words[words.index("--region") + 1], words[words.index("--profile") + 1]) == ("eu-west-1", "ops")
+
+
+def test_without_them_it_names_neither() -> None:
+    assert not {"--region", "--profile"} & set(words_of_round("k8s:in-cluster"))
+
+
+@pytest.mark.parametrize("every", ["", "soon", "nan", "0", "59.5", "3601", "1m"])
+@pytest.mark.parametrize("what", [("agent",), ("run", "k8s:in-cluster")])
+def test_an_interval_that_is_none_is_one_line_that_names_the_setting(
+    capsys: pytest.CaptureFixture[str], what: tuple[str, ...], every: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.gate([*what, f"--every={every}"])
+    said = capsys.readouterr().err
+    words = f"argument --every: {every!r}; expected a whole number of seconds from 1 to 3600 (EVERY, everySeconds)"
+    assert words in said
+    assert said.count("\n") == 1
+    assert ended.value.code
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Target | str]:
+    """What an agent expects of its node that has these words; where it ends at once, what it says."""
+    seen: list[Target] = []
+
+    def standing(_: object, expected: Target) -> Any:
+        seen.append(expected)
+        return str
+
+    monkeypatch.setattr(command, "standing", standing)
+    monkeypatch.setattr(command, "report_for_ever", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+
+    def of(*words: str) -> Target | str:
+        status, said = command.gate(["agent", "--unchanged", str(tmp_path / "unchanged"), *words])
+        return said if status else seen[-1]
+
+    return of
+
+
+def test_an_agent_expects_of_its_node_what_the_gate_is_told_and_leaves_the_rest_to_the_gate(
+    told: Callable[..., Target], tmp_path: Path
+) -> None:
+    (tmp_path / "clusterproof.toml").write_text("[expect]\ngpus = 4\nefa = 16\n")
+    options = "--k8s-startup-taint clusterproof.dev/unproven --expect=gpus=8 -v --instance-type p5.48xlarge"
+    expected = told(f"--options={options}")
+    assert (expected.expect, expected.instance_type) == ({"gpus": 8, "efa": 16}, "p5.48xlarge")
+    assert told("--options=").expect == {"gpus": 4, "efa": 16}
+
+
+def test_an_expectation_that_is_none_is_one_line(told: Callable[..., str]) -> None:
+    said = told("--options=--expect=gpus")
+    assert said == "clusterproof gate: --expect 'gpus': 'gpus' is not NAME=NUMBER; expected gpus=8,efa=32\n"
