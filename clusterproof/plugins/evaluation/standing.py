@@ -27,7 +27,7 @@ def standing(policy: Policy) -> Callable[[NodeEvidence], str]:
     checks = [load(entry) for entry in of_occasions(index, OCCASIONS).values()]
 
     def of(data: NodeEvidence) -> str:
-        cluster = Cluster("local", "local", (Target(data.node, expect=policy.expect),))
+        cluster = Cluster("local", "local", (Target(data.node, expect=policy.expect),), is_part=True)
         node = nodes(cluster, {data.node: data}, HEALTH_CHECK, policy)[data.node]
         results = [verdict_on(policy, check, node) for check in checks]
         found = [
