@@ -8,7 +8,7 @@ from pathlib import Path
 from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.faults.gpu_fabric import gb300
-from tests.testbed.archive import LIBRARIES
+from tests.testbed.compiled import LIBRARIES
 from tests.testbed.gpus import MODELS
 from tests.testbed.image import Content, File, NodeImage
 from tests.testbed.imex import ADDRESSES, CHANNEL, NODES, domain, program

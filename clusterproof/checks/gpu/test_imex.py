@@ -10,10 +10,11 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import readings
+from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.gpu.facts_rack import (
     FABRIC,
     NO_CLUSTER,
+    addresses,
     called,
     imex_daemon,
     is_address,
@@ -171,8 +172,10 @@ def test_imex_nodes(node: Node) -> None:
     lists = {other.name: data for other in others if (data := known_list(other))}
     require_compared(node, nodes, lists)
     unlike = [name for name, data in lists.items() if data != nodes]
-    against = Counter(data for data in lists.values() if data != nodes and names(node, data))
-    is_own = is_most(node, max(against.values(), default=0), len(lists))
+    against = Counter(data for data in lists.values() if data != nodes)
+    is_own = known(
+        lambda: any(is_most(node, n, len(lists)) and names(node, data) for data, n in against.items()), False
+    )
     seen = f"nodes_config.cfg is not that of {some(unlike)}; expected one list on all {len(lists) + 1} trays in it"
     fail_if(unlike and is_own, seen)
     concern_if(unlike and not is_own, seen)
@@ -190,8 +193,10 @@ def require_compared(node: Node, nodes: tuple[str, ...], lists: Mapping[str, tup
 
 
 def names(node: Node, nodes: tuple[str, ...]) -> bool:
-    """Whether a list has this tray in it."""
-    return any(called(node, one) is node for one in nodes)
+    """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
+    if any(called(node, one) is node for one in nodes):
+        return True
+    return not addresses(node) and node.imex_self.host in nodes
 
 
 def known_list(other: Node) -> tuple[str, ...]:

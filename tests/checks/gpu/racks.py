@@ -26,6 +26,7 @@ def tray(
     output: str = "",
     service: Any = RUNS,
     imex: Any = None,
+    has_address: bool = True,
     **more: Any,
 ) -> NodeEvidence:
     """A tray of a rack of 18; `output` is what its nvidia-imex-ctl prints, if not a whole domain."""
@@ -38,7 +39,13 @@ def tray(
         f"tray{number:02}",
         boot=boot(hostname=f"tray{number:02}"),
         nvml=nvml(*(gpu(at, **data) for at in range(4))),
-        naming={"hostname": "", "hosts": [], "nameservers": [], "addresses": [address], "duplicates": []},
+        naming={
+            "hostname": "",
+            "hosts": [],
+            "nameservers": [],
+            "addresses": [address] if has_address else [],
+            "duplicates": [],
+        },
         services={"services": {"nvidia-imex": service} if service else {}, "failed": []},
         imex=imex or {"nodes": list(nodes), "channels": [0], "channel_count": 2048, "domain": answer},
         pci={"devices": []},

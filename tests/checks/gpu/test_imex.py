@@ -121,6 +121,13 @@ def test_another_list_than_that_of_most_trays_that_name_this_one_is_its_fault() 
     )
 
 
+def test_whether_other_lists_name_a_tray_without_addresses_is_unknown() -> None:
+    odd = tray(1, nodes=JOB_2[::-1], has_address=False)
+    assert evaluated("imex_nodes", odd, *of_job_2()[1:]).verdict is FAIL  # its IMEX knows its own address
+    lost = tray(1, nodes=JOB_2[::-1], has_address=False, output="Failed to read the node configuration file")
+    expect(evaluated("imex_nodes", lost, *of_job_2()[1:]), INCOMPLETE, "nvidia-imex-ctl -N ended with 0")
+
+
 def half_off(words: dict[int, str]) -> str:
     """What a tray prints while the trays with these words are off."""
     printed = json.loads(domain(DRIVER, words, addresses=ADDRESSES, names=NAMES, state="DEGRADED"))
