@@ -9,14 +9,13 @@ from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
 from clusterproof.plugins.agent.tools import command
 from clusterproof.plugins.agent.trust import distrust
-from clusterproof.plugins.evidence.processes.collect_owner import program
+from clusterproof.plugins.evidence.processes.collect_owner import OF_THE_HOST, program
 
 CONFIG = "/etc/nvidia-imex/config.cfg"
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
 CHANNELS = "/dev/nvidia-caps-imex-channels"
 DAEMON, CTL = "nvidia-imex", "nvidia-imex-ctl"
 MAX_NODES = 1024
-OF_THE_HOST = re.compile(r"^Uid:\t0\t.*^NSpid:\t\d+$", re.MULTILINE | re.DOTALL)  # root's, in no container
 SERVICE = re.compile(r":/[\w.-]+\.slice/[\w.@-]*imex[\w.@-]*\.service$", re.MULTILINE)
 STARTED = 21  # of the fields of /proc/PID/stat: ticks since boot
 
