@@ -79,10 +79,11 @@ def said(
     *peers: NodeEvidence,
     occasion: str = "preflight",
     policy: Policy = NO_POLICY,
+    is_part: bool = False,
     **target: Any,
 ) -> Result:
     """The result of one check on one node, beside others of its group."""
-    return evaluate(node_checks()[check], among(evidence, occasion, peers, policy, **target))
+    return evaluate(node_checks()[check], among(evidence, occasion, peers, policy, is_part, **target))
 
 
 def among(
@@ -90,11 +91,12 @@ def among(
     occasion: str = "preflight",
     peers: Sequence[NodeEvidence] = (),
     policy: Policy = NO_POLICY,
+    is_part: bool = False,
     **target: Any,
 ) -> FactsOfNode:
-    """The node with this evidence, beside the others of its group."""
+    """The node with this evidence, beside the others of its group; `is_part`: the inventory has more of them."""
     everyone = {data.node: data for data in (evidence, *peers)}
-    cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone))
+    cluster = Cluster("fakes", "local", tuple(Target(name, **target) for name in everyone), is_part=is_part)
     return nodes(cluster, everyone, occasion, policy)[evidence.node]
 
 

@@ -56,7 +56,7 @@ FAULTS = (
         "a tray of a rack without IMEX",
         lambda image: with_service(image, "nvidia-imex", active="inactive", sub="dead", enabled="disabled"),
         {"gpu.imex": CONCERN, "gpu.imex_domain": NA},
-        "nvidia-imex is inactive; expected active, unless pods bring their own",
+        "nvidia-imex is inactive; expected active, unless pods or a prolog bring their own",
         base=gb300,
     ),
     Fault(

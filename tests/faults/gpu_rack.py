@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from clusterproof.plugins.core.policy import Policy
 from tests.faults.fault import CONCERN, FAIL, INCOMPLETE, Fault
 from tests.faults.gpu_fabric import gb300
+from tests.testbed.compiled import LIBRARIES
 from tests.testbed.gpus import MODELS
-from tests.testbed.image import NodeImage
+from tests.testbed.image import Content, File, NodeImage
 from tests.testbed.imex import ADDRESSES, CHANNEL, NODES, domain, program
 from tests.testbed.node import with_file, with_tool, without_file
 
@@ -24,6 +26,22 @@ def answering(image: NodeImage, printed: str, code: int = 0) -> NodeImage:
 def listed(image: NodeImage, *addresses: str) -> NodeImage:
     """The tray's nodes_config.cfg has these addresses."""
     return with_file(image, NODES, "".join(f"{address}\n" for address in addresses))
+
+
+def with_own_file(image: NodeImage, *addresses: str) -> NodeImage:
+    """The tray's nvidia-imex was started with a file of its own, which has these addresses, as was what asks it."""
+    script, config, nodes = "/usr/lib/testbed/imex.sh", "/opt/imex/config.cfg", "/opt/imex/nodes.cfg"
+    program_of = f"{LIBRARIES}/nvidia-imex"
+    files: dict[str, Content] = {
+        config: f"IMEX_NODE_CONFIG_FILE={nodes}\n",
+        nodes: "".join(f"{address}\n" for address in addresses),
+        program_of: File(Path("/bin/sh").read_bytes(), 0o755),
+        script: "echo $$ >/run/nvidia-imex.pid\nsleep infinity &\nwait\n",
+        "/usr/sbin/nvidia-imex": File(f"#!/bin/sh\nexec {program_of} {script} -c {config}\n", 0o755),
+    }
+    answer = program(domain(DRIVER)).replace("\n", f'\n[ "$4 $5" = "-c {config}" ] || exit 255\n', 1)
+    image = with_tool(image, "nvidia-imex-ctl", answer)
+    return replace(image, files={**image.files, **files}, daemons={**image.daemons, "nvidia-imex": ""})
 
 
 def with_driver(image: NodeImage, driver: str) -> NodeImage:
@@ -72,6 +90,20 @@ FAULTS = (
         lambda image: listed(image, *ADDRESSES[:3], "10.1.2.77", ADDRESSES[3]),
         {LIST: FAIL},
         "nodes_config.cfg is not that of gpu002, gpu003, gpu004; expected one list on all 4 trays in it",
+        base=gb300,
+    ),
+    Fault(
+        "a tray whose IMEX was started with a file that has another list",
+        lambda image: with_own_file(image, *ADDRESSES[:3], "10.1.2.77", ADDRESSES[3]),
+        {LIST: FAIL},
+        "nodes_config.cfg is not that of gpu002, gpu003, gpu004; expected one list on all 4 trays in it",
+        base=gb300,
+    ),
+    Fault(
+        "a tray whose IMEX runs without a list",
+        lambda image: without_file(image, NODES),
+        {LIST: INCOMPLETE},
+        "nvidia-imex runs, and no list of its trays is found; expected one in nodes_config.cfg",
         base=gb300,
     ),
     Fault(

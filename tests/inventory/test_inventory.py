@@ -17,7 +17,7 @@ from tests.inventory.refused import refusal, written
 
 
 def test_local_is_this_machine_by_its_own_name() -> None:
-    assert resolve("local") == Cluster("local", "local", (Target(socket.gethostname()),))
+    assert resolve("local") == Cluster("local", "local", (Target(socket.gethostname()),), is_part=True)
 
 
 def test_the_demo_is_a_recording_that_comes_with_the_package() -> None:
@@ -132,7 +132,9 @@ CLUSTER = resolve("ssh:gpu[1-4],login1")
     ],
 )
 def test_a_cluster_is_narrowed_to_some_nodes(nodes: str, exclude: str, left: list[str]) -> None:
-    assert [target.name for target in narrow(CLUSTER, nodes, exclude).targets] == left
+    narrowed = narrow(CLUSTER, nodes, exclude)
+    assert [target.name for target in narrowed.targets] == left
+    assert narrowed.is_part is (len(left) < len(CLUSTER.targets))
 
 
 @pytest.mark.parametrize(

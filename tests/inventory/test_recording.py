@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
 from clusterproof.plugins.evidence.recording import read_cluster, recording_file, write_cluster, write_node
-from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.inventory import narrow, resolve
 from tests.inventory.refused import refusal
 
 RECORDED = Cluster(
@@ -33,6 +33,12 @@ def test_a_recorded_cluster_is_read_back_as_a_replay(tmp_path: Path) -> None:
     )
     assert "secret" not in (tmp_path / "new" / "cluster.json").read_text()
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["cluster.json"]
+
+
+def test_a_recording_of_some_nodes_says_that_there_are_more(tmp_path: Path) -> None:
+    write_cluster(tmp_path / "whole", RECORDED)
+    write_cluster(tmp_path / "part", narrow(RECORDED, exclude="gpu001"))
+    assert [resolve(f"replay:{tmp_path}/{name}").is_part for name in ("whole", "part")] == [False, True]
 
 
 def test_a_recorded_node_lies_under_its_own_file(tmp_path: Path) -> None:

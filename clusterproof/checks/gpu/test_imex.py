@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
-from clusterproof.plugins.evidence.field import readings
-from clusterproof.plugins.evidence.gpu.facts_rack import FABRIC, NO_CLUSTER, by_address, place_of, require_rack
+from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.gpu.facts_rack import (
+    FABRIC,
+    NO_CLUSTER,
+    addresses,
+    called,
+    imex_daemon,
+    is_address,
+    place_of,
+    require_rack,
+    runs_imex,
+)
+from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.of_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
@@ -20,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
 
-CONNECTED, READY, NO_GPU = "CONNECTED", "READY", "NO_GPU"
+CONNECTED, READY, NO_GPU, MISMATCH = "CONNECTED", "READY", "NO_GPU", "NODE_MAP_MISMATCH"
 
 
 @mark.prolog
@@ -30,7 +41,7 @@ def test_imex(node: Node) -> None:
     """IMEX service.
 
     The GPUs of a rack share their memory over NVLink through nvidia-imex on every tray. Without it, jobs across trays
-    fall back to the network or do not start. On Kubernetes, pods may bring their own.
+    fall back to the network or do not start. Pods of Kubernetes and prologs of Slurm may bring their own.
 
     Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
     and start it.
@@ -38,7 +49,7 @@ def test_imex(node: Node) -> None:
     require_rack(node)
     state = service_state(node, "nvidia-imex")
     if state != "active":
-        concern(f"nvidia-imex is {state}; expected active, unless pods bring their own")
+        concern(f"nvidia-imex is {state}; expected active, unless pods or a prolog bring their own")
 
 
 @evidence("nvidia-imex-ctl -N")
@@ -46,9 +57,9 @@ def test_imex_domain(node: Node) -> None:
     """IMEX domain.
 
     A tray that has no IMEX connection to another cannot map the memory of its GPUs. Each tray is judged by its own
-    connections alone, as what it says of others' may only come from its configuration: one that lacks most of them is
-    at fault, one that lacks a few names the others. Nodes that a compute domain of Kubernetes keeps a place for are not
-    missed, nor is a domain that is not UP for them.
+    connections alone, as what it says of others' may only come from its configuration. One that lacks most of those to
+    trays that are READY and have its list is at fault; else it names the others. Nodes that a compute domain of
+    Kubernetes keeps a place for are not missed, nor is a domain that is not UP for them.
 
     Remedy (restore service): Compare nodes_config.cfg and the versions of driver and nvidia-imex on the trays, look at
     journalctl -u nvidia-imex and whether ports 50000 and 50005 are open between them; restart nvidia-imex on all of
@@ -59,13 +70,14 @@ def test_imex_domain(node: Node) -> None:
     own = node.imex_self
     fail_if(own.status != READY, f"nvidia-imex is {own.status or 'in no known state'}; expected {READY}")
     with part:
-        due = {one.number: one for one in node.imex_domain.nodes if is_due(one, own)}
+        due = {one.number: one for one in node.imex_domain.nodes if is_due(node, one, own)}
         missing = {number: word for number in due if (word := own.links.get(number, "unknown")) != CONNECTED}
         named = ", ".join(
             f"{word} with {some(name_of(node, due[number]) for number in missing if missing[number] == word)}"
             for word in dict.fromkeys(missing.values())
         )
-        is_cut_off = len(due) > 1 and len(missing) > len(due) * node.threshold("group.majority")
+        away = {number for number, word in missing.items() if not is_of_one_domain(node, due[number], word)}
+        is_cut_off = is_most(node, len(missing) - len(away), len(due) - len(away))
         seen = f"of {len(due)} IMEX connections to other trays {len(missing)} are not up: {named}"
         fail_if(missing and is_cut_off, f"{seen}; expected {CONNECTED}")
         concern_if(missing and not is_cut_off, f"{seen}; expected {CONNECTED}")
@@ -77,34 +89,44 @@ def test_imex_domain(node: Node) -> None:
 
 def require_running(node: Node) -> None:
     """Raise where IMEX's answers are not its own, or not to be had yet: it does not run, or has just been started."""
-    state = service_state(node, "nvidia-imex")
-    if state != "active":
+    daemon, state = imex_daemon(node), service_state(node, "nvidia-imex")
+    if state != "active" and daemon is None:
         not_applicable(f"nvidia-imex is {state}")
     settle_s = node.threshold("imex.settle_s")
-    active_s = readings(node.services["nvidia-imex"], "active_s")[0].get("active_s")
+    started = node.services["nvidia-imex"] if state == "active" else daemon
+    active_s = readings(started, "active_s")[0].get("active_s") if started else None
     if active_s is not None and active_s < settle_s:
         incomplete(f"nvidia-imex was started {active_s:.0f} s ago, and may take {settle_s:.0f} s to connect")
 
 
-def is_due(other: ImexNode, own: ImexNode) -> bool:
+def is_due(node: Node, other: ImexNode, own: ImexNode) -> bool:
     """Whether a tray should be connected to that one: not to a place that is kept for one, which has only a name."""
-    return other.number != own.number and (other.status == READY or is_address(other.host))
+    is_kept = other.status != READY and not is_address(other.host) and called(node, other.host) is None
+    return other.number != own.number and not is_kept
 
 
-def is_address(host: str) -> bool:
-    """Whether it is an IP address."""
-    from ipaddress import ip_address  # a prolog needs none
+def is_of_one_domain(node: Node, other: ImexNode, word: str) -> bool:
+    """Whether another tray is READY and has this one's list: by its own answer, else by this one's."""
+    there = called(node, other.host)
+    status = node.group.values("status of nvidia-imex", status_of).get(there.name, {}).get(READY) if there else None
+    own, its = known_list(node), known_list(there) if there else ()
+    has_list = own == its if own and its else word != MISMATCH
+    return has_list and (status or other.status) == READY
 
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+
+def status_of(node: Node) -> Values:
+    """What a tray's own nvidia-imex says that it is. Raises Incomplete where that is unknown."""
+    return {READY: node.imex_self.status if runs_imex(node) else "not running"}
+
+
+def is_most(node: Node, unlike: int, compared: int) -> bool:
+    """Whether those that are unlike a tray are more than half of all with it."""
+    return unlike > (compared + 1) * node.threshold("group.majority")
 
 
 def name_of(node: Node, other: ImexNode) -> str:
     """What the inventory calls a node of the domain, else IMEX, with its address: `gpu007 (10.1.2.7)`."""
-    found = by_address(node).get(other.host)
+    found = called(node, other.host)
     name = found.name if found else other.host_name
     return f"{name} ({other.host})" if name else other.host
 
@@ -121,7 +143,8 @@ def test_imex_nodes(node: Node) -> None:
 
     The trays of an IMEX domain list the same addresses in the same order, and all of them are in one clique of one
     NVLink cluster: with another list a tray is refused (node map mismatch), and one of another rack cannot be reached
-    over NVLink.
+    over NVLink. A tray is at fault where most of those that name it have one other list; where a prolog writes a list
+    for each job, an idle tray keeps that of its last one.
 
     Remedy (fix configuration): Write the same list of one rack's trays, each once, to all of them, and restart
     nvidia-imex there while no job is running.
@@ -132,28 +155,48 @@ def test_imex_nodes(node: Node) -> None:
     except Absent:  # pods may bring their own
         nodes = ()
     if not nodes:
+        if runs_imex(node):
+            incomplete("nvidia-imex runs, and no list of its trays is found; expected one in nodes_config.cfg")
         not_applicable("no tray is listed in nodes_config.cfg: nvidia-imex is not configured on the node itself")
     twice = [one for one, count in Counter(nodes).items() if count > 1]
     concern_if(twice, f"nodes_config.cfg lists {some(twice)} more than once; expected each tray once")
-    others = [found for one in dict.fromkeys(nodes) if (found := by_address(node).get(one)) and found is not node]
-    with part:
-        lists = {other.name: data for other in others if (data := known_list(other))}
-        unlike = [name for name, data in lists.items() if data != nodes]
-        seen = f"nodes_config.cfg is not that of {some(unlike)}; expected one list on all {len(lists) + 1} trays in it"
-        say(unlike, len(lists), seen, node)
+    others = [there for one in dict.fromkeys(nodes) if (there := called(node, one)) and there is not node]
     with part:
         own = place_of(node)[FABRIC]
-        places = {other.name: there for other in others if (there := known_place(other))}
-        unlike = [name for name, there in places.items() if own and there != own and not own.endswith(NO_CLUSTER)]
+        places = {other.name: place for other in others if (place := known_place(other))}
+        unlike = [name for name, place in places.items() if own and place != own and not own.endswith(NO_CLUSTER)]
         seen = f"{some(unlike)} in nodes_config.cfg {'is' if len(unlike) == 1 else 'are'} not in {own}, as this tray is"
-        say(unlike, len(places), f"{seen}; expected all of them in one clique of one cluster", node)
-
-
-def say(unlike: Sequence[str], compared: int, seen: str, node: Node) -> None:
-    """What this tray and others do not have in common: its own fault where most of them are unlike it."""
-    is_own = compared > 1 and len(unlike) > compared * node.threshold("group.majority")
+        is_own = is_most(node, len(unlike), len(places))
+        fail_if(unlike and is_own, f"{seen}; expected all of them in one clique of one cluster")
+        concern_if(unlike and not is_own, f"{seen}; expected all of them in one clique of one cluster")
+    lists = {other.name: data for other in others if (data := known_list(other))}
+    require_compared(node, nodes, lists)
+    unlike = [name for name, data in lists.items() if data != nodes]
+    against = Counter(data for data in lists.values() if data != nodes)
+    is_own = known(
+        lambda: any(is_most(node, n, len(lists)) and names(node, data) for data, n in against.items()), False
+    )
+    seen = f"nodes_config.cfg is not that of {some(unlike)}; expected one list on all {len(lists) + 1} trays in it"
     fail_if(unlike and is_own, seen)
     concern_if(unlike and not is_own, seen)
+
+
+def require_compared(node: Node, nodes: tuple[str, ...], lists: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise where a tray's list is compared with no other: NotApplicable where there is no other, Incomplete else."""
+    if lists:
+        return
+    if len(node.group.nodes) == 1:
+        not_applicable("no other tray is in this run, whose nodes_config.cfg would be compared")
+    if all(called(node, one) is node for one in nodes):
+        not_applicable("no other tray is in nodes_config.cfg")
+    incomplete("of no other tray in nodes_config.cfg is the list known; expected nodes_config.cfg of all of them")
+
+
+def names(node: Node, nodes: tuple[str, ...]) -> bool:
+    """Whether a list has this tray in it. Raises Incomplete where its addresses are unknown, and IMEX names none."""
+    if any(called(node, one) is node for one in nodes):
+        return True
+    return not addresses(node) and node.imex_self.host in nodes
 
 
 def known_list(other: Node) -> tuple[str, ...]:

@@ -75,6 +75,7 @@ class Cluster:
     targets: tuple[Target, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what a person should know of it, for the header
+    is_part: bool = False  # whether the inventory is known to have more nodes
 
 
 class InventoryError(ClusterproofError, ValueError):

@@ -29,7 +29,7 @@ def standing(policy: Policy, expected: Target) -> Callable[[NodeEvidence], str]:
     checks = [load(entry) for entry in of_occasions(_index(), OCCASIONS).values()]
 
     def of(data: NodeEvidence) -> str:
-        cluster = Cluster("local", "local", (replace(expected, name=data.node),))
+        cluster = Cluster("local", "local", (replace(expected, name=data.node),), is_part=True)
         node = nodes(cluster, {data.node: data}, HEALTH_CHECK, policy)[data.node]
         results = [verdict_on(policy, check, node) for check in checks]
         found = [

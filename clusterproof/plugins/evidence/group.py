@@ -87,11 +87,12 @@ class Median:
 class Group(Generic[N]):
     """Nodes of one group and instance type."""
 
-    __slots__ = ("catalog", "counted", "found", "known", "measured", "nodes", "owners", "read", "usuals")
+    __slots__ = ("catalog", "counted", "found", "is_part", "known", "measured", "nodes", "owners", "read", "usuals")
 
-    def __init__(self, nodes: Iterable[N] = (), catalog: Catalog = PACKAGED) -> None:
+    def __init__(self, nodes: Iterable[N] = (), catalog: Catalog = PACKAGED, *, is_part: bool = False) -> None:
         self.nodes = list(nodes)
         self.catalog = catalog
+        self.is_part = is_part  # whether the inventory is known to have nodes that the run does not
         self.known: dict[str, frozenset[str]] = {}
         self.counted: dict[str, Mapping[str, Counter[str]]] = {}
         self.measured: dict[str, Mapping[str, Median]] = {}

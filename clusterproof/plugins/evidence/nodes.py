@@ -29,7 +29,7 @@ def nodes(
 ) -> dict[str, Node]:
     """The nodes of a cluster by name, each beside those of its group."""
     catalog = Catalog.of(policy)
-    groups: dict[tuple[str, str], Group[Node]] = defaultdict(lambda: Group(catalog=catalog))
+    groups: dict[tuple[str, str], Group[Node]] = defaultdict(lambda: Group(catalog=catalog, is_part=cluster.is_part))
     made: dict[str, Node] = {}
     for target in cluster.targets:
         node = Node(target, data[target.name], occasion, policy, since, between=between)

@@ -65,6 +65,7 @@ def write_cluster(folder: Path, cluster: Cluster) -> None:
         "aws": {key: cluster.settings[key] for key in OF_AWS if key in cluster.settings} | asked,
         "slurm": {key: cluster.settings[key] for key in OF_SLURM if key in cluster.settings},
         "kubernetes": {key: cluster.settings[key] for key in OF_KUBERNETES if key in cluster.settings},
+        **({"is_part": True} if cluster.is_part else {}),
         "nodes": [_node_to_json(target) for target in cluster.targets],
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,6 +128,7 @@ def _cluster(table: Table, folder: Path) -> Cluster:
             **_of_source(table.table("slurm"), OF_SLURM),
             **_of_source(table.table("kubernetes"), OF_KUBERNETES),
         },
+        is_part=table.flag("is_part"),
     )
 
 

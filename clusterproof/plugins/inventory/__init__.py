@@ -53,7 +53,7 @@ def narrow(cluster: Cluster, nodes: str = "", exclude: str = "") -> Cluster:
         kept = tuple(target for target in kept if target.name not in excluded)
     if not kept:
         raise InventoryError(f"no node of {cluster.name} is left by --nodes and --exclude; expected at least one")
-    return replace(cluster, targets=kept)
+    return replace(cluster, targets=kept, is_part=cluster.is_part or len(kept) < len(cluster.targets))
 
 
 def with_expectations(

@@ -52,6 +52,7 @@ def slurm(rest: str, options: Mapping[str, str]) -> Cluster:
         tuple(_target(node) for node in kept),
         settings,
         notes=(f"not validated: {_left_out(left)}",) if left else (),
+        is_part=len(kept) < len(cluster.nodes),
     )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
 
-from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import probed, results
+from tests.faults.proof import peers_of
 from tests.testbed.gpus import MODELS, healthy_gpu_node
 from tests.testbed.needs import needs_nodes
 
@@ -53,8 +52,7 @@ WITH_MIG = NO_FABRIC | {"gpu.nvlink_active", "gpu.nvlink_errors", "gpu.row_remap
 @cache
 def evaluated(model: str, mig: bool, loaded: bool) -> dict[str, Result]:
     data = probed(healthy_gpu_node(model, mig=mig, loaded=loaded))
-    peers: list[NodeEvidence] = [replace(data, node=name) for name in ("gpu002", "gpu003", "gpu004")]
-    return results(data, peers=peers)
+    return results(data, peers=peers_of(data))
 
 
 @needs_nodes

@@ -69,6 +69,32 @@ def test_what_only_root_may_read_is_incomplete() -> None:
     assert evaluated("pcie_iommu", functions).verdict is PASS
 
 
+def below(model: str, payload: int = 128) -> list[dict[str, Any]]:
+    """A GPU with another payload than its port, which is of this model."""
+    port, *others = board(max_payload=payload)
+    return [{**port, "model": model}, *others]
+
+
+@pytest.mark.parametrize(
+    ("model", "is_virtual", "verdict"),
+    [
+        ("1000:c030", False, CONCERN),
+        ("1000:c030", True, PASS),
+        ("1b36:000c", False, PASS),  # QEMU's, as a guest of aarch64 shows it
+        ("15ad:07a0", False, PASS),  # VMware's
+        ("1d0f:0200", False, PASS),  # of Nitro
+    ],
+)
+def test_a_payload_is_not_held_against_an_emulated_port(model: str, is_virtual: bool, verdict: Verdict) -> None:
+    assert evaluated("pcie_settings", below(model), is_virtual=is_virtual).verdict is verdict
+
+
+def test_read_requests_are_compared_on_virtual_machines_too() -> None:
+    odd = function("0000:55:00.0", "nic", "0000:46:01.0", max_read_request=512)
+    others = [function(f"0000:56:0{number}.0", "nic", "0000:46:01.0") for number in range(2)]
+    expect(evaluated("pcie_settings", [*board(), *others, odd], is_virtual=True), CONCERN, "MaxReadReq of 0000:55:00.0")
+
+
 def test_a_published_lspci_shows_nothing_amiss() -> None:
     data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
     found = said("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=data["pci_config"]))

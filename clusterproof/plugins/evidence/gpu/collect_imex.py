@@ -2,34 +2,91 @@
 
 from __future__ import annotations
 
+import os
 import re
 
-from clusterproof.plugins.agent.reading import Absent, Node
+from clusterproof.plugins.agent.process_group import stat_fields
+from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
 from clusterproof.plugins.agent.tools import command
+from clusterproof.plugins.agent.trust import distrust
+from clusterproof.plugins.evidence.processes.collect_owner import OF_THE_HOST, program
 
 CONFIG = "/etc/nvidia-imex/config.cfg"
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
 CHANNELS = "/dev/nvidia-caps-imex-channels"
-CTL = "nvidia-imex-ctl"
+DAEMON, CTL = "nvidia-imex", "nvidia-imex-ctl"
 MAX_NODES = 1024
+SERVICE = re.compile(r":/[\w.-]+\.slice/[\w.@-]*imex[\w.@-]*\.service$", re.MULTILINE)
+STARTED = 21  # of the fields of /proc/PID/stat: ticks since boot
 
 
 def read(node: Node) -> object:
     """What nvidia-imex is configured to be, what it answers, and the channels that jobs open.
 
-    Raises Absent where neither its configuration nor its program is there.
+    Raises Absent where neither its configuration nor its program is there, Denied where others than root may change
+    the configuration that its daemon was given.
     """
-    config = node.text(CONFIG, absent="")
-    nodes = node.text(_nodes_file(str(config)), absent="")
-    domain = _domain(node)
-    if not config and not nodes and domain is None:
+    daemon = _daemon(node)
+    named = str(daemon["config"]) if daemon else ""
+    config = _own(node, named) if named else node.text(CONFIG, absent="")
+    listed = _nodes_file(str(config))
+    if not named:
+        nodes = node.text(listed, absent="")
+    else:
+        nodes = _own(node, listed) if isinstance(config, str) else config
+    domain = _domain(node, ("-c", named) if named else ())
+    if not config and not nodes and domain is None and daemon is None:
         raise Absent(f"no {CONFIG}, {NODES} nor {CTL}")
     return {
         "nodes": _lines(nodes) if isinstance(nodes, str) else nodes,
         "channels": [int(name[7:]) for name in node.names(CHANNELS) if re.fullmatch(r"channel\d{1,7}", name)][:64],
         "channel_count": _channel_count(node),
         "domain": domain,
+        "daemon": daemon,
     }
+
+
+def _daemon(node: Node) -> dict[str, object] | None:
+    """The daemon that root runs on the host: the configuration that its command line names, and for how long it runs.
+
+    None where there is none, or only root may know.
+    """
+    for pid in sorted((name for name in node.names("/proc") if name.isdecimal()), key=int):
+        try:
+            if node.read(f"/proc/{pid}/comm").strip() == DAEMON and _is_believed(node, pid):
+                words = node.read(f"/proc/{pid}/cmdline").split("\0")
+                ticks = int(stat_fields(node.read(f"/proc/{pid}/stat"))[STARTED])
+                active_s = float(node.read("/proc/uptime").split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
+                return {"config": _named_in(words), "active_s": round(active_s, 1)}
+        except OSError:
+            continue  # it ended meanwhile
+    return None
+
+
+def _is_believed(node: Node, pid: str) -> bool:
+    """Whether the kernel says so: by the program, else by a service's control group, which no user enters."""
+    if not OF_THE_HOST.search(node.read(f"/proc/{pid}/status")):
+        return False
+    runs = program(node, pid)
+    return runs == DAEMON if runs else bool(SERVICE.search(node.read(f"/proc/{pid}/cgroup")))
+
+
+def _named_in(words: list[str]) -> str:
+    """The file of `-c FILE` on a command line; empty where it names none by its whole path."""
+    return next((path for word, path in zip(words, words[1:]) if word == "-c" and path[:1] == "/"), "")
+
+
+def _own(node: Node, path: str) -> str | dict[str, str]:
+    """The text of a file that root alone may change, an error object, or empty where it is not there. Raises Denied."""
+    try:
+        why = distrust(path, node.root)
+    except FileNotFoundError:
+        return ""
+    except OSError as problem:
+        return error(problem)
+    if why:
+        raise Denied(f"{path} is not read: {why}; expected a file that only root may change")
+    return node.text(path, absent="")
 
 
 def _nodes_file(config: str) -> str:
@@ -39,11 +96,11 @@ def _nodes_file(config: str) -> str:
     return next((path for path in named if path[:1] == "/"), NODES)
 
 
-def _domain(node: Node) -> object:
+def _domain(node: Node, config: tuple[str, ...]) -> object:
     """What `nvidia-imex-ctl -N` prints: JSON, and a table where it is too old for that; null where there is none."""
     try:
-        data = command(node, CTL, "-N", "-j", "-H")
-        return data if data["exit"] == 0 or "{" in str(data["output"]) else command(node, CTL, "-N")
+        data = command(node, CTL, "-N", "-j", "-H", *config)
+        return data if data["exit"] == 0 or "{" in str(data["output"]) else command(node, CTL, "-N", *config)
     except Absent:
         return None
 

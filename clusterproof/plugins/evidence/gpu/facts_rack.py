@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
 from clusterproof.plugins.evidence.fact import Absent, CollectorData, collected_by
-from clusterproof.plugins.evidence.field import Field, Reported, one, optional, readings, texts, values, whole
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    number,
+    one,
+    optional,
+    readings,
+    text,
+    texts,
+    values,
+    whole,
+)
 from clusterproof.plugins.evidence.gpu.facts import Fabric
 from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.facts import Command
+from clusterproof.plugins.evidence.host.of_node import service_state
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.gpu.parse_imex import ImexDomain, ImexNode
@@ -27,6 +39,14 @@ def _whole_numbers(data: object) -> tuple[int, ...]:
 
 
 @record
+class ImexDaemon(Reported):
+    """The nvidia-imex that root runs on the host."""
+
+    config = Field(text)  # the file of its -c; empty where it has none
+    active_s = Field(number)  # for how long it runs
+
+
+@record
 class Imex(Reported):
     """What the files and the command service of nvidia-imex say on one tray."""
 
@@ -34,6 +54,7 @@ class Imex(Reported):
     channels = Field(_whole_numbers)  # the numbers of those that jobs can open, 64 at most
     channel_count = Field(optional(whole))  # of the driver; None where it does not say
     answer = Field(optional(one(Command)), "domain", "nvidia-imex-ctl")
+    daemon = Field(optional(one(ImexDaemon)))  # None where none is known to run
 
 
 def imex_domain_of(imex: Imex) -> ImexDomain:
@@ -80,9 +101,39 @@ def imex_self(node: Node) -> ImexNode:
     return found[0]
 
 
-def by_address(node: Node) -> Mapping[str, Node]:
-    """The nodes of its group by their addresses, as far as these are known."""
-    return node.group.by_value("IPv4 addresses", addresses)
+def imex_daemon(node: Node) -> ImexDaemon | None:
+    """The nvidia-imex that root runs on the host, where one is known to run."""
+    imex = readings(node, "imex")[0].get("imex")
+    found: ImexDaemon | None = readings(imex, "daemon")[0].get("daemon") if imex else None
+    return found
+
+
+def runs_imex(node: Node) -> bool:
+    """Whether nvidia-imex runs on the host, by systemd or without. Raises Incomplete."""
+    return bool(imex_daemon(node)) or service_state(node, "nvidia-imex") == "active"
+
+
+def called(node: Node, host: str) -> Node | None:
+    """The node of its group that has this address or host name; None where none is known to."""
+    found = node.group.by_value("names and IPv4 addresses", _names)
+    return found.get(host) or (None if is_address(host) else found.get(host.partition(".")[0]))
+
+
+def is_address(host: str) -> bool:
+    """Whether it is an IP address."""
+    from ipaddress import ip_address  # a prolog needs none
+
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _names(node: Node) -> frozenset[str]:
+    """Its addresses and host names, the inventory's too."""
+    name = node.name if is_address(node.name) else node.name.partition(".")[0]
+    return addresses(node) | {node.name, name, _host_name(node)}
 
 
 def _host_name(node: Node) -> str:

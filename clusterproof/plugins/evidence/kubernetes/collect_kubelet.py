@@ -9,7 +9,7 @@ import time
 
 from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
-from clusterproof.plugins.evidence.processes.collect_owner import program
+from clusterproof.plugins.evidence.processes.collect_owner import OF_THE_HOST, program
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ FLAGS = {
 STATES = {"cpuManagerPolicy": "cpu_manager_state", "memoryManagerPolicy": "memory_manager_state"}
 KIND = "KubeletConfiguration"
 YAML = re.compile(r"^(\w+):[ \t]+[\"']?([\w-]+)", re.MULTILINE)
-OF_THE_HOST = re.compile(r"^Uid:\t0\t.*^NSpid:\t\d+$", re.MULTILINE | re.DOTALL)  # root's, in no container
 PROGRAM = re.compile(r"kube|hyperkube")  # one program may be all of Kubernetes
 SERVICE = re.compile(r":/[\w.-]+\.slice/[\w.@-]*kubelet[\w.@-]*\.service$", re.MULTILINE)
 STARTED = 21  # of the fields of /proc/PID/stat: ticks since boot

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 SLURM = ("/etc/slurm", "/opt/slurm/etc", "/run/slurm/conf", "/var/spool/slurmd/conf-cache")  # that have slurm.conf
 USERS = re.compile(r"(?im)^[^\S\n]*Slurmd?User[^\S\n]*=[^\S\n]*([\w.-]+)")
 ROOT = 0
+OF_THE_HOST = re.compile(
+    r"^Uid:\t0\t.*^NSpid:\t\d+$", re.MULTILINE | re.DOTALL
+)  # /proc/PID/status of root's, in no container
 CGROUP = "/sys/fs/cgroup"
 
 

@@ -1,0 +1,92 @@
+"""Which configuration of nvidia-imex the collector reads, by files that are not a tray's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.agent.reading import Absent, Denied, Node
+from clusterproof.plugins.evidence.gpu import collect_imex
+
+CONFIG, LIST = "/opt/shared/imex/config.cfg", "/opt/shared/imex/nodes.cfg"
+OWN = {CONFIG: f"IMEX_CMD_ENABLED=1\nIMEX_NODE_CONFIG_FILE={LIST}\n", LIST: "10.0.0.1\n10.0.0.2\n"}
+USUAL = {"/etc/nvidia-imex/nodes_config.cfg": "10.9.9.1\n"}
+SERVICE = "0::/system.slice/nvidia-imex.service\n"
+
+
+def put(root: Path, files: Mapping[str, str]) -> Node:
+    """A root with these files."""
+    for path, content in {"/proc/uptime": "1000.0 1.0\n", **files}.items():
+        file = root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    return Node(str(root))
+
+
+def daemon(
+    *words: str, uid: int = 0, pids: str = "77", group: str = SERVICE, comm: str = "nvidia-imex"
+) -> dict[str, str]:
+    """A process that was started 50 s after boot, of whose program only root may know."""
+    stat = f"77 ({comm}) S {' '.join(['0'] * 18)} {50 * os.sysconf('SC_CLK_TCK')}"
+    status = f"Name:\t{comm}\nUid:\t{uid}\t0\t0\t0\nNStgid:\t{pids}\nNSpid:\t{pids}\nNSpgid:\t{pids}\n"
+    cmdline = "\0".join(["/usr/bin/nvidia-imex", *words, ""])
+    files = {"comm": comm, "status": status, "cmdline": cmdline, "stat": stat, "cgroup": group}
+    return {f"/proc/77/{name}": text for name, text in files.items()}
+
+
+def read(root: Path, files: Mapping[str, str]) -> Any:
+    return collect_imex.read(put(root, files))
+
+
+def test_the_file_that_the_daemon_was_given_is_read(tmp_path: Path) -> None:
+    data = read(tmp_path, {**OWN, **USUAL, **daemon("-c", CONFIG)})
+    assert data["nodes"] == ["10.0.0.1", "10.0.0.2"]
+    assert data["daemon"] == {"config": CONFIG, "active_s": 950.0}
+
+
+@pytest.mark.parametrize("words", [(), ("-c", "relative.cfg"), ("-c",)])
+def test_a_daemon_without_one_has_the_usual_file(tmp_path: Path, words: tuple[str, ...]) -> None:
+    data = read(tmp_path, {**USUAL, **daemon(*words)})
+    assert (data["nodes"], data["daemon"]["config"]) == (["10.9.9.1"], "")
+
+
+def test_root_knows_the_daemon_by_its_program(tmp_path: Path) -> None:
+    node = put(tmp_path, {**OWN, **USUAL, **daemon("-c", CONFIG, group="0::/system.slice/slurmd.service\n")})
+    assert collect_imex.read(node)["daemon"] is None  # type: ignore[index]
+    (tmp_path / "proc/77/exe").symlink_to("/usr/bin/nvidia-imex")
+    assert collect_imex.read(node)["nodes"] == ["10.0.0.1", "10.0.0.2"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        {"uid": 1000},
+        {"pids": "77\t1"},  # a pod's
+        {"group": "0::/user.slice/user-1000.slice/user@1000.service/app.slice/nvidia-imex.service\n"},
+        {"comm": "nvidia-smi"},
+    ],
+)
+def test_what_a_user_or_a_pod_runs_names_no_file(tmp_path: Path, process: dict[str, Any]) -> None:
+    data = read(tmp_path, {**OWN, **USUAL, **daemon("-c", CONFIG, **process)})
+    assert (data["nodes"], data["daemon"]) == (["10.9.9.1"], None)
+
+
+@pytest.mark.parametrize("path", [CONFIG, LIST])
+def test_a_file_that_others_may_change_is_not_read(tmp_path: Path, path: str) -> None:
+    node = put(tmp_path, {**OWN, **daemon("-c", CONFIG)})
+    (tmp_path / path.lstrip("/")).chmod(0o666)
+    with pytest.raises(Denied, match=f"{path} is not read: {path} may be written by others; expected a file that only"):
+        collect_imex.read(node)
+
+
+def test_a_daemon_whose_file_is_gone_lists_nobody(tmp_path: Path) -> None:
+    assert read(tmp_path, daemon("-c", CONFIG))["nodes"] == []
+
+
+def test_a_node_without_any_of_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Absent, match=r"no /etc/nvidia-imex/config.cfg"):
+        read(tmp_path, {})
