@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case import node_log, pods, results, scheduler
+from clusterproof.plugins.case.records import Fact
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
@@ -42,15 +43,15 @@ LOG = {
     "text", [SCONTROL, SACCT.format(state="OUT_OF_MEMORY"), TABLE], ids=["scontrol", "sacct -P", "sacct"]
 )
 def test_the_record_of_a_job_is_read_in_each_form(text: str) -> None:
-    job, events = scheduler.read(text, "sacct.txt", CLOCK)
-    assert scheduler.is_of_job(text)
+    assert scheduler.is_record(text)
+    ((job, events),) = scheduler.read(text, "sacct.txt", CLOCK)
     assert (job.number, job.nodes) == ("77", ("gpu001", "gpu002", "gpu003", "gpu004"))
     assert (job.ran.begins, job.ran.ends) == (1772348400.0, 1772352631.0)
     assert [event.sign for event in events] == ["out_of_memory_state"]
 
 
 def test_a_job_that_failed_is_no_cause_by_its_state() -> None:
-    assert scheduler.read(SACCT.format(state="FAILED"), "sacct.txt", CLOCK)[1] == ()
+    assert [events for _, events in scheduler.read(SACCT.format(state="FAILED"), "sacct.txt", CLOCK)] == [()]
 
 
 @pytest.mark.parametrize("form", LOG)
@@ -109,6 +110,10 @@ def test_json_that_is_none_of_kubernetes_says_nothing(text: str) -> None:
     assert [event for one in pods.objects(text) for event in pods.read(one, "x", CLOCK)] == []
 
 
+def failures(text: str) -> list[Fact]:
+    return [fact for _, fact in results.read(text.splitlines(), "results.jsonl") if fact]
+
+
 def test_results_as_a_run_writes_them_now_are_known_by_their_first_line(tmp_path: Path) -> None:
     found = (Finding(Verdict.FAIL, "Xid 79; expected none", action="reset or reboot"),)
     passed = [Result("gpu.no_xid", f"gpu00{number}", Verdict.PASS, severity="none") for number in (1, 2, 3)]
@@ -116,7 +121,7 @@ def test_results_as_a_run_writes_them_now_are_known_by_their_first_line(tmp_path
         file.write_rest([*passed[:2], with_findings(passed[2], found)])
     text = (tmp_path / "results.jsonl").read_text(encoding="utf-8")
     assert results.is_of(text)
-    assert [(fact.node, fact.check) for fact in results.read(text, "results.jsonl")] == [("gpu003", "gpu.no_xid")]
+    assert [(fact.node, fact.check) for fact in failures(text)] == [("gpu003", "gpu.no_xid")]
 
 
 def test_of_results_only_failures_of_hardware_are_evidence() -> None:
@@ -127,4 +132,4 @@ def test_of_results_only_failures_of_hardware_are_evidence() -> None:
     )
     text = "\n".join(map(json.dumps, rows))
     assert results.is_of(text)
-    assert [(fact.node, fact.check) for fact in results.read(text, "results.jsonl")] == [("gpu003", "gpu.no_xid")]
+    assert [(fact.node, fact.check) for fact in failures(text)] == [("gpu003", "gpu.no_xid")]
