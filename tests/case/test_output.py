@@ -9,6 +9,7 @@ import pytest
 from clusterproof.plugins.case import output
 from clusterproof.plugins.case.output import Output, Place
 from clusterproof.plugins.case.stamps import Clock
+from tests.untrusted.bounded import bounded
 
 CLOCK = Clock(2026)
 EIGHT = datetime(2026, 3, 1, 8, tzinfo=timezone.utc).timestamp()
@@ -116,6 +117,24 @@ def steps(*told: str) -> str:
     """Lines of steps, each told as `RANK:STEP`, or as `STEP` by nobody in particular."""
     of_ranks = (one.rpartition(":") for one in told)
     return "".join(f"{f'[rank{rank}]: ' if rank else ''}iteration {step}/90 | loss 2\n" for rank, _, step in of_ranks)
+
+
+@pytest.mark.parametrize(("said", "waited_s"), [("600500", 600.5), ("86400000", 86_400.0), ("999999999999", 0.0)])
+def test_a_wait_that_is_longer_than_any_timeout_is_not_believed(said: str, waited_s: float) -> None:
+    (event,) = read(f"Watchdog caught collective operation timeout: x ran for {said} milliseconds before").events
+    assert event.waited_s == waited_s
+
+
+LONG = """
+from clusterproof.plugins.case.output import Place, read
+from clusterproof.plugins.case.stamps import Clock
+for line in ("a" * 1999, "a" * 1900 + " NCCL x", "a:1:1 [1] " * 190 + " NCCL "):
+    read([line] * 1000, Place("x.log"), Clock(2026))
+"""
+
+
+def test_lines_that_almost_are_nccls_take_no_longer_than_others() -> None:
+    assert bounded(LONG, cpu_s=4).returncode == 0
 
 
 def test_what_looked_like_an_end_was_none_where_the_job_made_further_steps() -> None:
