@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case import node_log, pods, results, scheduler
+from clusterproof.plugins.case.folder import read_folder
+from clusterproof.plugins.case.found import Found
 from clusterproof.plugins.case.records import CaseError, Fact
 from clusterproof.plugins.case.report import paragraph
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import ResultsFile
-from tests.case.files import SACCT, case_of
+from tests.case.files import SACCT, case_of, written
 
 CLOCK = Clock(2026)
 SCONTROL = """\
@@ -112,6 +114,20 @@ def test_records_of_two_jobs_are_refused(tmp_path: Path) -> None:
     one, other = (sacct((number, "FAILED", "gpu001")) for number in ("1", "2"))
     with pytest.raises(CaseError, match="records of the jobs 1, 2; expected those of one job"):
         case_of(tmp_path, {"sacct-a.txt": one, "sacct-b.txt": other})
+
+
+def test_kept_by_hand_only_the_records_of_the_job_that_is_asked_for_count(tmp_path: Path) -> None:
+    found = Found()
+    folder = written(tmp_path, {"sacct.txt": sacct(("1", "NODE_FAIL", "gpu001"), ("77", "FAILED", "gpu002"))})
+    read_folder(folder, found, 0.0, "77")
+    assert ([job.number for job in found.jobs], found.events) == (["77"], [])
+    assert "records of other jobs are left out: 1" in found.missing
+
+
+@pytest.mark.parametrize("typed", ["sacct -j 77\n", "u@login:~$ sacct -j 77 -o JobID,State\n"])
+def test_a_record_is_one_with_the_command_that_asked_for_it(typed: str) -> None:
+    assert scheduler.is_record(typed + TABLE)
+    assert [job.number for job, _ in scheduler.read(typed + TABLE, "x", CLOCK)] == ["77"]
 
 
 def test_the_names_of_columns_alone_are_no_record(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ def read_folder(folder: Path, found: Found, offset_s: float, number: str = "") -
     reader.date(files)
     for path in files:
         reader.take(path, reader.text(path))
+    if number:
+        found.of_job(number)
     found.settle(number)
     found.missing.extend(not_read.lines())
 

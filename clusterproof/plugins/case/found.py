@@ -35,6 +35,14 @@ class Found:
         """One more file of this form."""
         self.counts[what] = self.counts.get(what, 0) + 1
 
+    def of_job(self, number: str) -> None:
+        """Leave out the records of a folder that are of other jobs than this."""
+        wanted = number.partition("+")[0]
+        others = [job.number for job, _ in self.records if wanted not in (job.number, job.number.partition("_")[0])]
+        self.records[:] = [one for one in self.records if one[0].number not in others]
+        if others:
+            self.missing.append(f"records of other jobs are left out: {listed(others)}")
+
     def settle(self, number: str = "") -> None:
         """Take the records of one job for its own. Raises CaseError where they are of several."""
         records, others = scheduler.of_one_job(self.records, number)

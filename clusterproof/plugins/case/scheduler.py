@@ -21,7 +21,8 @@ _NUMBERS = re.compile(
     r"JobId=(\d{1,12})(?: ArrayJobId=(\d{1,12}) ArrayTaskId=(\S{1,200}))?"
     r"(?: HetJobId=(\d{1,12}) HetJobOffset=(\d{1,6}))?"
 )
-_OF_SCONTROL = re.compile(r"\s{0,12}[A-Za-z][\w/:-]{0,60}=")  # so begins each of its lines
+_OF_SCONTROL = re.compile(r"\s{0,12}(?:[A-Za-z][\w/:-]{0,60}=|NtasksPerTRES:)")  # so begins each of its lines
+_TYPED = re.compile(r"\s{0,20}(?:[\w@:~/.\[\]() -]{0,100}[$#%] ?)?(?:sacct|scontrol) .{0,500}\n")  # as people paste it
 _SCRIPT = re.compile(r"^\s{0,12}BatchScript=", re.MULTILINE)  # its owner's words, to the end
 _ROW = re.compile(r"\s{0,20}(\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,6})?)(?:\s|\||$)")
 _STEP_ROW = re.compile(r"\s{0,20}\d{1,12}(?:_\d{1,9}|\+\d{1,6})?\.")
@@ -90,8 +91,9 @@ def has_completed(job: Job) -> bool:
 
 
 def _record(text: str) -> str:
-    script = _SCRIPT.search(text)
-    return text[: script.start()] if script else text
+    """The record alone: without the command that asked for it, and without the script of the job."""
+    typed, script = _TYPED.match(text), _SCRIPT.search(text)
+    return text[typed.end() if typed else 0 : script.start() if script else len(text)]
 
 
 def _whole(number: str, parts: Sequence[Record]) -> Record:
