@@ -8,6 +8,7 @@ import pytest
 
 from clusterproof.plugins.case.command import opened_case
 from clusterproof.plugins.case.folder import collect
+from clusterproof.plugins.case.report import OUTLIVED, rows
 from clusterproof.plugins.case.verdict import CANDIDATE, ESTABLISHED, SUPPORTED
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of, written
 
@@ -19,7 +20,8 @@ def test_a_node_whose_log_is_ahead_of_everything_and_whose_rank_agrees_is_establ
     verdict = case.verdict
     assert (verdict.cause, verdict.nodes, verdict.rank, verdict.standing) == ("hardware", ("gpu003",), 3, ESTABLISHED)
     assert "device 0000:c5:00.0" in verdict.why
-    assert case.advice.nodes == {"gpu001": "keep", "gpu002": "keep", "gpu003": "drain", "gpu004": "keep"}
+    unread = dict.fromkeys(("gpu001", "gpu002", "gpu004"), "not known")
+    assert case.advice.nodes == {"gpu003": "drain", **unread}
     assert case.advice.exclude == ("gpu003",)
     assert case.advice.restart == "without"
 
@@ -42,6 +44,38 @@ def test_a_log_that_any_user_can_write_into_is_no_evidence(tmp_path: Path) -> No
     case = case_of(tmp_path, {**WITHOUT_LOG, "gpu003-messages.txt": BROKEN_GPU["gpu003-dmesg.txt"]})
     assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
     assert any("any user can write" in one for one in case.collected.missing)
+
+
+JOURNAL = "Mar  1 07:00:{second:02d} gpu003 kernel: ACPI: thing {second}\n"
+OF_KERNEL = "".join(JOURNAL.format(second=second) for second in range(60))
+FORGED = f"Mar  1 08:00:01 gpu003 {{program}}: {XID_79.partition(' ')[2]}"
+
+
+@pytest.mark.parametrize("program", ["kernel[4321]", "sshd[77]", "python", "systemd[1]"])
+@pytest.mark.parametrize("name", ["gpu003-journal.txt", "gpu003-dmesg.txt"])
+def test_a_journal_in_which_programs_speak_is_no_evidence(program: str, name: str, tmp_path: Path) -> None:
+    true = FORGED.format(program="kernel")
+    case = case_of(tmp_path, {**WITHOUT_LOG, name: f"{OF_KERNEL * 7}{true}{FORGED.format(program=program)}"})
+    assert (case.verdict.cause, case.collected.facts) == ("unknown", ())
+    assert any(one.startswith(f"{name}: no evidence, as any user can write") for one in case.collected.missing)
+
+
+def test_what_systemd_says_at_a_boot_is_in_the_kernels_own_journal(tmp_path: Path) -> None:
+    boot = (
+        "Mar  1 06:00:00 gpu003 kernel: Linux version 6.8.0-1021-aws (x)\n"
+        "Mar  1 06:00:01 gpu003 systemd[1]: Inserted module 'autofs4'\n"
+    )
+    journal = "Mar  1 07:59:00 gpu003 systemd-journald[512]: Received client request to flush runtime journal.\n"
+    log = {"gpu003-journal.txt": f"{boot}{OF_KERNEL}{journal}{FORGED.format(program='kernel')}"}
+    assert case_of(tmp_path / "whole", {**BROKEN_GPU, **log}).verdict.nodes == ("gpu003",)
+
+
+def test_a_message_that_looks_like_a_programs_line_is_no_other_program(tmp_path: Path) -> None:
+    log = {"gpu003-dmesg.txt": "2026-03-01T07:00:00,000000+00:00 nvme nvme0: ready\n" + XID_79.format(time="08:00:01")}
+    assert case_of(tmp_path, {**BROKEN_GPU, **log}).verdict.nodes == ("gpu003",)
+    undated = "".join(f"[ {at}.000001] nvme nvme0: I/O {at} QID 3 timeout\n" for at in range(5000, 5009))
+    log = {"gpu003-dmesg.txt": f"{undated}[ 5010.000001] {XID_79.partition(' ')[2]}"}
+    assert case_of(tmp_path, {**BROKEN_GPU, **log}).verdict.nodes == ("gpu003",)
 
 
 def test_a_log_that_others_may_have_written_is_no_evidence(tmp_path: Path) -> None:
@@ -111,6 +145,14 @@ def test_several_nodes_at_once_share_a_cause_and_none_is_blamed(tmp_path: Path) 
     assert case.verdict.nodes == ()
     assert set(case.verdict.suspects) == {"gpu002", "gpu003", "gpu004"}
     assert "what they share" in case.verdict.why
+
+
+def test_what_the_job_outlived_is_shown_and_is_not_the_cause(tmp_path: Path) -> None:
+    own = "2026-03-01 07:59:30,000 [rank5] torch.OutOfMemoryError: CUDA out of memory.\n"
+    case = case_of(tmp_path, {"rank_5.log": own + STEPS, "sacct.txt": SACCT.format(state="FAILED")})
+    assert (case.verdict.cause, case.verdict.first) == ("unknown", None)
+    assert any("after which the job made further steps" in one for one in case.verdict.against)
+    assert [(row.mark, row.where) for row in rows(case)] == [(OUTLIVED, "rank 5")]
 
 
 def test_a_rank_that_reports_the_end_of_its_peers_is_never_the_cause(tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ def test_redacted_nothing_names_a_node_a_file_or_a_job(form: list[str], tmp_path
         (["/no/such/folder"], "is no folder; expected"),
         (["."], "no file in it"),
         ([".", "--utc-offset", "2"], "expected a zone such as +02:00"),
+        ([".", "--utc-offset", "+14:01"], "expected a zone such as +02:00, of at most 14 hours"),
+        ([".", "--utc-offset=-99:00"], "expected a zone such as +02:00, of at most 14 hours"),
+        ([".", "--utc-offset"], "expected one argument"),
+        ([""], "the job is empty; expected the number of a job"),
+        ([" "], "the job is empty; expected the number of a job"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -85,6 +90,29 @@ def test_times_without_a_zone_are_of_the_one_that_is_named(tmp_path: Path) -> No
     folder = str(written(tmp_path, files))
     assert json.loads(case([folder, "--json"])[1])["cause"] == "unknown"
     assert json.loads(case([folder, "--json", "--utc-offset", "+02:00"])[1])["cause"] == "hardware"
+
+
+def test_a_zone_west_of_utc_is_named_as_one_east_of_it_is(tmp_path: Path) -> None:
+    files = {**BROKEN_GPU, "gpu003-dmesg.txt": BROKEN_GPU["gpu003-dmesg.txt"].replace("T08:", "T13:")}
+    folder = str(written(tmp_path, files))
+    for words in (["--utc-offset", "-05:00"], ["--utc-offset=-05:00"]):
+        assert json.loads(case([folder, "--json", *words])[1])["cause"] == "hardware"
+
+
+def test_redacted_the_path_of_a_group_names_no_job_and_no_program(tmp_path: Path) -> None:
+    group = "/system.slice/slurmstepd.scope/job_4242"
+    log = (
+        f"2026-03-01T08:00:00,000000+00:00 oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,"
+        f"mems_allowed=0,oom_memcg={group},task_memcg={group}/step_0,task=secretproj,pid=1234,uid=1005\n"
+        "2026-03-01T08:00:00,000000+00:00 Memory cgroup out of memory: Killed process 1234 (secretproj) total-vm:1kB, "
+        "anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:1005 pgtables:1kB oom_score_adj:0\n"
+    )
+    files = {"sacct.txt": BROKEN_GPU["sacct.txt"].replace("FAILED", "OUT_OF_MEMORY"), "gpu003-dmesg.txt": log}
+    folder = str(written(tmp_path, files))
+    assert "4242" in case([folder])[1]
+    for form in ([], ["--json"], ["--markdown"]):
+        text = case([folder, "--redact", *form])[1]
+        assert ("4242" in text, "secretproj" in text, "killed a process" in text) == (False, False, True)
 
 
 def test_links_are_not_followed_and_pipes_are_not_waited_for(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from clusterproof.plugins.case import output
 from clusterproof.plugins.case.output import Output, Place
 from clusterproof.plugins.case.stamps import Clock
+from tests.untrusted.bounded import bounded
 
 CLOCK = Clock(2026)
 EIGHT = datetime(2026, 3, 1, 8, tzinfo=timezone.utc).timestamp()
@@ -109,10 +110,68 @@ def test_how_long_a_rank_had_waited_is_read() -> None:
     assert event.waited_s == 600.5
 
 
+NO_MODULE = "ModuleNotFoundError: No module named 'apex'\n"
+
+
+def steps(*told: str) -> str:
+    """Lines of steps, each told as `RANK:STEP`, or as `STEP` by nobody in particular."""
+    of_ranks = (one.rpartition(":") for one in told)
+    return "".join(f"{f'[rank{rank}]: ' if rank else ''}iteration {step}/90 | loss 2\n" for rank, _, step in of_ranks)
+
+
+@pytest.mark.parametrize(("said", "waited_s"), [("600500", 600.5), ("86400000", 86_400.0), ("999999999999", 0.0)])
+def test_a_wait_that_is_longer_than_any_timeout_is_not_believed(said: str, waited_s: float) -> None:
+    (event,) = read(f"Watchdog caught collective operation timeout: x ran for {said} milliseconds before").events
+    assert event.waited_s == waited_s
+
+
+LONG = """
+from clusterproof.plugins.case.output import Place, read
+from clusterproof.plugins.case.stamps import Clock
+for line in ("a" * 1999, "a" * 1900 + " NCCL x", "a:1:1 [1] " * 190 + " NCCL "):
+    read([line] * 1000, Place("x.log"), Clock(2026))
+"""
+
+
+def test_lines_that_almost_are_nccls_take_no_longer_than_others() -> None:
+    assert bounded(LONG, cpu_s=4).returncode == 0
+
+
 def test_what_looked_like_an_end_was_none_where_the_job_made_further_steps() -> None:
-    steps = "".join(f"iteration {number}/90 | loss 2\n" for number in range(3))
-    assert read(f"ModuleNotFoundError: No module named 'apex'\n{steps}").events == ()
-    assert len(read(f"{steps}ModuleNotFoundError: No module named 'apex'\n").events) == 1
+    said = read(f"{NO_MODULE}{steps('1', '2', '3')}")
+    assert (said.events, [event.sign for event in said.outlived]) == ((), ["exception"])
+    assert len(read(f"{steps('1', '2', '3')}{NO_MODULE}").events) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("0:99",), ("0:100", "1:100", "2:100", "4:100")),  # one step, as four ranks tell of it
+        (("3:99",), ("0:100", "0:101", "0:102", "0:103")),  # the rank itself tells no more
+        ((), ("0:100", "0:101", "0:102", "1:100")),  # not all that tell of steps went on
+        ((), ("100", "100", "100", "100")),
+        ((), ("100", "101")),
+    ],
+)
+def test_steps_of_others_do_not_take_back_a_failure(before: tuple[str, ...], after: tuple[str, ...]) -> None:
+    said = read(f"{steps(*before)}[rank3]: {OOM}\n{steps(*after)}")
+    assert ([event.rank for event in said.events], said.outlived) == ([3], ())
+
+
+@pytest.mark.parametrize(
+    "after", [("3:100", "3:101", "3:102"), ("0:100", "0:101", "1:100", "1:101", "0:102", "1:102"), ("7", "8", "9")]
+)
+def test_a_failure_is_outlived_by_the_steps_of_its_rank_or_of_all(after: tuple[str, ...]) -> None:
+    said = read(f"[rank3]: {OOM}\n{steps(*after)}")
+    assert (said.events, [(event.rank, event.count) for event in said.outlived]) == ((), [(3, 1)])
+
+
+def test_what_comes_again_after_it_was_outlived_is_another_event() -> None:
+    said = read(f"{OOM}\n{OOM}\n{steps('1', '2', '3')}{OOM}\n")
+    assert [(event.source, event.count) for event in (*said.outlived, *said.events)] == [
+        ("rank.log:1", 2),
+        ("rank.log:6", 1),
+    ]
 
 
 def test_lines_alike_are_counted_not_kept() -> None:

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.case import node_log, pods, results, scheduler
+from clusterproof.plugins.case.folder import read_folder
+from clusterproof.plugins.case.found import Found
+from clusterproof.plugins.case.records import CaseError, Fact
+from clusterproof.plugins.case.report import paragraph
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import ResultsFile
-from tests.case.files import SACCT, case_of
+from tests.case.files import SACCT, case_of, written
 
 CLOCK = Clock(2026)
 SCONTROL = """\
@@ -42,15 +46,108 @@ LOG = {
     "text", [SCONTROL, SACCT.format(state="OUT_OF_MEMORY"), TABLE], ids=["scontrol", "sacct -P", "sacct"]
 )
 def test_the_record_of_a_job_is_read_in_each_form(text: str) -> None:
-    job, events = scheduler.read(text, "sacct.txt", CLOCK)
-    assert scheduler.is_of_job(text)
+    assert scheduler.is_record(text)
+    ((job, events),) = scheduler.read(text, "sacct.txt", CLOCK)
     assert (job.number, job.nodes) == ("77", ("gpu001", "gpu002", "gpu003", "gpu004"))
     assert (job.ran.begins, job.ran.ends) == (1772348400.0, 1772352631.0)
     assert [event.sign for event in events] == ["out_of_memory_state"]
 
 
+OF_OWNER = f"hello\n{SCONTROL.replace('OUT_OF_MEMORY', 'NODE_FAIL').replace('gpu[001-004]', 'gpu007')}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("my-job.out", OF_OWNER),
+        ("my-job.log", OF_OWNER),
+        ("job-77.out", OF_OWNER.partition("\n")[2]),  # all of it: but it is the job's output by its name
+        ("sacct.txt", f"{SACCT.format(state='NODE_FAIL')}KeyError: 'image'\n"),
+    ],
+)
+def test_what_a_script_prints_of_its_own_job_is_output(name: str, text: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {name: text})
+    assert (case.collected.read, case.collected.job.number) == (("1 file of output",), "")
+    assert (case.advice.nodes, case.verdict.suspects) == ({}, ())
+
+
+def test_the_script_in_a_record_is_its_owners() -> None:
+    script = "   BatchScript=\n#!/bin/sh\nJobState=NODE_FAIL\nNodeList=gpu007\n"
+    assert scheduler.is_record(SCONTROL + script)
+    ((job, _),) = scheduler.read(SCONTROL + script, "x", CLOCK)
+    assert (job.state, len(job.nodes)) == ("OUT_OF_MEMORY", 4)
+
+
+def test_a_record_of_when_the_job_ran_has_no_end(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"scontrol.txt": SCONTROL.replace("OUT_OF_MEMORY", "RUNNING")})
+    assert (case.collected.job.ran.begins, case.collected.job.ran.ends) == (1772348400.0, None)
+    assert "the end of the job: its record is of when it was RUNNING" in case.collected.missing
+
+
+HEAD = "JobID|State|ExitCode|Start|End|NodeList\n"
+ROW = "{number}|{state}|1:0|2026-03-01T07:00:00|2026-03-01T08:10:30|{node}\n"
+
+
+def sacct(*rows: tuple[str, str, str]) -> str:
+    return HEAD + "".join(ROW.format(number=number, state=state, node=node) for number, state, node in rows)
+
+
+def test_of_an_array_the_first_task_that_failed_is_the_case_and_the_others_are_named(tmp_path: Path) -> None:
+    tasks = sacct(("77_0", "COMPLETED", "gpu001"), ("77_3", "NODE_FAIL", "gpu002"), ("77_[4-9]", "PENDING", ""))
+    tasks = tasks.replace("COMPLETED|1:0", "COMPLETED|0:0")
+    case = case_of(tmp_path, {"sacct.txt": tasks})
+    assert (case.collected.job.number, case.collected.job.nodes) == ("77_3", ("gpu002",))
+    assert "other tasks of this array, of which this is 77_3: 77_0, 77_[4-9]" in case.collected.missing
+
+
+def test_the_components_of_a_heterogeneous_job_are_one(tmp_path: Path) -> None:
+    parts = sacct(("77+0", "FAILED", "gpu001"), ("77+1", "OUT_OF_MEMORY", "gpu[002-003]"))
+    job = case_of(tmp_path / "sacct", {"sacct.txt": parts}).collected.job
+    assert (job.number, job.nodes) == ("77", ("gpu001", "gpu002", "gpu003"))
+    shown = [SCONTROL.replace("JobId=77", f"JobId={77 + at} HetJobId=77 HetJobOffset={at}") for at in (0, 1)]
+    both = f"{shown[0]}\n{shown[1].replace('gpu[001-004]', 'cpu001')}"
+    job = case_of(tmp_path / "scontrol", {"scontrol.txt": both}).collected.job
+    assert (job.number, job.nodes[-1]) == ("77", "cpu001")
+
+
+def test_records_of_two_jobs_are_refused(tmp_path: Path) -> None:
+    one, other = (sacct((number, "FAILED", "gpu001")) for number in ("1", "2"))
+    with pytest.raises(CaseError, match="records of the jobs 1, 2; expected those of one job"):
+        case_of(tmp_path, {"sacct-a.txt": one, "sacct-b.txt": other})
+
+
+def test_kept_by_hand_only_the_records_of_the_job_that_is_asked_for_count(tmp_path: Path) -> None:
+    found = Found()
+    folder = written(tmp_path, {"sacct.txt": sacct(("1", "NODE_FAIL", "gpu001"), ("77", "FAILED", "gpu002"))})
+    read_folder(folder, found, 0.0, "77")
+    assert ([job.number for job in found.jobs], found.events) == (["77"], [])
+    assert "records of other jobs are left out: 1" in found.missing
+
+
+@pytest.mark.parametrize("typed", ["sacct -j 77\n", "u@login:~$ sacct -j 77 -o JobID,State\n"])
+def test_a_record_is_one_with_the_command_that_asked_for_it(typed: str) -> None:
+    assert scheduler.is_record(typed + TABLE)
+    assert [job.number for job, _ in scheduler.read(typed + TABLE, "x", CLOCK)] == ["77"]
+
+
+def test_the_names_of_columns_alone_are_no_record(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"sacct.txt": HEAD})
+    assert (case.collected.read, "sacct.txt: it has no row of a job" in case.collected.missing) == ((), True)
+
+
+def test_a_job_that_completed_is_said_to_have_completed(tmp_path: Path) -> None:
+    record = SACCT.format(state="COMPLETED").replace("1:0", "0:0")
+    case = case_of(tmp_path, {"sacct.txt": record, "rank_0.log": "KeyError: 'image'\n"})
+    assert (case.verdict.standing, case.verdict.why) == (
+        "completed",
+        "it completed, as Slurm says: COMPLETED, exit code 0:0",
+    )
+    assert "It completed, as Slurm says" in paragraph(case)
+    assert case.verdict.against != ()
+
+
 def test_a_job_that_failed_is_no_cause_by_its_state() -> None:
-    assert scheduler.read(SACCT.format(state="FAILED"), "sacct.txt", CLOCK)[1] == ()
+    assert [events for _, events in scheduler.read(SACCT.format(state="FAILED"), "sacct.txt", CLOCK)] == [()]
 
 
 @pytest.mark.parametrize("form", LOG)
@@ -109,6 +206,10 @@ def test_json_that_is_none_of_kubernetes_says_nothing(text: str) -> None:
     assert [event for one in pods.objects(text) for event in pods.read(one, "x", CLOCK)] == []
 
 
+def failures(text: str) -> list[Fact]:
+    return [fact for _, fact in results.read(text.splitlines(), "results.jsonl") if fact]
+
+
 def test_results_as_a_run_writes_them_now_are_known_by_their_first_line(tmp_path: Path) -> None:
     found = (Finding(Verdict.FAIL, "Xid 79; expected none", action="reset or reboot"),)
     passed = [Result("gpu.no_xid", f"gpu00{number}", Verdict.PASS, severity="none") for number in (1, 2, 3)]
@@ -116,7 +217,7 @@ def test_results_as_a_run_writes_them_now_are_known_by_their_first_line(tmp_path
         file.write_rest([*passed[:2], with_findings(passed[2], found)])
     text = (tmp_path / "results.jsonl").read_text(encoding="utf-8")
     assert results.is_of(text)
-    assert [(fact.node, fact.check) for fact in results.read(text, "results.jsonl")] == [("gpu003", "gpu.no_xid")]
+    assert [(fact.node, fact.check) for fact in failures(text)] == [("gpu003", "gpu.no_xid")]
 
 
 def test_of_results_only_failures_of_hardware_are_evidence() -> None:
@@ -127,4 +228,4 @@ def test_of_results_only_failures_of_hardware_are_evidence() -> None:
     )
     text = "\n".join(map(json.dumps, rows))
     assert results.is_of(text)
-    assert [(fact.node, fact.check) for fact in results.read(text, "results.jsonl")] == [("gpu003", "gpu.no_xid")]
+    assert [(fact.node, fact.check) for fact in failures(text)] == [("gpu003", "gpu.no_xid")]

@@ -122,6 +122,25 @@ def test_accounting_alone_says_that_the_place_of_the_output_is_not_known() -> No
     assert any("--logs FOLDER" in one for one in case.collected.missing)
 
 
+def rows(*numbers: str) -> str:
+    said = (f"{number}|TIMEOUT|0:0|0:0|2026-03-01T07:00:00|2026-03-01T08:00:00|gpu001\n" for number in numbers)
+    return f"{slurm.COLUMNS.replace(',', '|')}\n{''.join(said)}"
+
+
+def test_of_an_array_one_task_is_to_be_named() -> None:
+    with pytest.raises(CaseError, match="job 77 is an array; expected one of its tasks: 77_0, 77_1"):
+        case_of(Answers(NO_JOB, (0, rows("77_0", "77_1"))))
+
+
+def test_the_components_of_a_heterogeneous_job_are_known_by_its_number() -> None:
+    assert case_of(Answers(NO_JOB, (0, rows("77+0", "77+1")))).collected.job.number == "77"
+
+
+def test_the_names_of_columns_are_no_answer() -> None:
+    with pytest.raises(CaseError, match="sacct: no answer"):
+        case_of(Answers(NO_JOB, (0, rows())))
+
+
 def test_a_command_that_is_not_there_and_one_that_does_not_answer_are_no_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ def test_the_state_says_who_stopped_a_job_that_ran(state: str, words: str, tmp_p
     case = case_of(tmp_path, {"rank_0.log": RUNS_ON, "sacct.txt": SACCT.format(state=state)})
     assert (case.verdict.cause, case.verdict.why) == ("stopped", words)
     assert case.advice.restart == "yes"
-    assert set(case.advice.nodes.values()) == {"keep"}
+    assert set(case.advice.nodes.values()) == {"not known"}
 
 
 def test_a_job_that_had_hung_before_it_was_cancelled_is_unknown(tmp_path: Path) -> None:
@@ -59,4 +59,4 @@ def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_
     )
     case = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="NODE_FAIL")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu004",))
-    assert case.advice.nodes["gpu001"] == "keep"
+    assert case.advice.nodes["gpu001"] == "not known"

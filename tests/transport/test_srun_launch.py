@@ -17,7 +17,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
 from clusterproof.plugins.transport import Limits, Program, Unusable, connection_for, longest_program
 from clusterproof.plugins.transport.srun import connection
-from clusterproof.plugins.transport.srun.connection import LAUNCH_CHARACTERS, launch_program
+from clusterproof.plugins.transport.srun.connection import LAUNCH_CHARACTERS, SPARE_CHARACTERS, launch_program
 from clusterproof.plugins.transport.srun.launch import repacked
 from clusterproof.plugins.transport.ssm import LONGEST_PROGRAM
 from tests.builders.probed import padded, reported
@@ -33,10 +33,11 @@ def everything() -> Program:
 
 def test_a_program_that_systems_manager_takes_reaches_its_nodes_through_a_controller_too() -> None:
     names = [f"ip-10-{n * 7 % 250}-{n * 13 % 250}-{n * 31 % 250}" for n in range(1000)]
-    (_, longest), *_ = parts(EVERYTHING, ProbeOptions(), (), False, LONGEST_PROGRAM).programs
+    through = longest_program(connection_for("srun"), Limits(settings={"submit_host": "hyperpod:controller"}))
+    (_, longest), *_ = parts(EVERYTHING, ProbeOptions(), (), False, through).programs
     request = {**REQUEST, "command": longest.command, "names": names}
     made = launch_program(request, "cp1", False, LONGEST_PROGRAM)
-    assert len(made.command) < LONGEST_PROGRAM + LAUNCH_CHARACTERS == 65_000
+    assert len(made.command) < LONGEST_PROGRAM + SPARE_CHARACTERS == 65_000
     with pytest.raises(ValueError, match="expected at most 65000"):
         launch_program({**request, "command": os.urandom(60_000).hex()}, "cp1", False, LONGEST_PROGRAM)
 
@@ -46,7 +47,7 @@ def test_a_program_that_systems_manager_takes_reaches_its_nodes_through_a_contro
     [
         ({}, 900_000),
         ({"submit_host": "ssh:login"}, 900_000),
-        ({"submit_host": "hyperpod:controller"}, LONGEST_PROGRAM),
+        ({"submit_host": "hyperpod:controller"}, LONGEST_PROGRAM + SPARE_CHARACTERS - LAUNCH_CHARACTERS),
         ({"beside": "hyperpod"}, LONGEST_PROGRAM),
         ({"beside": "ssh"}, 900_000),
     ],

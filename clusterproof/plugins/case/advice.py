@@ -20,7 +20,7 @@ from clusterproof.plugins.catalog.causes import (
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import record
 
-DRAIN, TEST, KEEP = "drain", "test", "keep"
+DRAIN, TEST, KEEP, NOT_KNOWN = "drain", "test", "keep", "not known"
 RESTARTS = {
     "yes": "A restart is likely to help.",
     "no": "A restart ends the same way: mend the code or its configuration first.",
@@ -36,7 +36,8 @@ OF_HARDWARE_LOAD = "gpu_exact"  # what proves arithmetic and memory of GPUs unde
 class Advice:
     """What is due for each node; none of it is ever done here.
 
-    `exclude` is what a restart leaves out; `commands` may be copied: what proves the suspicion, and then the drains.
+    Of a node that is NOT_KNOWN nothing was read. `exclude` is what a restart leaves out; `commands` may be copied:
+    what proves the suspicion, and then the drains.
     """
 
     nodes: dict[str, str]
@@ -49,11 +50,17 @@ class Advice:
 def advise(case: Collected, verdict: Verdict) -> Advice:
     """What follows from a verdict."""
     to_drain = verdict.nodes if verdict.standing == ESTABLISHED and verdict.cause == HARDWARE else ()
-    to_test = tuple(dict.fromkeys(node for node in (*verdict.nodes, *verdict.suspects) if node not in to_drain))
+    suspects = tuple(node for node in dict.fromkeys((*verdict.nodes, *verdict.suspects)) if node not in to_drain)
+    failed = (fact.node for fact in case.facts if fact.is_of_run)
+    to_test = tuple(dict.fromkeys((*suspects, *(node for node in failed if node not in to_drain))))
     known = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test))
-    nodes = {node: DRAIN if node in to_drain else TEST if node in to_test else KEEP for node in known}
+    read = {*case.nodes_with_log, *case.nodes_checked}
+    nodes = {
+        node: DRAIN if node in to_drain else TEST if node in to_test else KEEP if node in read else NOT_KNOWN
+        for node in known
+    }
     exclude = (
-        (*to_drain, *to_test) if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(to_test) < len(nodes) else ()
+        (*to_drain, *suspects) if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(suspects) < len(nodes) else ()
     )
     restart = _restart(verdict, exclude)
     return Advice(nodes, exclude, restart, RESTARTS[restart], tuple(_commands(case, verdict, to_drain, to_test)))

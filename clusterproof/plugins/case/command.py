@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.case.advice import advise
@@ -16,16 +16,20 @@ from clusterproof.plugins.case.redacted import redacted
 from clusterproof.plugins.case.report import Case, as_record, markdown, text
 from clusterproof.plugins.case.slurm import NUMBER, read_job
 from clusterproof.plugins.case.verdict import decide
+from clusterproof.plugins.case.window import of_another_time
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_folder
+from clusterproof.plugins.core.record import replace
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
+ZONE = "--utc-offset"
+MAX_OFFSET_S = 14 * 3600  # of the zones of the earth
 _OFFSET = re.compile(r"([+-])(\d\d):?([0-5]\d)", re.ASCII)
 
 
 def case(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print. Raises SystemExit where argparse does."""
-    option = parser().parse_args(arguments)
+    option = parser().parse_args(list(_with_zone(arguments)))
     try:
         collected = _collected(option)
     except CaseError as problem:
@@ -40,19 +44,22 @@ def case(arguments: Sequence[str]) -> tuple[int, str]:
 
 def _collected(option: argparse.Namespace) -> Collected:
     """What is there of the job. Raises CaseError, OSError."""
+    if not option.job.strip():
+        raise CaseError("the job is empty; expected the number of a job of Slurm, or a folder of what a job left")
     if not NUMBER.fullmatch(option.job) or is_folder(option.job):
         if option.logs:
             raise CaseError("--logs is for the number of a job; a folder is named alone")
         return collect(Path(option.job), option.utc_offset)
     found = Found()
     if option.logs:
-        read_folder(Path(option.logs), found, option.utc_offset)
+        read_folder(Path(option.logs), found, option.utc_offset, option.job)
     read_job(option.job, found, option.utc_offset)
     return joined(f"job {option.job}", found)
 
 
 def opened_case(collected: Collected) -> Case:
     """The verdict on what was collected, and what follows from it."""
+    collected = replace(collected, missing=(*of_another_time(collected), *collected.missing))
     verdict = decide(collected)
     return Case(collected, verdict, advise(collected, verdict))
 
@@ -74,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     form.add_argument("--markdown", action="store_true", help="for a ticket that shows Markdown")
     line.add_argument("--redact", action="store_true", help="without the names of nodes, files and jobs")
     line.add_argument(
-        "--utc-offset",
+        ZONE,
         metavar="+HH:MM",
         type=_offset_s,
         default=0.0,
@@ -83,9 +90,19 @@ def parser() -> argparse.ArgumentParser:
     return line
 
 
+def _with_zone(arguments: Sequence[str]) -> Iterator[str]:
+    """The same; a zone west of UTC looks like an option to argparse, unless it is one word with its own."""
+    rest = iter(arguments)
+    for word in rest:
+        if word == ZONE and (zone := next(rest, None)) is not None:
+            yield f"{ZONE}={zone}"
+        else:
+            yield word
+
+
 def _offset_s(text: str) -> float:
     found = _OFFSET.fullmatch(text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r:.40}; expected a zone such as +02:00")
-    seconds = int(found[2]) * 3600 + int(found[3]) * 60
+    seconds = int(found[2]) * 3600 + int(found[3]) * 60 if found else 0
+    if not found or seconds > MAX_OFFSET_S:
+        raise argparse.ArgumentTypeError(f"{text!r:.40}; expected a zone such as +02:00, of at most 14 hours")
     return float(-seconds if found[1] == "-" else seconds)

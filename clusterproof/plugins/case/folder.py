@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,26 +13,27 @@ from pathlib import Path
 from clusterproof.plugins.captures.folder import prefix
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import node_log, output, pods, results, scheduler
+from clusterproof.plugins.case.below import NotRead, files_below
 from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.output import Place
-from clusterproof.plugins.case.records import CaseError, Collected, label
-from clusterproof.plugins.case.stamps import Clock, year_in
-from clusterproof.plugins.core.message import listed, printable
+from clusterproof.plugins.case.records import CaseError, Collected, label, one_line
+from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
 from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, read_dump
 from clusterproof.plugins.training_run.records import RunError
 
-MAX_FILES = 20_000
-MAX_DEPTH = 6  # folders in folders
 HEAD_BYTES = 2 << 20  # of each file: how the job began
 TAIL_BYTES = 6 << 20  # and how it ended
 MAX_BYTES = 1 << 30  # of all files
 LEFT_OUT = "[... left out ...]"
+OF_ANYBODY = "no evidence, as any user can write lines like the kernel's there; expected dmesg or journalctl -k"
 
 _KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
 _SHARED_LOG = re.compile(r"(?:^|[._-])(?:messages|syslog)(?=[._-]|$)", re.IGNORECASE)
-_SCHEDULER = re.compile(r"sacct|scontrol|job", re.IGNORECASE)
+_SCHEDULER = re.compile(r"sacct|scontrol", re.IGNORECASE)
+_OF_JOB = re.compile(r"job", re.IGNORECASE)
+_JOBS_OWN = re.compile(r"\.(?:out|err|stdout|stderr)$", re.IGNORECASE)
 _OUTPUT = re.compile(r"\.(?:out|err|log|txt|stdout|stderr)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:rank|task|proc)[_.-]?(\d{1,7})(?=[._-]|$)|^log\.(\d{1,7})$|^(\d{1,6})\.(?:out|err|log)$")
 _SLURM_RANK = re.compile(r"\d{1,12}_(\d{1,7})_log\.(?:out|err)$")
@@ -46,19 +47,25 @@ def collect(folder: Path, offset_s: float = 0.0) -> Collected:
     return joined(folder.resolve().name, found)
 
 
-def read_folder(folder: Path, found: Found, offset_s: float) -> None:
-    """Add what a folder has. Raises CaseError."""
+def read_folder(folder: Path, found: Found, offset_s: float, number: str = "") -> None:
+    """Add what a folder has of the job of this number, else of the only one in it. Raises CaseError."""
     if not folder.is_dir():
         raise CaseError(f"{str(folder)!r:.120} is no folder; expected the folder of what a job left, or a job's number")
-    links: list[str] = []
-    files = list(_files(folder, links))
+    not_read = NotRead()
+    files = list(files_below(folder, not_read))
     if not files:
-        raise CaseError(f"{folder}: no file in it; expected the output of ranks, sacct, kernel logs of nodes")
-    reader = Reader(folder, found, Clock(_year(folder, files), offset_s))
+        why = "; ".join(not_read.lines()) or "no file in it"
+        raise CaseError(
+            one_line(f"{str(folder)!r:.120}: {why}; expected the output of ranks, sacct, kernel logs of nodes", 400)
+        )
+    reader = Reader(folder, found, Clock(datetime.now(timezone.utc).year, offset_s))
+    reader.date(files)
     for path in files:
         reader.take(path, reader.text(path))
-    if links:
-        found.missing.append(f"links are not followed: {listed(links)}")
+    if number:
+        found.of_job(number)
+    found.settle(number)
+    found.missing.extend(not_read.lines())
 
 
 class Reader:
@@ -70,12 +77,36 @@ class Reader:
         self.clock = clock
         self.budget = Budget(MAX_BYTES)
         self.doubt = ""  # who else decides what the file that was read last says
+        self.is_cut = False  # and whether it was not read whole
+
+    def date(self, files: Iterable[Path]) -> None:
+        """Find the year that lines without one are of: that of a kernel log or a record, else when one was written.
+
+        A job's own words do not say it: they would move the evidence of nodes in or out of the job's time.
+        """
+        newest = 0.0
+        for path in files:
+            is_log = bool(_KERNEL_LOG.search(path.name))
+            if not is_log and not _is_named_record(path.name):
+                continue
+            with suppress(OSError), opened(path, self.folder) as file:
+                data = os.fstat(file.fileno())
+                newest = max(newest, data.st_mtime)
+                text = plain(file.read(HEAD).decode("utf-8", "replace"))
+                year = node_log.year_of(text) if is_log and not distrust(path, data) else None
+                year = year or (_year_of_record(text) if not is_log and scheduler.is_record(text) else None)
+                if year:
+                    self.clock = Clock(year, self.clock.offset_s)
+                    return
+        if newest:
+            self.clock = Clock(datetime.fromtimestamp(newest, timezone.utc).year, self.clock.offset_s)
 
     def text(self, path: Path, owner: int | None = None) -> str | None:
         """The beginning and the end of a file; None where it cannot be read, is no text, or is of another user.
 
         Where a record names the file, its job's owner chose it: he may have chosen one that only the caller may read.
         """
+        self.is_cut = False
         try:
             with opened(path, self.folder) as file:
                 if owner is not None and os.fstat(file.fileno()).st_uid != owner:
@@ -87,17 +118,20 @@ class Reader:
                     return None
                 if size > HEAD_BYTES:
                     file.seek(max(HEAD_BYTES, size - TAIL_BYTES))
-                    between = b"" if size <= HEAD_BYTES + TAIL_BYTES else f"\n{LEFT_OUT}\n".encode()
-                    data += between + file.read(TAIL_BYTES)
+                    self.is_cut = size > HEAD_BYTES + TAIL_BYTES
+                    data += (f"\n{LEFT_OUT}\n".encode() if self.is_cut else b"") + file.read(TAIL_BYTES)
             self.budget.take(len(data))
         except OSError as wrong:
-            self.found.missing.append(f"{printable(path.name)}: {wrong.strerror or wrong}")
+            self.found.missing.append(f"{one_line(path.name)}: {wrong.strerror or wrong}")
             return None
         return plain(data.decode("utf-8", "replace"))
 
     def take(self, path: Path, text: str | None) -> None:
         """Read a file by its form."""
-        name = printable(str(path.relative_to(self.folder)))
+        name = one_line(str(path.relative_to(self.folder)))
+        if self.is_cut and not results.is_of(text or ""):
+            ends = f"its first {HEAD_BYTES >> 20} MiB and its last {TAIL_BYTES >> 20} MiB"
+            self.found.missing.append(f"{name}: all between {ends}")
         if text is None:
             self._dump(path, name)
         elif self._evidence(path, name, text):
@@ -110,37 +144,53 @@ class Reader:
         elif text.lstrip().startswith("{") and is_dump(text[:HEAD].encode()):
             self._dump(path, name)
         elif _SHARED_LOG.search(path.name):
-            self.found.missing.append(
-                f"{name}: no evidence, as any user can write lines like the kernel's there; expected dmesg or "
-                "journalctl -k"
-            )
-        elif _SCHEDULER.search(path.name) and scheduler.is_of_job(text):
-            job, events = scheduler.read(text, name, self.clock)
-            self.found.jobs.append(job)
-            self.found.events.extend(events)
-            self.found.count("record of Slurm")
+            self.found.missing.append(f"{name}: {OF_ANYBODY}")
+        elif _is_named_record(path.name) and scheduler.is_record(text):
+            self._record(name, text)
         elif _OUTPUT.search(path.name) or "." not in path.name or _RANK.search(path.name):
             self.take_output(path, text)
         else:
             self.found.missing.append(f"{name}: its form is not known")
+
+    def _record(self, name: str, text: str) -> None:
+        records = scheduler.read(text, name, self.clock)
+        if not records:
+            self.found.missing.append(f"{name}: it has no row of a job")
+            return
+        self.found.records.extend(records)
+        self.found.count("record of Slurm")
 
     def _evidence(self, path: Path, name: str, text: str) -> bool:
         """Read what is evidence against a node, and whether the file is such: only of one that no other could write."""
         is_log = bool(_KERNEL_LOG.search(path.name))
         if not is_log and not results.is_of(text):
             return False
+        if is_log and _JOBS_OWN.search(path.name) and not node_log.is_log(text):
+            return False  # of a job that trains kernels
         if self.doubt:
             self.found.missing.append(f"{name}: no evidence against a node, as it {self.doubt}")
         elif is_log:
             self._log(path, name, text)
         else:
-            self.found.facts.extend(results.read(text, name))
-            self.found.count("file of results")
+            self._results(path, name)
         return True
+
+    def _results(self, path: Path, name: str) -> None:
+        """Read all of a file of results, line by line: a run of many nodes is long."""
+        try:
+            with opened(path, self.folder) as file:
+                if doubt := distrust(path, os.fstat(file.fileno())):
+                    raise OSError(errno.EACCES, doubt)
+                for node, fact in results.read(results.lines(file, self.budget), name):
+                    self.found.nodes_checked[node] = None
+                    self.found.facts.extend(filter(None, (fact,)))
+            self.found.count("file of results")
+        except OSError as wrong:
+            self.found.missing.append(f"{name}: {wrong.strerror or wrong}")
 
     def take_output(self, path: Path, text: str) -> None:
         """Read a file of output."""
-        name = printable(str(path.relative_to(self.folder)))
+        name = one_line(str(path.relative_to(self.folder)))
         rank = _rank(path.name)
         read = output.read(text.splitlines(), Place(name, rank), self.clock)
         self.found.outputs.append(read)
@@ -152,17 +202,22 @@ class Reader:
         if not node_log.is_log(text):
             self.found.missing.append(f"{name}: no kernel log; expected the output of dmesg or journalctl -k")
             return
+        if node_log.is_of_others_too(text):
+            self.found.missing.append(f"{name}: {OF_ANYBODY}")
+            return
         host = node_log.host_of(text)
-        node = _node_named(path, self.folder) or host
+        named = _node_named(path, self.folder)
+        if named and not label(named):
+            self.found.missing.append(f"{name}: what it has for a node's name is none; expected NODE-dmesg.txt")
+            return
+        node = named or host
         if not node:
             self.found.missing.append(f"{name}: nothing says of which node it is; expected NODE-dmesg.txt")
             return
         if host and host in re.split(r"[^A-Za-z0-9-]", name):
             node = host
         if host and host != label(node):
-            self.found.missing.append(
-                f"{name}: no evidence, as its lines are of {printable(host)}, and its name is not"
-            )
+            self.found.missing.append(f"{name}: no evidence, as its lines are of {one_line(host)}, and its name is not")
             return
         self.found.nodes_with_log.append(label(node))
         self.found.facts.extend(node_log.read(text, label(node), name, self.clock))
@@ -177,7 +232,7 @@ class Reader:
                 self.found.dumps[dump.rank] = dump
             self.found.count("dump of the Flight Recorder")
         except RunError as wrong:
-            self.found.missing.append(printable(f"{name}: {str(wrong).removeprefix(f'{path}: ')}"))
+            self.found.missing.append(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
 
 
 def _node_named(path: Path, root: Path) -> str:
@@ -192,32 +247,15 @@ def _rank(name: str) -> int | None:
     return int(next(filter(None, found.groups()))) if found else None
 
 
-def _year(folder: Path, files: Iterable[Path]) -> int:
-    """The year that lines without one are of: that of a line which has it, else when a file was last written."""
-    newest = 0.0
-    for path in files:
-        with suppress(OSError), opened(path, folder) as file:
-            newest = max(newest, os.fstat(file.fileno()).st_mtime)
-            year = year_in(plain(file.read(HEAD).decode("utf-8", "replace")))
-            if year:
-                return year
-    return datetime.fromtimestamp(newest, timezone.utc).year
+def _is_named_record(name: str) -> bool:
+    """Whether a file's name may be that of a record: `job-77.out` is a job's output, whatever it prints."""
+    return bool(_SCHEDULER.search(name) or (_OF_JOB.search(name) and not _JOBS_OWN.search(name)))
 
 
-def _files(folder: Path, links: list[str]) -> Iterator[Path]:
-    """The files under a folder, by their names. Raises CaseError."""
-    count = 0
-    for where, folders, names in os.walk(folder):
-        here = Path(where)
-        if len(here.relative_to(folder).parts) >= MAX_DEPTH:
-            folders.clear()
-        folders.sort()
-        links += [printable(name) for name in folders if (here / name).is_symlink()]
-        for name in sorted(one for one in names if not one.startswith(".")):
-            count += 1
-            if count > MAX_FILES:
-                raise CaseError(f"{folder}: more than {MAX_FILES:,} files; expected the folder of one job")
-            if (here / name).is_symlink():
-                links.append(printable(name))
-            elif (here / name).is_file():
-                yield here / name
+def _year_of_record(text: str) -> int | None:
+    """The year in which a job of a record began or ended."""
+    for job, _ in scheduler.read(text, "", Clock(0)):
+        moment = job.ran.ends or job.ran.begins
+        if moment:
+            return datetime.fromtimestamp(moment, timezone.utc).year
+    return None

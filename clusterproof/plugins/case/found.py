@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from clusterproof.plugins.case import scheduler
 from clusterproof.plugins.case.output import Output
-from clusterproof.plugins.case.records import Collected, Event, Fact, Job, Lead, Span
+from clusterproof.plugins.case.records import Collected, Event, Fact, Job, Lead, Span, one_line
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.training_run.records import Dump
@@ -18,12 +19,14 @@ class Found:
     """What the files have so far."""
 
     jobs: list[Job] = field(default_factory=list)
+    records: list[scheduler.Record] = field(default_factory=list)  # of which it is to be said of which job they are
     events: list[Event] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     dumps: dict[int, Dump] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)  # that have output of their own
     nodes_with_log: list[str] = field(default_factory=list)
+    nodes_checked: dict[str, None] = field(default_factory=dict)
     nodes_of_pods: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -31,6 +34,26 @@ class Found:
     def count(self, what: str) -> None:
         """One more file of this form."""
         self.counts[what] = self.counts.get(what, 0) + 1
+
+    def of_job(self, number: str) -> None:
+        """Leave out the records of a folder that are of other jobs than this."""
+        wanted = number.partition("+")[0]
+        others = [job.number for job, _ in self.records if wanted not in (job.number, job.number.partition("_")[0])]
+        self.records[:] = [one for one in self.records if one[0].number not in others]
+        if others:
+            self.missing.append(f"records of other jobs are left out: {listed(others)}")
+
+    def settle(self, number: str = "") -> None:
+        """Take the records of one job for its own. Raises CaseError where they are of several."""
+        records, others = scheduler.of_one_job(self.records, number)
+        self.records.clear()
+        for job, events in records:
+            self.jobs.append(job)
+            self.events.extend(event for event in events if event.sign not in {one.sign for one in self.events})
+            if not scheduler.has_ended(job):
+                self.missing.append(f"the end of the job: its record is of when it was {job.state}")
+        if others:
+            self.missing.append(f"other tasks of this array, of which this is {records[0][0].number}: {listed(others)}")
 
 
 def joined(name: str, found: Found) -> Collected:
@@ -46,22 +69,29 @@ def joined(name: str, found: Found) -> Collected:
         of_ranks |= each.nodes_of_ranks
     said = (*found.events, *(event for each in found.outputs for event in each.events))
     known = (*nodes, *found.nodes_with_log)
-    events = [event if event.node else replace(event, node=_node(event, of_ranks, known)) for event in said]
     last = [each.last for each in found.outputs if each.last is not None]
     progress = [each.progress for each in found.outputs if each.progress is not None]
     return Collected(
-        name,
+        one_line(name),
         job,
-        tuple(events),
+        tuple(_placed(said, of_ranks, known)),
+        tuple(_placed((event for each in found.outputs for event in each.outlived), of_ranks, known)),
         tuple(fact for fact in found.facts if fact.node not in strangers),
         tuple(_leads(found, of_ranks)),
         of_ranks,
         tuple(dict.fromkeys(found.nodes_with_log)),
+        tuple(found.nodes_checked),
         max(progress, default=None),
         max(last, default=None),
         tuple(number_of(count, what, _many(what)) for what, count in found.counts.items()),
-        (*found.missing, *_not_there(found, nodes)),
+        (*(one_line(one, 400) for one in found.missing), *_not_there(found, nodes)),
     )
+
+
+def _placed(events: Iterable[Event], of_ranks: Mapping[int, str], known: Sequence[str]) -> Iterator[Event]:
+    """Events with the nodes on which they were, where anything says that."""
+    for event in events:
+        yield event if event.node else replace(event, node=_node(event, of_ranks, known))
 
 
 def _node(event: Event, of_ranks: Mapping[int, str], known: Iterable[str]) -> str:

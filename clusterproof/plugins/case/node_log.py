@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from clusterproof.plugins.case.records import Fact, Span, label
+from clusterproof.plugins.case.records import Fact, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms
-from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, InitFailed, SXidEvent, XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged, OomKill, PcieError, Segfault
@@ -23,8 +22,16 @@ from clusterproof.plugins.evidence.kernel_log.xid_findings import Finding, evalu
 from clusterproof.plugins.evidence.parsing import CaptureError
 
 BOOT = re.compile(r"-- (?:Re)?boot\b|.{0,120}?\bLinux version \d", re.IGNORECASE)
-_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel(?:\[\d{1,10}\])?: )")
-_HOST = re.compile(r"\S{1,40} (\S{1,255}) kernel(?:\[\d{1,10}\])?: ")
+_SYSLOG = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) (?=kernel: )")
+_HOST = re.compile(r"\S{1,40} (\S{1,255}) kernel: ")
+_SAID_BY = re.compile(  # as syslog and the journal have it, and dmesg where its message looks like that
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
+    r"|\[ {0,12}\d{1,12}\.\d{1,9}\]) (\S{1,255}) ([^\s:]{1,255}):(?= |$)"
+)
+_YEAR = re.compile(r"(\d{4})-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (\d{4})\]")
+_OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal is there
+_JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root lets write there
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
@@ -39,9 +46,33 @@ def host_of(text: str) -> str:
     return ""
 
 
+def year_of(text: str) -> int | None:
+    """The year that the time of a line has, of those that have one; what lines say is no time."""
+    found = next((found for line in text.splitlines() if (found := _YEAR.match(line))), None)
+    return int(found[1] or found[2]) if found else None
+
+
 def is_log(text: str) -> bool:
     """Whether it is a kernel log."""
     return is_kernel_log(text)
+
+
+def is_of_others_too(text: str) -> bool:
+    """Whether programs have lines in it: any user can write the like of the kernel's into such a log.
+
+    The kernel's own has what systemd and the journal say at a boot and at its end, as only root can write there.
+    """
+    lines = text.splitlines()
+    said = [found.groups() for line in lines if (found := _SAID_BY.match(line))]
+    hosts = {host for host, program in said if program.partition("[")[0] == "kernel"}
+    of_hosts = [program for host, program in said if host in hosts]
+    if len(of_hosts) * 2 < len([line for line in lines if line.strip()]):
+        return False  # dmesg's own, in which a message looks like that
+    is_whole = any(map(BOOT.match, lines))
+    return any(
+        program != "kernel" and not _JOURNALS.fullmatch(program) and not (is_whole and _OF_BOOT.fullmatch(program))
+        for program in of_hosts
+    )
 
 
 def read(text: str, node: str, source: str, clock: Clock) -> Iterator[Fact]:
@@ -95,7 +126,7 @@ def _of_finding(one: Finding, node: str, source: str) -> Fact:
     check = "gpu.no_xid" if one.family == "Xid" else "gpu.no_sxid"
     is_alike = one.text.lower().strip(" .") == one.name.lower()
     words = f"{one.family} {one.code}, {one.name}{'' if is_alike or not one.text else f': {one.text}'}"
-    words = printable(words.replace("\n", " ")[:160])
+    words = one_line(words.replace("\n", " "))
     return Fact(node, HARDWARE, one.severity in WORST, words, source, check, _when(one.first), one.pci, one.action)
 
 
@@ -108,20 +139,20 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
         is_strong = form.verdict in WORST
         words = f"{form.label}: {event.words}" if form.label else event.words
         when = _when(event.time)
-        return Fact(node, cause, is_strong, printable(words[:160]), source, form.check, when, event.device, form.action)
+        return Fact(node, cause, is_strong, one_line(words), source, form.check, when, event.device, form.action)
     if isinstance(event, OomKill):
         whose = f"at the limit of {event.group}" if event.group else "as the node had no more memory"
-        words = printable(f"killed {event.process} (pid {event.pid}) {whose}"[:160])
+        words = one_line(f"killed {event.process} (pid {event.pid}) {whose}")
         return Fact(node, RESOURCES, True, words, source, "host.no_oom_kill", _when(event.time))
     if isinstance(event, HardwareError) and not event.is_corrected and not event.is_of_previous_boot:
-        words = printable(event.words[:160])
+        words = one_line(event.words)
         return Fact(node, HARDWARE, True, words, source, "host.mce_edac", _when(event.time), "", "replace")
     if isinstance(event, PcieError) and event.severity == "fatal":
         words = f"PCIe error, fatal, of {event.device}"
         when = _when(event.time)
         return Fact(node, HARDWARE, True, words, source, "host.pcie_aer", when, event.device, "reset or reboot")
     if isinstance(event, Segfault):
-        words = printable(f"{event.process} (pid {event.pid}) crashed in {event.library or 'its own code'}"[:160])
+        words = one_line(f"{event.process} (pid {event.pid}) crashed in {event.library or 'its own code'}")
         return Fact(node, CODE, False, words, source, "host.segfaults", _when(event.time))
     return None
 

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 from clusterproof.plugins.case.failures import Failures
-from clusterproof.plugins.case.records import Event, Span, label
+from clusterproof.plugins.case.records import Event, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock, without
-from clusterproof.plugins.catalog.causes import Sign, sign_of
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.catalog.causes import Sign, limits, sign_of
 from clusterproof.plugins.core.record import record, replace
 
 LONGEST_LINE = 2_000  # characters of a line that are read
-LONGEST_WORDS = 160  # of it that are shown
-STEPS_AFTER = 3  # so many steps after a line that looks like an end, it was none
+STEPS_AFTER = 3  # so many different steps after a line that looks like an end, it was none
+MAX_STEPPERS = 512  # ranks of which steps are followed; more do not tell more of whether the job went on
 WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
 ROOT_CAUSE = "Root Cause (first observed failure)"
 
 _RANK = re.compile(r"\[rank(\d{1,7})\]")
 _LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # of mpirun, of srun -l
-_NCCL = re.compile(r"([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[\d{1,3}\] NCCL ")
+_NCCL = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[\d{1,3}\] NCCL ")
 _NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks ")
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _NODE_FAILURE = re.compile(r"Node failure on ([A-Za-z0-9][\w.-]{0,252})")
-_STEP = re.compile(r"(?:^|[\s\[(])(?:iteration|iter|step|global_step)\b[ :=#]{1,4}\d", re.IGNORECASE)
+_STEP = re.compile(r"(?:^|[\s\[(])(?:iteration|iter|step|global_step)\b[ :=#]{1,4}(\d{1,18})", re.IGNORECASE)
 _WAITED = re.compile(r"ran for (\d{1,12}) milliseconds")
 _DESYNC = re.compile(r"\[(\d{1,7})\] (finished collective #\d{1,12}, but didn't join collective #\d{1,12})")
 
@@ -43,6 +43,7 @@ class Output:
     """What a file of output has: its signs, where ranks ran, and how far the job came."""
 
     events: tuple[Event, ...]
+    outlived: tuple[Event, ...]  # after which the job made further steps
     nodes_of_ranks: dict[int, str]
     progress: float | None
     last: float | None
@@ -59,13 +60,22 @@ def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
     return reader.output()
 
 
+def _waited_s(line: str) -> float:
+    """How long a rank says that it waited; nothing where no timeout is so long."""
+    said = _WAITED.search(line)
+    seconds = int(said[1]) / 1000 if said else 0.0
+    return seconds if seconds <= limits().longest_wait_s else 0.0
+
+
 class _Reader:
     def __init__(self, place: Place, clock: Clock) -> None:
         self.place = place
         self.clock = clock
         self.found: dict[tuple[str, int | None, str], Event] = {}
         self.open: list[tuple[str, int | None, str]] = []  # found since the last line with a time
-        self.steps: dict[tuple[str, int | None, str], int] = {}  # after each
+        self.lines: dict[tuple[str, int | None, str], int] = {}  # of each
+        self.outlived: dict[tuple[str, int | None, str], Event] = {}
+        self.steps: dict[int | None, deque[tuple[int, int]]] = {}  # of each rank the last few, and their lines
         self.nodes: dict[int, str] = {}
         self.failures = Failures(clock)
         self.stamp = Span()
@@ -79,8 +89,8 @@ class _Reader:
         """Read one line."""
         self._is_stamped(self.clock.of(line))
         rank, node = self._whose(line)
-        if _STEP.search(line):
-            self._is_step()
+        if step := _STEP.search(line):
+            self._is_step(number, rank, int(step[1]))
         if desync := _DESYNC.search(line):
             self.lagging[int(desync[1])] = desync[2]
         failure = self.failures.take(line)
@@ -110,20 +120,35 @@ class _Reader:
             self.is_root = False
             self.ended[failed] = "its launcher saw it fail first"
 
-    def _is_step(self) -> None:
-        """A step of the job: what came well before did not end it."""
+    def _is_step(self, number: int, rank: int | None, step: int) -> None:
+        """A step of a rank; it may tell of one more than once."""
         self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
-        for key in list(self.steps):
-            self.steps[key] += 1
-            if self.steps[key] >= STEPS_AFTER and key[0] not in WHILE_IT_RUNS:
-                del self.steps[key], self.found[key]
-                self.open = [one for one in self.open if one != key]
+        if rank not in self.steps and len(self.steps) == MAX_STEPPERS:
+            return
+        known = self.steps.setdefault(rank, deque(maxlen=STEPS_AFTER))
+        if all(step != other for other, _ in known):
+            known.append((step, number))
+
+    def _is_outlived(self, sign: str, rank: int | None, number: int) -> bool:
+        """Whether well after a line the rank went on; where it never tells of steps, whether all went on that do."""
+        if sign in WHILE_IT_RUNS or not self.steps:
+            return False
+        told = [self.steps[rank]] if rank in self.steps else self.steps.values()
+        return all(len(steps) == STEPS_AFTER and steps[0][1] > number for steps in told)
+
+    def _let_go(self, key: tuple[str, int | None, str]) -> None:
+        """Keep what the job outlived apart from what comes later: the first line of it, and how many there were."""
+        event, before = self.found.pop(key), self.outlived.get(key)
+        self.outlived[key] = replace(before, count=before.count + event.count) if before else event
+        self.open = [one for one in self.open if one != key]
 
     def _is_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
         key = sign.name, rank, node
-        waited = _WAITED.search(line) if sign.hang else None
+        waited_s = _waited_s(line) if sign.hang else 0.0
         if sign.hang and rank is not None:
             self.timed_out.add(rank)
+        if key in self.found and self._is_outlived(sign.name, rank, self.lines[key]):
+            self._let_go(key)
         if key in self.found:
             self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
             return
@@ -131,14 +156,14 @@ class _Reader:
         span = when or (self.stamp if has_own else Span(self.stamp.begins, None))
         self.found[key] = Event(
             sign.name,
-            printable(without(line)[:LONGEST_WORDS]),
+            one_line(without(line)),
             f"{self.place.file}:{number}",
             span,
             label(node),
             rank,
-            waited_s=int(waited[1]) / 1000 if waited else 0.0,
+            waited_s=waited_s,
         )
-        self.steps[key] = 0
+        self.lines[key] = number
         if span.begins is not None and span.ends is None:
             self.open.append(key)
 
@@ -156,7 +181,7 @@ class _Reader:
             rank = int(named[1])
         elif rank is None and (labelled := _LABEL.match(line)):
             rank = int(labelled[1] or labelled[2])
-        if nccl := _NCCL.search(line):
+        if " NCCL " in line and (nccl := _NCCL.search(line)):
             node = label(nccl[1])
             joined = _NCCL_RANK.search(line)
             if joined and rank is None:
@@ -167,9 +192,18 @@ class _Reader:
 
     def output(self) -> Output:
         """What all lines say together."""
-        events = tuple(self._named(self.found.values()))
+        for key in list(self.found):
+            if self._is_outlived(key[0], key[1], self.lines[key]):
+                self._let_go(key)
         return Output(
-            events, self.nodes, self.progress, self.stamp.ends, self.lagging, self.ended, frozenset(self.timed_out)
+            tuple(self._named(self.found.values())),
+            tuple(self._named(self.outlived.values())),
+            self.nodes,
+            self.progress,
+            self.stamp.ends,
+            self.lagging,
+            self.ended,
+            frozenset(self.timed_out),
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:

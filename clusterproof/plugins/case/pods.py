@@ -6,14 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clusterproof.plugins.case.records import Event, Span, label
+from clusterproof.plugins.case.records import Event, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog.causes import sign_of
-from clusterproof.plugins.core.message import printable
 
 MAX_ITEMS = 20_000
 KINDS = ("Pod", "Job", "Event", "PyTorchJob", "MPIJob", "TrainJob", "List", "PodList", "JobList", "EventList")
-LONGEST_WORDS = 160
 MAX_DEPTH = 2  # lists in lists
 
 
@@ -73,7 +71,7 @@ def nodes(data: Mapping[str, Any]) -> str:
 def _event(words: str, source: str, when: Span, node: str) -> Iterator[Event]:
     sign = sign_of("kubernetes", words)
     if sign:
-        yield Event(sign.name, printable(words[:LONGEST_WORDS]), source, when, label(node))
+        yield Event(sign.name, one_line(words), source, when, label(node))
 
 
 def _of(data: Any, *keys: str) -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from clusterproof.plugins.captures.folder import node_name
 from clusterproof.plugins.catalog.causes import CASCADE, Sign, signs
 from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.record import field, record
 
 
@@ -73,6 +75,7 @@ class Fact:
     when: Span
     device: str = ""
     action: str = ""
+    is_of_run: bool = False  # a check found it when it ran, and not the node's log when it happened
 
 
 @record
@@ -103,16 +106,28 @@ class Collected:
     name: str
     job: Job
     events: tuple[Event, ...] = ()
+    outlived: tuple[Event, ...] = ()  # after which the job made further steps: shown, and never the cause
     facts: tuple[Fact, ...] = ()
     leads: tuple[Lead, ...] = ()
     nodes_of_ranks: Mapping[int, str] = field(default_factory=dict)
     nodes_with_log: tuple[str, ...] = ()
+    nodes_checked: tuple[str, ...] = ()  # by a run, whatever it found
     progress: float | None = None  # when the last step was logged
     last: float | None = None  # when the last line of output was
     read: tuple[str, ...] = ()  # what was read, in words
     missing: tuple[str, ...] = ()  # what could not be had, and why
 
 
+LONGEST_WORDS = 160  # of a line that are shown
+
+
+def one_line(text: str, most: int = LONGEST_WORDS) -> str:
+    """Words of others as they are shown: on one line, and with nothing that could steer a terminal."""
+    return printable(text[:most]).replace("\n", "\\n")
+
+
 def label(node: str) -> str:
-    """A node's name without its domain: programs write both."""
+    """A node's name without its domain: programs write both; empty of what is no name of a host."""
+    if node_name(node, "") != node:
+        return ""
     return node if node.replace(".", "").isdecimal() else node.partition(".")[0]

@@ -7,6 +7,11 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
 
 NAME = "case"
+OF_PROCESSES = {  # lines that have the name of a program, or that of a job in the path of a group
+    "host.no_oom_kill": "killed a process for want of memory",
+    "host.segfaults": "a process crashed",
+}
+ABSENT = ("no kernel log of ", "no record of the job by ", "no output of the job", "evidence of another time ")
 
 
 def redacted(case: Collected) -> Collected:
@@ -14,7 +19,7 @@ def redacted(case: Collected) -> Collected:
     words = Pseudonyms()
     names = sorted(
         {*case.job.nodes, *case.nodes_with_log, *case.nodes_of_ranks.values()}
-        | {one.node for one in case.events}
+        | {one.node for one in (*case.events, *case.outlived)}
         | {one.node for one in case.facts}
         | {one.node for one in case.leads}
     )
@@ -36,18 +41,22 @@ def redacted(case: Collected) -> Collected:
         return replace(one, words=one.row.meaning, source=source(one.source), node=node(one.node))
 
     def fact(one: Fact) -> Fact:
-        return replace(one, words=words.text(one.words), source=source(one.source), node=node(one.node))
+        said = next((means for check, means in OF_PROCESSES.items() if check == one.check), None)
+        return replace(
+            one, words=words.text(one.words) if said is None else said, source=source(one.source), node=node(one.node)
+        )
 
     def lead(one: Lead) -> Lead:
         return replace(one, node=node(one.node))
 
-    fixed = tuple(words.text(one) for one in case.missing if one.startswith("no "))
+    fixed = tuple(words.text(one) for one in case.missing if one.startswith(ABSENT))
     left = len(case.missing) - len(fixed)
     return replace(
         case,
         name=NAME,
         job=Job("", case.job.state.split(" ")[0], case.job.exit_code, tuple(map(node, case.job.nodes)), case.job.ran),
         events=tuple(map(event, case.events)),
+        outlived=tuple(map(event, case.outlived)),
         facts=tuple(map(fact, case.facts)),
         leads=tuple(map(lead, case.leads)),
         nodes_of_ranks={rank: node(name) for rank, name in case.nodes_of_ranks.items()},

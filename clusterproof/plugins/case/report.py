@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from textwrap import fill, shorten
 from typing import Any
 
-from clusterproof.plugins.case.advice import Advice, of_rank
+from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, Advice, of_rank
 from clusterproof.plugins.case.records import Collected, Event, Fact, Span
 from clusterproof.plugins.case.stamps import in_words
-from clusterproof.plugins.case.verdict import Verdict
-from clusterproof.plugins.case.window import window
+from clusterproof.plugins.case.verdict import COMPLETED, Verdict
+from clusterproof.plugins.case.window import is_near
 from clusterproof.plugins.catalog.causes import (
     CODE,
     HARDWARE,
@@ -26,6 +27,7 @@ from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import as_json, record
 
 SCHEMA = 1
+_OF_MARKDOWN = re.compile(r"[\\`*_\[\]<>|]")
 WIDTH = 80  # columns
 MAX_ROWS = 20  # of events in the terminal
 RESOLUTION_S = 1.0  # of the times of Slurm: an end is within that second
@@ -38,12 +40,19 @@ HEADINGS = {
     STOPPED: "Stopped from outside",
     UNKNOWN: "Unknown",
 }
-FIRST, ECHO, NODES = ">", "~", "!"
+FIRST, ECHO, NODES, OF_RUN, OUTLIVED = ">", "~", "!", "+", "-"
+MARKS = {
+    FIRST: "first",
+    ECHO: "the end of others",
+    NODES: "the node's own log",
+    OF_RUN: "a check of the node",
+    OUTLIVED: "the job went on",
+}
 
 
 @record
 class Row:
-    """One line of the order of events; `mark` is FIRST, ECHO (the end of others), NODES (a node's own log) or empty."""
+    """One line of the order of events; `mark` is one of MARKS, or empty."""
 
     mark: str
     when: Span
@@ -76,7 +85,10 @@ def _sentences(case: Case) -> Iterator[str]:
     ended = f", ended {in_words(job.ran.ends - RESOLUTION_S)} UTC" if job.ran.ends else ""
     yield f"{subject}{where}{state}{ended}."
     chance = f", {verdict.standing}, probability {verdict.probability:.2f}" if verdict.probability else ""
-    yield f"Cause: {HEADINGS[verdict.cause].lower()}{chance}: {verdict.why.rstrip('.')}."
+    if verdict.standing == COMPLETED:
+        yield f"{verdict.why[:1].upper()}{verdict.why[1:]}."
+    else:
+        yield f"Cause: {HEADINGS[verdict.cause].lower()}{chance}: {verdict.why.rstrip('.')}."
     if verdict.rank is not None:
         first = "First seen" if verdict.first and verdict.first.when.begins is not None else "Seen"
         yield f"{first} at {of_rank(collected, verdict.rank)}."
@@ -84,7 +96,8 @@ def _sentences(case: Case) -> Iterator[str]:
         yield f"{of_rank(collected, lead.rank).capitalize()}: {lead.words}; this names no cause."
     if case.advice.exclude:
         yield f"Leave {fold(case.advice.exclude)} out of the restart."
-    yield case.advice.restart_words
+    if verdict.standing != COMPLETED:
+        yield case.advice.restart_words
     if verdict.against:
         yield f"Also found, and not taken for the cause: {listed(verdict.against)}."
 
@@ -96,28 +109,25 @@ def _few(nodes: Sequence[str]) -> str:
 def rows(case: Case) -> list[Row]:
     """All events in the order of their times; those without one behind, in the order of their files."""
     collected, first = case.collected, case.verdict.first
-    found = [_of_event(event, event is first) for event in collected.events]
-    found += [_of_fact(fact, fact is first) for fact in collected.facts if _is_near(fact, case)]
+    found = [_of_event(event, FIRST if event is first else _mark(event)) for event in collected.events]
+    found += [_of_event(event, OUTLIVED) for event in collected.outlived]
+    found += [_of_fact(fact, fact is first) for fact in collected.facts if is_near(fact, collected)]
     return sorted(found, key=lambda row: (row.when.begins is None, row.when.begins or 0.0))
 
 
-def _is_near(fact: Fact, case: Case) -> bool:
-    """Whether a node's evidence is of the time of the job, or of no known time."""
-    ran, when = case.collected.job.ran, fact.when.begins
-    within = window(case.collected)
-    begins = ran.begins if ran.begins is not None else within.begins
-    return when is None or begins is None or begins - limits().before_s <= when <= (within.ends or when)
+def _mark(event: Event) -> str:
+    return ECHO if event.is_cascade else ""
 
 
-def _of_event(event: Event, is_first: bool) -> Row:
+def _of_event(event: Event, mark: str) -> Row:
     place = " ".join(filter(None, (event.node, f"rank {event.rank}" if event.rank is not None else "")))
     more = f" (and {event.count - 1} more lines)" if event.count > 1 else ""
-    mark = FIRST if is_first else ECHO if event.is_cascade else ""
     return Row(mark, event.when, place or "job", f"{event.words}{more}", event.source)
 
 
 def _of_fact(fact: Fact, is_first: bool) -> Row:
-    return Row(FIRST if is_first else NODES, fact.when, fact.node, fact.words, fact.source)
+    mark = FIRST if is_first else OF_RUN if fact.is_of_run else NODES
+    return Row(mark, fact.when, fact.node, fact.words, fact.source)
 
 
 def text(case: Case) -> str:
@@ -130,16 +140,16 @@ def _lines(case: Case) -> Iterator[str]:
     yield ""
     every = rows(case)
     if every:
-        yield "Order of events (UTC): > first, ~ the end of others, ! the node's own log"
+        yield fill(f"Order of events (UTC): {', '.join(_legend(every))}", WIDTH)
         yield from (_line(row) for row in _shown(every))
         apart = f"{limits().clocks_apart_s:g} s"
         yield fill(f"Clocks of nodes may be {apart} apart; … ends a time that is known only from below.", WIDTH)
         yield ""
     yield "Nodes"
-    for what in ("drain", "test", "keep"):
+    for what in (DRAIN, TEST, KEEP, NOT_KNOWN):
         nodes = [node for node, due in case.advice.nodes.items() if due == what]
         if nodes:
-            yield fill(f"  {what:<6}{fold(nodes)}", WIDTH, subsequent_indent=" " * 8, break_on_hyphens=False)
+            yield fill(f"  {what:<11}{fold(nodes)}", WIDTH, subsequent_indent=" " * 13, break_on_hyphens=False)
     if not case.advice.nodes:
         yield "  none is known"
     if case.advice.commands:
@@ -149,6 +159,14 @@ def _lines(case: Case) -> Iterator[str]:
     if case.collected.missing:
         yield "Not there, or not read"
         yield from (fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in case.collected.missing)
+
+
+def _legend(every: Sequence[Row]) -> Iterator[str]:
+    """What the marks mean, those that are rare only where they stand."""
+    marks = {row.mark for row in every}
+    for mark, means in MARKS.items():
+        if mark in marks or mark in (FIRST, ECHO, NODES):
+            yield f"{mark} {means}"
 
 
 def _shown(every: Sequence[Row]) -> list[Row]:
@@ -170,13 +188,18 @@ def _line(row: Row) -> str:
 
 def markdown(case: Case) -> str:
     """The same for a ticket that shows Markdown; words of others stand in code."""
-    lines = [paragraph(case), "", "| | time (UTC) | where | what | source |", "|---|---|---|---|---|"]
+    lines = [_plain(paragraph(case)), "", "| | time (UTC) | where | what | source |", "|---|---|---|---|---|"]
     for row in _shown(rows(case)):
         cells = (row.mark, in_words(row.when.begins), row.where, _code(row.words), _code(row.source))
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"    {command}" for command in case.advice.commands)]
-    lines += ["", *(f"- {one}" for one in case.collected.missing)]
+    lines += ["", *(f"- {_plain(one)}" for one in case.collected.missing)]
     return "\n".join(lines) + "\n"
+
+
+def _plain(words: str) -> str:
+    """Words in which Markdown finds no mark of its own."""
+    return _OF_MARKDOWN.sub(r"\\\g<0>", words)
 
 
 def _code(words: str) -> str:

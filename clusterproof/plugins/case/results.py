@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
 
-from clusterproof.plugins.case.records import Fact, Span, label
+from clusterproof.plugins.case.records import Fact, Span, label, one_line
 from clusterproof.plugins.catalog.causes import HARDWARE
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.core.result import OF_HARDWARE
 
 KEYS = ({"check", "node", "verdict"}, {"schema", "describes"})  # of the first line: a result, or what describes some
 FAILED = "fail"
+LONGEST_LINE = 1 << 20  # bytes
+_CHECK = re.compile(r"[a-z][a-z0-9_]{0,40}\.[a-z0-9_]{1,80}")
 
 
 def is_of(text: str) -> bool:
@@ -23,16 +27,30 @@ def is_of(text: str) -> bool:
     return isinstance(data, dict) and any(data.keys() >= keys for keys in KEYS)
 
 
-def read(text: str, source: str) -> Iterator[Fact]:
-    """The checks that failed for want of sound hardware; when they ran is not when the job ended."""
-    for number, line in enumerate(text.splitlines(), 1):
+def lines(file: BinaryIO, budget: Budget) -> Iterator[str]:
+    """Each line of a file of results; of one that is too long the beginning, which is no JSON. Raises OSError."""
+    while data := file.readline(LONGEST_LINE):
+        budget.take(len(data))
+        yield data.decode("utf-8", "replace")
+
+
+def read(text: Iterable[str], source: str) -> Iterator[tuple[str, Fact | None]]:
+    """Each node that was checked, and what failed for want of sound hardware; that was when the check ran."""
+    for number, line in enumerate(text, 1):
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if not isinstance(data, dict) or data.get("verdict") != FAILED or data.get("action") not in OF_HARDWARE:
-            continue
-        node, check, message = (data.get(key) for key in ("node", "check", "message"))
-        if isinstance(node, str) and isinstance(check, str) and isinstance(message, str):
-            words = printable(message.replace("\n", " ")[:160])
-            yield Fact(label(node), HARDWARE, True, words, f"{source}:{number}", check, Span(), "", str(data["action"]))
+        node = label(str(data.get("node", ""))) if isinstance(data, dict) else ""
+        if node and isinstance(data.get("verdict"), str):
+            yield node, _fact(data, node, f"{source}:{number}")
+
+
+def _fact(data: Mapping[str, Any], node: str, source: str) -> Fact | None:
+    check, message, action = (data.get(key) for key in ("check", "message", "action"))
+    if data["verdict"] != FAILED or action not in OF_HARDWARE:
+        return None
+    if not isinstance(check, str) or not isinstance(message, str) or not _CHECK.fullmatch(check):
+        return None
+    words = one_line(message.replace("\n", " "))
+    return Fact(node, HARDWARE, True, words, source, check, Span(), "", str(action), is_of_run=True)

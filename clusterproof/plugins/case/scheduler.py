@@ -3,47 +3,125 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
-from clusterproof.plugins.case.records import Event, Job, Span, label
+from clusterproof.plugins.case.records import CaseError, Event, Job, Span, label
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog.causes import sign_of
-from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.nodeset import NodesetError, expand
+from clusterproof.plugins.core.record import replace
 
 LOOKED_AT = 200_000  # characters
+RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
+COMPLETED = ("COMPLETED", "0:0")
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w{0,40})=(\S{1,4000})")
-_STATE = re.compile(
-    r"\b(?:COMPLETED|FAILED|TIMEOUT|CANCELLED|NODE_FAIL|OUT_OF_ME|PREEMPTED|BOOT_FAIL|DEADLINE|REVOKED|RUNNING)"
+_NUMBERS = re.compile(
+    r"JobId=(\d{1,12})(?: ArrayJobId=(\d{1,12}) ArrayTaskId=(\S{1,200}))?"
+    r"(?: HetJobId=(\d{1,12}) HetJobOffset=(\d{1,6}))?"
 )
-_ROW = re.compile(r"\s{0,20}(\d{1,12}(?:_\d{1,8})?)(?:\s|\|)")
+_OF_SCONTROL = re.compile(r"\s{0,12}(?:[A-Za-z][\w/:-]{0,60}=|NtasksPerTRES:)")  # so begins each of its lines
+_TYPED = re.compile(r"\s{0,20}(?:[\w@:~/.\[\]() -]{0,100}[$#%] ?)?(?:sacct|scontrol) .{0,500}\n")  # as people paste it
+_SCRIPT = re.compile(r"^\s{0,12}BatchScript=", re.MULTILINE)  # its owner's words, to the end
+_ROW = re.compile(r"\s{0,20}(\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,6})?)(?:\s|\||$)")
+_STEP_ROW = re.compile(r"\s{0,20}\d{1,12}(?:_\d{1,9}|\+\d{1,6})?\.")
+_NUMBER = re.compile(r"\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,6})?", re.ASCII)
+_HEAD = re.compile(r"\s{0,20}JobID[\s|].{0,2000}\bState\b")
+_RULE = re.compile(r"[- ]{3,4000}")
+_STATE = re.compile(r"[A-Z][A-Z_]{1,40}\+?(?: by \d{1,10})?")
+_CODE = re.compile(r"\d{1,5}:\d{1,5}")
 OWN_LINES = ("JobId", "JobState", "Requeue", "StartTime", "NodeList")
 _NO_NODES = ("", "(null)", "None assigned", "Unknown")
+Record: TypeAlias = tuple[Job, tuple[Event, ...]]
 
 
-def is_of_job(text: str) -> bool:
-    """Whether it is a record of a job that Slurm wrote."""
-    head = text[:LOOKED_AT]
-    return bool(("JobId=" in head and "JobState=" in head) or ("JobID" in head and _STATE.search(head)))
-
-
-def read(text: str, source: str, clock: Clock) -> tuple[Job, tuple[Event, ...]]:
-    """The job, and how it ended where its state says it."""
-    fields = dict(_fields(text[:LOOKED_AT]))
-    state = fields.get("State", "").split(" ")[0].rstrip("+")
-    ended = clock.of(fields.get("End", ""))
-    job = Job(
-        fields.get("JobID", ""),
-        fields.get("State", ""),
-        fields.get("ExitCode", ""),
-        _nodes(fields.get("NodeList", "")),
-        Span(clock.of(fields.get("Start", "")).begins, ended.ends),
+def is_record(text: str) -> bool:
+    """Whether all of it is what Slurm wrote of jobs; a header alone is too."""
+    lines = [line for line in _record(text).splitlines() if line.strip()]
+    if not lines:
+        return False
+    if lines[0].startswith("JobId="):
+        return all(map(_OF_SCONTROL.match, lines)) and any("JobState=" in line for line in lines)
+    return bool(_HEAD.match(lines[0])) and all(
+        _ROW.match(line) or _STEP_ROW.match(line) or _RULE.fullmatch(line) for line in lines[1:]
     )
-    line = f"JobState={state}"
-    sign = sign_of("scheduler", line)
+
+
+def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
+    """The jobs of a record, tasks of an array each by itself, and how each ended where its state says it.
+
+    The components of a heterogeneous job are one, on the nodes of all.
+    """
+    parts: dict[str, list[Record]] = {}
+    for fields in _records(_record(text)[:LOOKED_AT]):
+        job, events = _job(dict(reversed(list(fields))), source, clock)  # the first of a name: what follows is words
+        if job.number:
+            parts.setdefault(job.number.partition("+")[0], []).append((job, events))
+    return tuple(_whole(number, found) for number, found in parts.items())
+
+
+def of_one_job(records: Iterable[Record], number: str = "") -> tuple[list[Record], list[str]]:
+    """The records of the job of this number, else of the first task that did not end well; and the other tasks.
+
+    Raises CaseError where they are of several jobs.
+    """
+    records = list(records)
+    numbers = list(dict.fromkeys(job.number for job, _ in records))
+    jobs = dict.fromkeys(one.partition("_")[0] for one in numbers)
+    wanted = number.partition("+")[0]
+    if wanted not in numbers:
+        if len(jobs) > 1:
+            raise CaseError(f"records of the jobs {listed(jobs)}; expected those of one job")
+        if wanted and len(numbers) > 1:
+            raise CaseError(f"job {number} is an array; expected one of its tasks: {listed(numbers)}")
+        wanted = next((job.number for job, _ in records if not has_completed(job)), numbers[0] if numbers else "")
+    others = [one for one in numbers if one != wanted]
+    return [record for record in records if record[0].number == wanted], others
+
+
+def has_ended(job: Job) -> bool:
+    """Whether its record is of after its end."""
+    return not job.state.startswith(RUNS)
+
+
+def has_completed(job: Job) -> bool:
+    """Whether Slurm says that all of it ended well."""
+    return (job.state, job.exit_code) == COMPLETED
+
+
+def _record(text: str) -> str:
+    """The record alone: without the command that asked for it, and without the script of the job."""
+    typed, script = _TYPED.match(text), _SCRIPT.search(text)
+    return text[typed.end() if typed else 0 : script.start() if script else len(text)]
+
+
+def _whole(number: str, parts: Sequence[Record]) -> Record:
+    first = next((job for job, _ in parts if not has_completed(job)), parts[0][0])
+    nodes = tuple(dict.fromkeys(node for job, _ in parts for node in job.nodes))
+    return replace(first, number=number, nodes=nodes), tuple(event for _, events in parts for event in events)
+
+
+def _job(fields: Mapping[str, str], source: str, clock: Clock) -> Record:
+    said = _STATE.match(fields.get("State", ""))
+    code = _CODE.fullmatch(fields.get("ExitCode", ""))
+    number = _NUMBER.fullmatch(fields.get("JobID", "").strip())
+    job = Job(
+        number[0] if number else "",
+        said[0] if said else "",
+        code[0] if code else "",
+        _nodes(fields.get("NodeList", "")),
+        Span(clock.of(fields.get("Start", "")).begins),
+    )
+    if not has_ended(job):
+        return job, ()  # what it has for an end is when its limit would be
+    ended = clock.of(fields.get("End", ""))
+    job = replace(job, ran=Span(job.ran.begins, ended.ends))
+    state = job.state.split(" ")[0].rstrip("+")
+    sign = sign_of("scheduler", f"JobState={state}") if state else None
     if not sign:
         return job, ()
-    words = printable(f"Slurm: {fields.get('State', state)}, exit code {job.exit_code or 'not known'}")
+    words = f"Slurm: {job.state}, exit code {job.exit_code or 'not known'}"
     return job, (Event(sign.name, words, source, ended, job.nodes[0] if _is_one_failed(job, state) else ""),)
 
 
@@ -51,32 +129,32 @@ def _is_one_failed(job: Job, state: str) -> bool:
     return state == "NODE_FAIL" and len(job.nodes) == 1
 
 
-def _fields(text: str) -> Iterator[tuple[str, str]]:
-    """The fields of a job by the names that sacct gives them."""
-    if "JobState=" in text:
-        yield from _of_scontrol(text)
+def _records(text: str) -> Iterator[Iterator[tuple[str, str]]]:
+    """The fields of each job by the names that sacct gives them."""
+    if text.lstrip().startswith("JobId="):
+        for part in re.split(r"^(?=JobId=)", text, flags=re.MULTILINE):
+            yield _of_scontrol(part)
         return
     lines = [line for line in text.splitlines() if line.strip()]
-    head = next((number for number, line in enumerate(lines) if "JobID" in line and "State" in line), None)
-    if head is None:
+    if not lines or not _HEAD.match(lines[0]):
         return
-    rows = [line for line in lines[head + 1 :] if _ROW.match(line)]  # of the job itself: steps have a point
-    if not rows:
-        return
-    if "|" in lines[head]:
-        yield from zip(lines[head].split("|"), rows[0].split("|"), strict=False)
-    else:
-        yield from _columns(lines[head], lines[head + 1], rows[0])
+    for row in filter(_ROW.match, lines[1:]):  # of jobs themselves: steps have a point
+        if "|" in lines[0]:
+            yield zip(lines[0].split("|"), row.split("|"), strict=False)
+        else:
+            yield _columns(lines[0], lines[1], row)
 
 
 def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
     """By the lines that hold no text of the job's owner: a job may be called `JobState=COMPLETED`."""
-    names = {"JobId": "JobID", "JobState": "State", "StartTime": "Start", "EndTime": "End"}
+    names = {"JobState": "State", "StartTime": "Start", "EndTime": "End"}
+    if found := _NUMBERS.match(text):
+        job, array, task, whole, part = found.groups()
+        yield "JobID", f"{array}_{task}" if array and task else f"{whole}+{part}" if whole else job
     for line in text.splitlines():
         pairs = _PAIR.findall(line)
-        if pairs and pairs[0][0] in OWN_LINES:
-            own = pairs[:1] if pairs[0][0] == "JobId" else pairs
-            yield from ((names.get(name, name), value) for name, value in own)
+        if pairs and pairs[0][0] in OWN_LINES[1:]:
+            yield from ((names.get(name, name), value) for name, value in pairs)
 
 
 def _columns(names: str, rule: str, row: str) -> Iterator[tuple[str, str]]:
@@ -91,6 +169,6 @@ def _nodes(text: str) -> tuple[str, ...]:
     if text in _NO_NODES:
         return ()
     try:
-        return tuple(map(label, expand(text)))
+        return tuple(filter(None, map(label, expand(text))))
     except NodesetError:
         return ()

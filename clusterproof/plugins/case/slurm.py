@@ -15,9 +15,8 @@ from typing import TypeAlias
 from clusterproof.plugins.case import scheduler
 from clusterproof.plugins.case.folder import Reader
 from clusterproof.plugins.case.found import Found
-from clusterproof.plugins.case.records import CaseError, Event, Job, Span, label
+from clusterproof.plugins.case.records import CaseError, Event, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock
-from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import fold
 
 NUMBER = re.compile(r"[1-9]\d{0,11}(?:_\d{1,9}|\+\d{1,6})?", re.ASCII)
@@ -26,9 +25,9 @@ MAX_BYTES = 1_000_000
 BY_UTC = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # so that no time is of a zone
 COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
 NOT_INSTALLED = 127
-RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 _PLACE = re.compile(r"^\s{0,12}(StdOut|StdErr)=(\S.*)$", re.MULTILINE)
 _OWNER = re.compile(r"^\s{0,12}UserId=\S{1,100}\((\d{1,10})\)", re.MULTILINE)
+_BEGINS = re.compile(r"^(?:JobId=|JobID\|)", re.MULTILINE)
 _DOWN = re.compile(r"down|fail|not_resp|unk", re.IGNORECASE)
 _SILENT = re.compile(r"not respon", re.IGNORECASE)
 
@@ -64,13 +63,16 @@ def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> No
     clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are by UTC, as it was asked for them
     shown, record = asked(("scontrol", "show", "job", number))
     kept, row = asked(("sacct", "-j", number, "-P", "-o", COLUMNS))
-    jobs = [_taken(text, name, found, clock) for name, text in (("sacct", row), ("scontrol", record))]
-    known = [job for job in jobs if job.number]
+    before = len(found.jobs)
+    for text, name in ((row, "sacct"), (record, "scontrol")):
+        _taken(text, name, found, clock)
+    found.settle(number)
+    known = found.jobs[before:]
     if not known:
         raise CaseError(f"Slurm knows no job {number}: scontrol: {_line(record)}; sacct: {_line(row)}")
-    state = next((job.state for job in known if job.state), "")
-    if state.startswith(RUNS):
-        raise CaseError(f"job {number} is {state}; expected one that has ended")
+    runs = next((job.state for job in known if not scheduler.has_ended(job)), "")
+    if runs:
+        raise CaseError(f"job {number} is {runs}; expected one that has ended")
     if kept:
         found.missing.append(f"sacct: {_line(row)}: only scontrol knows the job, and forgets it after MinJobAge")
     if shown:
@@ -82,13 +84,12 @@ def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> No
         found.missing.append(_how_to_get_logs(nodes, known[0].ran))
 
 
-def _taken(text: str, name: str, found: Found, clock: Clock) -> Job:
-    job, events = scheduler.read(text, name, clock) if scheduler.is_of_job(text) else (Job(), ())
-    if job.number:
-        found.jobs.append(job)
-        found.events.extend(event for event in events if event.sign not in {one.sign for one in found.events})
+def _taken(text: str, name: str, found: Found, clock: Clock) -> None:
+    begins = _BEGINS.search(text)  # behind what a command warns of
+    records = scheduler.read(text[begins.start() :], name, clock) if begins else ()
+    if records:
+        found.records.extend(records)
         found.count("record of Slurm")
-    return job
 
 
 def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask) -> None:
@@ -102,7 +103,7 @@ def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask) ->
     rows: Mapping[str, list[str]] = {row[0]: row for line in text.splitlines() if len(row := line.split("|", 3)) == 4}
     for name, state, since, why in rows.values():
         if _DOWN.search(state) and _SILENT.search(why):
-            words = printable(f"{state} since {since}: {why}"[:160])
+            words = one_line(f"{state} since {since}: {why}")
             found.events.append(Event("node_failed", words, "sinfo", clock.of(since), label(name)))
 
 
@@ -128,5 +129,6 @@ def _how_to_get_logs(nodes: Sequence[str], ran: Span) -> str:
 
 
 def _line(text: str) -> str:
-    """The first line of an answer."""
-    return printable(next((line.strip() for line in text.splitlines() if line.strip()), "no answer")[:120])
+    """The first line of an answer; the names of columns are none."""
+    lines = (line.strip() for line in text.splitlines() if line.strip() and not line.startswith("JobID|"))
+    return one_line(next(lines, "no answer"), 120)

@@ -60,12 +60,6 @@ def without(line: str) -> str:
     return rest.strip() or line.strip()
 
 
-def year_in(text: str) -> int | None:
-    """The first year that a text has in a whole date."""
-    found = _FULL.search(text)
-    return int(found[1]) if found else None
-
-
 def _offset_s(zone: str) -> float:
     if zone == "Z":
         return 0.0

@@ -5,11 +5,12 @@ Hardware is blamed only by the node's own evidence. The end of others, as a rank
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from clusterproof.plugins.case.first import Candidate, candidates
 from clusterproof.plugins.case.records import Collected, Event, Fact, Lead
 from clusterproof.plugins.case.relevance import is_relevant
+from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.case.window import dated, undated
 from clusterproof.plugins.catalog.causes import (
     CASCADE,
@@ -24,9 +25,9 @@ from clusterproof.plugins.catalog.causes import (
     probability,
 )
 from clusterproof.plugins.core.message import listed
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 
-ESTABLISHED, SUPPORTED, CANDIDATE = "established", "supported", "candidate"
+ESTABLISHED, SUPPORTED, CANDIDATE, COMPLETED = "established", "supported", "candidate", "completed"
 OF_CRASH = 0.7  # that a crash which the kernel logged in a library is the job's own code
 SHARED = 0.6  # that several nodes with evidence at once have a cause in common
 
@@ -36,8 +37,8 @@ class Verdict:
     """The cause, how sure it is, whose it was, and why.
 
     `standing`: established (the node's own evidence, ahead of all else, and a rank of it says the same), supported
-    (the node's evidence alone), candidate (the words of the job or its scheduler), unknown. `nodes` are blamed,
-    `suspects` are to be tested; `against` is what speaks against it, or was found and is not the cause.
+    (the node's evidence alone), candidate (the words of the job or its scheduler), completed, unknown.
+    `nodes` are blamed, `suspects` are to be tested; `against` is what speaks against it, or was found and is no cause.
     """
 
     cause: str
@@ -53,8 +54,27 @@ class Verdict:
 
 def decide(case: Collected) -> Verdict:
     """The verdict on a case."""
-    by_node = _by_evidence(case)
-    return by_node or _by_words(case)
+    verdict = _of_completed(case) if has_completed(case.job) else _by_evidence(case) or _by_words(case)
+    return replace(verdict, against=(*verdict.against, *_outlived(case)))
+
+
+def _of_completed(case: Collected) -> Verdict:
+    """A job that Slurm says ended well: what looks like an end was none, and evidence is to be looked at."""
+    found = [fact for fact in dated(case) if fact.is_strong]
+    signs = [
+        f"rank {event.rank}: {event.row.meaning}" if event.rank is not None else event.row.meaning
+        for event in case.events
+    ]
+    against = (*(f"{fact.node}: {fact.words}" for fact in found), *signs)
+    words = "it completed, as Slurm says: COMPLETED, exit code 0:0"
+    suspects = tuple(dict.fromkeys(fact.node for fact in found if fact.cause == HARDWARE))
+    return Verdict(UNKNOWN, 0.0, COMPLETED, words, None, (), suspects, None, tuple(dict.fromkeys(against)))
+
+
+def _outlived(case: Collected) -> Iterator[str]:
+    for event in case.outlived:
+        whose = f"rank {event.rank}: " if event.rank is not None else ""
+        yield f"{whose}{event.row.meaning}, after which the job made further steps"
 
 
 def _by_evidence(case: Collected) -> Verdict | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from clusterproof.plugins.case.records import Collected, Event, Fact, Span
+from clusterproof.plugins.case.stamps import in_words
 from clusterproof.plugins.catalog.causes import limits
+from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import record
 
 
@@ -55,6 +59,22 @@ def is_within(when: Span, within: Window) -> bool:
     if when.begins is None or within.begins is None or within.ends is None:
         return False
     return within.begins <= when.begins <= within.ends
+
+
+def is_near(fact: Fact, case: Collected) -> bool:
+    """Whether a node's evidence is of the time of the job, or of no known time."""
+    ran, when = case.job.ran, fact.when.begins
+    within = window(case)
+    begins = ran.begins if ran.begins is not None else within.begins
+    return when is None or begins is None or begins - limits().before_s <= when <= (within.ends or when)
+
+
+def of_another_time(case: Collected) -> Iterator[str]:
+    """What is said of evidence that no order of events has, as it is not of the job's time."""
+    far = [fact for fact in case.facts if not is_near(fact, case)]
+    if far:
+        whose = listed(f"{fact.node} {in_words(fact.when.begins)}" for fact in far)
+        yield f"evidence of another time than the job's, which is not shown: {number_of(len(far), 'line')}, {whose}"
 
 
 def dated(case: Collected) -> tuple[Fact, ...]:

@@ -136,6 +136,19 @@ def test_where_each_line_of_a_record_has_its_stamp_only_the_first_is_the_kernels
     assert codes(f"{stamp}{HEAD}\n{stamp.replace('500000', '500001')}{SHORT}\n") == [79]
 
 
+def test_a_kernel_with_a_number_is_a_user_who_calls_himself_so() -> None:
+    kernels = "Oct 14 14:56:49 gpu001 kernel: nvme nvme0: 64/0/0 default/read/poll queues\n"
+    assert codes(f"{kernels * 9}Oct 14 14:56:50 gpu001 kernel[4321]: {SHORT}\n") == []
+    assert not kernel_log.is_kernel_log(f"Oct 14 14:56:50 gpu001 kernel[4321]: {SHORT}\n")
+    assert codes(f"{kernels}Oct 14 14:56:50 gpu001 kernel: {SHORT}\n") == [79]
+
+
+def test_a_programs_line_is_no_part_of_the_drivers_record_before_it() -> None:
+    driver = f"Oct 14 14:56:49 gpu001 kernel: {SHORT}"
+    data = log(f"{driver}, pid=1, name=x\nOct 14 14:56:50 gpu001 kernel[4321]: {SHORT}\n")
+    assert [line[1] for line in data["lines"]] == [f"{SHORT}, pid=1, name=x"]
+
+
 def test_the_driver_may_speak_twice_in_a_microsecond_and_a_boot_all_at_once() -> None:
     assert codes(f"[   12.500000] {SHORT}\n[   12.500000] {SHORT.replace('79', '48')}\n") == [79, 48]
     data: Any = kernel_log.read(

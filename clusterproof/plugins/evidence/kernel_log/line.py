@@ -43,8 +43,8 @@ _NAME_OF_PROCESS = Pattern(
     r".{0,15}?(?:\[\d{1,10}\]:? | ?\(\d{1,10}\):? | invoked oom-killer: |: page allocation failure|: vmalloc )",
     re.DOTALL,
 )
-_KERNEL = Pattern(r"kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
-_HOST_KERNEL = Pattern(r"\S{1,255} kernel(?:\[\d{1,10}\])?:(?=\s)", IGNORING_CASE)
+_KERNEL = Pattern(r"kernel:(?=\s)", IGNORING_CASE)  # with a number it is a user's: `logger -t kernel`
+_HOST_KERNEL = Pattern(r"\S{1,255} kernel:(?=\s)", IGNORING_CASE)
 NAMED = "a process's name"
 OF_PROCESS = ("(?P<process>", "(?:traps: )?(?P<process>")  # so begin forms of records that begin with a process's name
 BEGINNING = 4  # letters by which forms are found that begin with plain words

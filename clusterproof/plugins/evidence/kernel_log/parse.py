@@ -27,12 +27,13 @@ _STAMPED = re.compile(
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d{6}[+-]\d\d:\d\d "  # dmesg --time-format iso
     r"|\[ {0,12}[+<] {0,12}\d{1,12}\.\d{6}>?\]|\[[A-Z][a-z]{2}[ \d]\d \d\d:\d\d\] "  # dmesg -H, -e, delta
     r"|\[ {0,12}\d{1,12}\.\d{6} < {0,12}\d{1,12}\.\d{6}>\]"  # dmesg -d
-    r"|\S.{0,300}? kernel(?:\[\d{1,10}\])?: "  # syslog, journalctl
+    r"|\S.{0,300}? kernel: "  # syslog, journalctl; the kernel has no pid
 )
+_OF_SYSLOG = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S|\d{4}-\d\d-\d\dT")  # a program's, if no head
 _BOOT_LINE = re.compile(r"-- (?:Re)?boot\b", re.IGNORECASE)  # journalctl's own
 # A stamp of the kernel's clock with the message behind it. Where dmesg, klogd or busybox has it from syslog(2), each
 # line of one record has the same.
-_KERNELS_STAMP = re.compile(r"[^\[]{0,300}\[\s{0,12}\d{1,12}\.\d{3,9}\] (?!\S{1,255} kernel(?:\[\d{1,10}\])?: )")
+_KERNELS_STAMP = re.compile(r"[^\[]{0,300}\[\s{0,12}\d{1,12}\.\d{3,9}\] (?!\S{1,255} kernel: )")
 _OF_DRIVER = "NVRM:"  # whose records of several lines are the driver's to their end
 _DRIVERS = re.compile(r"(?:kernel: )?(?:NVRM: |nvidia-nvswitch\d{0,3}: |nvidia-peermem )")
 _BOOTED = re.compile(BOOTED, re.IGNORECASE)
@@ -104,7 +105,7 @@ def _records(text: str) -> Iterator[tuple[float | None, str, int]]:
     for line in lines:
         time, message = unwrap(line)
         if not _is_head(line) or (record and _goes_on(line, time, record[0])):
-            if record and record[1][0].startswith(_OF_DRIVER):
+            if record and record[1][0].startswith(_OF_DRIVER) and (_is_head(line) or not _OF_SYSLOG.match(line)):
                 record[1].append(message)
             continue
         if record:

@@ -20,7 +20,8 @@ from clusterproof.plugins.transport.srun.submit_host import SubmitHost, ask_subm
 WAIT_S = 15.0  # for a place on nodes that others use; --slurm-wait
 END_S = 20.0  # beside the program itself: Slurm is asked about the nodes, and srun is ended
 LONGEST_PROGRAM = 900_000  # characters: Slurm refuses a command line of more than 1 MiB (max_submit_line_size)
-LAUNCH_CHARACTERS = 5_000  # that the program for the submit host is longer than the one for nodes, at most
+LAUNCH_CHARACTERS = 7_500  # that the program for the submit host is longer than the one for nodes, at most
+SPARE_CHARACTERS = 5_000  # that a submit host takes beyond what is said of it: by Systems Manager 65,535 in all
 NODE_BYTES = 256 * 1024  # of one node's answer; a healthy 8-GPU node returns about 20 kB
 BESIDE_BYTES = 1024 * 1024
 FOLDER = Path(__file__).parent
@@ -52,8 +53,9 @@ class Srun:
     def longest_program(self, limits: Limits) -> int:
         """What srun takes, and the ways to the submit host and to nodes on which Slurm starts nothing."""
         beside = limits.settings.get("beside", "local")
-        taken = [LONGEST_PROGRAM, _longest_there(submit_host(limits.settings), limits)]
-        taken += [longest_program(connection_for(beside), limits)]
+        there = _longest_there(submit_host(limits.settings), limits)
+        launched = None if there is None else there + SPARE_CHARACTERS - LAUNCH_CHARACTERS
+        taken = [LONGEST_PROGRAM, launched, longest_program(connection_for(beside), limits)]
         return min(longest for longest in taken if longest is not None)
 
     def run(
@@ -115,7 +117,7 @@ def launch_program(request: Mapping[str, object], nonce: str, on_stdin: bool, lo
 
     `longest` is of the program for a node. Raises ValueError where this one is too large even so.
     """
-    most = longest + LAUNCH_CHARACTERS if longest else None
+    most = longest + SPARE_CHARACTERS if longest else None
     parts = unpacked(str(request["command"]))
     for asked in ({**request, "command": parts}, {**request, "command": parts, "names": []}):
         text = packed(joined(TRAVELS) + f"\nmain({asked!r}, *sys.argv[1:3])\n")

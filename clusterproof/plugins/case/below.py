@@ -1,0 +1,73 @@
+"""What lies below a folder: its files, and what of it is not read, of each kind one line."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from clusterproof.plugins.case.records import CaseError, one_line
+from clusterproof.plugins.core.message import listed
+from clusterproof.plugins.core.record import field, record
+
+MAX_FILES = 20_000
+MAX_DEPTH = 6  # folders in folders
+
+
+@record
+class NotRead:
+    """Names that are left out, by why."""
+
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, why: str, name: str) -> None:
+        """One more."""
+        self.names.setdefault(why, []).append(one_line(name))
+
+    def lines(self) -> Iterator[str]:
+        """One for each reason."""
+        for why, names in self.names.items():
+            yield f"{why}: {listed(names)}"
+
+
+def files_below(folder: Path, not_read: NotRead) -> Iterator[Path]:
+    """The files under a folder, by their names. Raises CaseError."""
+    count = 0
+
+    def locked(wrong: OSError) -> None:
+        where = os.path.relpath(wrong.filename or folder, folder)
+        not_read.add("folders that cannot be opened", f"{where} ({wrong.strerror})")
+
+    for where, folders, names in os.walk(folder, onerror=locked):
+        here = Path(where)
+        folders.sort()
+        for name in folders:
+            if (here / name).is_symlink():
+                not_read.add("links are not followed", name)
+        if len(here.relative_to(folder).parts) >= MAX_DEPTH:
+            for name in folders:
+                not_read.add(f"folders deeper than {MAX_DEPTH} are not read", str((here / name).relative_to(folder)))
+            folders.clear()
+        for name in sorted(names):
+            count += 1
+            if count > MAX_FILES:
+                raise CaseError(f"{str(folder)!r:.120}: more than {MAX_FILES:,} files; expected the folder of one job")
+            why = _why_not(here / name)
+            if why:
+                not_read.add(why, name)
+            else:
+                yield here / name
+
+
+def _why_not(path: Path) -> str:
+    """Why a file is not read; empty where it is."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError as wrong:
+        return f"not read, {wrong.strerror}"
+    if stat.S_ISLNK(mode):
+        return "links are not followed"
+    if not stat.S_ISREG(mode):
+        return "pipes, sockets and devices are not read"
+    return "names that begin with a dot are not read" if path.name.startswith(".") else ""

@@ -1,0 +1,130 @@
+"""What of a folder is not read, and what is left out of a case, is said; what nobody read is not known to be sound."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.case.command import case, opened_case
+from clusterproof.plugins.case.folder import HEAD_BYTES, TAIL_BYTES, collect
+from clusterproof.plugins.case.report import NODES, OF_RUN, rows
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, SACCT, XID_79, case_of, written
+
+FAILED = {"check": "gpu.no_xid", "verdict": "fail", "message": "Xid 79", "action": "reset or reboot"}
+PASSED = {"check": "gpu.no_xid", "verdict": "pass"}
+RECORD = {"sacct.txt": SACCT.format(state="FAILED")}
+DEEP = "1/2/3/4/5/6/7"
+
+
+def lines(*rows: dict[str, object]) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def test_evidence_of_another_time_is_said_in_one_line(tmp_path: Path) -> None:
+    log = XID_79.format(time="01:00:00") + XID_79.format(time="01:00:01")
+    case = case_of(tmp_path, {**BROKEN_GPU, "gpu003-dmesg.txt": log})
+    (said,) = [one for one in case.collected.missing if "another time" in one]
+    assert said.endswith("is not shown: 2 lines, gpu003 2026-03-01 01:00:00, gpu003 2026-03-01 01:00:01")
+
+
+def test_a_file_that_is_not_read_whole_is_said(tmp_path: Path) -> None:
+    long = ("x" * 4095 + "\n") * ((HEAD_BYTES + TAIL_BYTES) // 4096)
+    missing = collect(written(tmp_path, {"rank_0.log": f"{long}x", "whole.log": long})).missing
+    assert [one for one in missing if "MiB" in one] == ["rank_0.log: all between its first 2 MiB and its last 6 MiB"]
+
+
+def test_a_node_of_which_nothing_was_read_is_not_known(tmp_path: Path) -> None:
+    healthy = "2026-03-01T07:00:00,000000+00:00 nvme nvme0: ready\n"
+    checked = lines({**PASSED, "node": "gpu002"})
+    case = case_of(tmp_path, {**BROKEN_GPU, "gpu001-dmesg.txt": healthy, "results.jsonl": checked})
+    assert case.advice.nodes == {"gpu001": "keep", "gpu002": "keep", "gpu003": "drain", "gpu004": "not known"}
+
+
+def test_a_node_that_a_check_fails_is_to_be_tested_and_that_is_no_log_of_it(tmp_path: Path) -> None:
+    results = {"results.jsonl": lines({**FAILED, "node": "gpu002"}, {**PASSED, "node": "gpu001"})}
+    case = case_of(tmp_path, {**RECORD, **results, "rank_0.log": "2026-03-01 08:00:00,000 KeyError: 'image'\n"})
+    assert (case.verdict.cause, case.advice.exclude) == ("code", ())
+    assert (case.advice.nodes["gpu001"], case.advice.nodes["gpu002"]) == ("keep", "test")
+    assert [row.mark for row in rows(case) if row.where == "gpu002"] == [OF_RUN]
+    assert NODES not in [row.mark for row in rows(case)]
+
+
+def test_results_are_read_whole_however_long_they_are(tmp_path: Path) -> None:
+    filler = lines({**PASSED, "node": "gpu001", "title": "x" * 1000}) * 9000
+    results = filler[: len(filler) // 2] + "\n" + lines({**FAILED, "node": "gpu002"}) + filler
+    case = case_of(tmp_path, {**RECORD, "results.jsonl": results})
+    assert [fact.node for fact in case.collected.facts] == ["gpu002"]
+    assert not any("MiB" in one for one in case.collected.missing)
+
+
+def test_a_jobs_words_do_not_say_of_which_year_a_log_is(tmp_path: Path) -> None:
+    log = f"Mar  1 08:00:01 gpu003 kernel: {XID_79.partition(' ')[2]}"
+    old = "dataset snapshot 2019-01-01 00:00:00\n"
+    files = {**BROKEN_GPU, "gpu003-dmesg.txt": log, "a.out": old, "job.log": old}
+    assert case_of(tmp_path, files).verdict.nodes == ("gpu003",)
+
+
+def test_each_kind_of_what_is_not_read_has_its_line(tmp_path: Path) -> None:
+    folder = written(tmp_path, {**RECORD, ".hidden.out": "x", f"{DEEP}/deep.out": "x", "odd.bin": "x"})
+    os.mkfifo(folder / "node.fifo")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "node.socket"))
+    (folder / "link.out").symlink_to("sacct.txt")
+    missing = collect(folder).missing
+    for line in (
+        "names that begin with a dot are not read: .hidden.out",
+        "pipes, sockets and devices are not read: node.fifo, node.socket",
+        f"folders deeper than 6 are not read: {DEEP}",
+        "links are not followed: link.out",
+    ):
+        assert missing.count(line) == 1
+
+
+def test_a_folder_that_cannot_be_opened_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path, {**RECORD, "locked/rank_0.log": "x"})
+    opened = os.scandir
+
+    def refused(path: str) -> object:
+        if os.fspath(path).endswith("locked"):
+            raise PermissionError(13, "Permission denied", path)
+        return opened(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert "folders that cannot be opened: locked (Permission denied)" in collect(folder).missing
+
+
+@pytest.mark.parametrize("name", ["train-kernel-fusion.out", "my-journal.err"])
+def test_the_output_of_a_job_that_trains_kernels_is_output(name: str, tmp_path: Path) -> None:
+    assert case_of(tmp_path, {name: "2026-03-01 08:00:00,000 KeyError: 'image'\n"}).verdict.cause == "code"
+
+
+CLEAR = "\x1b[2J\x9b31m\u202e\n# x"
+
+
+def test_names_of_others_steer_no_terminal(tmp_path: Path) -> None:
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": f"p{CLEAR}|`x`"},
+        "spec": {"nodeName": f"gpu1{CLEAR}"},
+        "status": {"containerStatuses": [{"state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]},
+    }
+    files = {
+        f"gpu9{CLEAR}-dmesg.txt": XID_79.format(time="08:00:01"),
+        f"gpu8{CLEAR}/dmesg": XID_79.format(time="08:00:01"),
+        f"rank_3{CLEAR}.log": CUDA_OF_3,
+        f"x{CLEAR}.bin": "x",
+        "pods.json": json.dumps({"kind": "List", "items": [pod]}),
+        "sacct.txt": SACCT.format(state=f"FAILED{CLEAR.partition(chr(10))[0]}<b>`x`</b>"),
+        "results.jsonl": lines({**FAILED, "node": f"gpu7{CLEAR}"}, {**FAILED, "node": "gpu003", "message": CLEAR}),
+    }
+    folder = written(tmp_path / f"job{CLEAR}", files)
+    for form in ([], ["--markdown"], ["--json"]):
+        _, text = case([str(folder), *form])
+        assert [line for line in text.split("\n") if not line.isprintable() or line.startswith("#")] == []
+        assert "<b>" not in text
+    nodes = opened_case(collect(folder)).advice.nodes
+    assert set(nodes) == {"gpu001", "gpu002", "gpu003", "gpu004"}
