@@ -261,7 +261,7 @@ def test_where_there_is_no_room_for_names_all_nodes_are_asked(longest: int | Non
 
 def test_all_nodes_are_asked_where_none_is_named(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_longest_there", lambda *_: 1)
-    monkeypatch.setattr(connection, "LAUNCH_CHARACTERS", 30_000)
+    monkeypatch.setattr(connection, "SPARE_CHARACTERS", 30_000)
     stand.srun('echo "0: ${mark}a."; echo "1: ${mark}b."; echo "2: ${mark}c."; end 0; end 1; end 2')
     names = ["a", *(os.urandom(40).hex() for _ in range(2000))]
     assert stand.answers(*names)["a"][0] is None
