@@ -46,7 +46,7 @@ def test_imex(node: Node) -> None:
     Remedy (restore service): Configure the trays of the domain (/etc/nvidia-imex/nodes_config.cfg), enable nvidia-imex
     and start it.
     """
-    require_rack(node)
+    require_rack(node, is_known=True)
     state = service_state(node, "nvidia-imex")
     if state != "active":
         concern(f"nvidia-imex is {state}; expected active, unless pods or a prolog bring their own")

@@ -155,16 +155,21 @@ def is_of_a_rack(node: Node) -> bool:
     return any(model in readings(gpu, "name")[0].get("name", "") for gpu in node.gpus for model in RACK_WIDE)
 
 
-def require_rack(node: Node) -> None:
-    """Raise NotApplicable where it is none; where its GPUs are unknown, that part of a check is incomplete."""
+def require_rack(node: Node, *, is_known: bool = False) -> None:
+    """Raise NotApplicable where it is none; where its GPUs are unknown, that part of a check is incomplete.
+
+    With `is_known` the whole check is: what it says is true of racks alone. Raises Incomplete then.
+    """
     data, unread = readings(node, "gpus")
     names = [name for gpu in data.get("gpus", ()) if (name := readings(gpu, "name")[0].get("name"))]
     if any(model in name for name in names for model in RACK_WIDE):
         return
     if names or any(isinstance(why, NotApplicable) for why in unread):
         raise NotApplicable("no GPU here shares its memory over a rack's NVLink")
-    with part:
+    if is_known:
         node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
+    with part:
+        node.gpus[0].name  # noqa: B018
 
 
 def place(fabric: Fabric) -> str:
