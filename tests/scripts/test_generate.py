@@ -16,12 +16,8 @@ def test_a_word_that_it_does_not_know_is_answered_with_those_that_it_does() -> N
     ran = generate("manpage")
     assert (ran.returncode, ran.stderr) == (
         4,
-        "scripts/generate: manpage; expected nothing, needs, manifests, demo or messages\n",
+        "scripts/generate: manpage; expected nothing, needs, manifests or demo\n",
     )
-
-
-def test_it_prints_every_message_on_demand() -> None:
-    assert "**gpu.no_xid**" in generate("messages").stdout
 
 
 def test_what_a_named_check_reads_is_seen_on_its_own_faults_and_tests() -> None:
