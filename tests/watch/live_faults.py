@@ -185,7 +185,8 @@ NODE_FAULTS = (  # of a node whose root volume is half full
     OfNode(
         "storage.space",
         f"{SCRATCH} (tmpfs) has 100 % in use",
-        f"mount -o remount,size=4m {SCRATCH}; head -c 8M /dev/zero >{SCRATCH}/checkpoint || true",
+        f"head -c 4M /dev/zero >{SCRATCH}/checkpoint; "  # full at once, not by and by
+        f"mount -o remount,size=$(df -k --output=used {SCRATCH} | tail -n 1 | tr -d ' ')k {SCRATCH}",
         f"rm {SCRATCH}/checkpoint; mount -o remount,size=1g {SCRATCH}",
     ),
     OfNode("host.root_volume", "% full", "head -c 45M /dev/zero >/var/log/filled", "rm /var/log/filled"),
