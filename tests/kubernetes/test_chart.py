@@ -91,11 +91,12 @@ def test_it_is_upgraded_and_rolled_back(kubernetes: Bed) -> None:
 
 
 def test_uninstalling_leaves_nothing_neither_objects_nor_conditions_nor_taints(kubernetes: Bed) -> None:
+    left = written(kubernetes)  # by an earlier test
     with kubernetes.node("gpu801"), kubernetes.node("gpu802"), released(kubernetes, "mode=taint") as before:
         token = kubectl(kubernetes, "create", "token", ACCOUNT, "--namespace", NAMESPACE).strip()
         found = {"gpu801": UNFIT, "gpu802": FIT}
         write(api_of(kubernetes.plane.kubeconfig(token)), Orders(TAINT, "5"), found, LATER, LATER)
-        assert {"gpu801", "gpu802"} <= set(written(kubernetes))  # others may have what an earlier test left
+        assert sorted({*written(kubernetes)} - {*left}) == ["gpu801", "gpu802"]
         with subprocess.Popen(command(kubernetes, "uninstall", "clusterproof"), stdout=subprocess.PIPE) as uninstall:
             said = run_as_its_pod(kubernetes)
             assert uninstall.wait() == 0

@@ -81,7 +81,8 @@ def test_each_hour_all_evidence_is_gathered_while_samples_go_on_and_what_it_show
         answer(node, healthy)
         for rule in rules:
             watch.until_said(rule, Kind.CLOSED)
-            kinds = [change.kind for change in watch.of(rule)]
-            if rule == "storage.space" and Kind.WORSE in kinds:  # /fsx of this node lies on the root that is filled
-                kinds.remove(Kind.WORSE)
-            assert kinds == [Kind.OPENED, Kind.CLOSED], rule
+            # /fsx of this node lies on the root that is filled: a visit between the two sees it later.
+            said = [
+                change for change in watch.of(rule) if (change.kind, "/fsx" in change.message) != (Kind.WORSE, True)
+            ]
+            assert [change.kind for change in said] == [Kind.OPENED, Kind.CLOSED], rule
