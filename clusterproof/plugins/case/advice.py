@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from clusterproof.plugins.case.records import Collected, Fact, label
+from clusterproof.plugins.case.records import Collected, Event, Fact, label
 from clusterproof.plugins.case.verdict import ESTABLISHED, Verdict
 from clusterproof.plugins.catalog.causes import (
     CODE,
@@ -69,7 +69,7 @@ def advise(case: Collected, verdict: Verdict) -> Advice:
 def _restart(verdict: Verdict, exclude: tuple[str, ...]) -> str:
     if verdict.cause in (HARDWARE, NETWORK) and verdict.nodes:
         return "without"
-    of_sign = signs()[verdict.first.sign].restart if hasattr(verdict.first, "sign") else ""  # type: ignore[union-attr]
+    of_sign = signs()[verdict.first.sign].restart if isinstance(verdict.first, Event) else ""
     words = {STOPPED: "yes", CODE: "no", RESOURCES: "after", STORAGE: "after", UNKNOWN: "unknown"}
     return (
         ("perhaps" if len(exclude) == 1 else "unknown")
