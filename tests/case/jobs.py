@@ -22,7 +22,8 @@ SETTINGS = (
     "PartitionName=high Nodes=gpu[001-003] PriorityTier=9 MaxTime=INFINITE State=UP PreemptMode=OFF",
 )
 XID = "NVRM: Xid (PCI:0000:c5:00): 79, pid=1, name=python, GPU has fallen off the bus."
-OF_RANK_1 = 'if [ "$SLURM_PROCID" = 1 ]; then {this}; code=$?; sleep 1; exit $code; fi; sleep 20'
+OF_ALL = "{this}; code=$?; sleep 1; exit $code"  # srun cuts off what a step that it kills has not yet sent
+OF_RANK_1 = f'if [ "$SLURM_PROCID" = 1 ]; then {OF_ALL}; fi; sleep 20'
 Act = Callable[[SlurmBed, str], None]
 
 
@@ -71,8 +72,8 @@ FILES = """ulimit -n 20; python3 -c "[open('/dev/null') for _ in range(99)].noth
 
 JOBS = (
     DyingJob("exception", "code", OF_RANK_1.format(this=KEY_ERROR), rank=1),
-    DyingJob("no such module", "code", NO_MODULE),
-    DyingJob("no such program", "code", "/no/such/trainer --lr 1"),
+    DyingJob("no such module", "code", OF_ALL.format(this=NO_MODULE)),
+    DyingJob("no such program", "code", OF_ALL.format(this="/no/such/trainer --lr 1")),
     DyingJob("exit code alone", "unknown", OF_RANK_1.format(this="exit 3")),
     DyingJob("killed", "unknown", OF_RANK_1.format(this="kill -9 $$"), rank=1),
     DyingJob("crashed", "unknown", OF_RANK_1.format(this="kill -SEGV $$"), rank=1),
