@@ -66,12 +66,14 @@ class DyingJob:
 
 
 KEY_ERROR = """python3 -c "{}['image']" """
+CUT_OFF = "echo 'Traceback (most recent call last):' >&2; exit 1"
 NO_MODULE = """python3 -c "import no_such_module_at_all" """
 MEMORY = """ulimit -v 400000; python3 -c "bytearray(10**10)" """
 FILES = """ulimit -n 20; python3 -c "[open('/dev/null') for _ in range(99)].nothing" """
 
 JOBS = (
     DyingJob("exception", "code", OF_RANK_1.format(this=KEY_ERROR), rank=1),
+    DyingJob("exception cut off", "unknown", OF_RANK_1.format(this=CUT_OFF), rank=1),
     DyingJob("no such module", "code", OF_ALL.format(this=NO_MODULE)),
     DyingJob("no such program", "code", OF_ALL.format(this="/no/such/trainer --lr 1")),
     DyingJob("exit code alone", "unknown", OF_RANK_1.format(this="exit 3")),
@@ -87,6 +89,17 @@ JOBS = (
     DyingJob("time limit", "stopped", "sleep 300", options=("-t", "1")),
     DyingJob("node failed", "unknown", "sleep 900", _kill_slurmd, suspects=("gpu002",)),
 )
+
+
+def kept_of_rank_1(bed: SlurmBed, shared: Path) -> str:
+    """What rank 1 of a step that is ended at once leaves where each rank's errors have a file of their own."""
+    script = shared / "kept.sh"
+    script.write_text(f'#!/bin/sh\nif [ "$SLURM_PROCID" = 1 ]; then exec {KEY_ERROR}; fi; sleep 300\n')
+    script.chmod(0o755)
+    file = "/root/task-%t.err"
+    words = ("srun", "-N3", "--ntasks=3", "-p", "gpu", "-l", "--kill-on-bad-exit=1", f"--error={file}", str(script))
+    bed.run(*words)
+    return (bed.node("gpu002").root / file.replace("%t", "1").lstrip("/")).read_text()
 
 
 def died(bed: SlurmBed, job: DyingJob, shared: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ are in seconds from the first fault on. Ranks are 0 to 7, two on each of n1 to n
     kernel     `NODE +SECONDS TEXT`: of its kernel log; kernel_undated, without times; messages, of a file of syslog's
     cascade    how the others end: watchdog, watchdog_of_groups, peers, abort, torchrun
     dies       `RANK CODE`: of whom the launcher tells it
+    late       it was written after the others were drawn, or with the sign that it shows: it is held aside from nothing
     end        `STATE CODE +SECONDS`: Slurm's record; silent: ranks that say nothing; dumps_without: who leaves no dump
 """
 
@@ -94,7 +95,7 @@ def stories() -> list[Story]:
 
 def held_aside(seed: int = SEED) -> frozenset[str]:
     """The names of the stories that rules are not written by."""
-    names = [story.name for story in stories()]
+    names = [story.name for story in stories() if not story.data.get("late")]
     return frozenset(Random(seed).sample(names, round(len(names) * HELD_ASIDE)))
 
 

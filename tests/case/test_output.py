@@ -183,3 +183,25 @@ def test_ranks_that_a_desync_names_are_no_cause() -> None:
     said = read("  [7] finished collective #182, but didn't join collective #183")
     assert said.lagging == {7: "finished collective #182, but didn't join collective #183"}
     assert said.events == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "sign", "rank"),
+    [
+        ("Killed", "killed", None),
+        ("已杀死", "killed", None),
+        ("./job.sh: line 3:  8156 Killed                  python3 main.py", "killed", None),
+        ("./job.sh: line 3:  8156 Segmentation fault      (core dumped) python3 main.py", "crashed", None),
+        ("./job.sh: line 3:  8156 Aborted                 (core dumped) python3 main.py", "aborted", None),
+        ("['python', 'train.py'] exits with return code = -9", "killed", None),
+        ("process rank 7 with PID 0 on node gpu004 exited on signal 9 (Killed).", "killed", 7),
+    ],
+)
+def test_a_signal_is_known_however_a_shell_or_a_launcher_tells_it(line: str, sign: str, rank: int | None) -> None:
+    (event,) = read(line).events
+    assert (event.sign, event.rank) == (sign, rank)
+
+
+@pytest.mark.parametrize("line", ["Killed workers: 0", "the OOM killer", "was not Killed yet"])
+def test_a_word_within_a_sentence_is_no_signal(line: str) -> None:
+    assert read(line).events == ()

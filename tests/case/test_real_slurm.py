@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.case.jobs import JOBS, NODES, SETTINGS, DyingJob, died
+from tests.case.jobs import JOBS, NODES, SETTINGS, DyingJob, died, kept_of_rank_1
 from tests.testbed.needs import needs_slurm
 from tests.testbed.node import healthy_cpu
 from tests.testbed.slurm import SlurmBed, slurm
@@ -37,3 +37,9 @@ def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, sha
     assert job.rank in (None, said["rank"])
     assert any("sacct" in one and "only scontrol" in one for one in said["missing"])
     assert any("journalctl -k" in one for one in said["missing"])
+
+
+def test_a_file_for_each_rank_keeps_what_srun_would_cut_off(bed: SlurmBed, shared: Path) -> None:
+    said = kept_of_rank_1(bed, shared)
+    assert "Traceback (most recent call last):" in said
+    assert said.splitlines()[-1].endswith("KeyError: 'image'")

@@ -15,18 +15,17 @@ from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import node_log, output, pods, results, scheduler
 from clusterproof.plugins.case.below import NotRead, files_below
 from clusterproof.plugins.case.found import Found, joined
-from clusterproof.plugins.case.output import Place
+from clusterproof.plugins.case.output import LEFT_OUT, Place
 from clusterproof.plugins.case.records import CaseError, Collected, label, one_line
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
-from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, read_dump
+from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, rank_of, read_dump
 from clusterproof.plugins.training_run.records import RunError
 
 HEAD_BYTES = 2 << 20  # of each file: how the job began
 TAIL_BYTES = 6 << 20  # and how it ended
 MAX_BYTES = 1 << 30  # of all files
-LEFT_OUT = "[... left out ...]"
 OF_ANYBODY = "no evidence, as any user can write lines like the kernel's there; expected dmesg or journalctl -k"
 
 _KERNEL_LOG = re.compile(r"(?:^|[._-])(?:dmesg|kern|kernel|kmsg|journal(?:ctl)?)(?=[._-]|$)", re.IGNORECASE)
@@ -232,6 +231,8 @@ class Reader:
                 self.found.dumps[dump.rank] = dump
             self.found.count("dump of the Flight Recorder")
         except RunError as wrong:
+            if (rank := rank_of(file)) is not None:
+                self.found.dumps_not_read.add(rank)
             self.found.missing.append(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
 
 

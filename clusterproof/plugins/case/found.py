@@ -24,6 +24,7 @@ class Found:
     facts: list[Fact] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     dumps: dict[int, Dump] = field(default_factory=dict)
+    dumps_not_read: set[int] = field(default_factory=set)  # ranks that left one, of which it is not known what it says
     ranks: set[int] = field(default_factory=set)  # that have output of their own
     nodes_with_log: list[str] = field(default_factory=list)
     nodes_checked: dict[str, None] = field(default_factory=dict)
@@ -106,7 +107,7 @@ def _node(event: Event, of_ranks: Mapping[int, str], known: Iterable[str]) -> st
 def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: those that dumps say are waited for, that a desync names, that alone say nothing."""
     if found.dumps:
-        for rank in missing(found.dumps).ranks:
+        for rank in (rank for rank in missing(found.dumps).ranks if rank not in found.dumps_not_read):
             yield Lead(rank, "the dumps of the Flight Recorder say that others wait for it", nodes.get(rank, ""))
     for each in found.outputs:
         for rank, words in each.lagging.items():

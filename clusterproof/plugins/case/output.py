@@ -6,10 +6,11 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from clusterproof.plugins.case.exceptions import CUT, UNCAUGHT, Exceptions, rest_of
 from clusterproof.plugins.case.failures import Failures
 from clusterproof.plugins.case.records import Event, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock, without
-from clusterproof.plugins.catalog.causes import Sign, limits, sign_of
+from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
 from clusterproof.plugins.core.record import record, replace
 
 LONGEST_LINE = 2_000  # characters of a line that are read
@@ -17,6 +18,7 @@ STEPS_AFTER = 3  # so many different steps after a line that looks like an end, 
 MAX_STEPPERS = 512  # ranks of which steps are followed; more do not tell more of whether the job went on
 WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
 ROOT_CAUSE = "Root Cause (first observed failure)"
+LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long file
 
 _RANK = re.compile(r"\[rank(\d{1,7})\]")
 _LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # of mpirun, of srun -l
@@ -24,6 +26,7 @@ _NCCL = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[\
 _NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks ")
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
+_MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
 _NODE_FAILURE = re.compile(r"Node failure on ([A-Za-z0-9][\w.-]{0,252})")
 _STEP = re.compile(r"(?:^|[\s\[(])(?:iteration|iter|step|global_step)\b[ :=#]{1,4}(\d{1,18})", re.IGNORECASE)
 _WAITED = re.compile(r"ran for (\d{1,12}) milliseconds")
@@ -78,6 +81,8 @@ class _Reader:
         self.steps: dict[int | None, deque[tuple[int, int]]] = {}  # of each rank the last few, and their lines
         self.nodes: dict[int, str] = {}
         self.failures = Failures(clock)
+        self.exceptions = Exceptions()
+        self.untold: dict[int | None, tuple[str, int | None, str]] = {}  # of each rank, in what was found
         self.stamp = Span()
         self.progress: float | None = None
         self.lagging: dict[int, str] = {}
@@ -102,6 +107,26 @@ class _Reader:
         if sign:
             when = failure.when if failure and failure.when.is_known else None
             self._is_sign(sign, number, line, rank, node, when)
+        self._is_of_exception(number, line, rank, node, sign)
+
+    def _is_of_exception(self, number: int, line: str, rank: int | None, node: str, sign: Sign | None) -> None:
+        """An exception stands for lost until the rest of it is told; one that no sign knows, in its own words."""
+        if line == LEFT_OUT:
+            for untold in self.untold.values():
+                self._forget(untold)
+            self.untold.clear()
+            self.exceptions.let_go()
+        if told := self.exceptions.ends(line, rank, sign):
+            self._forget(self.untold.pop(rank))
+            if told == CUT and not sign:
+                self._is_sign(signs()[UNCAUGHT], number, rest_of(line), rank, node, None)
+        if begun := self.exceptions.begins(line, rank, sign):
+            self._is_sign(signs()[begun], number, rest_of(line), rank, node, None)
+            self.untold[rank] = begun, rank, node
+
+    def _forget(self, key: tuple[str, int | None, str]) -> None:
+        self.found.pop(key, None)
+        self.open = [one for one in self.open if one != key]
 
     def _is_stamped(self, stamp: Span) -> None:
         if stamp.is_known:
@@ -138,9 +163,9 @@ class _Reader:
 
     def _let_go(self, key: tuple[str, int | None, str]) -> None:
         """Keep what the job outlived apart from what comes later: the first line of it, and how many there were."""
-        event, before = self.found.pop(key), self.outlived.get(key)
+        event, before = self.found[key], self.outlived.get(key)
         self.outlived[key] = replace(before, count=before.count + event.count) if before else event
-        self.open = [one for one in self.open if one != key]
+        self._forget(key)
 
     def _is_sign(self, sign: Sign, number: int, line: str, rank: int | None, node: str, when: Span | None) -> None:
         key = sign.name, rank, node
@@ -174,6 +199,9 @@ class _Reader:
             if is_one:
                 self.nodes[int(srun[2])] = label(srun[1])
             return (int(srun[2]), label(srun[1])) if is_one else (None, "")
+        if mpirun := _MPIRUN.search(line):
+            self.nodes[int(mpirun[1])] = label(mpirun[2])
+            return int(mpirun[1]), label(mpirun[2])
         if failed := _NODE_FAILURE.search(line):
             return None, label(failed[1])
         rank, node = self.place.rank, ""

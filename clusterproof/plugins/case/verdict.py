@@ -118,7 +118,8 @@ def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> Verdict:
 
 def _is_same(event: Event) -> bool:
     """Whether a rank says what a fault of its node looks like."""
-    return event.row.role == SUSPICION or event.row.of_broken_gpu or event.row.cause == RESOURCES
+    is_doubt = event.row.role == SUSPICION and not event.row.unexplained
+    return is_doubt or event.row.of_broken_gpu or event.row.cause == RESOURCES
 
 
 def _by_undated(case: Collected) -> Verdict | None:
@@ -158,7 +159,9 @@ def _by_words(case: Collected) -> Verdict:
     found = candidates(case)
     stops = [event for event in case.events if event.row.cause == STOPPED]
     own = [one for one in found if one.event.row.role != SUSPICION and one.event.row.cause != STOPPED]
-    doubts = [one for one in found if one.event.row.role == SUSPICION]
+    doubts = sorted(
+        (one for one in found if one.event.row.role == SUSPICION), key=lambda one: one.event.row.unexplained
+    )
     if own:
         return _of_words(case, own, doubts)
     if stops:
@@ -213,7 +216,7 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
     events = list(events)
     first = events[0] if events else None
     if not words:
-        words = first.row.meaning if first else _nothing(case)
+        words = _in_words(case, first) if first else _nothing(case)
     suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
     rank = next((event.rank for event in events if event.rank is not None), None)
@@ -222,9 +225,22 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
     return Verdict(UNKNOWN, 0.0, UNKNOWN, words, first, (), tuple(sorted(suspects)), rank)
 
 
+def _in_words(case: Collected, first: Event) -> str:
+    """What an event means; and what is said beside it where it does not tell what failed."""
+    words = first.row.meaning
+    if first.row.quoted and first.words != words:
+        words = f"{words}: {first.words}"
+    return f"{_nothing(case)}; {words}" if first.row.unexplained and _has_hung(case) else words
+
+
+def _has_hung(case: Collected) -> bool:
+    return any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events)
+
+
 def _nothing(case: Collected) -> str:
-    if any(lead.is_late for lead in case.leads) or any(event.row.hang for event in case.events):
+    if _has_hung(case):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:
-        return "all that was read is the end of others; nothing says who ended first"
+        told = "why the first ended" if case.leads else "who ended first"
+        return f"all that was read is the end of others; nothing says {told}"
     return "nothing that was read is a known sign, which does not mean that all was well"

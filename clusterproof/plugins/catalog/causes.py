@@ -14,7 +14,7 @@ RESOURCES, STOPPED, UNKNOWN = "resources", "stopped", "unknown"
 CAUSES = (HARDWARE, NETWORK, STORAGE, CODE, RESOURCES, STOPPED, UNKNOWN)
 CAUSE, SUSPICION, CASCADE = "cause", "suspicion", "cascade"
 ROLES = (CAUSE, SUSPICION, CASCADE)
-READ_IN = ("output", "scheduler", "kubernetes")
+READ_IN = ("output", "scheduler", "kubernetes", "exceptions")
 RESTARTS = ("yes", "no", "after")
 
 
@@ -31,9 +31,12 @@ class Sign:
     cause: str = ""
     probability: float = 0.0
     unless: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
     hang: bool = False
     of_broken_gpu: bool = False
     of_stop: bool = False
+    unexplained: bool = False
+    quoted: bool = False
     restart: str = ""
     proof: str = ""
     load: str = ""
@@ -71,6 +74,8 @@ def signs() -> Mapping[str, Sign]:
 
 def sign_of(where: str, line: str) -> Sign | None:
     """The first sign that a line of such a source has."""
+    if alone := _whole_lines(where).get(line.strip()):
+        return alone
     for words, sign in _words_of(where):
         if words in line and not any(other in line for other in sign.unless):
             return sign
@@ -80,6 +85,11 @@ def sign_of(where: str, line: str) -> Sign | None:
 @cache
 def _words_of(where: str) -> tuple[tuple[str, Sign], ...]:
     return tuple((words, sign) for sign in signs().values() if where in sign.read_in for words in sign.says)
+
+
+@cache
+def _whole_lines(where: str) -> Mapping[str, Sign]:
+    return {words: sign for sign in signs().values() if where in sign.read_in for words in sign.whole}
 
 
 @cache

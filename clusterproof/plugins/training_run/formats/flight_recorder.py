@@ -47,17 +47,23 @@ def is_dump(head: bytes) -> bool:
     return head.startswith(PICKLE) or (is_json and not is_trace(head))
 
 
-def read_dump(path: RunFile) -> Iterator[Dump]:
-    """The dump. Raises RunError."""
+def rank_of(path: RunFile) -> int | None:
+    """The rank with which the name of a dump ends; None where it ends with none."""
     name = path.name
     while suffix := _SUFFIX.search(name):
         name = name[: suffix.start()]
     rank = _RANK.search(name)
-    if not rank:
+    return int(rank[0]) if rank else None
+
+
+def read_dump(path: RunFile) -> Iterator[Dump]:
+    """The dump. Raises RunError."""
+    rank = rank_of(path)
+    if rank is None:
         raise RunError(f"{path}: the file's name does not end in its rank; expected one like nccl_trace_rank_12")
     data = _plain(path)
     try:
-        yield _dump(int(rank[0]), data)
+        yield _dump(rank, data)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as wrong:
         raise RunError(f"{path}: {type(wrong).__name__}: {str(wrong)[:100]}; {EXPECTED}") from None
 

@@ -1,0 +1,146 @@
+"""Exceptions that are not told whole: the log ends before their name, or no sign knows it."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tests.case.files import SACCT, STEPS, WATCHDOG_OF_1, case_of
+from tests.training_run.dumps import dump
+
+HEADER = "Traceback (most recent call last):\n"
+FRAME = '  File "train.py", line 8, in <module>\n    step(batch)\n'
+EXITED = "srun: error: gpu002: task 1: Exited with exit code 1\n"
+TERMINATE = "terminate called after throwing an instance of "
+LOST = "the log ends before the name of a Python exception"
+
+
+def labelled(text: str, rank: int = 1) -> str:
+    return "".join(f"{rank}: {line}\n" for line in text.splitlines())
+
+
+def said_of(folder: Path, text: str, state: str = "FAILED") -> tuple[str, int | None, str]:
+    verdict = case_of(folder, {"job-77.out": text, "sacct.txt": SACCT.format(state=state)}).verdict
+    return verdict.cause, verdict.rank, verdict.why
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        HEADER,
+        HEADER + FRAME,
+        HEADER + '  File "tra',
+        HEADER + FRAME + "KeyErr",
+        "Tracebac",
+        "╭──────────── Traceback (most recent call last) ────────────╮\n│ /job/train.py:8 in <module>          │",
+    ],
+    ids=["header", "frames", "half a frame", "half a name", "half a header", "of rich"],
+)
+def test_an_exception_that_is_cut_off_is_said_with_its_rank(left: str, tmp_path: Path) -> None:
+    cause, rank, why = said_of(tmp_path, labelled(left) + EXITED)
+    assert (cause, rank) == ("unknown", 1)
+    assert why.startswith(LOST)
+    assert "--error" in why
+
+
+def test_srun_tells_the_node_of_what_is_cut_off(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"job-77.out": labelled(HEADER) + EXITED})
+    assert case.collected.events[0].node == "gpu002"
+
+
+def test_lines_without_a_rank_are_cut_off_too(tmp_path: Path) -> None:
+    assert said_of(tmp_path, HEADER + EXITED)[2].startswith(LOST)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "words"),
+    [
+        ("'std::runtime_error'\n", "unknown", "the log has no message of a C++ exception"),
+        ("'c10::Er", "unknown", "the log has no message of a C++ exception"),
+        ("'c10::DistBackendError'\n", "unknown", "all that was read is the end of others"),
+        ("'std::bad_alloc'\n", "resources", "the host gave no more memory"),
+    ],
+)
+def test_what_a_cpp_exception_threw_is_said_where_its_message_is_lost(
+    kind: str, cause: str, words: str, tmp_path: Path
+) -> None:
+    said, _, why = said_of(tmp_path, labelled(TERMINATE + kind) + EXITED)
+    assert said == cause
+    assert why.startswith(words)
+
+
+def test_a_cpp_exception_with_its_message_is_not_cut_off(tmp_path: Path) -> None:
+    text = TERMINATE + "'c10::Error'\n  what():  CUDA error: device-side assert triggered\n"
+    assert said_of(tmp_path, labelled(text))[0] == "code"
+
+
+def test_an_exception_that_is_told_is_not_cut_off(tmp_path: Path) -> None:
+    text = labelled(HEADER + FRAME + "KeyError: 'image'\n") + EXITED
+    case = case_of(tmp_path, {"job-77.out": text})
+    assert case.verdict.cause == "code"
+    assert [event.sign for event in case.collected.events] == ["exception"]
+
+
+@pytest.mark.parametrize(
+    "last",
+    ["RuntimeError: shard 7 has another schema", "zarr.errors.GroupNotFoundError: group not found", "ShardError"],
+)
+def test_an_exception_that_no_sign_knows_is_said_in_its_own_words(last: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"job-77.out": labelled(HEADER + FRAME + last + "\n") + EXITED})
+    assert (case.verdict.cause, case.verdict.rank) == ("unknown", 1)
+    assert case.verdict.why == f"a Python exception of which no sign says the cause: {last}"
+
+
+def test_an_exception_in_a_report_of_torchrun_is_told(tmp_path: Path) -> None:
+    block = "  traceback : Traceback (most recent call last):\n      step(batch)\n  KeyError: 'image'\n"
+    assert said_of(tmp_path, block)[0] == "code"
+
+
+def test_what_the_job_went_on_after_is_not_cut_off(tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"rank_1.log": HEADER + STEPS + WATCHDOG_OF_1})
+    assert case.verdict.why == "ranks waited for others in vain; nothing says for what"
+
+
+def test_a_hang_is_said_beside_an_exception_that_is_cut_off(tmp_path: Path) -> None:
+    why = said_of(tmp_path, WATCHDOG_OF_1 + "[rank1]: " + HEADER)[2]
+    assert why.startswith("ranks waited for others in vain; nothing says for what; " + LOST)
+
+
+def test_what_is_cut_off_when_a_job_is_cancelled_is_of_that(tmp_path: Path) -> None:
+    assert said_of(tmp_path, labelled(HEADER), "CANCELLED by 1000")[0] == "stopped"
+
+
+def test_a_signal_says_more_than_what_is_cut_off(tmp_path: Path) -> None:
+    killed = "srun: error: gpu003: task 2: Killed\n"
+    cause, rank, why = said_of(tmp_path, labelled(HEADER) + EXITED + killed)
+    assert (cause, rank) == ("unknown", 2)
+    assert "SIGKILL" in why
+
+
+def test_what_lies_between_the_ends_of_a_long_file_may_tell_the_exception(tmp_path: Path) -> None:
+    long = labelled(HEADER) + "x" * 99 + "\n"
+    middle = "".join(f"epoch {number}\n" for number in range(900_000))
+    assert LOST not in said_of(tmp_path, long + middle + EXITED)[2]
+
+
+def test_an_exception_that_is_cut_off_establishes_no_fault_of_its_node(tmp_path: Path) -> None:
+    xid = "2026-03-01T08:00:01,000000+00:00 NVRM: Xid (PCI:0000:c5:00): 79, pid=12, GPU has fallen off the bus.\n"
+    files = {"job-77.out": STEPS + labelled(HEADER) + EXITED, "gpu002-dmesg.txt": xid}
+    verdict = case_of(tmp_path, files).verdict
+    assert (verdict.cause, verdict.standing) == ("hardware", "supported")
+
+
+def test_the_first_to_end_is_not_said_to_be_unknown_where_srun_tells_it(tmp_path: Path) -> None:
+    text = EXITED + "srun: error: gpu003: task 2: Terminated\n"
+    assert said_of(tmp_path, text)[2] == "all that was read is the end of others; nothing says why the first ended"
+
+
+def test_a_dump_that_is_cut_off_does_not_make_its_rank_the_one_that_is_waited_for(tmp_path: Path) -> None:
+    for rank in range(4):
+        data = pickle.dumps(dump(rank, {"0": (12, 11)}), protocol=2)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(data[: len(data) // 2] if rank == 2 else data)
+    collected = case_of(tmp_path, {"rank_1.log": WATCHDOG_OF_1}).collected
+    assert [lead.rank for lead in collected.leads if lead.is_late] == []
+    assert any(one.startswith("nccl_trace_rank_2: ") for one in collected.missing)
