@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from clusterproof.plugins.case.command import opened_case
 from clusterproof.plugins.case.folder import collect
-from clusterproof.plugins.case.report import Case
+from clusterproof.plugins.case.opened import Case, opened_case
 
 SACCT = (
     "JobID|State|ExitCode|Start|End|NodeList\n"

@@ -6,20 +6,22 @@ import argparse
 import json
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
-from clusterproof.plugins.case.advice import advise
 from clusterproof.plugins.case.folder import collect, read_folder
 from clusterproof.plugins.case.found import Found, joined
+from clusterproof.plugins.case.opened import opened_case
+from clusterproof.plugins.case.period import of_folder, of_slurm, since
+from clusterproof.plugins.case.period_report import as_record as period_record
+from clusterproof.plugins.case.period_report import markdown as period_markdown
+from clusterproof.plugins.case.period_report import text as period_text
 from clusterproof.plugins.case.records import CaseError, Collected
 from clusterproof.plugins.case.redacted import redacted
-from clusterproof.plugins.case.report import Case, as_record, markdown, text
+from clusterproof.plugins.case.report import as_record, markdown, text
 from clusterproof.plugins.case.slurm import NUMBER, read_job
-from clusterproof.plugins.case.verdict import decide
-from clusterproof.plugins.case.window import of_another_time
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.core.opened import is_folder
-from clusterproof.plugins.core.record import replace
 
 EXIT_UNREADABLE = 4  # as pytest's for a bad command line
 ZONE = "--utc-offset"
@@ -31,6 +33,8 @@ def case(arguments: Sequence[str]) -> tuple[int, str]:
     """The exit code and what to print. Raises SystemExit where argparse does."""
     option = parser().parse_args(list(_with_zone(arguments)))
     try:
+        if option.since is not None:
+            return 0, _period(option)
         collected = _collected(option)
     except CaseError as problem:
         return EXIT_UNREADABLE, f"clusterproof case: {problem}\n"
@@ -42,9 +46,26 @@ def case(arguments: Sequence[str]) -> tuple[int, str]:
     return 0, markdown(found) if option.markdown else text(found)
 
 
+def _period(option: argparse.Namespace) -> str:
+    """What is said of all jobs that died in a time. Raises CaseError, OSError."""
+    now = datetime.now(timezone.utc).timestamp()
+    begins = since(option.since, now)
+    if option.redact:
+        raise CaseError("--redact is for one case: nodes of several would get the same names")
+    if option.job and NUMBER.fullmatch(option.job) and not is_folder(option.job):
+        raise CaseError("a job's number has no --since; expected a folder of folders, or neither, for all of Slurm's")
+    if option.job:
+        found = of_folder(Path(option.job), begins, now, option.utc_offset)
+    else:
+        found = of_slurm(begins, now, Path(option.logs) if option.logs else None, option.utc_offset)
+    if option.json:
+        return json.dumps(period_record(found), indent=1) + "\n"
+    return period_markdown(found) if option.markdown else period_text(found)
+
+
 def _collected(option: argparse.Namespace) -> Collected:
     """What is there of the job. Raises CaseError, OSError."""
-    if not option.job.strip():
+    if not option.job or not option.job.strip():
         raise CaseError("the job is empty; expected the number of a job of Slurm, or a folder of what a job left")
     if not NUMBER.fullmatch(option.job) or is_folder(option.job):
         if option.logs:
@@ -57,13 +78,6 @@ def _collected(option: argparse.Namespace) -> Collected:
     return joined(f"job {option.job}", found)
 
 
-def opened_case(collected: Collected) -> Case:
-    """The verdict on what was collected, and what follows from it."""
-    collected = replace(collected, missing=(*of_another_time(collected), *collected.missing))
-    verdict = decide(collected)
-    return Case(collected, verdict, advise(collected, verdict))
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line of `clusterproof case`."""
     line = OneLineParser(
@@ -73,9 +87,17 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument(
         "job",
         metavar="JOB",
+        nargs="?",
         help="the number of a job of Slurm, or a folder of what a job left: output, sacct, kernel logs, dumps",
     )
-    line.add_argument("--logs", metavar="FOLDER", help="with a number: kernel logs of nodes and output, kept by hand")
+    line.add_argument(
+        "--since",
+        metavar="TIME",
+        help="all jobs that died since then (7d, 36h, 2026-03-01): of Slurm, or of a folder with a folder for each",
+    )
+    line.add_argument(
+        "--logs", metavar="FOLDER", help="with a number or --since: kernel logs of nodes and output, kept by hand"
+    )
     form = line.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="for programs: everything that was found")
     form.add_argument("--markdown", action="store_true", help="for a ticket that shows Markdown")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -46,8 +46,13 @@ def collect(folder: Path, offset_s: float = 0.0) -> Collected:
     return joined(folder.resolve().name, found)
 
 
-def read_folder(folder: Path, found: Found, offset_s: float, number: str = "") -> None:
-    """Add what a folder has of the job of this number, else of the only one in it. Raises CaseError."""
+def read_folder(
+    folder: Path, found: Found, offset_s: float, number: str = "", is_of: Callable[[Path], bool] = lambda _: True
+) -> None:
+    """Add what a folder has of the job of this number, else of the only one in it; of its files those that are of it.
+
+    Raises CaseError.
+    """
     if not folder.is_dir():
         raise CaseError(f"{str(folder)!r:.120} is no folder; expected the folder of what a job left, or a job's number")
     not_read = NotRead()
@@ -57,6 +62,7 @@ def read_folder(folder: Path, found: Found, offset_s: float, number: str = "") -
         raise CaseError(
             one_line(f"{str(folder)!r:.120}: {why}; expected the output of ranks, sacct, kernel logs of nodes", 400)
         )
+    files = list(filter(is_of, files))
     reader = Reader(folder, found, Clock(datetime.now(timezone.utc).year, offset_s))
     reader.date(files)
     for path in files:
@@ -234,6 +240,11 @@ class Reader:
             if (rank := rank_of(file)) is not None:
                 self.found.dumps_not_read.add(rank)
             self.found.missing.append(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
+
+
+def is_of_node(path: Path, root: Path, nodes: Sequence[str]) -> bool:
+    """Whether a file is the kernel log of one of these nodes, by its name or its folder's."""
+    return bool(_KERNEL_LOG.search(path.name)) and label(_node_named(path, root)) in nodes
 
 
 def _node_named(path: Path, root: Path) -> str:

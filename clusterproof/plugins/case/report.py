@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill, shorten
 from typing import Any
 
-from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, Advice, of_rank
-from clusterproof.plugins.case.records import Collected, Event, Fact, Span
+from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, of_rank
+from clusterproof.plugins.case.opened import Case
+from clusterproof.plugins.case.records import Event, Fact, Span
+from clusterproof.plugins.case.scheduler import RESOLUTION_S
 from clusterproof.plugins.case.stamps import in_words
-from clusterproof.plugins.case.verdict import COMPLETED, Verdict
+from clusterproof.plugins.case.verdict import COMPLETED
 from clusterproof.plugins.case.window import is_near
 from clusterproof.plugins.catalog.causes import (
     CODE,
@@ -30,7 +32,6 @@ SCHEMA = 1
 _OF_MARKDOWN = re.compile(r"[\\`*_\[\]<>|]")
 WIDTH = 80  # columns
 MAX_ROWS = 20  # of events in the terminal
-RESOLUTION_S = 1.0  # of the times of Slurm: an end is within that second
 HEADINGS = {
     HARDWARE: "Hardware",
     NETWORK: "Network",
@@ -59,15 +60,6 @@ class Row:
     where: str
     words: str
     source: str
-
-
-@record
-class Case:
-    """Everything that is said of a case."""
-
-    collected: Collected
-    verdict: Verdict
-    advice: Advice
 
 
 def paragraph(case: Case) -> str:

@@ -14,6 +14,7 @@ from clusterproof.plugins.core.nodeset import NodesetError, expand
 from clusterproof.plugins.core.record import replace
 
 LOOKED_AT = 200_000  # characters
+RESOLUTION_S = 1.0  # of the times of Slurm: an end is within that second
 RUNS = ("PENDING", "RUNNING", "CONFIGURING", "SUSPENDED")
 COMPLETED = ("COMPLETED", "0:0")
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w{0,40})=(\S{1,4000})")

@@ -17,11 +17,12 @@ from clusterproof.plugins.case.folder import Reader
 from clusterproof.plugins.case.found import Found
 from clusterproof.plugins.case.records import CaseError, Event, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.nodeset import fold
 
 NUMBER = re.compile(r"[1-9]\d{0,11}(?:_\d{1,9}|\+\d{1,6})?", re.ASCII)
 LIMIT_S = 30.0  # of a controller that does not answer
-MAX_BYTES = 1_000_000
+MAX_BYTES = 64 << 20  # of an answer: some 400,000 jobs
 BY_UTC = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # so that no time is of a zone
 COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
 NOT_INSTALLED = 127
@@ -78,7 +79,8 @@ def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> No
     if shown:
         found.missing.append(f"scontrol: {_line(record)}: where its output is, is not known; --logs FOLDER names it")
     nodes = next((job.nodes for job in known if job.nodes), ())
-    _read_nodes(nodes, found, clock, asked)
+    ended = next((job.ran.ends for job in known if job.ran.ends is not None), None)
+    _read_nodes(nodes, found, clock, asked, ended)
     _read_output(record if not shown else "", found, offset_s)
     if nodes and not found.nodes_with_log:
         found.missing.append(_how_to_get_logs(nodes, known[0].ran))
@@ -92,8 +94,8 @@ def _taken(text: str, name: str, found: Found, clock: Clock) -> None:
         found.count("record of Slurm")
 
 
-def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask) -> None:
-    """Nodes of the job that are down: slurmctld says since when, and why."""
+def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask, ended: float | None) -> None:
+    """Nodes of the job that are down: slurmctld says since when, and why; not of those that went long after it."""
     if not nodes:
         return
     status, text = asked(("sinfo", "-N", "-h", "-n", fold(nodes), "-o", "%N|%T|%H|%E"))
@@ -102,7 +104,9 @@ def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask) ->
         return
     rows: Mapping[str, list[str]] = {row[0]: row for line in text.splitlines() if len(row := line.split("|", 3)) == 4}
     for name, state, since, why in rows.values():
-        if _DOWN.search(state) and _SILENT.search(why):
+        went = clock.of(since).begins
+        is_later = None not in (went, ended) and (went or 0.0) > (ended or 0.0) + limits().before_s
+        if _DOWN.search(state) and _SILENT.search(why) and not is_later:
             words = one_line(f"{state} since {since}: {why}")
             found.events.append(Event("node_failed", words, "sinfo", clock.of(since), label(name)))
 

@@ -43,6 +43,28 @@ class Sign:
 
 
 @record
+class Published:
+    """What somebody published of how jobs end: how much of the `whole` by each cause; `of` says of what."""
+
+    name: str
+    of: str
+    whole: float
+    source: str
+    hardware: float = 0.0
+    network: float = 0.0
+    storage: float = 0.0
+    code: float = 0.0
+    resources: float = 0.0
+    stopped: float = 0.0
+    unknown: float = 0.0
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """From 0 to 1, of the causes that it has."""
+        return {cause: count / self.whole for cause in CAUSES if (count := float(getattr(self, cause)))}
+
+
+@record
 class Limits:
     """Seconds by which times are compared."""
 
@@ -128,6 +150,18 @@ def limits() -> Limits:
 def probability() -> Probability:
     """What verdicts on the evidence of a node are worth. Raises CatalogError."""
     return build(Probability, document(FILE)["probability"], f"{FILE}: probability", document(FILE)["sources"])
+
+
+@cache
+def published() -> Mapping[str, Published]:
+    """Shares of others, by a short name. Raises CatalogError."""
+    return table(Published, FILE, "published", "")
+
+
+@cache
+def hardware_of_gpu_time() -> float:
+    """The share of a fleet's GPU time that hardware touched."""
+    return float(document(FILE)["fleet"]["hardware_of_gpu_time"])
 
 
 @cache

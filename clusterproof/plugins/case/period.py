@@ -1,0 +1,144 @@
+"""Every job that died in a time: each a case of its own, and how much they cost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from clusterproof.plugins.case.ended import Ended, ended_jobs
+from clusterproof.plugins.case.folder import collect, is_of_node, read_folder
+from clusterproof.plugins.case.found import Found, joined
+from clusterproof.plugins.case.opened import Case, opened_case
+from clusterproof.plugins.case.records import CaseError, Job
+from clusterproof.plugins.case.scheduler import has_completed
+from clusterproof.plugins.case.slurm import Ask, ask, read_job
+from clusterproof.plugins.case.verdict import COMPLETED
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.kernel_log.window import window
+
+MAX_CASES = 2_000  # of one page
+MAX_ALIKE = 6  # lines of what is missing
+NO_END = "no record says when it ended, and its cases count"
+
+
+@record
+class Died:
+    """One of them."""
+
+    number: str
+    case: Case
+    gpu_hours: float | None
+
+    @property
+    def cause(self) -> str:
+        """Why it ended."""
+        return self.case.verdict.cause
+
+
+@record
+class Period:
+    """All jobs that ended between two times, in seconds since 1970; `ended` and `gpu_hours` are of them all.
+
+    GPU hours of jobs that died are the most that can be lost: what their last checkpoints keep is not known.
+    """
+
+    begins: float
+    ends: float
+    ended: int
+    gpu_hours: float
+    died: tuple[Died, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def died_gpu_hours(self) -> float:
+        """Of those that died, as far as it is known."""
+        return sum(one.gpu_hours or 0.0 for one in self.died)
+
+
+def since(text: str, now: float) -> float:
+    """From when on a time such as 7d, 36h or 2026-03-01 counts. Raises CaseError."""
+    try:
+        asked = window(text)
+    except ValueError:
+        asked = None
+    begins = None if asked is None else now - asked.last_s if asked.last_s is not None else asked.moment
+    if begins is None:
+        raise CaseError(f"--since is {text!r:.60}; expected 36h, 7d, or a time such as 2026-03-01T08:00")
+    return begins
+
+
+def of_slurm(begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask) -> Period:
+    """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
+    jobs, why = ended_jobs(begins, ends, asked)
+    failed = [one for one in jobs if not has_completed(one.job)]
+    died = tuple(_died(one, logs, offset_s, asked) for one in failed[-MAX_CASES:])
+    without = [one for one in jobs if one.gpu_hours is None]
+    missing = [why] if why else []
+    if len(failed) > MAX_CASES:
+        missing.append(f"{len(failed) - MAX_CASES} of the jobs that died, the older ones: ask for a shorter time")
+    if without:
+        missing.append(
+            f"{number_of(len(without), 'job')} {'has' if len(without) == 1 else 'have'} no GPUs in its record"
+        )
+    hours = sum(one.gpu_hours or 0.0 for one in jobs)
+    return Period(begins, ends, len(jobs), hours, died, (*missing, *_alike(died, why)))
+
+
+def of_folder(folder: Path, begins: float, ends: float, offset_s: float) -> Period:
+    """Each folder in a folder is what one job left. Raises CaseError."""
+    if not folder.is_dir():
+        raise CaseError(f"{str(folder)!r:.120} is no folder; expected one of folders, each of what one job left")
+    cases, missing = [], []
+    for path in sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()):
+        try:
+            case = opened_case(collect(path, offset_s))
+        except CaseError as problem:
+            missing.append(str(problem))
+            continue
+        ended = case.collected.job.ran.ends
+        if ended is None:
+            missing.append(f"{path.name}: {NO_END}")
+        if ended is None or begins <= ended <= ends:
+            cases.append((path.name, case))
+    died = tuple(
+        Died(case.collected.job.number or name, case, None)
+        for name, case in cases
+        if case.verdict.standing != COMPLETED
+    )
+    return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died, "")))
+
+
+def _died(ended: Ended, logs: Path | None, offset_s: float, asked: Ask) -> Died:
+    found = Found()
+    number = ended.job.number
+    if logs:
+        read_folder(logs, found, offset_s, number, lambda path: _is_of(path, logs, ended.job))
+    read_job(number, found, offset_s, asked)
+    return Died(number, opened_case(joined(f"job {number}", found)), ended.gpu_hours)
+
+
+def _is_of(path: Path, logs: Path, job: Job) -> bool:
+    """Whether a file is of a job: its name or a folder's has the number, or it is the log of one of its nodes."""
+    names = path.relative_to(logs).parts
+    return any(job.number in re.findall(r"\d+(?:_\d+)?", name) for name in names) or is_of_node(path, logs, job.nodes)
+
+
+def _alike(died: tuple[Died, ...], but: str) -> Iterator[str]:
+    """What many cases lack, once; but what is said of all of them."""
+    lacking = (_kind(one) for each in died for one in each.case.collected.missing if not but or not one.startswith(but))
+    counts = Counter(filter(None, lacking))
+    for what, count in counts.most_common(MAX_ALIKE):
+        yield f"{number_of(count, 'job')}: {what}"
+    if len(counts) > MAX_ALIKE:
+        yield f"{number_of(len(counts) - MAX_ALIKE, 'further line')}: `clusterproof case JOB` has them"
+
+
+def _kind(missing: str) -> str:
+    """A line of what is missing without the nodes of its job; empty of commands for them."""
+    if missing.startswith("kernel logs: "):
+        return ""
+    is_of_nodes = missing.startswith("no kernel log of ") and not missing.startswith("no kernel log of any")
+    return "no kernel log of some of its nodes" if is_of_nodes else missing

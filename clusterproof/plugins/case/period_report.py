@@ -1,0 +1,161 @@
+"""The jobs that died in a time, for people and for programs: by cause, beside what others published, and by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import fill
+from typing import Any
+
+from clusterproof.plugins.case.period import Died, Period
+from clusterproof.plugins.case.report import WIDTH
+from clusterproof.plugins.case.report import as_record as record_of_case
+from clusterproof.plugins.case.stamps import in_words
+from clusterproof.plugins.catalog.causes import CAUSES, HARDWARE, hardware_of_gpu_time, published
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.record import record
+
+SCHEMA = 1
+MAX_ROWS = 40  # of jobs in the terminal
+NOT_KNOWN = "-"
+
+
+@record
+class NodeRow:
+    """A node that cases blame or suspect, and in which jobs."""
+
+    node: str
+    blamed: int
+    suspected: int
+    jobs: tuple[str, ...]
+
+
+def nodes(period: Period) -> list[NodeRow]:
+    """Those of most cases first."""
+    found: dict[str, list[tuple[Died, bool]]] = {}
+    for one in period.died:
+        for node in dict.fromkeys((*one.case.verdict.nodes, *one.case.verdict.suspects)):
+            found.setdefault(node, []).append((one, node in one.case.verdict.nodes))
+    rows = [
+        NodeRow(
+            node,
+            blamed := sum(is_blamed for _, is_blamed in seen),
+            len(seen) - blamed,
+            tuple(x.number for x, _ in seen),
+        )
+        for node, seen in found.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.blamed, -row.suspected, row.node))
+
+
+def text(period: Period) -> str:
+    """All of it, for a terminal of 80 columns."""
+    return "\n".join(_lines(period)) + "\n"
+
+
+def markdown(period: Period) -> str:
+    """The same as Markdown shows it: as it stands."""
+    return "".join(f"    {line}\n" if line else "\n" for line in _lines(period))
+
+
+def _lines(period: Period) -> Iterator[str]:
+    yield fill(_sentence(period), WIDTH)
+    if period.died:
+        yield ""
+        yield from _causes(period)
+    rows = nodes(period)
+    if rows:
+        yield "\nNodes"
+        for row in rows:
+            said = f"{'blamed in' if row.blamed else 'to test for'} {', '.join(row.jobs)}"
+            yield fill(f"  {row.node:<18} {said}", WIDTH, subsequent_indent=" " * 21)
+    if period.died:
+        yield "\nJobs, the last first"
+    newest = period.died[::-1]
+    for one in newest[:MAX_ROWS]:
+        verdict = one.case.verdict
+        ended = in_words(one.case.collected.job.ran.ends)[5:16]
+        head = f"  {one.number[:12]:<12} {ended:<11} {verdict.cause:<9} "
+        yield f"{head}{_cut(verdict.why, WIDTH - len(head))}"
+    if len(newest) > MAX_ROWS:
+        yield f"  … and {len(newest) - MAX_ROWS} more: --json has them"
+    if period.missing:
+        yield "\nNot there, or not read"
+        yield from (fill(f"- {one}", WIDTH, subsequent_indent="  ") for one in period.missing)
+
+
+def _sentence(period: Period) -> str:
+    began, ended = (in_words(time)[:16] for time in (period.begins, period.ends))
+    said = f"{began} to {ended} UTC: of {number_of(period.ended, 'job')} that ended, {len(period.died)} died."
+    if not period.died_gpu_hours:
+        return said
+    ran = f"{_hours(period.died_gpu_hours)} of {_hours(period.gpu_hours)} GPU hours"
+    return f"{said} These had run {ran}; what their checkpoints kept of that is not lost."
+
+
+def _causes(period: Period) -> Iterator[str]:
+    others = tuple(published().values())
+    has_hours = period.died_gpu_hours > 0
+    hours_head = f"{'GPU hours':>12}{'share':>7}" if has_hours else ""
+    yield f"{'cause':<10}{'jobs':>6}{'share':>7}{hours_head}" + "".join(f"{other.name:>10}" for other in others)
+    for row in causes(period):
+        share = f"{row['share']:.0%}"
+        hours = f"{_hours(row['gpu_hours']):>12}{row['share_of_gpu_hours']:>7.0%}" if has_hours else ""
+        theirs = "".join(
+            f"{other.shares[row['cause']]:>10.0%}" if row["cause"] in other.shares else f"{NOT_KNOWN:>10}"
+            for other in others
+        )
+        yield f"{row['cause']:<10}{row['jobs']:>6}{share:>7}{hours}{theirs}"
+    for other in others:
+        yield fill(f"{other.name}: {other.of}.", WIDTH, subsequent_indent="  ")
+    if period.gpu_hours:
+        of_hardware = sum(one.gpu_hours or 0.0 for one in period.died if one.cause == HARDWARE) / period.gpu_hours
+        yield fill(
+            f"Of all GPU hours, {of_hardware:.1%} were of jobs that hardware ended; at Meta's RSC, "
+            f"{hardware_of_gpu_time():.0%} were of jobs that it touched.",
+            WIDTH,
+            subsequent_indent="  ",
+        )
+
+
+def causes(period: Period) -> list[dict[str, Any]]:
+    """A row for each cause: how many jobs, and how much of the GPU hours of all that died."""
+    whole = period.died_gpu_hours
+    rows = []
+    for cause in CAUSES:
+        of_cause = [one for one in period.died if one.cause == cause]
+        hours = sum(one.gpu_hours or 0.0 for one in of_cause)
+        share = len(of_cause) / len(period.died) if period.died else 0.0
+        of_hours = hours / whole if whole else 0.0
+        rows.append(
+            {"cause": cause, "jobs": len(of_cause), "share": share, "gpu_hours": hours, "share_of_gpu_hours": of_hours}
+        )
+    return rows
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}"
+
+
+def _cut(words: str, room: int) -> str:
+    return words if len(words) <= room else f"{words[: room - 1]}…"
+
+
+def as_record(period: Period) -> dict[str, Any]:
+    """The same for programs: plain JSON; `cases` are as those of one job."""
+    return {
+        "schema": SCHEMA,
+        "begins": period.begins,
+        "ends": period.ends,
+        "ended": period.ended,
+        "died": len(period.died),
+        "gpu_hours": period.gpu_hours,
+        "died_gpu_hours": period.died_gpu_hours,
+        "causes": causes(period),
+        "published": {name: {"of": other.of, "shares": other.shares} for name, other in published().items()},
+        "nodes": [
+            {"node": row.node, "blamed": row.blamed, "suspected": row.suspected, "jobs": list(row.jobs)}
+            for row in nodes(period)
+        ],
+        "cases": [{**record_of_case(one.case), "gpu_hours": one.gpu_hours} for one in period.died],
+        "missing": list(period.missing),
+    }

@@ -1,0 +1,208 @@
+"""`clusterproof case --since 7d`: every job that died in a time, by cause and by node, beside what others published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.case.command import case
+from clusterproof.plugins.case.ended import ended_jobs
+from clusterproof.plugins.case.period import of_slurm, since
+from clusterproof.plugins.case.period_report import as_record, text
+from clusterproof.plugins.case.records import CaseError
+from clusterproof.plugins.catalog.causes import CAUSES, published
+from tests.case.files import BROKEN_GPU, CUDA_OF_3, STEPS, written
+
+NOW = 1_772_438_400.0  # 2026-03-02 08:00 UTC
+HEAD = "JobID|State|ExitCode|Start|End|NodeList|AllocTRES"
+TIMES = "2026-03-01T07:00:00|2026-03-01T0{hour}:00:00"
+ROW = f"{{number}}|{{state}}|{{code}}|{TIMES}|{{nodes}}|billing=8,gres/gpu={{gpus}},node=2"
+NO_ACCOUNTING = (1, "Slurm accounting storage is disabled\n")
+NO_JOB = (1, "slurm_load_jobs error: Invalid job id specified\n")
+
+
+def row(number: str, state: str = "FAILED", **more: object) -> str:
+    is_well = state == "COMPLETED"
+    fields = {"code": "0:0" if is_well else "1:0", "hour": 9, "nodes": "gpu[001-002]", "gpus": 16}
+    return ROW.format(**{**fields, "number": number, "state": state, **more})
+
+
+class Slurm:
+    """Answers for all jobs together and for each; `asked` is what was."""
+
+    def __init__(
+        self, rows: Sequence[str], is_accounted: bool = True, outputs: Mapping[str, Path] | None = None
+    ) -> None:
+        self.rows = {one.partition("|")[0]: one for one in rows}
+        self.is_accounted = is_accounted
+        self.outputs = outputs or {}
+        self.asked: list[Sequence[str]] = []
+
+    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
+        self.asked.append(words)
+        if words[0] == "sacct":
+            chosen = self.rows.values() if "-j" not in words else [self.rows[words[2]]]
+            return (0, "\n".join([HEAD, *chosen])) if self.is_accounted else NO_ACCOUNTING
+        if words[0] == "scontrol" and not self.is_accounted:
+            wanted = self.rows if len(words) == 3 else [words[3]]
+            return 0, "\n\n".join(self._shown(number) for number in wanted)
+        return (0, "") if words[0] == "sinfo" else NO_JOB
+
+    def _shown(self, number: str) -> str:
+        _, state, code, start, end, nodes, tres = self.rows[number].split("|")
+        return (
+            f"JobId={number} JobName=x\n   UserId=u(0) GroupId=u(0)\n   JobState={state} Reason=None\n"
+            f"   Requeue=0 Restarts=0 ExitCode={code}\n   StartTime={start} EndTime={end} Deadline=N/A\n"
+            f"   NodeList={nodes}\n   TRES={tres}\n   StdOut={self.outputs.get(number, '/dev/null')}\n"
+        )
+
+
+DIED = (
+    row("70", "COMPLETED"),
+    row("71", "FAILED"),
+    row("72", "TIMEOUT", gpus=8),
+    row("73", "CANCELLED by 1000", hour=8),
+    row("74", "RUNNING"),
+)
+
+
+@pytest.mark.parametrize("is_accounted", [True, False])
+def test_jobs_that_died_are_told_from_those_that_completed_or_run(is_accounted: bool) -> None:
+    found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Slurm(DIED, is_accounted))
+    assert [(one.number, one.cause) for one in found.died] == [("73", "stopped"), ("71", "unknown"), ("72", "stopped")]
+    assert (found.ended, found.gpu_hours, found.died_gpu_hours) == (4, 32 + 32 + 16 + 16, 64)
+
+
+def test_what_ended_before_that_time_is_left_out() -> None:
+    assert of_slurm(NOW - 3600, NOW, None, 0.0, Slurm(DIED, is_accounted=False)).ended == 0
+
+
+def test_without_accounting_it_is_said_how_far_back_slurm_remembers() -> None:
+    found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Slurm(DIED, is_accounted=False))
+    assert any("MinJobAge" in one and "accounting storage is disabled" in one for one in found.missing)
+
+
+def test_a_slurm_that_answers_nothing_is_no_week_without_deaths() -> None:
+    with pytest.raises(CaseError, match=r"no job can be listed: sacct: .*; scontrol: Unable to contact"):
+        of_slurm(NOW - 3600, NOW, None, 0.0, lambda _: (1, "Unable to contact slurm controller\n"))
+
+
+def test_a_job_of_several_components_is_one() -> None:
+    rows = (row("77+0", gpus=8), row("77+1", gpus=8, nodes="gpu[003-004]"))
+    (one,), _ = ended_jobs(0.0, NOW, Slurm(rows))
+    assert (one.job.number, one.gpus, one.job.nodes) == ("77", 16, ("gpu001", "gpu002", "gpu003", "gpu004"))
+
+
+def test_gpus_of_a_type_are_counted_once() -> None:
+    typed = row("77").replace("gres/gpu=16", "gres/gpu=16,gres/gpu:h100=16")
+    (one,), _ = ended_jobs(0.0, NOW, Slurm((typed,)))
+    assert one.gpus == 16
+
+
+def test_a_job_whose_gpus_slurm_does_not_count_has_hours_of_its_nodes_alone() -> None:
+    rows = (row("77").replace(",gres/gpu=16", ""),)
+    found = of_slurm(0.0, NOW, None, 0.0, Slurm(rows))
+    assert (found.died[0].gpu_hours, found.died_gpu_hours) == (None, 0)
+    assert any("1 job has no GPUs in its record" in one for one in found.missing)
+
+
+def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Path) -> None:
+    logs = {
+        "slurm-71.out": "KeyError: 'image'\n",
+        "out/72/rank_0.log": "torch.OutOfMemoryError: CUDA out of memory.\n",
+        "slurm-771.out": "Disk quota exceeded\n",
+        "gpu009-dmesg.txt": BROKEN_GPU["gpu003-dmesg.txt"],
+    }
+    rows = (row("71"), row("72"), row("73"))
+    found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
+    assert [one.cause for one in found.died] == ["code", "resources", "unknown"]
+    assert not any("gpu009" in one for one in found.missing)
+
+
+def test_the_output_that_each_record_names_is_read(tmp_path: Path) -> None:
+    out = tmp_path / "any.txt"
+    out.write_text("KeyError: 'image'\n")
+    found = of_slurm(0.0, NOW, None, 0.0, Slurm((row("71"),), False, {"71": out}))
+    assert found.died[0].cause == "code"
+
+
+def week(folder: Path) -> Path:
+    """A folder of three cases: two of them blame one node, one is code."""
+    again = {**BROKEN_GPU, "sacct.txt": BROKEN_GPU["sacct.txt"].replace("77", "78")}
+    code = {"rank_3.log": STEPS + CUDA_OF_3.replace("CUDA error: unspecified launch failure", "x\nKeyError: 'a'")}
+    for name, files in (("77", BROKEN_GPU), ("78", again), ("79", code)):
+        written(folder / name, files)
+    return folder
+
+
+def test_a_folder_of_cases_is_summed(tmp_path: Path) -> None:
+    status, said = case([str(week(tmp_path)), "--since", "2026-02-20", "--json"])
+    data = json.loads(said)
+    assert (status, data["died"]) == (0, 3)
+    assert {one["cause"]: one["jobs"] for one in data["causes"] if one["jobs"]} == {"hardware": 2, "code": 1}
+    assert [(one["node"], one["blamed"], one["jobs"]) for one in data["nodes"]] == [("gpu003", 2, ["77", "78"])]
+
+
+def test_of_a_folder_what_is_older_is_left_out_and_what_has_no_time_is_said(tmp_path: Path) -> None:
+    found = since("2026-03-01T09:00Z", NOW)
+    assert found == 1_772_355_600.0
+    status, said = case([str(week(tmp_path)), "--since", "2026-03-05"])
+    assert status == 0
+    assert "of 1 job that ended, 1 died" in said
+    assert "79: no record says when it ended" in said.replace("\n  ", " ")
+
+
+def test_the_page_fits_a_terminal_and_has_the_shares_of_others(tmp_path: Path) -> None:
+    _, said = case([str(week(tmp_path)), "--since", "2026-02-20"])
+    assert [line for line in said.splitlines() if len(line) > 80] == []
+    lines = {line.split()[0]: line.split() for line in said.splitlines() if line.split()[:1] and line[0] != " "}
+    assert lines["hardware"][1:3] == ["2", "67%"]
+    assert "67%" in lines["hardware"][3:]  # of Llama 3's 419 interruptions
+    assert "blamed in 77, 78" in said
+    assert "Acme" in said
+
+
+def test_published_shares_are_of_our_causes_and_of_no_more_than_all() -> None:
+    for source in published().values():
+        assert set(source.shares) <= set(CAUSES)
+        assert 0.5 < sum(source.shares.values()) <= 1.0
+    assert round(published()["llama3"].shares["unknown"], 3) == round(7 / 419, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--since", "7x"], "--since is '7x'; expected"),
+        (["--since", "boot"], "--since is 'boot'; expected"),
+        (["4711", "--since", "7d"], "a job's number has no --since"),
+        ([], "expected the number of a job"),
+        (["--since", "7d", "--redact"], "--redact is for one case"),
+        (["/no/such/folder", "--since", "7d"], "is no folder"),
+    ],
+)
+def test_mistakes_are_one_line(words: list[str], expected: str) -> None:
+    status, said = case(words)
+    assert status == 4
+    assert expected in said
+    assert said.count("\n") == 1
+
+
+def test_programs_get_each_case_whole() -> None:
+    found = of_slurm(0.0, NOW, None, 0.0, Slurm(DIED))
+    data = as_record(found)
+    assert [one["job"]["number"] for one in data["cases"]] == ["73", "71", "72"]
+    assert data["died_gpu_hours"] == 64
+    assert text(found)
+
+
+def test_a_node_that_went_down_after_a_job_is_no_suspect_of_it() -> None:
+    def asked(words: Sequence[str]) -> tuple[int, str]:
+        if words[0] == "sinfo":
+            return 0, "gpu001|down*|2026-03-01T20:00:00|Not responding\n"
+        return Slurm((row("71"),))(words)
+
+    (one,) = of_slurm(0.0, NOW, None, 0.0, asked).died
+    assert one.case.verdict.suspects == ()
