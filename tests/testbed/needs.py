@@ -85,6 +85,15 @@ def _without_slurm() -> str:
     )
 
 
+def _without_accounting() -> str:
+    return (
+        _without_slurm()
+        or _without("slurmdbd", "slurmdbd")
+        or _without("mariadbd", "mariadb-server-core")
+        or _without("my_print_defaults", "mariadb-client-core")
+    )
+
+
 def _without_mpi() -> str:
     return _without("mpirun", "openmpi-bin") or _without("mpicc", "libopenmpi-dev") or _without_header("mpi.h")
 
@@ -145,5 +154,6 @@ needs_numa_balancing = _mark(
 needs_cluster = _mark(_without_cluster())  # testbed() works
 needs_openmpi = _mark(_without_mpi())  # with_all_reduce() works
 needs_slurm = _mark(_without_slurm())  # slurm() works
+needs_accounting = _mark(_without_accounting())  # and slurm(is_accounted=True)
 needs_kubernetes = _mark(_without_kubernetes())  # machine() works
 needs_kubectl = _mark(_without_kubectl())  # … and gate_bed()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tests.testbed import slurm_accounting
 from tests.testbed.archive import with_limits
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.healthy import healthy_cpu
@@ -131,12 +132,15 @@ def slurm(
     cpus: int = CPUS,
     user: str = "root",
     version: SlurmVersion = OWN,
+    is_accounted: bool = False,
 ) -> Iterator[SlurmBed]:
     """A Slurm of these nodes for as long as the block runs.
 
     `settings` are further lines of slurm.conf; `files` lie on every node, for what these lines name;
-    `version` is the Slurm that all of them run.
+    `version` is the Slurm that all of them run; `is_accounted` starts slurmdbd beside slurmctld.
     """
+    if is_accounted:
+        settings, files = (*slurm_accounting.SETTINGS, *settings), {**slurm_accounting.FILES, **(files or {})}
     own = _files(tuple(images), settings, cpus)
     whole = {CONTROLLER: version.on(_member(healthy_cpu(), {**own, **(files or {})}))}
     for name, image in images.items():
@@ -147,6 +151,8 @@ def slurm(
         running = SlurmBed(bed, tuple(images), version)
         for node in bed.nodes.values():
             node.run(["/usr/sbin/munged", "--force"])
+        if is_accounted:
+            slurm_accounting.start(bed.nodes[CONTROLLER])
         bed.nodes[CONTROLLER].start(["/usr/sbin/slurmctld", "-D"])
         for name in images:
             running.start_slurmd(name)

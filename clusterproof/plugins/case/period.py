@@ -80,9 +80,7 @@ def of_slurm(begins: float, ends: float, logs: Path | None, offset_s: float, ask
     if len(failed) > MAX_CASES:
         missing.append(f"{len(failed) - MAX_CASES} of the jobs that died, the older ones: ask for a shorter time")
     if without:
-        missing.append(
-            f"{number_of(len(without), 'job')} {'has' if len(without) == 1 else 'have'} no GPUs in its record"
-        )
+        missing.append(f"the GPU hours of {number_of(len(without), 'job')}, whose records count no GPUs or no times")
     hours = sum(one.gpu_hours or 0.0 for one in jobs)
     return Period(begins, ends, len(jobs), hours, died, (*missing, *_alike(died, why)))
 

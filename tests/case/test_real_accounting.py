@@ -1,0 +1,66 @@
+"""`clusterproof case --since` on a real Slurm with accounting: jobs that slurmctld has long forgotten."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from tests.builders.wheel import ROOT
+from tests.case.jobs import ENDED_S, JOBS, NODES, SETTINGS, died
+from tests.testbed.needs import needs_accounting
+from tests.testbed.node import healthy_cpu
+from tests.testbed.slurm import SlurmBed, slurm
+
+pytestmark = needs_accounting
+RUN = ("exception", "memory", "killed", "cancelled")  # of JOBS
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    with TemporaryDirectory(dir="/tmp") as folder:  # which all fake nodes have of this machine
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def bed(shared: Path) -> Iterator[SlurmBed]:
+    settings = (*SETTINGS, "MinJobAge=2")
+    with slurm({name: healthy_cpu() for name in NODES}, settings=settings, is_accounted=True) as running:
+        for job in JOBS:
+            if job.name in RUN:
+                died(running, job, shared)
+        running.output_of("srun", "-N3", "--gpus-per-node=2", "sleep", "2")
+        until = time.monotonic() + ENDED_S
+        while "COMPLETED" not in running.output_of("sacct", "-a", "-X", "-n", "-o", "State"):
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        yield running
+
+
+def said(bed: SlurmBed, *words: str) -> dict[str, Any]:
+    code = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main(sys.argv[1:]))"
+    quoted = " ".join(f"'{word}'" for word in words)
+    command = f"cd {ROOT} && exec {sys.executable} -c '{code}' case {quoted} --json"
+    data: dict[str, Any] = json.loads(bed.output_of("sh", "-c", command))
+    return data
+
+
+def test_jobs_of_the_accounting_are_summed_by_their_causes(bed: SlurmBed) -> None:
+    found = said(bed, "--since", "1h")
+    causes = {row["cause"]: row["jobs"] for row in found["causes"] if row["jobs"]}
+    assert (found["ended"], found["died"]) == (len(RUN) + 1, len(RUN)), found["missing"]
+    assert causes["stopped"] == 1
+    assert found["gpu_hours"] > 0
+    assert not any("MinJobAge" in one for one in found["missing"])
+
+
+def test_one_job_is_read_of_the_accounting_alone(bed: SlurmBed) -> None:
+    number = said(bed, "--since", "1h")["cases"][0]["job"]["number"]
+    assert said(bed, number)["job"]["state"] == "FAILED"
