@@ -91,6 +91,25 @@ JOBS = (
 )
 
 
+TRAINING = Path(__file__).with_name("gloo_training.py")
+EIGHT = ("--ntasks=8",)
+
+
+def _training(fault: str, rank: int) -> str:
+    """What each of eight ranks runs: a training in which one of them does so."""
+    return OF_ALL.format(this=f"/usr/bin/python3 {TRAINING} '{fault}' {rank}")
+
+
+TRAININGS = (
+    DyingJob("training, exception", "code", _training("exception", 5), options=EIGHT, rank=5),
+    DyingJob("training, other collective", "code", _training("other collective", 4), options=EIGHT),
+    DyingJob("training, killed", "unknown", f"exec /usr/bin/python3 {TRAINING} killed 6", options=EIGHT, rank=6),
+    DyingJob("training, disk full", "storage", _training("disk full", 2), options=EIGHT, rank=2),
+    DyingJob("training, not a number", "unknown", _training("nan", 3), options=EIGHT, rank=3),
+    DyingJob("training, hung", "unknown", _training("hung", 7), options=EIGHT),
+)
+
+
 def kept_of_rank_1(bed: SlurmBed, shared: Path) -> str:
     """What rank 1 of a step that is ended at once leaves where each rank's errors have a file of their own."""
     script = shared / "kept.sh"

@@ -76,6 +76,11 @@ def test_a_cpp_exception_with_its_message_is_not_cut_off(tmp_path: Path) -> None
     assert said_of(tmp_path, labelled(text))[0] == "code"
 
 
+def test_a_cpp_exception_that_no_sign_knows_is_said_in_its_own_words(tmp_path: Path) -> None:
+    text = TERMINATE + "'std::runtime_error'\n  what():  the shard has another version\n"
+    assert said_of(tmp_path, labelled(text))[2].endswith("says the cause: what():  the shard has another version")
+
+
 def test_an_exception_that_is_told_is_not_cut_off(tmp_path: Path) -> None:
     text = labelled(HEADER + FRAME + "KeyError: 'image'\n") + EXITED
     case = case_of(tmp_path, {"job-77.out": text})
@@ -90,7 +95,7 @@ def test_an_exception_that_is_told_is_not_cut_off(tmp_path: Path) -> None:
 def test_an_exception_that_no_sign_knows_is_said_in_its_own_words(last: str, tmp_path: Path) -> None:
     case = case_of(tmp_path, {"job-77.out": labelled(HEADER + FRAME + last + "\n") + EXITED})
     assert (case.verdict.cause, case.verdict.rank) == ("unknown", 1)
-    assert case.verdict.why == f"a Python exception of which no sign says the cause: {last}"
+    assert case.verdict.why == f"an exception of which no sign says the cause: {last}"
 
 
 def test_an_exception_in_a_report_of_torchrun_is_told(tmp_path: Path) -> None:

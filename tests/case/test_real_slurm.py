@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.case.jobs import JOBS, NODES, SETTINGS, DyingJob, died, kept_of_rank_1
-from tests.testbed.needs import needs_slurm
+from tests.case.jobs import JOBS, NODES, SETTINGS, TRAININGS, DyingJob, died, kept_of_rank_1
+from tests.testbed.needs import needs_slurm, needs_torch
 from tests.testbed.node import healthy_cpu
 from tests.testbed.slurm import SlurmBed, slurm
 
@@ -37,6 +37,14 @@ def test_the_cause_of_a_job_that_died_is_named(job: DyingJob, bed: SlurmBed, sha
     assert job.rank in (None, said["rank"])
     assert any("sacct" in one and "only scontrol" in one for one in said["missing"])
     assert any("journalctl -k" in one for one in said["missing"])
+
+
+@needs_torch
+@pytest.mark.parametrize("job", TRAININGS, ids=lambda job: job.name)
+def test_of_a_training_of_eight_ranks_the_cause_is_named(job: DyingJob, bed: SlurmBed, shared: Path) -> None:
+    said = died(bed, job, shared)
+    assert (said["cause"], said["nodes"]) == (job.cause, []), said["ticket"]
+    assert job.rank in (None, said["rank"]), said["ticket"]
 
 
 def test_a_file_for_each_rank_keeps_what_srun_would_cut_off(bed: SlurmBed, shared: Path) -> None:

@@ -94,6 +94,14 @@ def _without_accounting() -> str:
     )
 
 
+def without_torch() -> str:
+    """Why no training can run; empty where one can."""
+    tried = subprocess.run(
+        ["/usr/bin/python3", "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)"], check=False
+    )
+    return "the system's Python has no PyTorch: apt-get install python3-torch" if tried.returncode else ""
+
+
 def _without_mpi() -> str:
     return _without("mpirun", "openmpi-bin") or _without("mpicc", "libopenmpi-dev") or _without_header("mpi.h")
 
@@ -155,5 +163,6 @@ needs_cluster = _mark(_without_cluster())  # testbed() works
 needs_openmpi = _mark(_without_mpi())  # with_all_reduce() works
 needs_slurm = _mark(_without_slurm())  # slurm() works
 needs_accounting = _mark(_without_accounting())  # and slurm(is_accounted=True)
+needs_torch = _mark(without_torch())  # of the system's Python, which fake nodes have
 needs_kubernetes = _mark(_without_kubernetes())  # machine() works
 needs_kubectl = _mark(_without_kubectl())  # … and gate_bed()

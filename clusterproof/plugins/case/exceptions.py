@@ -25,14 +25,17 @@ class Exceptions:
     def __init__(self) -> None:
         self.begun: dict[int | None, str] = {}
 
-    def ends(self, line: str, rank: int | None, sign: Sign | None) -> str:
-        """The sign of the exception that this line tells the rest of; empty where it tells of none."""
+    def ends(self, line: str, rank: int | None, sign: Sign | None) -> bool:
+        """Whether this line tells the rest of an exception that had begun."""
         rest = rest_of(line)
         begun = self.begun.get(rank, "")
         if not begun or rest.startswith(OF_LAUNCHERS) or HEADERS[begun] in rest:
-            return ""
-        is_told = (_MESSAGE if begun == CUT_CPP else _NAME).match(rest) or (sign and sign.role != CASCADE)
-        return self.begun.pop(rank) if is_told else ""
+            return False
+        form = _MESSAGE if begun == CUT_CPP else _NAME
+        is_told = bool(form.match(rest)) or (sign is not None and sign.role != CASCADE)
+        if is_told:
+            del self.begun[rank]
+        return is_told
 
     def begins(self, line: str, rank: int | None, sign: Sign | None) -> str:
         """The sign of an exception that this line, of which there is no other, begins to tell; empty where none."""

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from clusterproof.plugins.case.exceptions import CUT, UNCAUGHT, Exceptions, rest_of
+from clusterproof.plugins.case.exceptions import UNCAUGHT, Exceptions, rest_of
 from clusterproof.plugins.case.failures import Failures
 from clusterproof.plugins.case.records import Event, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock, without
@@ -116,9 +116,9 @@ class _Reader:
                 self._forget(untold)
             self.untold.clear()
             self.exceptions.let_go()
-        if told := self.exceptions.ends(line, rank, sign):
+        if self.exceptions.ends(line, rank, sign):
             self._forget(self.untold.pop(rank))
-            if told == CUT and not sign:
+            if not sign:
                 self._is_sign(signs()[UNCAUGHT], number, rest_of(line), rank, node, None)
         if begun := self.exceptions.begins(line, rank, sign):
             self._is_sign(signs()[begun], number, rest_of(line), rank, node, None)
