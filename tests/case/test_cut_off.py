@@ -9,6 +9,7 @@ import pytest
 
 from tests.case.files import SACCT, STEPS, WATCHDOG_OF_1, case_of
 from tests.training_run.dumps import dump
+from tests.untrusted.bounded import bounded
 
 HEADER = "Traceback (most recent call last):\n"
 FRAME = '  File "train.py", line 8, in <module>\n    step(batch)\n'
@@ -122,6 +123,18 @@ def test_a_signal_says_more_than_what_is_cut_off(tmp_path: Path) -> None:
     cause, rank, why = said_of(tmp_path, labelled(HEADER) + EXITED + killed)
     assert (cause, rank) == ("unknown", 2)
     assert "SIGKILL" in why
+
+
+LONG = """
+from clusterproof.plugins.case.output import Place, read
+from clusterproof.plugins.case.stamps import Clock
+lines = [("a." * 1000, " a" * 1000, "Error" * 400)[number % 3] for number in range(3_000)]
+read(["Traceback (most recent call last):", *lines], Place("x"), Clock(2026))
+"""
+
+
+def test_long_lines_behind_a_traceback_are_read_in_time_that_grows_with_them() -> None:
+    assert bounded(LONG, cpu_s=15).returncode == 0
 
 
 def test_what_lies_between_the_ends_of_a_long_file_may_tell_the_exception(tmp_path: Path) -> None:

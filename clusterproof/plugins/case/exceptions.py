@@ -13,10 +13,10 @@ OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a ran
 
 _BEFORE = re.compile(r"(?:\s{0,7}(?:\[1,\d{1,7}\]<std\w{3}>: ?|\d{1,7}: |\[rank\d{1,7}\]:? ?))+")
 _NAME = re.compile(
-    r"[A-Za-z_][\w.]{0,200}: |[A-Za-z_]\w{0,100}(?:\.\w{1,100}){1,9}$"
-    r"|(?:.{0,200}[\s>])?[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?::(?= |$)|$)"
+    r"^[A-Za-z_][\w.]{0,200}: |^[A-Za-z_]\w{0,100}(?:\.\w{1,100}){1,9}$"
+    r"|(?:^|[\s>])[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?::(?= |$)|$)"
 )
-_MESSAGE = re.compile(r"\s{0,8}what\(\):")
+_MESSAGE = re.compile(r"^\s{0,8}what\(\):")
 
 
 class Exceptions:
@@ -32,7 +32,7 @@ class Exceptions:
         if not begun or rest.startswith(OF_LAUNCHERS) or HEADERS[begun] in rest:
             return False
         form = _MESSAGE if begun == CUT_CPP else _NAME
-        is_told = bool(form.match(rest)) or (sign is not None and sign.role != CASCADE)
+        is_told = bool(form.search(rest)) or (sign is not None and sign.role != CASCADE)
         if is_told:
             del self.begun[rank]
         return is_told
