@@ -180,3 +180,18 @@ def test_what_is_no_known_sign_is_no_clean_bill(tmp_path: Path) -> None:
     case = case_of(tmp_path, {"rank_0.log": STEPS + CUDA_OF_3.splitlines()[0] + "\n"})
     assert case.verdict.cause == "unknown"
     assert "does not mean that all was well" in case.verdict.why
+
+
+GLOO = "{rank}: RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 150000ms for recv\n"
+
+
+@pytest.mark.parametrize(("silent", "leads"), [((7,), [7]), ((0, 1, 7), [])], ids=["one", "several, cut off perhaps"])
+def test_the_one_rank_of_a_labelled_file_that_does_not_wait_is_a_lead(
+    silent: tuple[int, ...], leads: list[int], tmp_path: Path
+) -> None:
+    began = "".join(f"{rank}: libnuma: Warning\n" for rank in range(8))
+    said = "".join(GLOO.format(rank=rank) for rank in range(8) if rank not in silent)
+    case = case_of(tmp_path, {"job-77.out": began + said + "srun: error: gpu004: task 7: Terminated\n"})
+    assert [lead.rank for lead in case.collected.leads if lead.is_late] == leads
+    assert case.verdict.suspects == (("gpu004",) if leads else ())
+    assert (case.verdict.cause, case.verdict.nodes) == ("unknown", ())

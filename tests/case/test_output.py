@@ -205,3 +205,7 @@ def test_a_signal_is_known_however_a_shell_or_a_launcher_tells_it(line: str, sig
 @pytest.mark.parametrize("line", ["Killed workers: 0", "the OOM killer", "was not Killed yet"])
 def test_a_word_within_a_sentence_is_no_signal(line: str) -> None:
     assert read(line).events == ()
+
+
+def test_ranks_that_a_launcher_labels_are_known() -> None:
+    assert read("1: a\n12: b\nno label\n[1,3]<stderr>: c\n").labelled == {1, 3, 12}

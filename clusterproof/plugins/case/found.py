@@ -114,11 +114,22 @@ def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
             yield Lead(rank, words, nodes.get(rank, ""))
         for rank, words in each.ended.items():
             yield Lead(rank, words, nodes.get(rank, ""), is_late=False)
+    for rank in _silent(found):
+        yield Lead(rank, "it alone does not say that it waited for others", nodes.get(rank, ""))
+
+
+def _silent(found: Found) -> list[int]:
+    """The few ranks that do not say that they waited, where the others do.
+
+    In a file of all, whose launcher may have ended some before they said it, one alone.
+    """
     waited = {rank for each in found.outputs for rank in each.timed_out}
-    silent = found.ranks - waited
-    if waited and silent and len(silent) * 2 < len(found.ranks):
-        for rank in sorted(silent):
-            yield Lead(rank, "it alone does not say that it waited for others", nodes.get(rank, ""))
+    of_files = sorted(found.ranks - waited)
+    if found.ranks:
+        return of_files if waited and len(of_files) * 2 < len(found.ranks) else []
+    labelled = {rank for each in found.outputs for rank in each.labelled}
+    of_labels = sorted(labelled - waited)
+    return of_labels if waited and len(of_labels) == 1 and len(labelled) > 2 else []
 
 
 def _one(jobs: Iterable[Job]) -> Job:

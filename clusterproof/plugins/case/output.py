@@ -53,6 +53,7 @@ class Output:
     lagging: dict[int, str]  # ranks that the report of a desync names, and in which words
     ended: dict[int, str]  # of whom a launcher told first that it ended, and in which words
     timed_out: frozenset[int]  # ranks that say that they waited
+    labelled: frozenset[int] = frozenset()  # ranks whose lines their launcher labels in a file of all
 
 
 def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
@@ -87,6 +88,7 @@ class _Reader:
         self.progress: float | None = None
         self.lagging: dict[int, str] = {}
         self.timed_out: set[int] = set()
+        self.labelled: set[int] = set()
         self.is_root = False
         self.ended: dict[int, str] = {}
 
@@ -209,6 +211,7 @@ class _Reader:
             rank = int(named[1])
         elif rank is None and (labelled := _LABEL.match(line)):
             rank = int(labelled[1] or labelled[2])
+            self.labelled.add(rank)
         if " NCCL " in line and (nccl := _NCCL.search(line)):
             node = label(nccl[1])
             joined = _NCCL_RANK.search(line)
@@ -232,6 +235,7 @@ class _Reader:
             self.lagging,
             self.ended,
             frozenset(self.timed_out),
+            frozenset(self.labelled),
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:
