@@ -148,6 +148,9 @@ def died(bed: SlurmBed, job: DyingJob, shared: Path) -> dict[str, Any]:
     _share(bed, str(out).replace("%j", number))
     code = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main(sys.argv[1:]))"
     said = bed.output_of("sh", "-c", f"cd {ROOT} && exec {sys.executable} -c '{code}' case {number} --json")
+    if job.act is _kill_slurmd:
+        bed.start_slurmd("gpu002")
+        bed.wait_for("gpu002", "IDLE")
     data: dict[str, Any] = json.loads(said)
     return data
 
