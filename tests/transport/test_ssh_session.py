@@ -13,6 +13,7 @@ from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.transport.sessions import NodeSession
 from clusterproof.plugins.transport.ssh import session as module
+from clusterproof.plugins.transport.ssh.login import Login
 from clusterproof.plugins.transport.ssh.logins import Logins
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.needs import needs_cluster
@@ -71,7 +72,7 @@ def test_each_connection_has_one_thread_and_none_when_it_has_ended(home: Testbed
     assert all(one.result(TIMEOUT_S) for one in ended)
     for thread in set(threading.enumerate()) - threads:
         thread.join(TIMEOUT_S)
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,21 @@ def test_a_program_gets_signs_of_life_while_it_says_nothing(home: Testbed, monke
     assert beaten.has_come.wait(TIMEOUT_S)
     session.end()
     assert beaten.text == b"beaten\n"
+
+
+def test_a_fault_of_ours_leaves_no_connection_open(home: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, opened = set(threading.enumerate()), Login.open
+
+    def fails(login: Login) -> None:
+        opened(login)
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setattr(Login, "open", fails)
+    with pytest.raises(KeyError):
+        sessions(1)[0].run(Target(NODE), STAYS, Heard().take, TIMEOUT_S)
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(TIMEOUT_S)
+    assert set(threading.enumerate()) <= threads
 
 
 def test_where_few_files_may_be_open_as_many_are_as_the_system_allows(home: Testbed) -> None:

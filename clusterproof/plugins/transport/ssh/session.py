@@ -81,6 +81,9 @@ class SshSession:
                 transport = login.open()
         except LoginFailed as failed:
             return str(failed)
+        except Exception:  # of ours, or of a library
+            login.close()
+            raise
         self._wake = transport.close
         running = _Running(transport, login.closing(), received, dead_s)
         running.start(program, self._limits.connect_s)
@@ -117,6 +120,8 @@ class _Running:
             self._transport.packetizer.set_keepalive(1.0, self._look)
         except (SSHException, OSError, EOFError) as problem:
             self._end(f"the connection broke: {problem}")
+        except Exception as problem:  # of ours, or of a library
+            self._end(problem)
 
     def feed(self, data: bytes) -> None:
         """It writes this."""
