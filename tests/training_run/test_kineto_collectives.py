@@ -69,6 +69,15 @@ def test_too_few_of_each_group_pass_nobody(tmp_path: Path) -> None:
     assert result.message.startswith("18 collectives that every rank recorded; expected at least 20")
 
 
+def test_who_comes_last_in_a_few_steps_is_said_and_passes_nobody(tmp_path: Path) -> None:
+    result = said("run.last_to_come", recommending(tmp_path, steps=2))
+    assert result.verdict.value == "incomplete"
+    assert result.message == (
+        "rank 7 comes last to 6 of 6 collectives of 8 ranks in fewer than 5 steps of a trace: too few to tell; "
+        "expected at least 20: trace more steps, on all ranks"
+    )
+
+
 def test_an_all_to_all_that_is_called_send_recv_is_no_pipeline(tmp_path: Path) -> None:
     computes = [0.5] * 7 + [0.6]
     run = written(tmp_path, {rank: all_to_all(rank, computes, steps=20) for rank in RANKS})

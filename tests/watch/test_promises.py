@@ -32,7 +32,7 @@ def test_what_the_table_promises_is_named_in_time(row: Row, check: str) -> None:
     ("reasons", "said"),
     [(0x20, ["opened", "closed"]), (0x200, ["opened", "closed"]), (0x4, []), (0x1, []), (0x4000, ["opened", "closed"])],
 )
-def test_a_reason_of_slow_clocks_that_a_visit_would_name_is_named_at_the_third_tick(
+def test_a_reason_of_slow_clocks_that_is_only_a_concern_is_named_at_the_third_tick(
     reasons: int, said: list[str]
 ) -> None:
     day = Day()

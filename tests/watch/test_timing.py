@@ -16,7 +16,7 @@ HOLDS = {("GPU 3", "gpu.no_throttle"): Seen(Verdict.CONCERN, "slowed down; expec
 
 
 def test_the_catalogue_has_every_number() -> None:
-    assert Timing(5, 3, 6, 2, 3600.0, 3, 2.0) == TIMING
+    assert Timing(5, 3, 2, 6, 2, 3600.0, 3, 2.0) == TIMING
 
 
 def test_a_sites_own_numbers_decide_when_a_state_is_said() -> None:
@@ -31,10 +31,21 @@ def test_a_sites_own_numbers_decide_when_a_state_is_said() -> None:
     ]
 
 
+@pytest.mark.parametrize(("verdict", "tick"), [(Verdict.FAIL, 1), (Verdict.CONCERN, 2)])
+def test_a_fail_may_be_said_sooner_than_a_concern(verdict: Verdict, tick: int) -> None:
+    states, holds = States(TIMING), {key: Seen(verdict, "slowed down") for key in HOLDS}
+    said = [states.tick("gpu001", RULES, holds, 10.0 * at, TIMING.slowdown_opens_ticks) for at in range(3)]
+    assert [bool(changes) for changes in said] == [at == tick for at in range(3)]
+
+
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
         ({"opens_ticks": 6}, "watch.opens_ticks is 6; expected at most watch.window_ticks, which is 5"),
+        (
+            {"slowdown_opens_ticks": 6},
+            "watch.slowdown_opens_ticks is 6; expected at most watch.window_ticks, which is 5",
+        ),
         ({"closes_ticks": 0}, "watch.closes_ticks is 0; expected a whole number from 1 to 1,000"),
         ({"silent_ticks": 2.5}, "watch.silent_ticks is 2.5; expected a whole number"),
         ({"window_ticks": 1e9}, "watch.window_ticks is 1e+09; expected a whole number"),

@@ -82,11 +82,17 @@ def started_by_shell(text: str, nonce: str, sudo: bool, on_stdin: bool, word: st
     """
     if on_stdin:
         script = _script(nonce, sudo, f"sys.stdin.buffer.read({len(text)})", "", word)
-        return Program(f"{QUOTED}{script}'", text.encode(), nonce)
+        return Program(f"{QUOTED}{script}'", _encoded(text), nonce)
     script = _script(nonce, sudo, "sys.argv[4].encode()", "", f'"{text}" {word}'.rstrip())
     if len(script) > ARGUMENT - len(QUOTED) - 1:
         script = _script(nonce, sudo, "sys.stdin.buffer.read()", f'printf %s "{text}"|', word)
     return Program(f"{QUOTED}{script}'", b"", nonce)
+
+
+@cache
+def _encoded(text: str) -> bytes:
+    """Its bytes, once for all nodes: a session keeps them as long as it lasts."""
+    return text.encode()
 
 
 def _script(nonce: str, sudo: bool, source: str, fed: str, argument: str) -> str:

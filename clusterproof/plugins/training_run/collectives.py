@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.record import record, replace
 
 ALL_TO_ALL = "AllToAll"
 TOGETHER = "AllReduce, AllGather, ReduceScatter or AllToAll"
@@ -52,6 +52,7 @@ def is_of_pair(kernel: str) -> bool:
 
 
 MAX_KEPT = 200_000  # collectives; of more every second is kept, then every fourth, the same ones of each rank
+LEAST_STEPS = 5  # of a trace whose collectives say who comes last
 LEAST_RANKS = 3  # of a communicator: of two either one comes last
 BY_GPU = "kernel_gpu"  # what a CPU has timed began when it was enqueued, or when a thread looked
 MAX_OTHERS = 20  # names of what says nothing of who came last
@@ -99,6 +100,7 @@ class Arrivals:
     others: dict[str, int] = field(default_factory=dict)  # by kind: what does not say who came last
     hosts: dict[str, dict[int, str]] = field(default_factory=dict)  # by communicator and rank
     stride: int = 1
+    unfit: Arrivals | None = None  # those that say nothing of who came last by themselves
 
     def add(self, call: Call) -> None:
         """Take in what a rank saw."""
@@ -108,6 +110,9 @@ class Arrivals:
             kind = f"{call.kind}{unfit if is_fit else ''}"
             if kind in self.others or len(self.others) < MAX_OTHERS:
                 self.others[kind] = self.others.get(kind, 0) + 1
+            if is_fit and call.unfit:
+                self.unfit = self.unfit or Arrivals()
+                self.unfit.add(replace(call, unfit=""))
             return
         if call.ranks < LEAST_RANKS or call.number % self.stride:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from importlib import import_module
 from typing import Protocol
 
@@ -36,8 +37,11 @@ class NodeSession(Protocol):
 
     has_input: bool  # as its Sessions
 
-    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:
-        """Run the program until it ends, is told to, or sends nothing for `dead_s`; why it ended, in words."""
+    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str | Future[str]:
+        """Run the program until it ends, is told to, or sends nothing for `dead_s`; why it ended, in words.
+
+        A Future where no thread is needed to wait for that.
+        """
 
     def end(self) -> None:
         """Let it end; from any thread. It does not run again."""

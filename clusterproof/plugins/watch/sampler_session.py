@@ -1,4 +1,4 @@
-"""One node's connection, kept: a thread that has the sampler run there, and begins anew when that ends."""
+"""One node's connection, kept: the sampler runs there, and begins anew when that ends."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
 
 from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, started_by_shell
@@ -55,7 +56,7 @@ class SamplerOptions:
 
 
 class SamplerSession:
-    """The thread of one node."""
+    """One node's: a thread while it begins, and for as long as its session needs one."""
 
     def __init__(
         self,
@@ -72,12 +73,12 @@ class SamplerSession:
             cursor,
             events,
         )
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"watch-{target.name}", daemon=True)
+        self._is_over, self._has_ended = threading.Event(), threading.Event()
+        self._pause_s = FIRST_PAUSE_S
 
     def start(self) -> None:
         """Connect, and stay."""
-        self._thread.start()
+        self._begin_in(0.0)
 
     def end(self) -> None:
         """Let the sampler end."""
@@ -86,24 +87,39 @@ class SamplerSession:
 
     def join(self, timeout_s: float) -> bool:
         """Whether it has ended within that time."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._has_ended.wait(timeout_s)
 
-    def _keep(self) -> None:
-        pause_s = FIRST_PAUSE_S
-        while not self._is_over.is_set():
-            began = time.monotonic()
-            why = self._once()
-            if self._is_over.is_set():
-                return
-            self._put(Ended(why))
-            pause_s = FIRST_PAUSE_S if time.monotonic() - began > SETTLED_S else min(LONGEST_PAUSE_S, 2 * pause_s)
-            self._is_over.wait(pause_s * random.uniform(0.7, 1.0))  # noqa: S311 - not all at once again
+    def _begin_in(self, pause_s: float) -> None:
+        name = f"watch-{self._target.name}"
+        threading.Thread(target=self._begin, args=(pause_s,), name=name, daemon=True).start()
 
-    def _once(self) -> str:
-        """Why it ended."""
-        nonce = new_nonce()
+    def _begin(self, pause_s: float) -> None:
+        self._is_over.wait(pause_s)
+        began, nonce = time.monotonic(), new_nonce()
         stream = Stream(nonce)
+        if self._is_over.is_set():
+            self._has_ended.set()
+            return
+        try:
+            ended = self._run(nonce, stream)
+        except Exception as problem:  # a fault of ours costs one node a while, not the watch
+            self._begin_again(began, _in_words(problem, stream))
+            return
+        if isinstance(ended, Future):
+            ended.add_done_callback(lambda one: self._begin_again(began, _why(one, stream)))
+        else:
+            self._begin_again(began, _in_words(ended, stream))
+
+    def _begin_again(self, began: float, why: str) -> None:
+        if self._is_over.is_set():
+            self._has_ended.set()
+            return
+        self._put(Ended(why))
+        is_settled = time.monotonic() - began > SETTLED_S
+        self._pause_s = FIRST_PAUSE_S if is_settled else min(LONGEST_PAUSE_S, 2 * self._pause_s)
+        self._begin_in(self._pause_s * random.uniform(0.7, 1.0))  # noqa: S311 - not all at once again
+
+    def _run(self, nonce: str, stream: Stream) -> str | Future[str]:
         bucket = _TokenBucket(self._sampling.every_s)
 
         def received(piece: bytes) -> None:
@@ -113,22 +129,30 @@ class SamplerSession:
                     time.sleep(BUSY_S)  # many send at once what they could not before; their connections hold it
                 self._put(update)
 
+        text = self._sampling.sampler(self._session.has_input)
+        word = cursor_word(self._cursor() or NO_CURSOR)
+        program = started_by_shell(text, nonce, self._sampling.sudo, on_stdin=True, word=word)
         dead_s = max(LEAST_DEAD_S, DEAD_TICKS * self._sampling.every_s)
-        try:
-            text = self._sampling.sampler(self._session.has_input)
-            word = cursor_word(self._cursor() or NO_CURSOR)
-            program = started_by_shell(text, nonce, self._sampling.sudo, on_stdin=True, word=word)
-            why = self._session.run(self._target, program, received, dead_s)
-        except LinesLost as lost:
-            return str(lost)
-        except NotUnderstood as wrong:
-            return f"not understood: {wrong}"
-        except Exception as problem:  # a fault of ours costs one node a while, not the watch
-            return f"{type(problem).__name__}: {problem}"
-        return f"{why}: {stream.noise}" if stream.noise and why == "the program ended" else why
+        return self._session.run(self._target, program, received, dead_s)
 
     def _put(self, what: Update | Ended) -> None:
         self._events.put(Event(self._target.name, what, time.monotonic()))
+
+
+def _why(ended: Future[str], stream: Stream) -> str:
+    problem = ended.exception()
+    return _in_words(problem if isinstance(problem, Exception) else ended.result(), stream)
+
+
+def _in_words(why: str | Exception, stream: Stream) -> str:
+    """Why it ended, with what the node said instead of a sample."""
+    if isinstance(why, LinesLost):
+        return str(why)
+    if isinstance(why, NotUnderstood):
+        return f"not understood: {why}"
+    if isinstance(why, Exception):
+        return f"{type(why).__name__}: {why}"
+    return f"{why}: {stream.noise}" if stream.noise and why == "the program ended" else why
 
 
 class _TokenBucket:

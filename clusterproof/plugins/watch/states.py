@@ -29,6 +29,7 @@ class Timing:
 
     window_ticks: int
     opens_ticks: int
+    slowdown_opens_ticks: int
     closes_ticks: int
     flaps_times: int
     flaps_within_s: float
@@ -38,12 +39,14 @@ class Timing:
     @staticmethod
     def of(catalog: Catalog) -> Timing:
         """The timing that a site's numbers set. Raises InvalidTiming."""
-        ticks = {name: _whole(catalog, name) for name in ("window_ticks", "opens_ticks", "closes_ticks")}
-        if ticks["opens_ticks"] > ticks["window_ticks"]:
-            raise InvalidTiming(
-                f"{TABLE}.opens_ticks is {ticks['opens_ticks']}; "
-                f"expected at most {TABLE}.window_ticks, which is {ticks['window_ticks']}"
-            )
+        opens = ("opens_ticks", "slowdown_opens_ticks")
+        ticks = {name: _whole(catalog, name) for name in ("window_ticks", *opens, "closes_ticks")}
+        for name in opens:
+            if ticks[name] > ticks["window_ticks"]:
+                raise InvalidTiming(
+                    f"{TABLE}.{name} is {ticks[name]}; "
+                    f"expected at most {TABLE}.window_ticks, which is {ticks['window_ticks']}"
+                )
         return Timing(
             **ticks,
             flaps_times=_whole(catalog, "flaps_times"),
@@ -183,8 +186,10 @@ class States:
                 changes += self._look(key, held, seen, now)
         return changes
 
-    def tick(self, node: str, rules: frozenset[str], found: Found, now: float) -> list[Change]:
-        """What rules say of a node that are evaluated at each tick: said when it lasts."""
+    def tick(
+        self, node: str, rules: frozenset[str], found: Found, now: float, fails_ticks: int | None = None
+    ) -> list[Change]:
+        """What rules say of a node that are evaluated at each tick: said when it lasts, a fail after so many ticks."""
         changes: list[Change] = []
         for key, state in list(self._of.get(node, {}).items()):
             if key.rule in rules and (key.device, key.rule) not in found:
@@ -200,7 +205,8 @@ class States:
             if held:
                 held.looks.append(True)
                 held.clean = 0
-                if held.is_open or sum(held.looks) >= self._timing.opens_ticks:
+                opens_ticks = (seen.verdict is Verdict.FAIL and fails_ticks) or self._timing.opens_ticks
+                if held.is_open or sum(held.looks) >= opens_ticks:
                     changes += self._look(key, held, seen, now)
         return changes
 

@@ -29,7 +29,6 @@ from clusterproof.plugins.watch.updates import Hello, Logged, Tick, Update
 
 Found = Mapping[tuple[str, str], Seen]
 AGAIN_S = 60.0  # after the beginning of a visit that did not reach a node which sends its ticks
-LASTS = frozenset({*LASTING, *TICK_RULES})
 
 
 @dataclass
@@ -202,13 +201,15 @@ class Watch:
             changes += self._evaluated_again(name, (NVML,), now)
         if tick.reported and self.evaluator.knows(name) and self.evaluator.reported(name, tick.reported):
             changes += self._evaluated_again(name, tick.reported, now)
-        lasting, was_slowed = dict(late_sources(tick)), bool(node.slowed)
+        changes += self.states.tick(name, TICK_RULES, late_sources(tick), now)
+        slowed: Found = {}
+        was_slowed = bool(node.slowed)
         for index, facts in tick.facts.items():
             if THROTTLED.intersection(facts):
                 (node.slowed.add if is_slowed(facts) else node.slowed.discard)(index)
         if (node.slowed or was_slowed) and self.evaluator.knows(name):  # once more when it is over
-            lasting |= self.evaluator.again(name, LASTING)[1]
-        return changes + self.states.tick(name, LASTS, lasting, now)
+            slowed = self.evaluator.again(name, LASTING)[1]
+        return changes + self.states.tick(name, LASTING, slowed, now, self.timing.slowdown_opens_ticks)
 
     def _evaluated_again(self, name: str, collectors: Iterable[str], now: float) -> list[Change]:
         """What the checks that read one of them say now."""

@@ -15,6 +15,7 @@ from typing import Any
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.collectives import (
     ALL_TO_ALL,
+    LEAST_STEPS,
     Call,
     Traced,
     ends_together,
@@ -22,7 +23,6 @@ from clusterproof.plugins.training_run.collectives import (
     kind_of_kernel,
 )
 
-LEAST_STEPS = 5  # of a trace whose collectives say who comes last
 MAX_CALLS = 200_000  # of a trace
 MAX_TEXT = 120  # characters of a group
 _STARTED = re.compile(r"(?:nccl:|c10d::)_?(?:(all_?to_?all)|i?send|i?recv)")

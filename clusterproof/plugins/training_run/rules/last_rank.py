@@ -8,7 +8,7 @@ from math import sqrt
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.training_run.collectives import TOGETHER, Arrivals
+from clusterproof.plugins.training_run.collectives import LEAST_STEPS, TOGETHER, Arrivals
 
 LATE = 0.1  # of the time of the one before it, by which the last one's must be shorter
 LEAST_CALLS = 100  # of NCCL's Inspector
@@ -66,6 +66,9 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
     """
     seen = [(arrivals, least) for arrivals, least in recorded if arrivals.seen]
     if not seen:
+        short = [one for arrivals, _ in recorded if arrivals.unfit for one in last_of_each(arrivals.unfit, 1)]
+        if short:
+            raise Incomplete(_of_few(max(short, key=lambda one: (one.times, one.calls))), cause=NO_LATENESS)
         others = [f"{n:,} of {kind}" for arrivals, _ in recorded for kind, n in sorted(arrivals.others.items())]
         said = f"{NO_LATENESS}: {', '.join(others)}; expected {TOGETHER} of three ranks or more, timed by the GPU"
         raise Incomplete(said if others else NO_CALLS, cause=NO_LATENESS if others else NO_CALLS)
@@ -76,3 +79,10 @@ def last_to_come(recorded: Sequence[tuple[Arrivals, int]], errors: float) -> Las
         raise Incomplete(few, cause=few)
     found = [one for arrivals, least in seen for one in last_of_each(arrivals, least)]
     return max(found, key=lambda one: (one.is_certain(errors), one.percent, one.calls), default=None)
+
+
+def _of_few(last: Last) -> str:
+    """What was seen in a trace of few steps, which accuses nobody."""
+    seen = f"rank {last.rank} comes last to {last.times} of {last.calls} collectives of {last.ranks} ranks"
+    few = f"in fewer than {LEAST_STEPS} steps of a trace: too few to tell"
+    return f"{seen} {few}; expected at least {LEAST_TRACED}: trace more steps, on all ranks"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import replace
@@ -38,7 +39,7 @@ class SrunSession:
     def __init__(self, inner: NodeSession, settings: Mapping[str, str]) -> None:
         self._inner, self._settings = inner, settings
 
-    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:
+    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str | Future[str]:
         """As NodeSession has it."""
         command = step(target.name, program.command, self._settings)
         return self._inner.run(submit_host(self._settings).target, replace(program, command=command), received, dead_s)

@@ -7,12 +7,13 @@ import errno
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fabric import Connection
-from paramiko import AuthenticationException, SSHException, Transport
+from paramiko import AuthenticationException, SSHClient, SSHException, Transport
 from paramiko.ssh_exception import IncompatiblePeer
 
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -144,11 +145,12 @@ class Login:
 
     def close(self) -> None:
         """Close everything, also half-way, where Fabric and paramiko would leave a thread and a socket."""
-        self._route.interrupt()
-        with contextlib.suppress(OSError, EOFError, SSHException):
-            self._connection.client.close()
-        self._route.close()
+        self.closing()()
         self._connection.transport = None
+
+    def closing(self) -> Callable[[], None]:
+        """What closes it. Whoever keeps this alone lets go of all that was needed to log in, which is much."""
+        return partial(_close, self._route, self._connection.client)
 
     def interrupt(self) -> None:
         """Wake whoever waits for this log-in; from any thread. It may be opened again."""
@@ -163,6 +165,13 @@ class Login:
         transport = Transport(sock, **options)
         prefer_kinds(transport, self._host.kinds())
         return transport
+
+
+def _close(route: Route, client: SSHClient) -> None:
+    route.interrupt()
+    with contextlib.suppress(OSError, EOFError, SSHException):
+        client.close()
+    route.close()
 
 
 class JumpHost:

@@ -1,47 +1,76 @@
-"""A program that runs on a node as long as one SSH connection to it lasts."""
+"""A program that runs on a node as long as one SSH connection to it lasts.
+
+A connection has one thread, which is paramiko's: it hands on what it receives, sends signs of life, and sees that
+nothing comes any more. Who logs in has a thread only until the program runs.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
-from paramiko import Channel, SSHException
+from paramiko import SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Limits, Program
 from clusterproof.plugins.transport.sessions import BEAT, BEAT_S, Received, SessionOfEach
-from clusterproof.plugins.transport.ssh.login import LoginFailed
+from clusterproof.plugins.transport.ssh.login import Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
 from clusterproof.plugins.transport.ssh.routes import NoRoute
 
-LOOK_S = 15.0  # at whether it is to end; each look of a thousand threads costs
-_CHUNK_BYTES = 65536
+LOOK_S = 15.0  # without a byte, until a connection looks at how long nothing has come
+FRESH_S = 5.0  # for which keys and configuration that were read are used for other nodes too
+_WINDOW_BYTES = (1 << 32) - 1  # that a program may write: it is never told that there is more room, and begins anew
 
 
 def sessions(limits: Limits) -> SessionOfEach:
     """Those of a cluster, of which as many may log in at once as the limits say."""
-    slots = threading.Semaphore(limits.fanout)
-    return SessionOfEach(lambda: SshSession(limits, slots))
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each holds some open; often 1,024 may be
+    slots, logins = threading.Semaphore(limits.fanout), _LatestLogins(limits)
+    return SessionOfEach(lambda: SshSession(limits, slots, logins))
+
+
+class _LatestLogins:
+    """Keys and configuration, which a thousand nodes share that log in at once, and a later one has read anew.
+
+    Hosts are replaced, and keys rotate.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()  # Fabric's configurations are made one at a time
+        self._logins: Logins | None = None
+        self._read_at = 0.0
+
+    def to(self, target: Target) -> Login:
+        """The log-in to a node. Raises InventoryError, NoRoute, SSHException."""
+        with self._lock:
+            now = time.monotonic()
+            if self._logins is None or now - self._read_at >= FRESH_S:
+                self._logins, self._read_at = Logins(self._limits.settings, self._limits.connect_s), now
+            return self._logins.to(target)
 
 
 class SshSession:
-    """Over SSH. Keys and configuration are read anew each time: hosts are replaced, and keys rotate."""
+    """Over SSH."""
 
     has_input = True
-    _making = threading.Lock()  # Fabric's configurations are made one at a time
 
-    def __init__(self, limits: Limits, slots: threading.Semaphore) -> None:
+    def __init__(self, limits: Limits, slots: threading.Semaphore, logins: _LatestLogins) -> None:
         """`slots`: how many may log in at once."""
-        self._limits, self._slots = limits, slots
+        self._limits, self._slots, self._logins = limits, slots, logins
         self._is_over = threading.Event()
         self._wake: Callable[[], object] = lambda: None
 
-    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str:
+    def run(self, target: Target, program: Program, received: Received, dead_s: float) -> str | Future[str]:
         """As NodeSession has it."""
         try:
-            with self._making:
-                login = Logins(self._limits.settings, self._limits.connect_s).to(target)
+            login = self._logins.to(target)
         except (NoRoute, SSHException) as problem:
             return str(problem)
         self._wake = login.abandon
@@ -50,43 +79,90 @@ class SshSession:
                 if self._is_over.is_set():
                     return ""
                 transport = login.open()
-            self._wake = transport.close
-            transport.sock.settimeout(LOOK_S)  # paramiko wakes ten times a second to look at its socket otherwise
-            channel = transport.open_session(timeout=self._limits.connect_s)
-            channel.set_combine_stderr(True)
-            channel.exec_command(program.command)
-            channel.settimeout(self._limits.connect_s)
-            channel.sendall(program.stdin)
-            return self._listen(channel, received, dead_s)
         except LoginFailed as failed:
             return str(failed)
-        except (SSHException, OSError, EOFError) as problem:
-            return "" if self._is_over.is_set() else f"the connection broke: {problem}"
-        finally:
+        except Exception:  # of ours, or of a library
             login.close()
-
-    def _listen(self, channel: Channel, received: Received, dead_s: float) -> str:
-        last = beaten = time.monotonic()
-        channel.settimeout(LOOK_S)
-        while not self._is_over.is_set():
-            now = time.monotonic()
-            if now - beaten >= BEAT_S:
-                beaten = now
-                channel.sendall(BEAT)
-            try:
-                piece = channel.recv(_CHUNK_BYTES)
-            except TimeoutError:
-                if time.monotonic() - last >= dead_s:
-                    return f"nothing came for {dead_s:.0f} s"
-                continue
-            if not piece:
-                return "the program ended"
-            last = time.monotonic()
-            received(piece)
-        channel.shutdown_write()  # its input ends, and with that the program
-        return ""
+            raise
+        self._wake = transport.close
+        running = _Running(transport, login.closing(), received, dead_s)
+        running.start(program, self._limits.connect_s)
+        return running.ended
 
     def end(self) -> None:
         """As NodeSession has it."""
         self._is_over.set()
         self._wake()
+
+
+class _Running:
+    """A program, in place of the buffer of its channel: what it writes is handed on as it comes."""
+
+    def __init__(
+        self, transport: Transport, close_login: Callable[[], object], received: Received, dead_s: float
+    ) -> None:
+        self.ended: Future[str] = Future()
+        self._transport, self._close_login, self._received, self._dead_s = transport, close_login, received, dead_s
+        self._heard_at = self._beaten_at = time.monotonic()
+        self._ends = threading.Lock()  # once
+
+    def start(self, program: Program, connect_s: float) -> None:
+        """Let it run; where it cannot, it has ended."""
+        try:
+            self._transport.sock.settimeout(LOOK_S)  # paramiko looks at its socket ten times a second otherwise
+            self._channel = self._transport.open_session(_WINDOW_BYTES, timeout=connect_s)
+            self._channel.set_combine_stderr(True)
+            self._channel.in_buffer = self  # type: ignore[assignment] # of which paramiko uses these two methods
+            self._channel.exec_command(program.command)
+            self._channel.settimeout(connect_s)
+            self._channel.sendall(program.stdin)
+            self._channel.settimeout(0.0)
+            self._transport.packetizer.set_keepalive(1.0, self._look)
+        except (SSHException, OSError, EOFError) as problem:
+            self._end(f"the connection broke: {problem}")
+        except Exception as problem:  # of ours, or of a library
+            self._end(problem)
+
+    def feed(self, data: bytes) -> None:
+        """It writes this."""
+        self._heard_at = time.monotonic()
+        if self._ends.locked():
+            return
+        try:
+            self._received(data)
+        except Exception as problem:  # for whoever listens
+            self._end(problem)
+        else:
+            self._beat()
+
+    def close(self) -> None:
+        """It writes no more."""
+        if self._channel.eof_received or self._channel.exit_status != -1:
+            self._end("the program ended")
+        else:
+            self._end(f"the connection broke: {self._transport.get_exception() or 'it was closed'}")
+
+    def _look(self) -> None:
+        """Nothing has come for a while."""
+        if time.monotonic() - self._heard_at >= self._dead_s:
+            self._end(f"nothing came for {self._dead_s:.0f} s")
+        else:
+            self._beat()
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now - self._beaten_at >= BEAT_S and self._transport.clear_to_send.is_set():  # else keys are exchanged
+            self._beaten_at = now
+            with contextlib.suppress(OSError, EOFError, SSHException):  # a program that reads no more ends by itself
+                self._channel.sendall(BEAT)
+
+    def _end(self, why: str | Exception) -> None:
+        if self._ends.acquire(blocking=False):
+            threading.Thread(target=self._finish, args=(why,), daemon=True).start()  # paramiko holds its locks here
+
+    def _finish(self, why: str | Exception) -> None:
+        self._close_login()
+        if isinstance(why, Exception):
+            self.ended.set_exception(why)
+        else:
+            self.ended.set_result(why)
