@@ -194,7 +194,10 @@ def test_a_verdict_of_before_the_machine_was_started_is_none(gate: GateBed, monk
 
 
 @needs_kubectl
-def test_an_api_server_that_does_not_answer_is_asked_again_and_ends_no_wait(gate: GateBed) -> None:
+def test_an_api_server_that_does_not_answer_is_asked_again_and_ends_no_wait(
+    gate: GateBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.kubernetes.gate.wait.LOOK_S", 0.1)
     words: list[str] = []
     api = api_of(gate.bed.plane.kubeconfig())
     api.url = "https://127.0.0.1:1"
@@ -214,7 +217,7 @@ def test_an_api_server_that_does_not_answer_is_asked_again_and_ends_no_wait(gate
 def test_a_node_that_is_not_there_is_waited_for(gate: GateBed) -> None:
     order = Wait("gpu703", patience_s=0.5)
     health = waited(api_of(gate.bed.plane.kubeconfig()), order, lambda _: None, threading.Event())
-    assert (health.status, health.message) == (UNKNOWN, '404 Not Found: nodes "gpu703" not found')
+    assert (health.status, health.message) == (UNKNOWN, '404 NotFound: nodes "gpu703" not found')
 
 
 @needs_kubectl
