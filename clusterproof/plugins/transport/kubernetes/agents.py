@@ -200,8 +200,8 @@ def unreported(node: KubernetesNode | None, agent: Pod | None, other: Pod | None
 def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
     """The nodes whose agents do not work, as they stand: one by one while they are few. Raises KubernetesError."""
     names = [target.name for target in targets if not is_at_work(agents.get(target.name))]
-    found = nodes(api) if len(names) > FEW else [node for name in names for node in nodes(api, name=name)]
-    return {node.name: node for node in found}
+    listings = [""] if len(names) > FEW else names
+    return {node.name: node for name in listings for node in nodes(api, name=name, with_images=False)}
 
 
 def _of_daemon_set(api: Api, namespace: str) -> tuple[Sequence[Pod], Mapping[str, Pod]]:
