@@ -122,7 +122,7 @@ def said(gate: GateBed) -> list[tuple[int, str]]:
     """The exit code and the last words of each pod's wait that has ended."""
     every = [one["status"].get("initContainerStatuses", [{}])[0] for one in gate.bed.plane.items(PODS)]
     ended = [one["state"]["terminated"] for one in every if "terminated" in one.get("state", ())]
-    return [(one["exitCode"], one.get("message", "")) for one in ended]
+    return [(one["exitCode"], one.get("message", "").strip()) for one in ended]
 
 
 def conditions(gate: GateBed) -> dict[str, str]:
@@ -156,7 +156,7 @@ def test_a_pod_on_a_node_that_is_unfit_says_so_and_another_is_made(gate: GateBed
     with allowed(gate), job(gate):
         gate.write({NODE: UNFIT})
         wait_until(lambda: any(said(gate)), "refused")
-        assert said(gate)[0] == (1, f"gate: gpu001 is unfit: {UNFIT.reason}: {UNFIT.message}\n")
+        assert said(gate)[0] == (1, f"gate: gpu001 is unfit: {UNFIT.reason}: {UNFIT.message}")
         gate.write({NODE: FIT})
         wait_until(lambda: "Complete" in conditions(gate), "completed")
 
@@ -180,7 +180,7 @@ def test_a_pod_that_may_not_know_says_what_it_lacks(gate: GateBed) -> None:
         code, words = said(gate)[0]
     assert code == 4
     assert 'cannot get resource "nodes" in API group "" at the cluster scope' in words
-    assert words.endswith("expected the right to get nodes (wait.namespaces of the chart)\n")
+    assert words.endswith("expected the right to get nodes (wait.namespaces of the chart)")
 
 
 @needs_kubectl
