@@ -42,6 +42,7 @@ def parts() -> dict[str, Callable[[], Iterator[Figure]]]:
         nodes.connections,
         kubernetes.pods,
         gate.in_rest,
+        gate.listing,
         watching.on_the_node,
         watching.who_watches,
         latency.alerts,

@@ -1,7 +1,10 @@
-"""What a gate asks an API server while nothing changes: half an hour of its rounds, by a clock of their own."""
+"""What a gate costs: what it asks an API server in half an hour in which nothing changes, by a clock of its own rounds,
+and how long it takes to read what a large cluster answers.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
@@ -15,7 +18,10 @@ from bench.figure import Figure
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.kubernetes.access import open_api
+from clusterproof.plugins.kubernetes.api import PAGE
+from clusterproof.plugins.kubernetes.errors import decoded
 from clusterproof.plugins.kubernetes.gate.health import TRUE, Health
+from clusterproof.plugins.kubernetes.gate.objects import seen_of
 from clusterproof.plugins.kubernetes.gate.write import Orders, standing, write
 from clusterproof.plugins.transport import Limits
 from clusterproof.plugins.transport.gather import gather
@@ -27,6 +33,7 @@ from tests.testbed import needs
 from tests.testbed.kubernetes.bed import Bed, bed
 
 NODES = 200
+LARGE = 5000
 EVERY_S = 60.0
 ROUNDS = 30  # half an hour: each node's log is read again twice
 FIT = Health(TRUE, "ChecksPassed", "63 checks found no fault")
@@ -56,6 +63,27 @@ def in_rest() -> Iterator[Figure]:
     yield Figure(NAME, round(kept.total() / NODES / seconds, 5), "≤ 0.005", detail)
     ratio, words = round(kept.total() / each.total(), 2), f"{kept.total()} and {each.total()} requests"
     yield Figure("gate_requests_beside_reading_each_log", ratio, "≤ 0.3", words)
+
+
+def listing() -> Iterator[Figure]:
+    """CPU seconds for a listing of a cluster's nodes, of which a round has two."""
+    pages = [json.dumps({"items": [_large_node(number) for number in range(PAGE)]}).encode()] * (LARGE // PAGE)
+    began = time.process_time()
+    seen = [seen_of(one) for page in pages for one in decoded(page)["items"]]
+    seconds = time.process_time() - began
+    detail = f"{len(seen)} nodes of {len(pages[0]) // PAGE / 1000:.0f} kB; without the way over the network"
+    yield Figure("gate_listing_cpu_s", round(seconds, 2), "≤ 1.5", detail)
+
+
+def _large_node(number: int) -> dict[str, Any]:
+    """A node as long as one in use: 50 images, 60 labels of its features, who manages which field."""
+    digest, words = "a" * 64, {"reason": "KubeletHas", "message": "kubelet has what it needs"}
+    images = [{"names": [f"example.com/team/{one}@sha256:{digest}", f"example.com/team/{one}:v1"]} for one in range(50)]
+    conditions = [{"type": f"Condition{one}", "status": "False", **words} for one in range(9)]
+    managed = [{"manager": "kubelet", "fieldsV1": {f"f:label-{one}": {} for one in range(90)}} for _ in range(4)]
+    labels = {f"feature.node.kubernetes.io/cpu-cpuid.{one}": "true" for one in range(60)}
+    metadata = {"name": f"node-{number}", "uid": str(number), "labels": labels, "managedFields": managed}
+    return {"metadata": metadata, "status": {"conditions": conditions, "images": images}}
 
 
 def _rounds(names: Sequence[str], settings: dict[str, str], count: int, begin: float) -> None:

@@ -74,3 +74,19 @@ def test_an_agent_expects_of_its_node_what_the_gate_is_told_and_leaves_the_rest_
 def test_an_expectation_that_is_none_is_one_line(told: Callable[..., str]) -> None:
     said = told("--options=--expect=gpus")
     assert said == "clusterproof gate: --expect 'gpus': 'gpus' is not NAME=NUMBER; expected gpus=8,efa=32\n"
+
+
+def test_an_agent_has_the_policy_that_the_gate_is_told_and_not_the_one_that_lies_there(
+    told: Callable[..., Target], tmp_path: Path
+) -> None:
+    (tmp_path / "clusterproof.toml").write_text("[expect]\ngpus = 4\n")
+    (tmp_path / "training.toml").write_text("[expect]\ngpus = 8\n")
+    assert told("--options=--policy=training.toml").expect == {"gpus": 8}
+    assert told("--options=--policy training.toml -v").expect == {"gpus": 8}
+
+
+def test_a_policy_that_an_agent_does_not_have_is_one_line(told: Callable[..., str]) -> None:
+    said = told("--options=--policy=/etc/elsewhere.toml")
+    assert said.startswith("clusterproof gate: ")
+    assert "/etc/elsewhere.toml" in said
+    assert said.count("\n") == 1

@@ -116,6 +116,15 @@ def api_of(kubeconfig: Path) -> Api:
         return open_api({"kubernetes": "context:"})
 
 
+def rights(kubeconfig: Path, namespace: str) -> set[tuple[str, str]]:
+    """Verb and resource of all that an account may do there, beside what everybody may ask of themselves."""
+    review = {"spec": {"namespace": namespace}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    rules = api_of(kubeconfig).create(path, review)["status"]["resourceRules"]
+    found = {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+    return {(verb, resource) for verb, resource in found if not resource.startswith("self")}
+
+
 def kubectl(bed: Bed, *words: str | Path) -> str:
     """As an administrator."""
     command = [

@@ -53,21 +53,30 @@ def _replace(gate: GateBed, name: str, spec: dict[str, Any]) -> None:
 
 
 def _here(gate: GateBed, spec: dict[str, Any], every_s: int) -> dict[str, Any]:
-    """The same on this machine: its network is the node's, and its image what lies on this machine."""
+    """The same on this machine, with other programs beside it."""
     spec = json.loads(json.dumps(spec))
-    pod = spec["template"]["spec"]
+    pod = on_this_machine(spec["template"]["spec"], gate.bed.plane.port)
+    (container,) = pod["containers"]
+    container["resources"]["requests"] = {"cpu": "800m"}  # other tests, and whoever shares this machine, take the rest
+    container["env"].append({"name": "EVERY", "value": str(every_s)})
+    return {**spec, **({"replicas": 1} if "replicas" in spec else {})}
+
+
+def on_this_machine(pod: dict[str, Any], port: int) -> dict[str, Any]:
+    """A pod whose network is the node's, and whose image is what lies on this machine; the API server is on `port`."""
     pod |= {"hostNetwork": True, "dnsPolicy": "Default", "nodeSelector": {}}
     pod["tolerations"] = [{"operator": "Exists"}]  # no cloud has taken note of this machine
-    (container,) = pod["containers"]
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        container["image"] = KUBE_PROXY
+        container["env"] = [
+            *container.get("env", ()),
+            {"name": "PATH", "value": f"{COMMAND.parent}:/usr/sbin:/usr/bin:/sbin:/bin"},
+            {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},  # no kube-proxy leads there
+            {"name": "KUBERNETES_SERVICE_PORT", "value": str(port)},
+        ]
     for number, folder in enumerate(filter(os.path.isdir, HOST)):
-        pod["volumes"].append({"name": f"host-{number}", "hostPath": {"path": folder}})
-        container["volumeMounts"].append({"name": f"host-{number}", "mountPath": folder, "readOnly": True})
-    container["image"] = KUBE_PROXY
-    container["resources"]["requests"] = {"cpu": "800m"}  # other tests, and whoever shares this machine, take the rest
-    container["env"] += [
-        {"name": "EVERY", "value": str(every_s)},
-        {"name": "PATH", "value": f"{COMMAND.parent}:/usr/sbin:/usr/bin:/sbin:/bin"},
-        {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},  # no kube-proxy leads there
-        {"name": "KUBERNETES_SERVICE_PORT", "value": str(gate.bed.plane.port)},
-    ]
-    return {**spec, **({"replicas": 1} if "replicas" in spec else {})}
+        pod.setdefault("volumes", []).append({"name": f"host-{number}", "hostPath": {"path": folder}})
+        for container in (*pod.get("initContainers", ()), *pod["containers"]):
+            mounts = container.setdefault("volumeMounts", [])
+            mounts.append({"name": f"host-{number}", "mountPath": folder, "readOnly": True})
+    return pod

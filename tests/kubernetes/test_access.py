@@ -1,13 +1,19 @@
-"""Credentials are asked for again and again, but not for each request."""
+"""How an API server is reached by the account of a pod, and how often credentials are asked for."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.kubernetes import access
+from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.needs import needs_kubernetes
 
 
 @pytest.fixture
@@ -42,3 +48,46 @@ def test_what_failed_is_not_kept() -> None:
     with pytest.raises(OSError, match="no helper"):
         authorization()
     assert authorization() == "token"
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kubernetes_bed: Bed) -> Path:
+    """The folder of a pod's account, in a process that has no client for Kubernetes."""
+    _, token = kubernetes_bed.granted()
+    (tmp_path / "token").write_text(f"{token}\n")
+    shutil.copy(kubernetes_bed.plane.ca, tmp_path / "ca.crt")
+    monkeypatch.setattr(access, "ACCOUNT", tmp_path)
+    monkeypatch.setattr(access, "ASKED_S", 0.0)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(kubernetes_bed.plane.port))
+    return tmp_path
+
+
+@needs_kubernetes
+def test_a_pods_account_needs_no_client_and_its_token_may_be_renewed(account: Path) -> None:
+    token = (account / "token").read_text()
+    api = access.open_api({"kubernetes": "in-cluster"})
+    assert api.get("/api/v1/nodes")["kind"] == "NodeList"
+    (account / "token").write_text("another")
+    with pytest.raises(KubernetesDenied, match="401"):
+        api.get("/api/v1/nodes")
+    (account / "token").write_text(token)
+    assert api.get("/api/v1/nodes")["kind"] == "NodeList"
+    (account / "token").unlink()
+    with pytest.raises(KubernetesError, match=r"the credentials: .*No such file.*; expected some that work"):
+        api.get("/api/v1/nodes")
+
+
+@needs_kubernetes
+@pytest.mark.parametrize("missing", ["token", "ca.crt"])
+def test_a_pod_without_an_account_says_which_file_it_lacks(account: Path, missing: str) -> None:
+    (account / missing).unlink()
+    with pytest.raises(KubernetesError, match=r"no account of a pod here: .*No such file.*expected to run in a pod"):
+        access.open_api({"kubernetes": "in-cluster"})
+
+
+def test_outside_of_a_pod_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(KubernetesError, match="no account of a pod here: 'KUBERNETES_SERVICE_HOST'"):
+        access.open_api({"kubernetes": "in-cluster"})

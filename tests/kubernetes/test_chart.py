@@ -15,7 +15,7 @@ from clusterproof.plugins.kubernetes.gate import CONDITION
 from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders, write
 from tests.builders.runs import ROOT
 from tests.counterparts import installed
-from tests.kubernetes.gate import ACCOUNT, FIT, UNFIT, api_of, kubectl
+from tests.kubernetes.gate import ACCOUNT, FIT, UNFIT, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
@@ -141,7 +141,9 @@ def _hooks(bed: Bed) -> list[dict[str, Any]]:
 
 
 def test_every_object_of_it_is_what_the_server_knows(kubernetes: Bed) -> None:
-    with released(kubernetes, "mode=taint", "policy=a = 1"):
+    evidence = "evidence.volume.persistentVolumeClaim.claimName=kept"
+    with released(kubernetes, "mode=taint", "policy=a = 1", "wait.namespaces={team-a}", evidence):
+        assert options(kubernetes) == "--k8s-evidence=/evidence"
         manifest = helm(kubernetes, "get", "manifest", "clusterproof")
         path = kubernetes.plane.folder / "manifest.yaml"
         path.write_text(manifest)
@@ -149,11 +151,22 @@ def test_every_object_of_it_is_what_the_server_knows(kubernetes: Bed) -> None:
     assert len(said.splitlines()) == manifest.count("\nkind: ")
 
 
-@pytest.mark.parametrize("name", ["agent.yaml", "gate.yaml"])
+def test_pods_of_the_namespaces_that_are_named_may_read_nodes_and_no_more(kubernetes: Bed) -> None:
+    call, account = kubernetes.plane.call, "/api/v1/namespaces/default/serviceaccounts/default/token"
+    token = call("POST", account, {"spec": {"expirationSeconds": 600}})["status"]["token"]
+    as_pod = kubernetes.plane.kubeconfig(str(token))
+    with released(kubernetes):
+        assert rights(as_pod, "default") == set()
+    with released(kubernetes, "wait.namespaces={default,team-b}"):
+        wait_until(lambda: bool(rights(as_pod, "default")), "granted")
+        assert rights(as_pod, "default") == rights(as_pod, NAMESPACE) == {("get", "nodes")}
+
+
+@pytest.mark.parametrize("name", ["agent.yaml", "gate.yaml", "held-job.yaml", "watch.yaml"])
 def test_without_the_name_of_an_image_the_server_takes_no_pods(kubernetes: Bed, name: str) -> None:
     path = ROOT / "integrations" / "kubernetes" / name
     words = ["apply", "--dry-run=server", "--validate=strict", "--filename", path]
     own = [installed.folder("kubectl") / "newest" / "bin" / "kubectl", "--kubeconfig", kubernetes.plane.kubeconfig()]
     done = subprocess.run(list(map(str, [*own, *words])), capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "spec.template.spec.containers[0].image: Required value" in done.stderr
+    assert "ontainers[0].image: Required value" in done.stderr

@@ -81,7 +81,7 @@ def test_a_log_is_read_again_where_an_agent_was_unready_and_no_other(
         changed = boots(*names, keep=tmp_path)
     assert (first, in_rest) == ([{"id": "one"}] * 2, [{"id": "one"}] * 2)
     assert changed == [{"id": "one"}, {"id": "two"}]
-    assert asked == {"GET 200": 3}  # nodes, pods and their DaemonSet
+    assert asked == {"GET 200": 2}  # pods and their DaemonSet
 
 
 def test_all_logs_are_read_anew_where_a_node_fails_only_beside_others(

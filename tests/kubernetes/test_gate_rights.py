@@ -16,7 +16,7 @@ from clusterproof.plugins.kubernetes.api import Api
 from clusterproof.plugins.kubernetes.gate import CONDITION, writer
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
-from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, OVERLAY, UNFIT, GateBed, api_of, kubectl
+from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, OVERLAY, UNFIT, GateBed, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import NAMESPACE, RBAC
 from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
@@ -106,15 +106,6 @@ def test_the_account_of_the_manifests_may_do_that_and_read_logs_of_its_namespace
 @pytest.mark.parametrize("namespace", [NAMESPACE, "default", "kube-system"])
 def test_the_account_of_agents_may_do_nothing(gate: GateBed, namespace: str) -> None:
     assert rights(gate.of_agent, namespace) == set()
-
-
-def rights(kubeconfig: Path, namespace: str) -> set[tuple[str, str]]:
-    """Verb and resource of all that an account may do there, beside what everybody may ask of themselves."""
-    review = {"spec": {"namespace": namespace}}
-    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
-    rules = api_of(kubeconfig).create(path, review)["status"]["resourceRules"]
-    found = {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
-    return {(verb, resource) for verb, resource in found if not resource.startswith("self")}
 
 
 NODE, STATUS = "/api/v1/nodes/gpu306", "/api/v1/nodes/gpu306/status"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 
 import yaml
 
@@ -15,8 +16,9 @@ from tests.testbed.needs import needs_kubernetes
 pytestmark = [needs_kubernetes, installed.needs("kubectl")]
 
 
-def test_all_of_it_is_taken_and_its_pod_admitted_where_pods_are_restricted(kubernetes: Bed) -> None:
-    path = MANIFESTS / "watch.yaml"
+def test_all_of_it_is_taken_and_its_pod_admitted_where_pods_are_restricted(kubernetes: Bed, tmp_path: Path) -> None:
+    path = tmp_path / "watch.yaml"
+    path.write_text((MANIFESTS / "watch.yaml").read_text().replace('image: ""', "image: x"))
     kubectl(kubernetes, "apply", "--dry-run=server", "--validate=strict", "--filename", path)
     deployment = next(one for one in yaml.safe_load_all(path.read_text()) if one["kind"] == "Deployment")
     spec = deployment["spec"]["template"]["spec"] | {"serviceAccountName": "default"}

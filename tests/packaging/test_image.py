@@ -1,12 +1,14 @@
-"""The image of the gate, as far as it can be told without building it: what travels, what is in it, whose it is."""
+"""The image of the gate, as far as it can be told unbuilt: what travels, what is in it, who publishes it."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +19,7 @@ from tests.builders.wheel import ROOT, clone_of, wheel_of
 
 FOLDER = ROOT / "clusterproof" / "integrations" / "kubernetes"
 INSTRUCTIONS = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
+UNNAMED = "the image has no name; expected the variable IMAGE of this repository, as REGISTRY/clusterproof"
 ON_PYTHON_3_12 = {"python_version": "3.12", "python_full_version": "3.12.9"}
 
 
@@ -49,7 +52,7 @@ def test_it_has_all_that_the_suite_needs_each_in_one_version() -> None:
     assert all(re.fullmatch(r"[\w.+!-]+", version) for version in pinned.values())
     assert list(pinned) == sorted(pinned)
     needed = {}
-    waiting = [Requirement("clusterproof[kubernetes,notify]")]
+    waiting = [Requirement("clusterproof[notify]")]
     while waiting:
         one = waiting.pop()
         for text in metadata.requires(one.name) or ():
@@ -84,3 +87,33 @@ def test_its_base_is_named_once_and_may_be_given_by_its_digest() -> None:
     bases = re.findall(r"^FROM (\S+)", INSTRUCTIONS, re.MULTILINE)
     assert set(bases) == {"${BASE}"}
     assert re.search(r"^ARG BASE=python:\d+\.\d+-slim$", INSTRUCTIONS, re.MULTILINE)
+
+
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "image.yml").read_text())
+STEPS = WORKFLOW["jobs"]["publish"]["steps"]
+
+
+def step(key: str, start: str) -> dict[str, Any]:
+    return next(dict(one) for one in STEPS if one.get(key, "").startswith(start))
+
+
+@pytest.mark.parametrize(("name", "expected"), [("", 1), ("example.com/clusterproof", 0)])
+def test_it_is_published_under_the_name_that_somebody_gave_it_and_no_other(
+    name: str, expected: int, tmp_path: Path
+) -> None:
+    environment = {"IMAGE": name, "GITHUB_REF_NAME": "v1.2.3", "GITHUB_ENV": str(tmp_path / "env")}
+    words = ["bash", "-e", "-c", step("name", "Name")["run"]]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == expected
+    assert done.stderr == ("" if name else f"{UNNAMED}\n")
+    assert not name or (tmp_path / "env").read_text() == "VERSION=1.2.3\n"
+
+
+def test_what_is_published_was_run_before_and_what_is_signed_is_what_was_pushed() -> None:
+    jobs = WORKFLOW["jobs"]
+    assert (jobs["publish"]["needs"], jobs["publish"]["if"]) == ("build", "github.ref_type == 'tag'")
+    pushed, signed = step("uses", "docker/build-push-action"), step("name", "Sign")
+    assert (pushed["with"]["sbom"], pushed["with"]["push"]) == (True, True)
+    assert signed["env"]["DIGEST"] == f"${{{{ steps.{pushed['id']}.outputs.digest }}}}"
+    assert '"$IMAGE@$DIGEST"' in signed["run"]
+    assert WORKFLOW["permissions"] == {"contents": "read"}

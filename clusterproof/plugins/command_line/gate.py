@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.metrics import Tally
 from clusterproof.plugins.kubernetes.gate.remove import remove
 from clusterproof.plugins.kubernetes.gate.round import taken
+from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
@@ -48,13 +49,14 @@ def parser() -> argparse.ArgumentParser:
     """The command line of `clusterproof gate`."""
     parser = OneLineParser(
         prog="clusterproof gate",
-        usage="clusterproof gate run X [OPTION...] | agent [OPTION...] | remove X",
+        usage="clusterproof gate run X [OPTION...] | agent [OPTION...] | wait X --node NAME | remove X",
         description="A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent "
-        "reports what is on its node; and what removes it: remove takes its condition and taints from all nodes.",
+        "reports what is on its node, wait ends once its verdict on a node is known: 0 proven, 1 unfit, 10 not proven "
+        "in time; and what removes it: remove takes its condition and taints from all nodes.",
         epilog="Any option of clusterproof check may follow gate run X, such as --k8s-gate taint.",
         allow_abbrev=False,
     )
-    parser.add_argument("what", choices=("run", "agent", "remove"), help="what to do")
+    parser.add_argument("what", choices=("run", "agent", "wait", "remove"), help="what to do")
     parser.add_argument("x", nargs="?", metavar="X", help="k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME")
     words = "seconds between reports, alike in both: 1 to 3600"
     parser.add_argument("--every", type=_interval_s, default=60, metavar="S", help=words)
@@ -62,8 +64,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--probe-timeout", type=float, default=5.0, metavar="S", help="of agent: for one collector")
     words = "of agent: a file that is there while what checks say of the node is as before"
     parser.add_argument("--unchanged", metavar="FILE", help=words)
-    words = "of agent: the gate's further options, of which --expect and --instance-type hold here too"
+    words = "of agent: the gate's further options, of which --expect, --instance-type and --policy hold here too"
     parser.add_argument("--options", default="", metavar="WORDS", help=words)
+    parser.add_argument("--node", default="", metavar="NAME", help="of wait: the node")
+    words = f"of wait: how old a verdict may be ({FRESH_S:g})"
+    parser.add_argument("--fresh", type=_positive_s, default=FRESH_S, metavar="S", help=words)
+    words = f"of wait: how long to wait for one ({PATIENCE_S:g})"
+    parser.add_argument("--timeout", type=_positive_s, default=PATIENCE_S, metavar="S", help=words)
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region")
     parser.add_argument("--profile", default="", metavar="NAME", help="the AWS profile")
     return parser
@@ -76,10 +83,14 @@ def gate(arguments: Sequence[str]) -> tuple[int, str]:
     if further and option.what != "run":
         own.error(f"unrecognized arguments: {' '.join(further)}")
     if (option.what == "agent") is bool(option.x):
-        own.error("expected gate agent, or gate run X and gate remove X")
+        own.error("expected gate agent, or gate run X, gate wait X and gate remove X")
+    if (option.what == "wait") is not bool(option.node):
+        own.error("expected gate wait X --node NAME, and --node of nothing else")
     try:
         if option.what == "remove":
             return _removed(option)
+        if option.what == "wait":
+            return _waited(option, _over())
         return (_report if option.what == "agent" else _evaluate)(option, further, _over()), ""
     except (AwsError, InventoryError, KubernetesError, ClusterproofError) as wrong:
         return BAD_COMMAND_LINE, f"clusterproof gate: {wrong}\n"
@@ -93,10 +104,28 @@ def _interval_s(text: str) -> int:
     raise argparse.ArgumentTypeError(words)
 
 
+def _positive_s(text: str) -> float:
+    """Seconds. Raises argparse.ArgumentTypeError."""
+    if text.isascii() and text.isdecimal() and int(text):
+        return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r:.40}; expected a whole number of seconds, at least 1")
+
+
+def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, str]:
+    """Wait for the verdict on a node. Raises AwsError, InventoryError, KubernetesError."""
+    order = Wait(option.node, option.fresh, option.timeout)
+    health = waited(open_api(_access(option)), order, _say, is_over)
+    return EXITS[health.status], f"gate: {in_words(order, health)}\n"
+
+
+def _access(option: argparse.Namespace) -> Mapping[str, str]:
+    """How the API server of X is reached. Raises AwsError, InventoryError, KubernetesError."""
+    return access_to(option.x, {key: value for key in AWS if (value := getattr(option, key))})
+
+
 def _removed(option: argparse.Namespace) -> tuple[int, str]:
     """Remove what was written. Raises AwsError, InventoryError, KubernetesError."""
-    where = {key: value for key in AWS if (value := getattr(option, key))}
-    written = remove(open_api(access_to(option.x, where)))
+    written = remove(open_api(_access(option)))
     lines = [*(f"gate: {line}" for line in written.lines), *(f"gate: not removed: {one}" for one in written.problems)]
     return EXIT_UNWRITTEN if written.problems else 0, "".join(f"{line}\n" for line in lines)
 
@@ -106,22 +135,25 @@ def _report(option: argparse.Namespace, _: Sequence[str], is_over: threading.Eve
 
     Raises ClusterproofError for a policy that is none, InventoryError for expectations that are none.
     """
-    policy = find_policy("", Path.cwd())
+    policy, expected = _expected(option.options)
     probe = ProbeOptions(collector_s=option.probe_timeout, checkpoints=policy.checkpoints, mounts=policy.mounts)
-    expected = _expected(option.options, policy)
     note = Unchanged(Path(option.unchanged), standing(policy, expected)).note if option.unchanged else id
     report_for_ever(option.every, probe, is_over, note)
     return 0
 
 
-def _expected(options: str, policy: Policy) -> Target:
-    """What the gate expects of this node, by its further options. Raises InventoryError."""
+def _expected(options: str) -> tuple[Policy, Target]:
+    """The policy of the gate, and what it expects of this node, by its further options.
+
+    Raises ClusterproofError for a policy that is none, InventoryError for expectations that are none.
+    """
     of_gate = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--instance-type", "--expect"):
+    for flag in ("--instance-type", "--expect", "--policy"):
         of_gate.add_argument(flag, default="")
     said, _ = of_gate.parse_known_args(options.split())
+    policy = find_policy(said.policy, Path.cwd())
     here = Cluster("here", "local", (Target("here"),))
-    return with_expectations(here, said.instance_type, said.expect, policy.expect).targets[0]
+    return policy, with_expectations(here, said.instance_type, said.expect, policy.expect).targets[0]
 
 
 def _evaluate(option: argparse.Namespace, further: Sequence[str], is_over: threading.Event) -> int:
@@ -168,7 +200,12 @@ def _round(words: Sequence[str], keep: Path, tally: Tally, is_over: threading.Ev
         output.seek(0)
         last = output.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
     for line in said.said() if said else last:
-        sys.stdout.write(f"gate: {line}\n" if said else f"{line}\n")
+        _say(line) if said else sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"gate: {line}\n")
     sys.stdout.flush()
 
 

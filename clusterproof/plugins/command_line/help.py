@@ -37,6 +37,7 @@ clusterproof: proves a GPU cluster fit for training. Nothing on a node is change
   clusterproof case JOB                why a job ended, and whose node it was, from what it left (docs/case.md)
   clusterproof history                 what is new, what flaps, which hardware fails again
   clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
+  clusterproof gate wait X             wait until a Kubernetes gate has proven a node just now
   clusterproof gate remove X           take a Kubernetes gate's condition and taints from all nodes
   clusterproof completion SHELL        words completed by bash, zsh or fish: eval "$(clusterproof completion bash)"
   clusterproof manifest --from X       the golden manifest of a machine known to be good

@@ -95,7 +95,7 @@ def _cluster(shown: str, name: str, settings: Mapping[str, str], selector: str) 
     """Raises AwsError, InventoryError, KubernetesError."""
     if OF_JOB in selector:
         return _cluster_of_job(shown, name, settings, selector)
-    listed = nodes(open_api(settings), selector)
+    listed = nodes(open_api(settings), selector, with_images=False)
     kept = [node for node in listed if not node.without_host]
     kept = kept if selector else [node for node in kept if has_accelerators(node)]
     if not kept:
@@ -110,7 +110,7 @@ def _cluster_of_job(shown: str, name: str, settings: Mapping[str, str], selector
         raise InventoryError(f"{shown}: a job's nodes are those of its pods; expected no labels beside it")
     api = open_api(settings)
     names = {pod.node for pod in job_named(api, job)[1]}
-    listed = [node for node in nodes(api) if node.name in names]
+    listed = [node for node in nodes(api, with_images=False) if node.name in names]
     kept = [node for node in listed if not node.without_host]
     if not kept:
         raise InventoryError(f"{shown}: {_none(listed, selector)}; expected {FORMS}")

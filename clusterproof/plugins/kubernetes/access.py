@@ -1,6 +1,7 @@
 """The ways into a cluster: a context of the user's kubeconfig, the account of the pod that this runs in, or EKS's API.
 
-The official client reads kubeconfigs, runs exec plugins and knows proxies; it is an extra, imported here alone.
+The official client reads kubeconfigs, runs exec plugins and knows proxies; it is an extra, imported here alone. A pod
+needs none of that, and the image is half as large without it.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.aws.account import Account, AwsError
@@ -22,6 +25,7 @@ SETTING = "kubernetes"  # of a cluster: `context:NAME` (the current one where it
 MISSING = "Kubernetes needs its client, which is not installed: pip install kubernetes 'python-dateutil<3'"
 EKS_NAME = re.compile(r"[0-9A-Za-z][\w-]{0,99}", re.ASCII)
 CONNECTIONS = 128  # kept open at most: one for each node that is visited, by default 64
+ACCOUNT, TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount"), "token"  # what a kubelet gives each pod
 TOKEN_S = 600.0  # EKS takes a token for 15 minutes
 ASKED_S = 5.0  # between looks whether credentials are still those: the client reads a file and the environment for each
 
@@ -30,7 +34,7 @@ def open_api(settings: Mapping[str, str]) -> Api:
     """The API of the cluster that these settings name. Raises KubernetesError, AwsError."""
     way, _, name = settings.get(SETTING, "context:").partition(":")
     if way == "in-cluster":
-        return _opened(_in_cluster())
+        return _in_cluster()
     if way == "eks":
         return _opened(_eks(name, Account(settings.get("region", ""), settings.get("profile", ""))))
     return _opened(_context(name))
@@ -87,15 +91,33 @@ def _logged() -> Iterator[list[str]]:
         logging.getLogger().removeHandler(handler)
 
 
-def _in_cluster() -> Any:
-    configuration = _client("client").Configuration()
+def _in_cluster() -> Api:
+    """By the account of the pod that this runs in. Raises KubernetesError."""
+    from urllib3 import PoolManager
+
     try:
-        _client("config").load_incluster_config(client_configuration=configuration)
-    except Exception as problem:  # ConfigException, or a file that is not there
+        host, port = (os.environ[f"KUBERNETES_SERVICE_{word}"] for word in ("HOST", "PORT"))
+        (ACCOUNT / TOKEN).read_text()
+        trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+    except (KeyError, OSError) as problem:  # also ssl's
         raise KubernetesError(
             f"no account of a pod here: {_words(problem)}; expected to run in a pod of the cluster, else k8s:CONTEXT"
         ) from None
-    return configuration
+    pool = PoolManager(maxsize=CONNECTIONS, ssl_context=trusted)
+    address = f"[{host}]" if ":" in host else host
+    return Api(f"https://{address}:{port}", pool.request, kept_for(ASKED_S, _token))
+
+
+def _token() -> str:
+    """The header of a pod's account; the kubelet writes a new token before the old one ends. Raises KubernetesError."""
+    try:
+        return f"Bearer {(ACCOUNT / TOKEN).read_text().strip()}"
+    except OSError as problem:
+        raise _lost(problem) from None
+
+
+def _lost(problem: object) -> KubernetesError:
+    return KubernetesError(f"the credentials: {_words(problem)}; expected some that work")
 
 
 def _eks(name: str, account: Account) -> Any:
@@ -146,7 +168,7 @@ def _opened(configuration: Any) -> Api:
         try:
             found = configuration.auth_settings().get("BearerToken")
         except Exception as problem:  # an exec plugin that no longer works
-            raise KubernetesError(f"the credentials: {_words(problem)}; expected some that work") from None
+            raise _lost(problem) from None
         basic = configuration.get_basic_auth_token() if configuration.username else ""
         return str(found["value"]) if found else str(basic)
 

@@ -63,7 +63,7 @@ class KubernetesNode:
     allocatable: Mapping[str, str]
     conditions: tuple[Condition, ...]
     taints: tuple[Taint, ...]
-    images: tuple[Image, ...]
+    images: tuple[Image, ...]  # unless they were left out
     is_cordoned: bool
     provider_id: str
     created: str
@@ -115,16 +115,16 @@ class KubernetesNode:
         return next(found, "")
 
 
-def nodes(api: Api, selector: str = "", name: str = "") -> list[KubernetesNode]:
+def nodes(api: Api, selector: str = "", name: str = "", with_images: bool = True) -> list[KubernetesNode]:
     """The nodes with these labels, the one of that name, or all. Raises KubernetesError."""
     query = {"labelSelector": selector} if selector else {}
     if name:
         query["fieldSelector"] = f"metadata.name={name}"
-    return [node_of(data) for data in api.listed("/api/v1/nodes", **query)]
+    return [node_of(data, with_images) for data in api.listed("/api/v1/nodes", **query)]
 
 
-def node_of(data: object) -> KubernetesNode:
-    """A node from the API's JSON; what is malformed is treated as missing."""
+def node_of(data: object, with_images: bool = True) -> KubernetesNode:
+    """A node from the API's JSON; what is malformed is treated as missing. Its images, up to 50, are most of it."""
     metadata, spec, status = parts(data)
     return KubernetesNode(
         name=text(metadata.get("name")),
@@ -137,7 +137,7 @@ def node_of(data: object) -> KubernetesNode:
         ),
         images=tuple(
             Image(tuple(map(text, entries(one.get("names")))), number(one.get("sizeBytes")))
-            for one in tables(status.get("images"))
+            for one in (tables(status.get("images")) if with_images else ())
         ),
         is_cordoned=spec.get("unschedulable") is True,
         provider_id=text(spec.get("providerID")),

@@ -40,6 +40,7 @@ class Options(Protocol):
     k8s_max_tainted: str | None
     k8s_startup_taint: str | None
     k8s_every: float | None
+    k8s_evidence: str | None
     k8s_keep: str | None
     k8s_perf_image: str | None
 

@@ -135,6 +135,11 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             {"type": float, "metavar": "S"},
         ),
         Option(
+            "--k8s-evidence",
+            "a folder where a gate keeps what a node reported when it became unfit: FOLDER/NODE/TIME, for replay:",
+            {"metavar": "FOLDER"},
+        ),
+        Option(
             "--k8s-keep",
             "a folder of a gate's own, where a round leaves to the next, and to metrics, what it found and read",
             {"metavar": "FOLDER"},

@@ -77,7 +77,7 @@ def check_namespace(name: str) -> None:
 
 def _check_gate(option: Options) -> None:
     """Refuse options of a gate without what they are for. Raises pytest.UsageError."""
-    for flag in ("k8s_max_tainted", "k8s_startup_taint", "k8s_keep"):
+    for flag in ("k8s_max_tainted", "k8s_startup_taint", "k8s_evidence", "k8s_keep"):
         if getattr(option, flag) is not None and not option.k8s_gate:
             raise pytest.UsageError(f"--{flag.replace('_', '-')} is for the gate; expected --k8s-gate with it")
     if option.k8s_every is not None and (option.via != "agents" or option.k8s_every < 1):

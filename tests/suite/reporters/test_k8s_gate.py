@@ -98,7 +98,8 @@ def test_a_run_that_did_not_evaluate_all_changes_no_node(
     monkeypatch.setattr(k8s_gate, "write", lambda *given: written.append(given[2]) or Written((), ()))
     outcomes = SimpleNamespace(broken=0, raised=raised)
     config: Any = SimpleNamespace(
-        option=SimpleNamespace(k8s_keep=None), pluginmanager=SimpleNamespace(get_plugin=lambda _: outcomes)
+        option=SimpleNamespace(k8s_keep=None, k8s_evidence=None),
+        pluginmanager=SimpleNamespace(get_plugin=lambda _: outcomes),
     )
     session: Any = SimpleNamespace(config=config, shouldfail=stopped, shouldstop="", exitstatus=exit_code)
     gate = K8sGateReporter.__new__(K8sGateReporter)
@@ -123,7 +124,7 @@ def test_an_outage_of_the_api_server_is_reported_and_changes_no_node(monkeypatch
         for number in range(1, 9)
     ]
     config: Any = SimpleNamespace(
-        option=SimpleNamespace(k8s_keep=None),
+        option=SimpleNamespace(k8s_keep=None, k8s_evidence=None),
         pluginmanager=SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None)),
     )
     session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=EXIT_INCOMPLETE)
@@ -152,7 +153,9 @@ def test_a_round_of_a_gate_leaves_what_it_found_to_the_one_that_stays(
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
     monkeypatch.setattr(k8s_gate, "write", lambda *_: Written(("written",), (), {"gpu002": "is False"}))
     plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
-    config: Any = SimpleNamespace(option=SimpleNamespace(k8s_keep=str(tmp_path)), pluginmanager=plugins)
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(k8s_keep=str(tmp_path), k8s_evidence=None), pluginmanager=plugins
+    )
     session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
     reporter = K8sGateReporter.__new__(K8sGateReporter)
     reporter.orders, reporter.cluster = orders(), Cluster("k8s:bed", "kubernetes", ())
@@ -168,7 +171,7 @@ def test_a_folder_that_is_not_there_is_a_problem_of_the_round(monkeypatch: pytes
     monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
     monkeypatch.setattr(k8s_gate, "write", lambda *_: Written((), ()))
     plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
-    option = SimpleNamespace(k8s_keep=str(tmp_path / "gone"))
+    option = SimpleNamespace(k8s_keep=str(tmp_path / "gone"), k8s_evidence=None)
     config: Any = SimpleNamespace(option=option, pluginmanager=plugins)
     session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
     reporter = K8sGateReporter.__new__(K8sGateReporter)

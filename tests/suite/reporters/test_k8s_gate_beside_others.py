@@ -76,7 +76,9 @@ def rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         every = nodes(cluster, evidence, HEALTH_CHECK, NO_POLICY)
         plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
         config = SimpleNamespace(
-            option=SimpleNamespace(k8s_keep=str(tmp_path)), pluginmanager=plugins, stash={NODES: every}
+            option=SimpleNamespace(k8s_keep=str(tmp_path), k8s_evidence=None),
+            pluginmanager=plugins,
+            stash={NODES: every},
         )
         session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
         reporter = K8sGateReporter.__new__(K8sGateReporter)

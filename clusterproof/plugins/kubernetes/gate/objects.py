@@ -39,7 +39,7 @@ def seen_of(data: Mapping[str, Any]) -> Seen:
     """A node out of the API's JSON."""
     metadata, spec, _ = parts(data)
     uid, version = text(metadata.get("uid")), text(metadata.get("resourceVersion"))
-    return Seen(node_of(data), uid, version, tuple(tables(spec.get("taints"))))
+    return Seen(node_of(data, with_images=False), uid, version, tuple(tables(spec.get("taints"))))
 
 
 def moment(at: float) -> str:

@@ -25,7 +25,8 @@ from clusterproof.plugins.kubernetes.gate.taints import GateError, most_tainted,
 from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, Written, standing, write
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
-from clusterproof.plugins.suite.state import nodes_of, occasion_of
+from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
+from clusterproof.plugins.suite.unfit_evidence import keep_unfit
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.plugins.transport.kubernetes.kept import Kept
@@ -110,9 +111,24 @@ class K8sGateReporter:
         why = _unended(session, cut_of(self.results), outcomes.raised)
         self.written = Written((), (why,)) if why else self._write(session.config, is_whole=not outcomes.broken)
         if not why:
+            self._keep_unfit(session.config)
             self._leave(session.config.option.k8s_keep)
         if self.written.problems and session.exitstatus not in (pytest.ExitCode.INTERRUPTED, *_ERRORS):
             session.exitstatus = EXIT_UNWRITTEN
+
+    def _keep_unfit(self, config: pytest.Config) -> None:
+        """Keep what nodes reported that have become unfit, or have another fault."""
+        folder = config.option.k8s_evidence
+        if not folder:
+            return
+        evidence = config.stash.get(EVIDENCE, {})
+        try:
+            for name in self.written.changes.keys() & evidence.keys():
+                if self.found[name].status == FALSE:
+                    keep_unfit(Path(folder), self.cluster, evidence[name], self.began)
+        except OSError as problem:
+            words = f"--k8s-evidence {folder:.120}: {problem.strerror}; expected a folder with room that may be written"
+            self.written = replace(self.written, problems=(*self.written.problems, words))
 
     def _leave(self, folder: str | None) -> None:
         """Leave what there is to say of this round to the process of the gate that stays."""

@@ -1,6 +1,6 @@
 """Nodes of a Kubernetes cluster, by what an agent on each has printed last: pods of a DaemonSet that there are already.
 
-One request for a node and three for a run; nothing is created, and nothing is listened to. Whose report it is
+One request for a node and two for a run; nothing is created, and nothing is listened to. Whose report it is
 says the API server, which has a pod's log from the kubelet of the pod's own node; what stands in it is decoded as any
 answer of a node is. Only pods that the agents' DaemonSet controls are agents, whatever others are called.
 """
@@ -21,7 +21,7 @@ from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import NOT_FOUND, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.nodes import KubernetesNode, nodes
 from clusterproof.plugins.kubernetes.values import table, text
-from clusterproof.plugins.kubernetes.workloads import Pod, pods
+from clusterproof.plugins.kubernetes.workloads import Container, Pod, pods
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program, Unusable
 from clusterproof.plugins.transport.fan_out import fan_out
 from clusterproof.plugins.transport.kubernetes.connection import NO_NODE, PerfPods
@@ -39,6 +39,7 @@ EVERY_S = 60.0
 COLLECTED_S = 45.0  # for an agent to collect what it then reports
 LOG_S = 10.0  # for a kubelet that does not give a log at once
 WORDS = 300
+FEW = 20  # nodes; a page of a listing has 500
 RIGHTS = "integrations/kubernetes/gate.yaml grants what is needed (docs/kubernetes-gate.md)"
 
 
@@ -69,20 +70,21 @@ class Agents:
         namespace = settings.get("k8s_namespace") or NAMESPACE
         try:
             api = open_api(settings)
-            known = {node.name: node for node in nodes(api)}
             own, others = _of_daemon_set(api, namespace)
+            agents = by_node(own)
+            known = _doubtful(api, agents, targets)
         except (AwsError, KubernetesError) as problem:
             words = f"{problem}; {RIGHTS}" if isinstance(problem, KubernetesDenied) else str(problem)
             raise Unusable(words) from None
-        agents = by_node(own)
         if not agents:
             raise Unusable(f"no agent is in the namespace {namespace}; expected pods of the DaemonSet of {RIGHTS}")
         since_s = int(float(settings.get(EVERY) or EVERY_S) + COLLECTED_S)
         reading = Reading(api, namespace, limits.answer_bytes, since_s, Kept(settings.get(KEEP) or ""))
         to_read = []
         for target in targets:
-            why = unreported(known.get(target.name), agents.get(target.name), others.get(target.name))
-            why = why or reading.kept_of(agents[target.name])
+            name, agent = target.name, agents.get(target.name)
+            why = None if is_at_work(agent) else unreported(known.get(name), agent, others.get(name))
+            why = why or reading.kept_of(agents[name])
             if why:
                 answered(target, why)
             else:
@@ -164,6 +166,16 @@ class AgentVisit:
         return time.monotonic() - self.started
 
 
+def is_at_work(agent: Pod | None) -> bool:
+    """Whether an agent runs and is ready, which no pod is on a node that is not."""
+    container = _container(agent) if agent else None
+    return agent is not None and agent.is_ready and container is not None and container.is_running
+
+
+def _container(agent: Pod) -> Container | None:
+    return next((one for one in agent.containers if one.name == CONTAINER), None)
+
+
 def unreported(node: KubernetesNode | None, agent: Pod | None, other: Pod | None = None) -> Answer | None:
     """Why there is nothing to read of a node; None where there may be. `other` only looks like its agent."""
     if node is None:
@@ -175,7 +187,7 @@ def unreported(node: KubernetesNode | None, agent: Pod | None, other: Pod | None
         not_made = f", which has not made {other.name[:WORDS]}" if other else ""
         words = f"no agent is on it; expected one of its DaemonSet{not_made}"
         return Answer(unreached=Unreached.NOT_STARTED, detail=words)
-    container = next((one for one in agent.containers if one.name == CONTAINER), None)
+    container = _container(agent)
     if container and container.is_running:
         return None
     said = (container.waiting_message or container.ended_message) if container else agent.message
@@ -183,6 +195,13 @@ def unreported(node: KubernetesNode | None, agent: Pod | None, other: Pod | None
     words = f"its agent does not run: {' '.join(filter(None, (reason or agent.phase, said)))[:WORDS]}"
     is_of_image = container is not None and container.waiting in NO_IMAGE
     return Answer(unreached=Unreached.NO_IMAGE if is_of_image else Unreached.NOT_STARTED, detail=words)
+
+
+def _doubtful(api: Api, agents: Mapping[str, Pod], targets: Sequence[Target]) -> Mapping[str, KubernetesNode]:
+    """The nodes whose agents do not work, as they stand: one by one while they are few. Raises KubernetesError."""
+    names = [target.name for target in targets if not is_at_work(agents.get(target.name))]
+    listings = [""] if len(names) > FEW else names
+    return {node.name: node for name in listings for node in nodes(api, name=name, with_images=False)}
 
 
 def _of_daemon_set(api: Api, namespace: str) -> tuple[Sequence[Pod], Mapping[str, Pod]]:

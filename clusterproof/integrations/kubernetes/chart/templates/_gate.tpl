@@ -21,6 +21,9 @@ securityContext:
   runAsNonRoot: true
   runAsUser: 65532
   runAsGroup: 65532
+  {{- with .Values.evidence.volume }}
+  fsGroup: 65532
+  {{- end }}
   seccompProfile: { type: RuntimeDefault }
 {{- end }}
 

@@ -1,0 +1,88 @@
+"""A pod that waits, before its own program starts, until the verdict on its node is there, fresh, and good."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.gate import CONDITION
+from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health, bounded
+from clusterproof.plugins.kubernetes.gate.objects import NODES, moment
+from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
+
+FRESH_S = 600.0  # two heartbeats of a gate in rest
+PATIENCE_S = 600.0
+LOOK_S = 10.0  # between two requests of a pod that waits; a gate looks once a minute
+STAT = Path("/proc/stat")  # of the host, in a container too
+BOOTED = "btime "
+NO_VERDICT, OLD_VERDICT, NO_ANSWER = "NoVerdict", "OldVerdict", "NoAnswer"
+EXITS = {TRUE: 0, FALSE: EXIT_FAILED, UNKNOWN: EXIT_INCOMPLETE}
+RIGHT = "expected the right to get nodes (wait.namespaces of the chart)"
+
+
+@record
+class Wait:
+    """What a pod waits for: a verdict on `node` of the last `fresh_s`, at most so long."""
+
+    node: str
+    fresh_s: float = FRESH_S
+    patience_s: float = PATIENCE_S
+
+
+def booted_at(stat: str) -> float:
+    """When the kernel started, in seconds since 1970, by /proc/stat; 0 where it does not say."""
+    says = next((line for line in stat.splitlines() if line.startswith(BOOTED)), "")
+    digits = says.removeprefix(BOOTED).strip()
+    return float(digits) if digits.isascii() and digits.isdecimal() else 0.0
+
+
+def verdict_since(node: KubernetesNode, oldest: float) -> Health:
+    """What the condition says of a node; Unknown where it was last confirmed before `oldest` (since 1970)."""
+    condition = node.condition(CONDITION)
+    if condition is None:
+        return Health(UNKNOWN, NO_VERDICT, f"it has no condition {CONDITION}; expected a gate that evaluates it")
+    if condition.heard < moment(oldest):
+        words = f"{CONDITION} is {condition.status} as of {condition.heard}; expected a verdict since {moment(oldest)}"
+        return Health(UNKNOWN, OLD_VERDICT, words)
+    status = condition.status if condition.status in EXITS else UNKNOWN
+    return Health(status, bounded(condition.reason), bounded(condition.message))
+
+
+def waited(api: Api, order: Wait, say: Callable[[str], None], is_over: threading.Event) -> Health:
+    """The verdict once it is True or False, or what it is when patience ends; says what it waits for when that changes.
+
+    An API server that does not answer is asked again. Raises KubernetesDenied where the right is missing.
+    """
+    booted, until, said = booted_at(STAT.read_text()), time.monotonic() + order.patience_s, ""
+    while True:
+        health = _looked(api, order.node, max(booted, time.time() - order.fresh_s))
+        left_s = until - time.monotonic()
+        if health.status in (TRUE, FALSE) or left_s <= 0 or is_over.is_set():
+            return health
+        if health.reason != said:
+            say(f"{order.node} is not proven yet: {health.message}")
+            said = health.reason
+        is_over.wait(min(LOOK_S, left_s))
+
+
+def _looked(api: Api, name: str, oldest: float) -> Health:
+    try:
+        return verdict_since(node_of(api.get(f"{NODES}/{name}", resourceVersion="0")), oldest)
+    except KubernetesDenied as denied:
+        raise KubernetesDenied(f"{denied}; {RIGHT}", denied.status, denied.reason) from None
+    except KubernetesError as problem:
+        return Health(UNKNOWN, NO_ANSWER, str(problem))
+
+
+def in_words(order: Wait, health: Health) -> str:
+    """How it ended."""
+    if health.status == TRUE:
+        return f"{order.node} is proven: {health.message}"
+    if health.status == FALSE:
+        return f"{order.node} is unfit: {health.reason}: {health.message}"
+    return f"{order.node} is not proven after {order.patience_s:g} s: {health.reason}: {health.message}"

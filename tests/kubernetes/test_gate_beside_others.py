@@ -1,0 +1,119 @@
+"""The gate beside others who look after nodes: what they read of it, what it leaves to them, and says of theirs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.gate.health import OF_KUBERNETES, Health
+from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC, moment
+from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
+from tests.kubernetes.control_plane import cluster_facts, expect, p5, says
+from tests.kubernetes.gate import FIT, MANIFESTS, UNFIT, UNKNOWN_YET, GateBed, api_of, kubectl
+from tests.testbed.kubernetes.bed import Bed
+from tests.testbed.kubernetes.processes import wait_until
+from tests.testbed.needs import needs_kubectl
+
+pytestmark = needs_kubectl
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+REPAIRED_BY_KARPENTER = {  # aws/karpenter-provider-aws @1d927085, pkg/cloudprovider: RepairPolicies
+    "Ready",
+    "AcceleratedHardwareReady",
+    "StorageReady",
+    "NetworkingReady",
+    "KernelReady",
+    "ContainerRuntimeReady",
+}
+FOUND = Health("False", "GpuNoXid", "gpu.no_xid: Xid 79")
+
+
+def condition(kind: str, status: str) -> dict[str, Any]:
+    """One as an agent of others writes it."""
+    words = {"type": kind, "status": status, "reason": "TheirReason", "message": "theirs"}
+    return {**words, "lastHeartbeatTime": moment(0), "lastTransitionTime": moment(0)}
+
+
+@contextlib.contextmanager
+def asked(bed: Bed, predicate: str) -> Iterator[None]:
+    """A policy by which the API server's own CEL refuses a change of nodes of which this is true."""
+    name = "predicate-of-nvsentinel"
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]
+    trial = {"name": "trial", "expression": 'object.metadata.?labels["trial"].hasValue()'}
+    of_object = predicate.replace("resource.", "object.")
+    spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": rules}, "matchConditions": [trial]}
+    spec["validations"] = [{"expression": f"!({of_object})", "message": "the predicate is true"}]
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    kinds = ((POLICIES, spec), (POLICIES.replace("policies", "policybindings"), bound))
+    for path, of_kind in kinds:
+        bed.plane.call("POST", path, {"metadata": {"name": name}, "spec": of_kind})
+    try:
+        yield
+    finally:
+        for path, _ in kinds:
+            bed.plane.call("DELETE", f"{path}/{name}")
+
+
+def test_nvsentinels_monitor_sees_a_node_that_is_unfit_and_no_other(gate: GateBed) -> None:
+    values = yaml.safe_load((MANIFESTS / "nvsentinel-values.yaml").read_text())
+    (policy,) = values["kubernetes-object-monitor"]["policies"]
+    assert policy["resource"] == {"group": "", "version": "v1", "kind": "Node"}
+    admin = api_of(gate.bed.plane.kubeconfig())
+
+    def is_true(name: str) -> bool:
+        try:
+            admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"trial": "x"}}}, MERGE, dryRun="All")
+        except KubernetesError as refused:
+            return "the predicate is true" in str(refused)
+        return False
+
+    names = ("gpu711", "gpu712", "gpu713", "gpu714")
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            stack.enter_context(gate.bed.node(name))
+        gate.write({"gpu711": UNFIT, "gpu712": FIT, "gpu713": UNKNOWN_YET})
+        stack.enter_context(asked(gate.bed, policy["predicate"]["expression"]))
+        wait_until(lambda: is_true("gpu711"), "known to the API server")
+        assert [is_true(name) for name in names] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("kind", [*sorted(REPAIRED_BY_KARPENTER), "KernelDeadlock"])
+def test_conditions_of_others_stay_as_they_wrote_them_whatever_the_gate_finds(gate: GateBed, kind: str) -> None:
+    theirs, path = condition(kind, "False"), "/api/v1/nodes/gpu715/status"
+    admin = api_of(gate.bed.plane.kubeconfig())
+    with gate.bed.node("gpu715"):
+        admin.patch(path, {"status": {"conditions": [theirs]}}, STRATEGIC)
+        gate.write({"gpu715": FOUND}, Orders(TAINT, "5"))
+        assert gate.condition("gpu715", kind) == theirs
+        admin.patch(path, {"status": {"conditions": [{**theirs, "status": "True"}]}}, STRATEGIC)
+        assert gate.condition("gpu715")["reason"] == FOUND.reason
+
+
+def test_a_node_that_others_cordoned_or_tainted_stays_so_when_it_passes(gate: GateBed) -> None:
+    theirs = {"key": "node.nvsentinel/quarantined", "effect": "NoExecute"}
+    with gate.bed.node("gpu716", spec={"taints": [theirs]}):
+        kubectl(gate.bed, "cordon", "gpu716")
+        gate.write({"gpu716": UNFIT}, Orders(TAINT, "5"))
+        gate.write({"gpu716": FIT}, Orders(TAINT, "5"))
+        assert gate.taints("gpu716") == [theirs]
+        assert gate.node("gpu716")["spec"]["unschedulable"] is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("AcceleratedHardwareReady", "False"), ("KernelDeadlock", "True"), ("GPUMissing", "True")],
+)
+def test_what_others_found_is_said_in_reports_and_not_written_back_as_the_gates_own(
+    kubernetes: Bed, kind: str, status: str
+) -> None:
+    with p5(kubernetes, "gpu717", "gpu718"):
+        admin = api_of(kubernetes.plane.kubeconfig())
+        admin.patch("/api/v1/nodes/gpu717/status", {"status": {"conditions": [condition(kind, status)]}}, STRATEGIC)
+        result = says("k8s_node_ready", cluster_facts())
+    expect(result, Verdict.CONCERN, kind)
+    assert (result.node, result.subject) == ("gpu717", OF_KUBERNETES)

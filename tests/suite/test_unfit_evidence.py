@@ -1,0 +1,92 @@
+"""`--k8s-evidence`: what an unfit node reported is there when the node no longer is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.inventory import resolve
+from clusterproof.plugins.kubernetes.gate.write import Orders, Written
+from clusterproof.plugins.suite.reporters import k8s_gate
+from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
+from clusterproof.plugins.suite.state import EVIDENCE
+from clusterproof.plugins.suite.unfit_evidence import MOST, keep_unfit
+from clusterproof.plugins.transport.gather import replayed
+from tests.builders.runs import ROOT
+
+AT = 1_790_000_000.0
+CLUSTER = Cluster("k8s:bed", "agents", (Target("gpu001"), Target("gpu002")), {"kubernetes": "in-cluster"})
+
+
+@pytest.fixture(scope="module")
+def reported() -> NodeEvidence:
+    """What a node of the demo reported, as gpu002."""
+    return replace(next(iter(replayed(ROOT / "fixtures" / "demo", resolve("demo")))), node="gpu002")
+
+
+def kept(folder: Path) -> list[str]:
+    return sorted(str(one.relative_to(folder)) for one in folder.glob("*/*"))
+
+
+def test_it_is_a_recording_of_that_node_alone_and_says_the_same(reported: NodeEvidence, tmp_path: Path) -> None:
+    keep_unfit(tmp_path, CLUSTER, reported, AT)
+    assert kept(tmp_path) == ["gpu002/20260921T141320Z"]
+    cluster = resolve(f"replay:{tmp_path}/gpu002/20260921T141320Z")
+    assert ([one.name for one in cluster.targets], cluster.is_part) == (["gpu002"], True)
+    (again,) = replayed(tmp_path / "gpu002" / "20260921T141320Z", cluster)
+    assert again.collectors == reported.collectors
+
+
+def test_of_a_node_that_comes_and_goes_the_newest_are_kept(reported: NodeEvidence, tmp_path: Path) -> None:
+    for minute in range(MOST + 3):
+        keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
+    assert len(kept(tmp_path)) == MOST
+    assert kept(tmp_path)[0] == "gpu002/20260921T141620Z"
+
+
+def test_a_node_is_no_folder_elsewhere_whatever_it_is_called(reported: NodeEvidence, tmp_path: Path) -> None:
+    keep_unfit(tmp_path / "kept", CLUSTER, replace(reported, node="../../gone"), AT)
+    assert [one.name for one in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch, reported: NodeEvidence) -> Any:
+    """A round that found gpu001 fit and gpu002 unfit, and wrote these changes; what could not be done."""
+
+    def of(folder: Path, *changed: str) -> tuple[str, ...]:
+        monkeypatch.setattr(k8s_gate, "open_api", lambda _: None)
+        monkeypatch.setattr(k8s_gate, "write", lambda *_: Written((), (), dict.fromkeys(changed, "is changed")))
+        plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(broken=0, raised=None))
+        option = SimpleNamespace(k8s_keep=None, k8s_evidence=str(folder))
+        stash = {EVIDENCE: {name: replace(reported, node=name) for name in ("gpu001", "gpu002")}}
+        config: Any = SimpleNamespace(option=option, pluginmanager=plugins, stash=stash)
+        session: Any = SimpleNamespace(config=config, shouldfail="", shouldstop="", exitstatus=1)
+        reporter = K8sGateReporter.__new__(K8sGateReporter)
+        reporter.orders, reporter.cluster, reporter.began = Orders(), CLUSTER, AT
+        reporter.results = [Result("gpu.a", "gpu001", Verdict.PASS), Result("gpu.a", "gpu002", Verdict.FAIL)]
+        reporter.pytest_sessionfinish(session)
+        return reporter.written.problems
+
+    return of
+
+
+def test_a_round_keeps_what_became_unfit_and_nothing_else(ended: Any, tmp_path: Path) -> None:
+    assert ended(tmp_path) == ()
+    assert kept(tmp_path) == []
+    assert ended(tmp_path, "gpu001", "gpu002") == ()
+    assert kept(tmp_path) == ["gpu002/20260921T141320Z"]
+
+
+def test_a_folder_that_takes_nothing_is_a_problem_of_the_round(ended: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (said,) = ended(tmp_path / "file", "gpu002")
+    assert "--k8s-evidence" in said
+    assert said.endswith("expected a folder with room that may be written")
