@@ -25,7 +25,7 @@ def with_driver(image: NodeImage, version: str) -> NodeImage:
     """That driver is installed and loaded, as its files show."""
     loaded = with_file(without_libcuda(image), "/sys/module/nvidia/version", f"{version}\n")
     linked = with_file(loaded, f"{LIBRARIES}/libcuda.so.1", Link(f"libcuda.so.{version}"))
-    return with_nvml(with_file(linked, f"{LIBRARIES}/libcuda.so.{version}", software.LIBRARY), driver=version)
+    return with_nvml(with_file(linked, f"{LIBRARIES}/libcuda.so.{version}", software.library), driver=version)
 
 
 def with_cuda(image: NodeImage, version: str) -> NodeImage:

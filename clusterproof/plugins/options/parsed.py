@@ -53,6 +53,7 @@ class Options(Protocol):
     # the probe
     probe_timeout: float
     host_root: str
+    in_container: str
     sudo: bool
 
     # verdicts
