@@ -35,7 +35,7 @@ def test_container_devices(node: Node) -> None:
     request the devices (--gpus, --device /dev/infiniband, resources of the pod, NVIDIA_VISIBLE_DEVICES). node: look at
     the driver there.
     """
-    gpus = [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")]
+    gpus = known(lambda: [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")], [])
     if not gpus and not container.of(node).devices:
         not_applicable("the node has no GPU, no Neuron device, and no device file of a network device")
     for name, driver, files in ACCELERATORS:
@@ -146,7 +146,7 @@ def test_container_libraries(node: Node) -> None:
         missing = [name for name in OF_DRIVER if any(gpus) and not libraries[name].is_there]
         seen = f"runtime: no {' and no '.join(missing)}, and GPUs are here"
         fail_if(missing, f"{seen}; expected the runtime to bring the driver's libraries")
-    loaded = node.software.version("driver")
+    loaded = known(lambda: node.software.version("driver"), None)
     for name in OF_DRIVER:
         with part:
             of_driver = libraries[name]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, gpu, node, nvml
@@ -21,6 +22,9 @@ EIGHT = {f"/dev/nvidia{number}": "" for number in range(8)}
 NOT_THERE = {"path": "", "mount": "", "text": "no such file", "is_there": False}
 
 
+CUDA, ML = "libcuda.so.1", "libnvidia-ml.so.1"
+
+
 def on_bus(number: int, driver: str = "nvidia") -> dict[str, Any]:
     address = f"0000:{number + 16:02x}:00.0"
     return {"address": address, "vendor": "10de", "device": "2330", "class": "030200", "driver": driver}
@@ -30,37 +34,33 @@ def loaded(path: str, text: str = "", mount: str = "/") -> dict[str, Any]:
     return {"path": path, "mount": mount, "text": text, "is_there": True}
 
 
-def evaluated(
-    check: str,
+BOTH = {CUDA: loaded("/lib/libcuda.so.580.126.09"), ML: loaded("/lib/libnvidia-ml.so.580.126.09")}
+
+
+def job(
     devices: dict[str, str],
-    *,
+    libraries: dict[str, Any],
     gpus: int = 8,
     asked: dict[str, int] | None = None,
     verbs: int = 0,
     kind: str = "",
     mig: bool = False,
-    libraries: dict[str, Any] | None = None,
-    driver: str = "580.126.09",
-) -> Result:
-    """The result of a check on a job that gets these."""
+) -> NodeEvidence:
+    """The evidence of a job that gets these."""
     efa = {"name": "rdmap0s0", "vendor": "1d0f", "device": "efa2", "ports": []}
-    return said(
-        check,
-        node(
-            "gpu001",
-            boot=boot(),
-            pci={"devices": [on_bus(number) for number in range(gpus)]},
-            rdma={"devices": [efa] if verbs else [], "modules": []},
-            nvml=nvml(gpu(0, mig_mode=mig)),
-            versions={"container": kind, "components": {"driver": {"version": driver, "from": "/sys"}}},
-            container={
-                "devices": [{"path": path, "refused": why} for path, why in devices.items()],
-                "verbs": [f"uverbs{number}" for number in range(verbs)],
-                "gpus_asked": asked or {},
-                "libraries": {"libcuda.so.1": NOT_THERE, "libnvidia-ml.so.1": NOT_THERE} | (libraries or {}),
-            },
-        ),
-        occasion="job",
+    return node(
+        "gpu001",
+        boot=boot(),
+        pci={"devices": [on_bus(number) for number in range(gpus)]},
+        rdma={"devices": [efa] if verbs else [], "modules": []},
+        nvml=nvml(gpu(0, mig_mode=mig)),
+        versions={"container": kind, "components": {"driver": {"version": "580.126.09", "from": "/sys"}}},
+        container={
+            "devices": [{"path": path, "refused": why} for path, why in devices.items()],
+            "verbs": [f"uverbs{number}" for number in range(verbs)],
+            "gpus_asked": asked or {},
+            "libraries": {CUDA: NOT_THERE, ML: NOT_THERE} | libraries,
+        },
     )
 
 
@@ -100,11 +100,21 @@ def evaluated(
 def test_a_job_is_due_the_devices_that_it_asked_for(
     devices: dict[str, str], more: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
-    expect(evaluated(DEVICES, devices, **more), verdict, words)
+    expect(said(DEVICES, job(devices, {}, **more), occasion="job"), verdict, words)
 
 
-CUDA, ML = "libcuda.so.1", "libnvidia-ml.so.1"
-BOTH = {CUDA: loaded("/lib/libcuda.so.580.126.09"), ML: loaded("/lib/libnvidia-ml.so.580.126.09")}
+@pytest.mark.parametrize("missing", ["pci", "rdma", "versions", "nvml"])
+def test_what_the_cgroup_refuses_is_said_whatever_else_is_unknown(missing: str) -> None:
+    evidence = job(CONTROLS | dict.fromkeys(EIGHT, "EPERM"), {})
+    left = {name: data for name, data in evidence.collectors.items() if name != missing}
+    expect(said(DEVICES, replace(evidence, collectors=left), occasion="job"), FAIL, "the device cgroup refuses")
+
+
+@pytest.mark.parametrize("missing", ["rdma", "versions"])
+def test_a_library_that_does_not_load_is_said_whatever_else_is_unknown(missing: str) -> None:
+    evidence = job(CONTROLS | EIGHT, BOTH | {"libnccl.so.2": loaded("", "file too short")})
+    left = {name: data for name, data in evidence.collectors.items() if name != missing}
+    expect(said(LOADED, replace(evidence, collectors=left), occasion="job"), FAIL, "file too short")
 
 
 @pytest.mark.parametrize(
@@ -136,4 +146,8 @@ BOTH = {CUDA: loaded("/lib/libcuda.so.580.126.09"), ML: loaded("/lib/libnvidia-m
 def test_libraries_are_the_images_or_the_runtimes(
     libraries: dict[str, Any], more: dict[str, Any], verdict: Verdict, words: str
 ) -> None:
-    expect(evaluated(LOADED, **{"devices": CONTROLS | EIGHT, "libraries": libraries, **more}), verdict, words)
+    expect(
+        said(LOADED, job(**{"devices": CONTROLS | EIGHT, "libraries": libraries, **more}), occasion="job"),
+        verdict,
+        words,
+    )
