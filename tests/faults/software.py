@@ -85,7 +85,7 @@ FAULTS = (
     Fault(
         "a new driver installed while the old one runs",
         lambda image: with_nvml(with_file(image, "/sys/module/nvidia/version", "570.133.20\n"), driver="570.133.20"),
-        {COMPAT: FAIL, DRIFT: CONCERN},
+        {COMPAT: FAIL, DRIFT: CONCERN, "software.container_libraries": FAIL},
         "the driver in the kernel is 570.133.20 and libcuda is 580.126.09; expected one version",
     ),
     Fault(
@@ -125,7 +125,12 @@ FAULTS = (
     Fault(
         "a driver whose version is no version",
         lambda image: with_file(image, "/sys/module/nvidia/version", "(none)\n"),
-        {COMPAT: INCOMPLETE, DRIFT: CONCERN, "gpu.fabric_manager": INCOMPLETE},
+        {
+            COMPAT: INCOMPLETE,
+            DRIFT: CONCERN,
+            "gpu.fabric_manager": INCOMPLETE,
+            "software.container_libraries": INCOMPLETE,
+        },
         "'(none)' is not a version",
     ),
     Fault(
