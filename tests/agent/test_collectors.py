@@ -86,6 +86,7 @@ def test_another_root_gives_the_same(p5: Node) -> None:
     outside = probe(collector_names(), ProbeOptions(host_root=str(p5.root), collector_s=30.0)).collectors
     of_the_process = {
         "boot",
+        "container",
         "cpus",
         "ebs",
         "efa_counters",

@@ -25,7 +25,11 @@ OF_A_GPU = {
 }
 OF_A_GPU.pop("gpu.gpu_answers")
 OF_A_RACK = dict.fromkeys(
-    ("gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "gpu.rack_uniform"), INCOMPLETE
+    (
+        *("gpu.imex", "gpu.imex_domain", "gpu.imex_nodes", "gpu.rack_trays", "gpu.rack_uniform"),
+        "software.container_devices",  # whether an IMEX channel is due
+    ),
+    INCOMPLETE,
 )
 OF_THE_DRIVER = (
     OF_A_GPU
@@ -154,6 +158,7 @@ FAULTS = (
             **{name: verdict for name, verdict in OF_THE_DRIVER.items() if name != "gpu.gpu_count"},
             "gpu.driver_answers_in_time": INCOMPLETE,
             "software.libraries_load": FAIL,
+            "software.container_libraries": FAIL,
         },
         "no NVML library",
     ),

@@ -124,7 +124,7 @@ FAULTS = (
     Fault(
         "a tray without the IMEX channel of the others",
         lambda image: without_file(image, CHANNEL),
-        {UNIFORM: CONCERN},
+        {UNIFORM: CONCERN, "software.container_devices": CONCERN},
         "IMEX channel 0 in cluster 00000001000000000000000000000001 missing; expected there",
         base=gb300,
     ),

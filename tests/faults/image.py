@@ -10,39 +10,39 @@ from tests.testbed.node import with_file, with_line, without_file
 from tests.testbed.software import LIBRARIES, OFI_NCCL
 
 LOAD, CLEAN, RUNTIME = "software.libraries_load", "software.image_clean", "software.container_runtime"
-DRIFT = "software.version_drift"
+DRIFT, IN_CONTAINER = "software.version_drift", "software.container_libraries"
 NET = f"{OFI_NCCL}/libnccl-net"
 
 FAULTS = (
     Fault(
         "a libcuda whose link leads nowhere",
         lambda image: with_file(image, f"{LIBRARIES}/libcuda.so.1", Link("libcuda.so.550.54.14")),
-        {LOAD: FAIL},
+        {LOAD: FAIL, IN_CONTAINER: FAIL},
         "libcuda.so.1 leads nowhere",
     ),
     Fault(
         "no libcuda on a node with GPUs",
         without_libcuda,
-        {LOAD: FAIL, DRIFT: CONCERN},
+        {LOAD: FAIL, DRIFT: CONCERN, IN_CONTAINER: FAIL},
         "no libcuda.so.1; expected each to be found and whole",
     ),
     Fault(
         "an empty NCCL",
         lambda image: with_file(image, f"{LIBRARIES}/libnccl.so.2.27.7", ""),
-        {LOAD: FAIL},
+        {LOAD: FAIL, IN_CONTAINER: FAIL},
         "libnccl.so.2 is empty",
     ),
     Fault(
         "no NCCL plug-in for EFA in an image",
         lambda image: without_file(image, f"{NET}.so"),
-        {LOAD: FAIL},
+        {LOAD: FAIL, IN_CONTAINER: CONCERN},
         "no libnccl-net.so",
         occasion="ami",
     ),
     Fault(
         "an NCCL whose size cannot be read",
         lambda image: with_file(image, f"{LIBRARIES}/libnccl.so.2", Link("libnccl.so.2")),
-        {LOAD: INCOMPLETE},
+        {LOAD: INCOMPLETE, IN_CONTAINER: FAIL},
         "the size of libnccl.so.2 may not be read",
     ),
     Fault(

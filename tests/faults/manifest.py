@@ -85,7 +85,7 @@ FAULTS = (
     Fault(
         "an empty library that the manifest asks for",
         lambda image: with_file(image, f"{LIBRARIES}/libnccl.so.2.27.7", ""),
-        {LIBRARIES_EXPECTED: FAIL, "software.libraries_load": FAIL},
+        {LIBRARIES_EXPECTED: FAIL, "software.libraries_load": FAIL, "software.container_libraries": FAIL},
         "libnccl.so.2 is empty; expected whole",
         policy=Policy(libraries={"libnccl.so.2": "whole"}),
     ),

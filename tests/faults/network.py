@@ -106,7 +106,7 @@ FAULTS = (
     Fault(
         "an EFA device file that is missing",
         lambda image: without_file(image, "/dev/infiniband/uverbs3"),
-        {"network.efa_modules": FAIL},
+        {"network.efa_modules": FAIL, "software.container_devices": CONCERN},
         "31 device files",
     ),
     Fault(

@@ -25,7 +25,7 @@ def with_driver(image: NodeImage, version: str) -> NodeImage:
     """That driver is installed and loaded, as its files show."""
     loaded = with_file(without_libcuda(image), "/sys/module/nvidia/version", f"{version}\n")
     linked = with_file(loaded, f"{LIBRARIES}/libcuda.so.1", Link(f"libcuda.so.{version}"))
-    return with_nvml(with_file(linked, f"{LIBRARIES}/libcuda.so.{version}", software.LIBRARY), driver=version)
+    return with_nvml(with_file(linked, f"{LIBRARIES}/libcuda.so.{version}", software.library), driver=version)
 
 
 def with_cuda(image: NodeImage, version: str) -> NodeImage:
@@ -85,7 +85,7 @@ FAULTS = (
     Fault(
         "a new driver installed while the old one runs",
         lambda image: with_nvml(with_file(image, "/sys/module/nvidia/version", "570.133.20\n"), driver="570.133.20"),
-        {COMPAT: FAIL, DRIFT: CONCERN},
+        {COMPAT: FAIL, DRIFT: CONCERN, "software.container_libraries": FAIL},
         "the driver in the kernel is 570.133.20 and libcuda is 580.126.09; expected one version",
     ),
     Fault(
@@ -125,7 +125,12 @@ FAULTS = (
     Fault(
         "a driver whose version is no version",
         lambda image: with_file(image, "/sys/module/nvidia/version", "(none)\n"),
-        {COMPAT: INCOMPLETE, DRIFT: CONCERN, "gpu.fabric_manager": INCOMPLETE},
+        {
+            COMPAT: INCOMPLETE,
+            DRIFT: CONCERN,
+            "gpu.fabric_manager": INCOMPLETE,
+            "software.container_libraries": INCOMPLETE,
+        },
         "'(none)' is not a version",
     ),
     Fault(

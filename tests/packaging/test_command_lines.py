@@ -109,6 +109,8 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--polcy", "x.toml"], "--polcy is not an option (did you mean --policy?)"),
     ([*DEMO, "--connect-timeout", "0"], "--connect-timeout is 0; expected at least 0.1"),
     ([*DEMO, "--host-root", "here"], "expected a folder that begins with /"),
+    ([*DEMO, "--in-container", "docker run -i x"], "--in-container without -m job: expected both"),
+    ([*DEMO, "-m", "job", "--in-container", "x"], "--in-container is for local and ssh, and demo is neither"),
     ([*DEMO, "--since", "yesterday"], "expected boot, a time span such as 90m, 24h or 2d"),
     (
         [*DEMO, "--via", "controller"],

@@ -112,6 +112,9 @@ OCCASIONS = """
     @pytest.mark.ami
     def test_image(node): pass
 
+    @pytest.mark.job
+    def test_container(node): pass
+
     @pytest.mark.ami
     @pytest.mark.preflight
     def test_both(node): pass
@@ -128,6 +131,8 @@ OCCASIONS = """
         ("host", {"host.both"}),
         ("ami", {"host.both", "host.image", "host.image_the_usual_way"}),
         ("perf", {"host.load"}),
+        ("job", {"host.container"}),
+        ("not job", {"host.both"}),
         ("not perf", {"host.both"}),
     ],
 )

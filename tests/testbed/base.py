@@ -23,8 +23,8 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # of the system's packages
 PROGRAMS = """
     awk base64 basename bash cat chgrp chmod chown cksum cmp comm cp cut date dd df diff dirname dmesg du echo env
     expr fallocate false find findmnt flock free fsfreeze getent grep groups gunzip gzip head hostname id install ip
-    ipcs join kill ln logger ls lsblk mkdir mkfifo mknod mktemp mount mountpoint mv nice nohup nproc nsenter od pgrep
-    pidof pkill printenv printf prlimit ps pwd readlink realpath rm rmdir scp sed seq setpriv setsid sh sha256sum
+    ipcs join kill ldconfig ln logger ls lsblk mkdir mkfifo mknod mktemp mount mountpoint mv nice nohup nproc nsenter od
+    pgrep pidof pkill printenv printf prlimit ps pwd readlink realpath rm rmdir scp sed seq setpriv setsid sh sha256sum
     sleep sort split ss ssh ssh-keygen sshd stat stdbuf stty sync sysctl tac tail tar taskset tc tee test timeout
     top touch tr true truncate tty umount uname uniq unlink unshare unxz uptime wc which whoami xargs xz yes
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.testbed import sysfs
 from tests.testbed.buses import EFA_BUSES
-from tests.testbed.image import Content, Device, NodeImage
+from tests.testbed.image import OPENS, Content, NodeImage
 from tests.testbed.sysfs import Tree
 
 INSTALLED_PAGES = 5128  # huge pages of 2 MiB that EFA's installer reserves
@@ -37,9 +37,7 @@ def with_efa(image: NodeImage, count: int, rate: str, lender: str = "NVIDIA") ->
     for number, bus in enumerate(EFA_BUSES[:count]):
         tree |= sysfs.efa_device(number, bus, "efa2") | workings(bus, lender)
         tree[f"devices/pci0000:00/0000:{bus:02x}:00.0/infiniband/rdmap{bus}s0/ports/1/rate"] = f"{rate}\n"
-    verbs: dict[str, Content] = {
-        f"/dev/infiniband/uverbs{number}": Device(231, 192 + number) for number in range(count)
-    }
+    verbs: dict[str, Content] = {f"/dev/infiniband/uverbs{number}": OPENS for number in range(count)}
     tools = {FI_INFO: TOOL.read_text()} if count else {}
     return replace(image, sys=image.sys | tree, files=image.files | verbs, tools=image.tools | tools)
 

@@ -256,7 +256,9 @@ def _node(row: Model, addresses: list[str], nvml: str) -> NodeImage:
         tree |= sysfs.pci_function(f"0000:{bus:02x}:00.0", "10de", "22a3", "068000", "nvidia-nvswitch")
     image = replace(
         base,
-        files=base.files | software.files(row.driver, TOOLKITS.get(row.driver[:3], software.TOOLKIT_VERSION)),
+        files=base.files
+        | software.files(row.driver, TOOLKITS.get(row.driver[:3], software.TOOLKIT_VERSION))
+        | software.device_files(len(addresses)),
         tools=base.tools | software.TOOLS | {"nv-fabricmanager": FABRIC_MANAGER.read_text()},
         sys=tree,
         proc=base.proc | ({"sys/kernel/numa_balancing": "0\n"} if has.numa_balancing is False else {}),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.testbed import efa, host, imds, interfaces, ioctls, lustre, nvme, software, sysfs
 from tests.testbed.buses import EFA_BUSES, GPU_BUSES, NVSWITCH_BUSES
-from tests.testbed.image import NOT_FOUND, Content, Device, File, NodeImage, Service
+from tests.testbed.image import NOT_FOUND, OPENS, Content, File, NodeImage, Service
 from tests.testbed.kernel_log import ec2_lines, kmsg, p5_lines
 from tests.testbed.nvml.values import Values, gpu_lines
 
@@ -65,7 +65,8 @@ def healthy_p5(name: str = "gpu001") -> NodeImage:
         **ioctls.ena_counters("ens32"),
         **ioctls.ebs_volume("nvme0"),
         "/dev/kmsg": File(kmsg(p5_lines(DRIVER, KERNEL)), 0o600),
-        **{f"/dev/infiniband/uverbs{number}": Device(231, 192 + number) for number in range(len(EFA_BUSES))},
+        **{f"/dev/infiniband/uverbs{number}": OPENS for number in range(len(EFA_BUSES))},
+        **software.device_files(len(GPU_BUSES)),
     }
     return NodeImage(
         files=_common_files() | software.files(DRIVER) | files,

@@ -22,6 +22,9 @@ class Device:
     mode: int = 0o666
 
 
+OPENS = Device(1, 3)  # for one whose driver answers, this machine's null
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
     """A folder, where one is needed that holds nothing or has a mode of its own."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tests.testbed.image import Content, Device, NodeImage
+from tests.testbed.image import OPENS, Content, NodeImage
 
 ADDRESSES = ("10.1.2.9", "10.1.2.1", "10.1.2.2", "10.1.2.3")
 NAMES = ("gpu001", "gpu002", "gpu003", "gpu004")
@@ -54,7 +54,7 @@ def with_imex(image: NodeImage, version: str) -> NodeImage:
     files: dict[str, Content] = {
         "/etc/nvidia-imex/config.cfg": "SERVER_PORT=50000\nIMEX_CMD_PORT=50005\nIMEX_CMD_ENABLED=1\n",
         NODES: "# trays of this rack\n" + "".join(f"{address}\n" for address in ADDRESSES),
-        CHANNEL: Device(234, 0),
+        CHANNEL: OPENS,
     }
     proc: dict[str, Content] = {"driver/nvidia/params": "EnableMSI: 1\nImexChannelCount: 2048\nCreateImexChannel0: 1\n"}
     tools = {**image.tools, "nvidia-imex-ctl": program(domain(version))}

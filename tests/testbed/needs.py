@@ -131,6 +131,15 @@ def _without_kubernetes() -> str:
     )
 
 
+def _without_runc() -> str:
+    return (
+        _without_nodes()
+        or _without("runc", "runc")
+        or _without_path("/sys/fs/cgroup/devices/devices.list", "its kernel has no device cgroup of version 1")
+        or _without_path("/dev/fuse", "its kernel has no FUSE")
+    )
+
+
 def _without_kubectl() -> str:
     missing = not (installed.folder("kubectl") / "installed").exists()
     return _without_kubernetes() or ("kubectl is not installed: scripts/counterparts kubectl" if missing else "")
@@ -140,6 +149,7 @@ def _mark(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(reason), reason=reason)
 
 
+needs_runc = _mark(_without_runc())
 needs_chromium = _mark(_without("chromium", "chromium") or _without("chromedriver", "chromium-driver"))
 needs_pdftotext = _mark(_without("pdftotext", "poppler-utils"))
 needs_root = _mark(_without_root())

@@ -11,7 +11,7 @@ from tests.testbed.efa import INSTALLED_PAGES, workings
 from tests.testbed.faults import with_kernel_line
 from tests.testbed.healthy import EFA_BIN, healthy_cpu
 from tests.testbed.host import huge_pages
-from tests.testbed.image import Content, Device, NodeImage
+from tests.testbed.image import OPENS, Content, NodeImage
 from tests.testbed.lustre import with_lustre
 from tests.testbed.nvme import with_scratch
 from tests.testbed.software import COMMON, DPKG, EFA_INSTALLED, EFA_RECORD, dpkg
@@ -89,8 +89,8 @@ def _trainium(image: NodeImage, pci: str, model: str, cores: int, gib: int, *, e
     files: dict[str, Content] = {
         DPKG: dpkg(COMMON | PACKAGES),
         EFA_RECORD: EFA_INSTALLED,
-        **{f"/dev/neuron{index}": Device(240, index) for index in range(DEVICES)},
-        **{f"/dev/infiniband/uverbs{number}": Device(231, 192 + number) for number in range(efa)},
+        **{f"/dev/neuron{index}": OPENS for index in range(DEVICES)},
+        **{f"/dev/infiniband/uverbs{number}": OPENS for number in range(efa)},
     }
     fi_info = Path(__file__).with_name("tools").joinpath("fi_info").read_text()
     tools = {f"{EFA_BIN}/fi_info": fi_info, LS: printing(neuron_ls(cores, gib))}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 
-from tests.testbed.image import Content, File, Folder, Link
+from tests.testbed.compiled import shared_library
+from tests.testbed.image import OPENS, Content, File, Folder, Link
 
 LIBRARIES = f"/usr/lib/{platform.machine()}-linux-gnu"
 DPKG = "/var/lib/dpkg/status"
@@ -53,6 +55,17 @@ CLOUD_INIT_RESULT = '{"v1": {"datasource": "DataSourceEc2Local", "errors": []}}\
 FORCED = 'no-pty,command="echo Please login as the user ubuntu" ssh-ed25519 AAAA launch\n'
 
 
+def device_files(gpus: int) -> dict[str, Content]:
+    """The device files of NVIDIA's driver with so many GPUs, and of GDRCopy's."""
+    files = (*(f"nvidia{number}" for number in range(gpus)), "nvidiactl", "nvidia-uvm", "gdrdrv")
+    return {f"/dev/{name}": OPENS for name in files}
+
+
+def library(soname: str = "lib.so") -> bytes:
+    """A library that loads, and does nothing."""
+    return shared_library(Path(__file__).with_name("library.c"), soname)
+
+
 def package(name: str, version: str, status: str = "install ok installed") -> str:
     """An entry of dpkg's database."""
     return (
@@ -93,13 +106,13 @@ def files_of_gpus(driver: str, toolkit: str) -> dict[str, Content]:
         f"/usr/local/cuda-{toolkit}/version.json": CUDA.replace("VERSION", f"{toolkit}.1"),
         "/usr/include/cudnn_version.h": CUDNN,
         f"{LIBRARIES}/libcuda.so.1": Link(f"libcuda.so.{driver}"),
-        f"{LIBRARIES}/libcuda.so.{driver}": LIBRARY,
+        f"{LIBRARIES}/libcuda.so.{driver}": library,
         f"{LIBRARIES}/libnccl.so.2": Link("libnccl.so.2.27.7"),
-        f"{LIBRARIES}/libnccl.so.2.27.7": LIBRARY,
+        f"{LIBRARIES}/libnccl.so.2.27.7": library,
         EFA_RECORD: EFA_INSTALLED,
         "/etc/ld.so.conf.d/100_ofinccl.conf": f"{OFI_NCCL}\n",
         f"{OFI_NCCL}/libnccl-net.so": Link("libnccl-net-ofi.so"),
-        f"{OFI_NCCL}/libnccl-net-ofi.so": LIBRARY,
+        f"{OFI_NCCL}/libnccl-net-ofi.so": lambda: library("libnccl-net.so"),
         TOOLKIT: "[nvidia-container-cli]\n",
         "/etc/enroot": Folder(),
         PLUGSTACK: f"required {PYXIS}\n",

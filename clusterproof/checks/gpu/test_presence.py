@@ -91,6 +91,7 @@ def on_bus_in_words(node: Node) -> str:
     return f"{on_bus} on the PCI bus" + (", so the driver lost some" if on_bus > node.gpu_count else "")
 
 
+@mark.job
 @evidence("nvidia-smi -L")
 def test_gpu_answers(gpu: Gpu) -> None:
     """GPU responsiveness.

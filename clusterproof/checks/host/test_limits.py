@@ -13,6 +13,7 @@ pytestmark = [mark.host, mark.preflight, mark.ami]
 LOGIN = "a login"
 
 
+@mark.job
 @mark.hyperpod_nccl("17")
 @evidence("ulimit -s -n -u; cat /proc/$(pgrep -o slurmd)/limits")
 def test_ulimits(node: Node) -> None:

@@ -18,6 +18,7 @@ EFA_PAGE_KIB = 2048  # what libfabric's EFA provider asks for: MAP_HUGETLB of th
 
 @mark.prolog
 @mark.epilog
+@mark.job
 @mark.ami
 @evidence("df -h /dev/shm; ls -la /dev/shm")
 def test_dev_shm(node: Node) -> None:

@@ -159,6 +159,7 @@ def _others_report(node: Node, least: int) -> bool:
     return any(float(gbps) >= least > port_rate().unknown_gbps for gbps in usual)
 
 
+@mark.job
 @mark.hyperpod_nccl("13")
 @evidence("fi_info -p efa -t FI_EP_RDM | grep domain | sort -u")
 def test_libfabric_efa(node: Node) -> None:

@@ -7,7 +7,7 @@ from clusterproof.plugins.core.verdict import not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
 
-pytestmark = [mark.network, mark.preflight, mark.prolog, mark.ami]
+pytestmark = [mark.network, mark.preflight, mark.prolog, mark.job, mark.ami]
 
 
 @mark.hyperpod_nccl("17")

@@ -49,6 +49,7 @@ def remedy_by_cause(node: Node) -> str:
     return unreached_rows()[unreached.value].remedy.replace("NODE", node.name) if unreached else ""
 
 
+@mark.job
 @mark.hyperpod_node_debugger("K")
 @evidence("ssh NODE true")
 @over_ssm("hyperpod-ssm", "aws ssm start-session --target TARGET")
@@ -77,6 +78,7 @@ def test_reachable(node: Node) -> None:
     fail(message, cause=node.why_unreached)
 
 
+@mark.job
 @mark.hyperpod_node_debugger("G")
 @evidence("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /^D/'")
 def test_evidence_complete(node: Node) -> None:

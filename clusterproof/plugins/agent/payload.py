@@ -15,6 +15,7 @@ from pathlib import Path
 from clusterproof.plugins.agent.lean import lean, pynvml_source, reachable, words
 from clusterproof.plugins.agent.packing import ARGUMENT, QUOTED, UNPACKED, packed, text_of
 from clusterproof.plugins.agent.program import ProbeOptions, Program, module_of
+from clusterproof.plugins.core.record import replace
 
 FOLDER = Path(__file__).parent
 ROOMS = "clusterproof.plugins."  # what they are called here; they travel without it
@@ -66,7 +67,8 @@ def program(
     """
     nonce = new_nonce()
     text = payload(frozenset(collectors), options, tuple(further))
-    return started_by_shell(text, nonce, options.sudo, on_stdin), nonce
+    to_run = started_by_shell(text, nonce, options.sudo, on_stdin)
+    return replace(to_run, command=f"{options.in_container} {to_run.command}".lstrip()), nonce
 
 
 def new_nonce() -> str:

@@ -18,7 +18,8 @@ EVIDENCE = os.path.realpath(f"{__file__}/../../evidence")
 PACKAGE = "clusterproof.plugins.evidence"
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node sends about 20 kB
-DEADLINE_FACTORS = {"nvml": 3.0}  # times `collector_s`: without persistence mode, NVML's first call starts every GPU
+# times `collector_s`: without persistence mode, NVML's first call starts every GPU; libraries may lie on a file server
+DEADLINE_FACTORS = {"nvml": 3.0, "container": 3.0}
 END_S = 1.0  # for ending what does not answer
 SEND_S = 10.0  # for sending the answer
 
@@ -90,6 +91,7 @@ class ProbeOptions:
     host_root: str = "/"  # everything is read under it
     collector_s: float = 5.0  # for one collector; DEADLINE_FACTORS multiplies it
     mount_s: float = 2.0  # for one mounted file system, within its collector
+    in_container: str = ""  # the command that begins a job's container, in which everything is read
     sudo: bool = False  # run as root through `sudo -n` where that is permitted
     checkpoints: tuple[str, ...] = ()  # folders that jobs save to: the probe reports how their files are striped
     mounts: tuple[str, ...] = ()  # mount points that the policy expects: they are looked at before others

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.result import ACTIONS, SUBSYSTEMS
 if TYPE_CHECKING:
     import pytest
 
-OCCASIONS = ("preflight", "prolog", "epilog", "ami", "perf")
+OCCASIONS = ("preflight", "prolog", "epilog", "job", "ami", "perf")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,6 +149,7 @@ _OCCASION_WORDS = {
     "preflight": "before a training run",
     "prolog": "before each job, from Slurm",
     "epilog": "after each job, from Slurm",
+    "job": "the first line of a job, in its container; runs only when -m names it",
     "ami": "the gate for a new machine image",
     "perf": "loads the hardware; runs only when -m names it",
 }

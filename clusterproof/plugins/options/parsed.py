@@ -54,6 +54,7 @@ class Options(Protocol):
     # the probe
     probe_timeout: float
     host_root: str
+    in_container: str
     sudo: bool
 
     # verdicts

@@ -180,6 +180,12 @@ GROUPS: dict[str, tuple[Option, ...]] = {
             "read the host under this folder of the node, e.g. in a container",
             {"default": "/", "metavar": "DIR"},
         ),
+        Option(
+            "--in-container",
+            "run the probe in a job's container, which this begins as the job does: 'docker run --rm -i --gpus all "
+            "IMAGE', 'enroot start IMAGE', 'runc exec NAME' (local and ssh; with -m job)",
+            {"default": "", "metavar": "COMMAND"},
+        ),
         Option("--sudo", "run the probe under sudo -n, for what only root may read", {"action": "store_true"}),
     ),
     "clusterproof: verdicts": (

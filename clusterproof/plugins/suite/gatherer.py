@@ -171,6 +171,7 @@ class Gatherer:
         return ProbeOptions(
             host_root=HOST if self._is_in_image() else option.host_root,
             collector_s=option.probe_timeout,
+            in_container=option.in_container,
             sudo=option.sudo,
             checkpoints=self.checkpoints,
             mounts=self.mounts,

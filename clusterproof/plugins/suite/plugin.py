@@ -101,6 +101,13 @@ def _packaged(text: str, option: Options) -> Cluster:
             f"--via {option.via:.80} is for clusters of Slurm, HyperPod and Kubernetes, and {text:.80} is none; "
             "expected slurm:…, k8s:… or the name of a HyperPod cluster"
         )
+    if option.in_container and not is_named(option.markexpr, "job"):
+        raise InventoryError("--in-container without -m job: expected both, as all other checks are of nodes")
+    if option.in_container and found.connection not in ("local", "ssh"):
+        raise InventoryError(
+            f"--in-container is for local and ssh, and {text:.80} is neither; expected for Slurm with pyxis "
+            "--srun-options=--container-image=IMAGE, else `clusterproof check local -m job` in the job itself"
+        )
     return found
 
 
@@ -137,15 +144,16 @@ def _count_further(config: pytest.Config, items: int) -> None:
 def is_only_by_name(item: pytest.Item, markexpr: str) -> bool:
     """Whether a test runs only when `-m` names its occasion, and `-m` does not.
 
-    What loads the hardware, and what is of an image alone: on a node that people work on it finds their work.
+    What loads the hardware, what is of an image alone (on a node that people work on it finds their work), and what is
+    asked where a job runs.
     """
     if not is_of_cluster(item):
         return False  # another author's test, whose marks mean what they say
     has_another = item.get_closest_marker("preflight")
     if item.get_closest_marker("perf") and not has_another:  # one that has reads logs then, and loads nothing
         return not is_named(markexpr, "perf")
-    is_of_image_alone = item.get_closest_marker("ami") and not has_another
-    return bool(is_of_image_alone) and "ami" not in markexpr
+    only = [name for name in ("ami", "job") if item.get_closest_marker(name)] if not has_another else []
+    return bool(only) and not any(is_named(markexpr, name) for name in only)
 
 
 def is_of_cluster(item: pytest.Item) -> bool:

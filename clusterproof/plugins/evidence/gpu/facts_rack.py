@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.record import record
@@ -166,10 +167,8 @@ def require_rack(node: Node, *, is_known: bool = False) -> None:
         return
     if names or any(isinstance(why, NotApplicable) for why in unread):
         raise NotApplicable("no GPU here shares its memory over a rack's NVLink")
-    if is_known:
+    with nullcontext() if is_known else part:
         node.gpus[0].name  # noqa: B018 - raises why nobody knows what they are
-    with part:
-        node.gpus[0].name  # noqa: B018
 
 
 def place(fabric: Fabric) -> str:

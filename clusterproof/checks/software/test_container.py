@@ -1,0 +1,162 @@
+"""What a job's programs get in their container, beside what the kernel of the node has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.container.facts import container
+from clusterproof.plugins.evidence.field import known, readings
+from clusterproof.plugins.evidence.gpu.facts_rack import is_of_a_rack
+from clusterproof.plugins.evidence.node import Node
+
+pytestmark = [mark.software, mark.job, mark.hyperpod_node_debugger("M")]
+
+ACCELERATORS = (("GPUs", "nvidia", r"/dev/nvidia\d+"), ("Neuron devices", "neuron", r"/dev/neuron\d+"))
+CONTROLS = ("/dev/nvidiactl", "/dev/nvidia-uvm")  # CUDA opens both before any GPU
+VERBS, CHANNELS, GDRCOPY = r"/dev/infiniband/uverbs\d+", r"/dev/nvidia-caps-imex-channels/channel\d+", "/dev/gdrdrv"
+CGROUP, MODE, BUSY = "EPERM", "EACCES", ("EBUSY", "EAGAIN")
+OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+COMPATIBLE = "/compat/"  # the folder of CUDA's forward compatibility, whose libcuda is newer than the driver
+
+
+@evidence("ls -l /dev/nvidia* /dev/infiniband; nvidia-smi -L; cat /sys/fs/cgroup/devices.list")
+def test_container_devices(node: Node) -> None:
+    """Devices of the job's container.
+
+    A container shares the kernel of its node, which says what there is to get. Each device file is opened and closed.
+    What the device cgroup refuses, the *runtime* did not allow, or systemd has taken away again, as at each `systemctl
+    daemon-reload` where NVIDIA's runtime allowed it behind systemd's back; what the driver refuses is the *node*'s
+    fault. NCCL goes on without a network device, GDRCopy or an IMEX channel, and is slow.
+
+    Remedy (fix configuration): runtime: start the container anew with CDI or --device, which survive a daemon-reload;
+    request the devices (--gpus, --device /dev/infiniband, resources of the pod, NVIDIA_VISIBLE_DEVICES). node: look at
+    the driver there.
+    """
+    gpus = known(lambda: [device for device in node.pci_devices if device.driver in ("nvidia", "neuron")], [])
+    if not gpus and not container.of(node).devices:
+        not_applicable("the node has no GPU, no Neuron device, and no device file of a network device")
+    for name, driver, files in ACCELERATORS:
+        with part:
+            accelerators(node, name, sum(device.driver == driver for device in gpus), files)
+    with part:
+        network_devices(node)
+    opened, refused = container.of(node).opened(GDRCOPY)
+    with part:
+        require_opened(refused)
+        missing = gpus and "gdrdrv" in node.modules and not opened and not refused
+        concern_if(missing, f"runtime: no {GDRCOPY} here, and gdrdrv is loaded; expected it, for GDRCopy")
+    with part:
+        opened, refused = container.of(node).opened(CHANNELS)
+        require_opened(refused)
+        missing = known(lambda: bool(gpus) and is_of_a_rack(node), False) and not opened and not refused
+        seen = "runtime: no IMEX channel here: NCCL cannot use NVLink between trays"
+        concern_if(missing, f"{seen}; expected /dev/nvidia-caps-imex-channels/channel0")
+
+
+def accelerators(node: Node, name: str, on_node: int, files: str) -> None:
+    """Fail where the job does not get the GPUs that it is due, or what CUDA opens before them."""
+    data, asked = container.of(node), None
+    opened, refused = data.opened(files)
+    if not on_node and not opened and not refused:
+        return
+    if name == "GPUs":
+        with part:
+            controls, unopened = data.opened("|".join(CONTROLS))
+            require_opened(unopened)
+            missing = [path for path in CONTROLS if (opened or refused) and path not in {*controls, *unopened}]
+            fail_if(missing, f"runtime: no {' and no '.join(missing)} here; expected what CUDA opens before GPUs")
+        asked = None if shares_gpus(node) else data.gpus_due
+    due = asked if asked is not None else 1 if not refused or not is_container(node) else len(opened) + len(refused)
+    if len(opened) >= due:
+        return
+    require_opened(refused)
+    fail_if(True, f"runtime: device files of {len(opened)} of the node's {on_node} {name} here; expected {due}")
+
+
+def shares_gpus(node: Node) -> bool:
+    """Whether a GPU is partitioned, so that a job gets several devices by one file."""
+    return any(readings(gpu, "mig_mode")[0].get("mig_mode") for gpu in readings(node, "gpus")[0].get("gpus", ()))
+
+
+def network_devices(node: Node) -> None:
+    """Fail where no network device of the kernel's can be opened, or one refuses to be."""
+    data = container.of(node)
+    opened, refused = data.opened(VERBS)
+    require_opened(refused)
+    there = len(data.verbs) if node.rdma_devices else 0
+    seen = f"runtime: {len(opened)} of the node's {there} network devices have their file in /dev/infiniband"
+    fail_if(there and not opened, f"{seen}: NCCL falls back to TCP; expected those that the job needs")
+    has_all_gpus = len(data.opened(ACCELERATORS[0][2])[0]) >= len(node.gpus_on_bus) > 0
+    concern_if(len(opened) < there and has_all_gpus, f"{seen}, and all of its GPUs; expected all {there}")
+
+
+def is_container(node: Node) -> bool:
+    """Whether this is a container, whose runtime puts only files there that may be opened; a step of Slurm is none."""
+    return bool(known(lambda: node.software.container, ""))
+
+
+def require_opened(refused: dict[str, str]) -> None:
+    """Fail for device files that are there and cannot be opened, by whose fault that is."""
+    by_cgroup = some(path for path, why in refused.items() if why == CGROUP)
+    by_mode = some(path for path, why in refused.items() if why == MODE)
+    by_driver = some(f"{path} ({why})" for path, why in refused.items() if why not in (CGROUP, MODE, *BUSY))
+    busy = some(f"{path} ({why})" for path, why in refused.items() if why in BUSY)
+    with part:
+        fail_if(by_cgroup, f"runtime: the device cgroup refuses {by_cgroup}; expected each file here to open")
+    with part:
+        fail_if(by_mode, f"runtime: this user may not open {by_mode}; expected each file here to open")
+    with part:
+        fail_if(by_driver, f"node: the driver refuses {by_driver}; expected each file here to open")
+    if busy:
+        incomplete(f"could not be opened just now: {busy}")
+
+
+def some(paths: Iterable[str], most: int = 3) -> str:
+    """Some of these paths: `/dev/nvidia0, /dev/nvidia1 and 6 more`."""
+    paths = list(paths)
+    return ", ".join(paths[:most]) + (f" and {len(paths) - most} more" if len(paths) > most else "")
+
+
+@evidence("ldconfig -p | grep -E 'libcuda|libnccl|libfabric'; ldd LIBRARY; cat /sys/module/nvidia/version")
+def test_container_libraries(node: Node) -> None:
+    """Libraries of the job's container.
+
+    Each library of the driver, of NCCL and of the network is loaded, in a process of its own. The driver's must be
+    there where the job has GPUs, and be of the version that the kernel has loaded, or CUDA's forward compatibility.
+    What is mounted into the container the *runtime* brought from the node, by a list that is out of date perhaps, as a
+    CDI specification after an upgrade of the driver; the rest is the *image*'s. A library of the node that needs a
+    newer glibc than the image has does not load.
+
+    Remedy (fix configuration): runtime: write the CDI specification anew (nvidia-ctk cdi generate), start the container
+    anew, and ask for NVIDIA_DRIVER_CAPABILITIES=compute,utility. image: remove the driver's libraries from it; build on
+    an image as new as the node's libraries, or bring the plug-in in the image.
+    """
+    libraries = container.of(node).libraries
+    gpus = container.of(node).opened(ACCELERATORS[0][2])
+    if not any(gpus) and not any(library.is_there for library in libraries.values()):
+        not_applicable("no GPU here, and none of these libraries")
+    for name, library in libraries.items():
+        with part:
+            said = " ".join(library.text.split())[:300]
+            fail_if(library.is_there and said, f"{library.whose}: {name} does not load: {said}; expected it to load")
+    with part:
+        missing = [name for name in OF_DRIVER if any(gpus) and not libraries[name].is_there]
+        seen = f"runtime: no {' and no '.join(missing)}, and GPUs are here"
+        fail_if(missing, f"{seen}; expected the runtime to bring the driver's libraries")
+    loaded = known(lambda: node.software.version("driver"), None)
+    with part:
+        if loaded and not loaded[0].isdecimal():
+            incomplete(f"the driver that is loaded is {loaded!r:.40}, which is not a version")
+    for name in OF_DRIVER if loaded and loaded[0].isdecimal() else ():
+        with part:
+            of_driver = libraries[name]
+            if of_driver.version not in ("", loaded) and COMPATIBLE not in of_driver.path:
+                seen = f"{of_driver.whose}: {name} is of driver {of_driver.version} ({of_driver.path})"
+                fail_if(True, f"{seen}; expected {loaded}, which the kernel of the node has loaded")
+    plugin = next((name for name in libraries if name.startswith("libnccl-net")), "")
+    with part:
+        lacks = plugin and any(gpus) and node.efa_devices and not libraries[plugin].is_there
+        concern_if(lacks, f"image: no {plugin} where the loader looks: NCCL uses TCP over EFA's nodes; expected it")

@@ -1,0 +1,1 @@
+"""What a job gets of its node where it runs."""

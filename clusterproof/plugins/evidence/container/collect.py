@@ -1,0 +1,140 @@
+"""What a job's programs get where they run, in a container mostly: device files that open, libraries that load.
+
+`{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM"}], "verbs": ["uverbs0"], "gpus_asked":
+{"SLURM_GPUS_ON_NODE": 8}, "libraries": {"libcuda.so.1": {"path": "/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09",
+"mount": "/", "text": "" | "what the loader says", "is_there": true}}}`. `verbs` are the kernel's, which a container
+shares with its node; `mount` is where the file system with the library is mounted, or with the one that needs what
+others do not have.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+
+from clusterproof.plugins.agent.reading import Denied, Node, error
+
+FILES = re.compile(r"nvidia\d{1,3}|nvidiactl|nvidia-uvm|gdrdrv|neuron\d{1,3}")
+FOLDERS = {"/dev/infiniband": re.compile(r"uverbs\d{1,3}"), "/dev/nvidia-caps-imex-channels": re.compile(r"channel\d+")}
+MAX_DEVICES = 256
+ASKED, BINDS = ("SLURM_GPUS_ON_NODE",), ("SLURM_GPU_BIND", "SLURM_GPUS_PER_TASK")  # those of a node, unless by task
+LISTS, GPU = "NVIDIA_VISIBLE_DEVICES", re.compile(r"GPU-[\w-]{4,64}|\d{1,3}")
+LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2", "libibverbs.so.1", "libfabric.so.1")
+PLUGIN, NAMES_PLUGIN = "libnccl-net.so", "NCCL_NET_PLUGIN"  # NCCL's network plug-in, and what gives it another name
+PLUGIN_NAME = re.compile(r"[\w.+-]{1,80}")
+NOT_THERE = re.compile(
+    r"(?:^|: )(\S+): (?:cannot open shared object file: )?No such file|shared library (\S+): No such"
+)
+NEEDED_BY = re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)")
+RTLD_DI_LINKMAP, NAME_IN_LINKMAP = 2, ctypes.sizeof(ctypes.c_void_p)  # dlfcn.h, link.h
+NOBODY, MAX_BYTES = 65534, 16384
+
+
+def read(node: Node) -> object:
+    """As above. Raises Denied where another root is read than the one that the job has."""
+    if node.root:
+        raise Denied("only what runs where the job runs gets what the job gets; expected no --host-root")
+    mounts = _mount_points(node)
+    return {
+        "devices": [_opened(node, path) for path in _device_files(node)[:MAX_DEVICES]],
+        "verbs": [name for name in node.names("/sys/class/infiniband_verbs") if name.startswith("uverbs")],
+        "gpus_asked": _asked(),
+        "libraries": {name: _loaded(node, name, mounts) for name in (*LIBRARIES, _plugin())},
+    }
+
+
+def _device_files(node: Node) -> list[str]:
+    found = [f"/dev/{name}" for name in node.names("/dev") if FILES.fullmatch(name)]
+    for folder, pattern in FOLDERS.items():
+        found += [f"{folder}/{name}" for name in node.names(folder) if pattern.fullmatch(name)]
+    return found
+
+
+def _asked() -> dict[str, int]:
+    """How many GPUs the variables ask for that name a number; all may be the image's own word, and MIG shares GPUs."""
+    data = {name: os.environ.get(name, "") for name in ASKED if not any(map(os.environ.get, BINDS))}
+    found = {name: int(text) for name, text in data.items() if re.fullmatch(r"[1-9][0-9]{0,2}", text)}
+    listed = os.environ.get(LISTS, "").split(",")
+    return found if not all(map(GPU.fullmatch, listed)) else {**found, LISTS: len(listed)}
+
+
+def _opened(node: Node, path: str) -> dict[str, object]:
+    node.at(path)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as problem:
+        return {"path": path, "refused": error(problem)["error"]}
+    return {"path": path, "refused": ""}
+
+
+def _plugin() -> str:
+    """The file of NCCL's network plug-in: by its own variable, else as it is called anywhere."""
+    name = os.environ.get(NAMES_PLUGIN, "")
+    if not PLUGIN_NAME.fullmatch(name) or name == "none":
+        return PLUGIN
+    return name if ".so" in name else f"libnccl-net-{name}.so"
+
+
+def _mount_points(node: Node) -> list[str]:
+    """Every mount point, the deepest first."""
+    text = str(node.text("/proc/self/mountinfo", absent=""))
+    return sorted({words[4] for line in text.splitlines() if len(words := line.split()) > 4}, key=len, reverse=True)
+
+
+def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
+    """Load a library in a process of its own, which it may end: where it lies, or what the loader says."""
+    node.at(name)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            for printed in (1, 2):
+                os.dup2(os.open("/dev/null", os.O_WRONLY), printed)
+            _become_nobody()
+            os.write(writing, json.dumps(_load(name)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        said = b""
+        while len(said) < MAX_BYTES and (more := os.read(reading, MAX_BYTES)):
+            said += more
+    finally:
+        os.close(reading)
+        status = os.waitpid(child, 0)[1]
+    path, text = json.loads(said) if said else ("", f"{name} ends its process ({status})")
+    missing = NOT_THERE.search(text)
+    needs = NEEDED_BY.search(text)
+    at = os.path.realpath(needs[1] if needs else path) if needs or path else ""
+    return {
+        "path": path,
+        "mount": next((mount for mount in mounts if f"{at}/".startswith(f"{mount.rstrip('/')}/")), "") if at else "",
+        "text": text,
+        "is_there": not (missing and name in (missing[1], missing[2])),
+    }
+
+
+def _become_nobody() -> None:
+    """Root loads as nobody: what a library does when it is loaded is its maker's choice."""
+    if os.geteuid():
+        return
+    try:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    except OSError:
+        pass  # root of a user namespace alone, who is an ordinary user of the node
+
+
+def _load(name: str) -> tuple[str, str]:
+    """Where a library that loads lies, and what the loader says of another."""
+    try:
+        loaded = ctypes.CDLL(name)
+        linked = ctypes.c_void_p()
+        ctypes.CDLL(None).dlinfo(ctypes.c_void_p(loaded._handle), RTLD_DI_LINKMAP, ctypes.byref(linked))  # noqa: SLF001
+        where = ctypes.cast((linked.value or 0) + NAME_IN_LINKMAP, ctypes.POINTER(ctypes.c_char_p))[0]
+        return os.path.realpath((where or b"").decode("utf-8", "replace")), ""
+    except OSError as problem:
+        return "", str(problem)[:2000]

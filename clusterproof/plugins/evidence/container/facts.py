@@ -1,0 +1,68 @@
+"""What a job's programs get where they run, typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.fact import collected_as
+from clusterproof.plugins.evidence.field import Field, Reported, every, flag, table, text, texts, whole
+
+_VERSION = re.compile(r"\.so\.(\d{1,5}(?:\.\d{1,5}){1,3})$")
+
+
+@record
+class DeviceFile(Reported):
+    """A device file, and the errno by which it refuses to be opened; empty where it opens."""
+
+    path = Field(text)
+    refused = Field(text)
+
+
+@record
+class LoadedLibrary(Reported):
+    """A library as the loader finds it."""
+
+    path = Field(text)  # with every link followed; empty where it does not load
+    mount = Field(text)  # the mount point above it, or above the one that it does not fit to
+    text = Field(text)  # what the loader says; empty where it loads
+    is_there = Field(flag)
+
+    @property
+    def version(self) -> str:
+        """The version in its file's name; empty where that has none."""
+        found = _VERSION.search(self.path)
+        return found[1] if found else ""
+
+    @property
+    def whose(self) -> str:
+        """Who brought it: the *image*, or the *runtime*, which mounts what is of the node."""
+        return "image" if self.mount in ("", "/") else "runtime"
+
+
+def _libraries(data: object) -> Mapping[str, LoadedLibrary]:
+    return {name: LoadedLibrary(table(entry)) for name, entry in table(data).items()}
+
+
+@record
+class Container(Reported):
+    """The device files and libraries that a job gets."""
+
+    devices = Field(every(DeviceFile))
+    verbs = Field(texts)  # names of the kernel's RDMA devices, uverbs0 and so on
+    gpus_asked = Field(table)  # by the variable that names the number
+    libraries = Field(_libraries)
+
+    def opened(self, pattern: str) -> tuple[list[str], dict[str, str]]:
+        """The device files of this pattern that open, and why each of the others does not. Raises Incomplete."""
+        found = {device.path: device.refused for device in self.devices if re.fullmatch(pattern, device.path)}
+        return [path for path, why in found.items() if not why], {path: why for path, why in found.items() if why}
+
+    @property
+    def gpus_due(self) -> int | None:
+        """How many GPUs the job asked for; None where nothing here says so. Raises Incomplete."""
+        return min(map(whole, self.gpus_asked.values()), default=None)
+
+
+container = collected_as("container", Container)

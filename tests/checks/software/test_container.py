@@ -1,0 +1,153 @@
+"""Checks of what a job gets in its container, on evidence that no fault of a node produces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.record import replace
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import expect, said
+from tests.builders.recordings import boot, gpu, node, nvml
+
+FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
+NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS
+DEVICES, LOADED = "software.container_devices", "software.container_libraries"
+CONTROLS = {"/dev/nvidiactl": "", "/dev/nvidia-uvm": ""}
+TWO_OF_EIGHT = {"/dev/nvidia0": "", "/dev/nvidia1": ""}
+SIX_REFUSED = {f"/dev/nvidia{number}": "EPERM" for number in range(2, 8)}
+EIGHT = {f"/dev/nvidia{number}": "" for number in range(8)}
+NOT_THERE = {"path": "", "mount": "", "text": "no such file", "is_there": False}
+
+
+CUDA, ML = "libcuda.so.1", "libnvidia-ml.so.1"
+
+
+def on_bus(number: int, driver: str = "nvidia") -> dict[str, Any]:
+    address = f"0000:{number + 16:02x}:00.0"
+    return {"address": address, "vendor": "10de", "device": "2330", "class": "030200", "driver": driver}
+
+
+def loaded(path: str, text: str = "", mount: str = "/") -> dict[str, Any]:
+    return {"path": path, "mount": mount, "text": text, "is_there": True}
+
+
+BOTH = {CUDA: loaded("/lib/libcuda.so.580.126.09"), ML: loaded("/lib/libnvidia-ml.so.580.126.09")}
+
+
+def job(
+    devices: dict[str, str],
+    libraries: dict[str, Any],
+    gpus: int = 8,
+    asked: dict[str, int] | None = None,
+    verbs: int = 0,
+    kind: str = "",
+    mig: bool = False,
+) -> NodeEvidence:
+    """The evidence of a job that gets these."""
+    efa = {"name": "rdmap0s0", "vendor": "1d0f", "device": "efa2", "ports": []}
+    return node(
+        "gpu001",
+        boot=boot(),
+        pci={"devices": [on_bus(number) for number in range(gpus)]},
+        rdma={"devices": [efa] if verbs else [], "modules": []},
+        nvml=nvml(gpu(0, mig_mode=mig)),
+        versions={"container": kind, "components": {"driver": {"version": "580.126.09", "from": "/sys"}}},
+        container={
+            "devices": [{"path": path, "refused": why} for path, why in devices.items()],
+            "verbs": [f"uverbs{number}" for number in range(verbs)],
+            "gpus_asked": asked or {},
+            "libraries": {CUDA: NOT_THERE, ML: NOT_THERE} | libraries,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "more", "verdict", "words"),
+    [
+        ({}, {"gpus": 0}, NA, "the node has no GPU"),
+        (CONTROLS | EIGHT, {}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT, {}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT, {"asked": {"SLURM_GPUS_ON_NODE": 2}}, PASS, ""),
+        (
+            CONTROLS | TWO_OF_EIGHT,
+            {"asked": {"SLURM_GPUS_ON_NODE": 4}},
+            FAIL,
+            "runtime: device files of 2 of the node's 8 GPUs here; expected 4",
+        ),
+        (CONTROLS | TWO_OF_EIGHT, {"asked": {"SLURM_GPUS_ON_NODE": 4}, "mig": True}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT | SIX_REFUSED, {}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT | SIX_REFUSED, {"asked": {"SLURM_GPUS_ON_NODE": 2}, "kind": "docker"}, PASS, ""),
+        (
+            CONTROLS | TWO_OF_EIGHT | SIX_REFUSED,
+            {"kind": "docker"},
+            FAIL,
+            "runtime: the device cgroup refuses /dev/nvidia2, /dev/nvidia3, /dev/nvidia4 and 3 more",
+        ),
+        (EIGHT, {}, FAIL, "runtime: no /dev/nvidiactl and no /dev/nvidia-uvm here"),
+        (CONTROLS | EIGHT | {"/dev/nvidiactl": "EPERM"}, {}, FAIL, "the device cgroup refuses /dev/nvidiactl"),
+        (CONTROLS | EIGHT | {"/dev/infiniband/uverbs0": "EBUSY"}, {}, INCOMPLETE, "/dev/infiniband/uverbs0 (EBUSY)"),
+        (CONTROLS | EIGHT, {"verbs": 1}, FAIL, "runtime: 0 of the node's 1 network devices have their file"),
+        (CONTROLS | EIGHT | {"/dev/infiniband/uverbs0": ""}, {"verbs": 2}, CONCERN, "1 of the node's 2 network"),
+        (CONTROLS | TWO_OF_EIGHT | {"/dev/infiniband/uverbs0": ""}, {"verbs": 2}, PASS, ""),
+        ({"/dev/neuron0": "EACCES"}, {"gpus": 0}, FAIL, "runtime: this user may not open /dev/neuron0"),
+        ({"/dev/neuron0": ""}, {"gpus": 0}, PASS, ""),
+        (CONTROLS | EIGHT | {"/dev/gdrdrv": "EPERM"}, {}, FAIL, "the device cgroup refuses /dev/gdrdrv"),
+    ],
+)
+def test_a_job_is_due_the_devices_that_it_asked_for(
+    devices: dict[str, str], more: dict[str, Any], verdict: Verdict, words: str
+) -> None:
+    expect(said(DEVICES, job(devices, {}, **more), occasion="job"), verdict, words)
+
+
+@pytest.mark.parametrize("missing", ["pci", "rdma", "versions", "nvml"])
+def test_what_the_cgroup_refuses_is_said_whatever_else_is_unknown(missing: str) -> None:
+    evidence = job(CONTROLS | dict.fromkeys(EIGHT, "EPERM"), {})
+    left = {name: data for name, data in evidence.collectors.items() if name != missing}
+    expect(said(DEVICES, replace(evidence, collectors=left), occasion="job"), FAIL, "the device cgroup refuses")
+
+
+@pytest.mark.parametrize("missing", ["rdma", "versions"])
+def test_a_library_that_does_not_load_is_said_whatever_else_is_unknown(missing: str) -> None:
+    evidence = job(CONTROLS | EIGHT, BOTH | {"libnccl.so.2": loaded("", "file too short")})
+    left = {name: data for name, data in evidence.collectors.items() if name != missing}
+    expect(said(LOADED, replace(evidence, collectors=left), occasion="job"), FAIL, "file too short")
+
+
+@pytest.mark.parametrize(
+    ("libraries", "more", "verdict", "words"),
+    [
+        (BOTH, {}, PASS, ""),
+        ({}, {"devices": {}, "gpus": 0}, NA, "no GPU here, and none of these libraries"),
+        ({}, {"devices": {}}, NA, "no GPU here, and none of these libraries"),
+        ({}, {}, FAIL, "runtime: no libcuda.so.1 and no libnvidia-ml.so.1, and GPUs are here"),
+        (BOTH | {CUDA: loaded("/lib/libcuda.so.1")}, {}, PASS, ""),
+        (BOTH | {CUDA: loaded("/usr/local/cuda/compat/libcuda.so.590.48.01")}, {}, PASS, ""),
+        (
+            BOTH | {ML: loaded("/lib/libnvidia-ml.so.535.54.03", mount="/lib")},
+            {},
+            FAIL,
+            "runtime: libnvidia-ml.so.1 is of driver 535.54.03 (/lib/libnvidia-ml.so.535.54.03); expected 580.126.09",
+        ),
+        (
+            BOTH | {"libnccl.so.2": loaded("", "GLIBC_2.99' not\nfound")},
+            {},
+            FAIL,
+            "image: libnccl.so.2 does not load: GLIBC_2.99' not found; expected it to load",
+        ),
+        (BOTH | {"libnccl-net.so": NOT_THERE}, {}, PASS, ""),
+        (BOTH | {"libnccl-net.so": NOT_THERE}, {"verbs": 1}, CONCERN, "image: no libnccl-net.so where the loader"),
+        ({"libnccl-net.so": NOT_THERE, CUDA: loaded("/x")}, {"devices": {}, "verbs": 1}, PASS, ""),
+    ],
+)
+def test_libraries_are_the_images_or_the_runtimes(
+    libraries: dict[str, Any], more: dict[str, Any], verdict: Verdict, words: str
+) -> None:
+    expect(
+        said(LOADED, job(**{"devices": CONTROLS | EIGHT, "libraries": libraries, **more}), occasion="job"),
+        verdict,
+        words,
+    )

@@ -1,0 +1,163 @@
+"""What a job gets in a container of runc: devices that a cgroup takes away, libraries mounted from the node."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.core.verdict import Verdict
+from tests.builders.evaluated import expect, said
+from tests.builders.probed import probe
+from tests.builders.runs import Runs
+from tests.testbed.base import system
+from tests.testbed.needs import needs_runc
+from tests.testbed.newer_glibc import NEEDED, of_newer_glibc
+from tests.testbed.software import library
+
+pytestmark = needs_runc
+
+DEVICES, LOADED = "software.container_devices", "software.container_libraries"
+COLLECTORS = ("boot", "container", "pci", "rdma", "versions", "nvml")
+LOADED_DRIVER, DRIVER_BEFORE = "580.126.09", "535.54.03"
+LIBRARIES = "/opt/lib"  # where this container's loader looks first
+FUSE = (10, 229)  # a device of this machine's that opens, in the place of a GPU
+ALL_OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+
+
+@dataclass
+class Container:
+    """A container of runc with one GPU, as it will start: `in_image` and `mounted` are libraries by file name."""
+
+    folder: Path
+    in_image: dict[str, bytes] = field(default_factory=dict)
+    mounted: dict[str, bytes] = field(default_factory=dict)
+    name: str = field(default_factory=lambda: f"clusterproof-{uuid4().hex[:12]}")
+
+    @property
+    def entered(self) -> str:
+        """The command that runs another one in it."""
+        return f"runc --root {shlex.quote(str(self.folder / 'state'))} exec {self.name}"
+
+    @property
+    def devices(self) -> Path:
+        """Its device cgroup."""
+        return Path("/sys/fs/cgroup/devices", self.name)
+
+    def start(self) -> None:
+        root = self.folder / "root"
+        driver = self.folder / "sys/module/nvidia/version"
+        for path in (root / LIBRARIES[1:], self.folder / "mounted", driver.parent, self.folder / "sys/bus/pci/devices"):
+            path.mkdir(parents=True)
+        driver.write_text(f"{LOADED_DRIVER}\n")
+        for name, content in self.in_image.items():
+            (root / LIBRARIES[1:] / name).write_bytes(content)
+        for name, content in self.mounted.items():
+            (self.folder / "mounted" / name).write_bytes(content)
+        for name in ("bin", "sbin", "lib", "lib64"):
+            (root / name).symlink_to(f"usr/{name}")
+        (self.folder / "config.json").write_text(json.dumps(self._config()))
+        state = ("--root", str(self.folder / "state"))
+        words = ["runc", *state, "run", "--detach", "--bundle", str(self.folder), self.name]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=600)
+
+    def end(self) -> None:
+        words = ["runc", "--root", str(self.folder / "state"), "delete", "--force", self.name]
+        subprocess.run(words, check=False, capture_output=True, timeout=600)
+
+    def _config(self) -> Mapping[str, object]:
+        major, minor = FUSE
+        gpu = {"type": "c", "major": major, "minor": minor}
+        bound = {"/usr": system() / "usr", "/etc": system() / "etc", "/sys": self.folder / "sys"}
+        bound |= {f"{LIBRARIES}/{name}": self.folder / "mounted" / name for name in self.mounted}
+        mounts = [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+            *({"destination": at, "type": "bind", "source": str(of), "options": ["bind"]} for at, of in bound.items()),
+        ]
+        files = [f"/dev/{name}" for name in ("nvidia0", "nvidiactl", "nvidia-uvm")]
+        return {
+            "ociVersion": "1.0.2",
+            "process": {
+                "user": {"uid": 0, "gid": 0},
+                "args": ["/usr/bin/sleep", "infinity"],
+                "env": ["PATH=/usr/sbin:/usr/bin", f"LD_LIBRARY_PATH={LIBRARIES}"],
+                "cwd": "/",
+                "capabilities": {kind: ["CAP_SETUID", "CAP_SETGID"] for kind in ("bounding", "effective", "permitted")},
+            },
+            "root": {"path": "root"},
+            "mounts": mounts,
+            "linux": {
+                "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")],
+                "cgroupsPath": f"/{self.name}",
+                "devices": [{**gpu, "path": path, "fileMode": 0o666} for path in files],
+                "resources": {
+                    "devices": [{"allow": False, "access": "rwm"}, {**gpu, "allow": True, "access": "rwm"}],
+                },
+            },
+        }
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Container]:
+    """One with the driver's libraries; it ends with the test."""
+    made = Container(tmp_path, mounted={name: library(name) for name in ALL_OF_DRIVER})
+    yield made
+    made.end()
+
+
+def says(container: Container, check: str, verdict: Verdict, words: str = "") -> None:
+    """What a check says of what the probe reads in it."""
+    evidence = probe(COLLECTORS, ProbeOptions(collector_s=60.0, in_container=container.entered))
+    expect(said(check, evidence, occasion="job"), verdict, words)
+
+
+def test_devices_that_systemd_takes_away_again_are_the_runtimes_loss(container: Container) -> None:
+    container.start()
+    says(container, DEVICES, Verdict.PASS)
+    major, minor = FUSE
+    (container.devices / "devices.deny").write_text(f"c {major}:{minor} rwm")  # as a daemon-reload does
+    says(
+        container, DEVICES, Verdict.FAIL, "runtime: the device cgroup refuses /dev/nvidia-uvm, /dev/nvidiactl; expected"
+    )
+    says(container, DEVICES, Verdict.FAIL, "runtime: the device cgroup refuses /dev/nvidia0; expected")
+
+
+def test_a_driver_library_of_before_the_upgrade_is_the_runtimes(container: Container) -> None:
+    container.mounted[f"libcuda.so.{DRIVER_BEFORE}"] = container.mounted.pop("libcuda.so.1")
+    container.start()
+    (container.folder / "root" / LIBRARIES[1:] / "libcuda.so.1").symlink_to(f"libcuda.so.{DRIVER_BEFORE}")
+    expected = f"runtime: libcuda.so.1 is of driver {DRIVER_BEFORE} ({LIBRARIES}/libcuda.so.{DRIVER_BEFORE}); expected"
+    says(container, LOADED, Verdict.FAIL, f"{expected} {LOADED_DRIVER}")
+
+
+def test_a_library_that_loads_passes_and_one_of_the_image_that_is_cut_is_the_images(container: Container) -> None:
+    container.start()
+    says(container, LOADED, Verdict.PASS)
+    (container.folder / "root" / LIBRARIES[1:] / "libnccl.so.2").write_bytes(library()[:500])
+    says(container, LOADED, Verdict.FAIL, "image: libnccl.so.2 does not load")
+
+
+def test_a_plug_in_of_the_node_that_needs_a_newer_glibc_is_the_runtimes(container: Container) -> None:
+    container.mounted["libnccl-net.so"] = of_newer_glibc()
+    container.start()
+    says(container, LOADED, Verdict.FAIL, "runtime: libnccl-net.so does not load: ")
+    says(container, LOADED, Verdict.FAIL, f"version `{NEEDED}' not found")
+
+
+def test_a_run_asks_in_the_container_that_the_command_line_begins(container: Container, runs: Runs) -> None:
+    container.start()
+    words = ("--cluster", "local", "-m", "job", "-k", "container", "--in-container", container.entered)
+    limits = ("--probe-timeout", "60", "--answer-timeout", "600")
+    runs.run(*words, *limits, "--results", str(runs.results_file), "--pyargs", "clusterproof.checks")
+    assert {result.check: result.verdict for result in runs.results} == {
+        DEVICES: Verdict.PASS,
+        LOADED: Verdict.PASS,
+    }
