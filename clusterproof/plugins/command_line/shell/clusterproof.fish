@@ -51,7 +51,7 @@ function _shtab_clusterproof_using
 end
 
 set -g _shtab_clusterproof_commands check checks explain doctor init case history watch gate manifest completion help version
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exact-s --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --in-container --incomplete --instance-type --job --junit-cases --junitxml --k8s-every --k8s-gate --k8s-image --k8s-keep --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --keep --launcher --listen --load-path --load-timeout --log-cursor --logs --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --options --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --report-url --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --unchanged --utc-offset --via -k -m -n
+set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exact-s --exclude --expect --fanout --for --fresh --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --in-container --incomplete --instance-type --job --junit-cases --junitxml --k8s-every --k8s-evidence --k8s-gate --k8s-image --k8s-keep --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --keep --launcher --listen --load-path --load-timeout --log-cursor --logs --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --node --nodes --notify --options --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --report-url --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --timeout --torch-python --unchanged --utc-offset --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -90,6 +90,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-gate -xka "
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-max-tainted -x -d 'how many nodes may have the gate'"'"'s taint: a number, a share in percent, or both (default: a tenth, at most 10); where more would, none gets it'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-startup-taint -x -d 'the key of a taint that new nodes begin with, which the gate takes away when they first pass'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-every -x -d 'seconds between reports of a gate'"'"'s agents, which --via agents reads (default 60)'
+complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-evidence -x -d 'a folder where a gate keeps what a node reported when it became unfit: FOLDER/NODE/TIME, for replay:'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-keep -x -d 'a folder of a gate'"'"'s own, where a round leaves to the next, and to metrics, what it found and read'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l k8s-perf-image -x -d 'the image of the pods that load nodes, where -m names perf: with Python and the programs that measure'
 complete -c clusterproof -n '_shtab_clusterproof_using check' -l region -x -d 'the AWS region (default: AWS_REGION, or the profile'"'"'s)'
@@ -160,7 +161,8 @@ complete -c clusterproof -n '_shtab_clusterproof_using init' -l from-nhc -xka "(
 complete -c clusterproof -n '_shtab_clusterproof_using init; and test $_shtab_clusterproof_npos -eq 0' -ka "(__fish_complete_directories)" -d 'where to (default: here)'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a case -d 'Why a job ended, and whose node it was: from what the job, its scheduler and its nodes left.'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -s h -l help -d 'show this help message and exit'
-complete -c clusterproof -n '_shtab_clusterproof_using case' -l logs -x -d 'with a number: kernel logs of nodes and output, kept by hand'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -l since -x -d 'all jobs that died since then (7d, 36h, 2026-03-01): of Slurm, or of a folder with a folder for each'
+complete -c clusterproof -n '_shtab_clusterproof_using case' -l logs -x -d 'with a number or --since: kernel logs of nodes and output, kept by hand'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l json -d 'for programs: everything that was found'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l markdown -d 'for a ticket that shows Markdown'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l redact -d 'without the names of nodes, files and jobs'
@@ -201,16 +203,19 @@ complete -c clusterproof -n '_shtab_clusterproof_using watch' -l host-root -xka 
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l k8s-namespace -x -d 'for the pods (default clusterproof)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l k8s-image -x -d 'one with Python, where nodes have none'
 complete -c clusterproof -n '_shtab_clusterproof_using watch; and test $_shtab_clusterproof_npos -eq 0' -ka "local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:" -d 'what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml'
-complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a gate -d 'A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent reports what is on its node; and what removes it: remove takes its condition and taints from all nodes.'
+complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a gate -d 'A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent reports what is on its node, wait ends once its verdict on a node is known: 0 proven, 1 unfit, 10 not proven in time; and what removes it: remove takes its condition and taints from all nodes.'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l every -x -d 'seconds between reports, alike in both: 1 to 3600'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l listen -x -d 'of run: answer Prometheus there, as 0.0.0.0:9188'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l probe-timeout -x -d 'of agent: for one collector'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l unchanged -xka "(__fish_complete_path (commandline -ct))" -d 'of agent: a file that is there while what checks say of the node is as before'
-complete -c clusterproof -n '_shtab_clusterproof_using gate' -l options -x -d 'of agent: the gate'"'"'s further options, of which --expect and --instance-type hold here too'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l options -x -d 'of agent: the gate'"'"'s further options, of which --expect, --instance-type and --policy hold here too'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l node -x -d 'of wait: the node'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l fresh -x -d 'of wait: how old a verdict may be (600)'
+complete -c clusterproof -n '_shtab_clusterproof_using gate' -l timeout -x -d 'of wait: how long to wait for one (600)'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l region -x -d 'the AWS region'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l profile -x -d 'the AWS profile'
-complete -c clusterproof -n '_shtab_clusterproof_using gate; and test $_shtab_clusterproof_npos -eq 0' -ka "run agent remove" -d 'what to do'
+complete -c clusterproof -n '_shtab_clusterproof_using gate; and test $_shtab_clusterproof_npos -eq 0' -ka "run agent wait remove" -d 'what to do'
 complete -c clusterproof -n '_shtab_clusterproof_using gate; and test $_shtab_clusterproof_npos -eq 1' -ka "local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:" -d 'k8s:CONTEXT[/SELECTOR], k8s:in-cluster or eks:NAME'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a manifest -d 'Writes the golden manifest of a machine known to be good, for --policy golden.toml -m ami.'
 complete -c clusterproof -n '_shtab_clusterproof_using manifest' -s h -l help -d 'show this help message and exit'
