@@ -18,7 +18,7 @@ from clusterproof.plugins.case.folder import collect
 from clusterproof.plugins.case.records import CaseError
 from clusterproof.plugins.case.redacted import redacted
 from clusterproof.plugins.case.report import as_record, markdown, text
-from clusterproof.plugins.command_line.nhc import comparison, policy_of, read_nhc
+from clusterproof.plugins.command_line.init import init
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load
@@ -129,11 +129,9 @@ def _cases(folder: Path, name: str) -> None:
 
 
 def _settings_of_nhc(folder: Path, name: str) -> None:
-    lines = read_nhc(folder / name)
-    for _ in comparison(lines):
-        pass
-    (folder / "clusterproof.toml").write_text(policy_of(lines), encoding="utf-8")
-    read_policy(folder / "clusterproof.toml")
+    code, _ = init([str(folder / "site"), "--from-nhc", str(folder / name)])
+    if code == 0:
+        read_policy(folder / "site" / "clusterproof.toml")
 
 
 DOORS = {
@@ -147,6 +145,6 @@ DOORS = {
         Door("policy", _policy, (InventoryError,)),
         Door("history", _history, (HistoryError,)),
         Door("cases", _cases, (CaseError,)),
-        Door("nhc", _settings_of_nhc, (ValueError,)),
+        Door("nhc", _settings_of_nhc, ()),
     )
 }
