@@ -33,6 +33,8 @@ _STATE = re.compile(r"[A-Z][A-Z_]{1,40}\+?(?: by \d{1,10})?")
 _CODE = re.compile(r"\d{1,5}:\d{1,5}")
 OWN_LINES = ("UserId", "JobState", "Requeue", "StartTime", "NodeList")  # begin with these, each once in a record
 OF_OWNER = "what the owner of the job wrote has lines like Slurm's own"
+_OWN_LINE = re.compile(rf"^\s{{0,12}}({'|'.join(OWN_LINES)})=", re.MULTILINE)
+_BLOCK = re.compile(r"^(?=JobId=)", re.MULTILINE)
 _NO_NODES = ("", "(null)", "None assigned", "Unknown")
 Record: TypeAlias = tuple[Job, tuple[Event, ...]]
 
@@ -87,7 +89,7 @@ def is_forged(text: str) -> bool:
     """Whether words of the job's owner may stand in place of Slurm's: its name may have line breaks, and columns."""
     text = _record(text)[:LOOKED_AT]
     if text.lstrip().startswith("JobId="):
-        own = [re.findall(rf"^\s{{0,12}}({'|'.join(OWN_LINES)})=", part, re.MULTILINE) for part in blocks(text)]
+        own = list(map(_OWN_LINE.findall, blocks(text)))
         return any(len(names) != len(set(names)) for names in own)
     lines = [line for line in text.splitlines() if line.strip()]
     return len({line.count("|") for line in (lines if len(text) < LOOKED_AT else lines[:-1])}) > 1
@@ -95,7 +97,7 @@ def is_forged(text: str) -> bool:
 
 def blocks(text: str) -> list[str]:
     """The records of single jobs in what scontrol says."""
-    return [part for part in re.split(r"^(?=JobId=)", text, flags=re.MULTILINE) if part.strip()]
+    return [part for part in _BLOCK.split(text) if part.strip()]
 
 
 def has_ended(job: Job) -> bool:
