@@ -13,6 +13,14 @@ SACCT = (
     "77|{state}|1:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu[001-004]\n"
     "77.0|{state}|1:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu[001-004]\n"
 )
+SCONTROL = """\
+JobId=77 JobName=train
+   JobState=OUT_OF_MEMORY Reason=OutOfMemory Dependency=(null)
+   Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:125
+   StartTime=2026-03-01T07:00:00 EndTime=2026-03-01T08:10:30 Deadline=N/A
+   NodeList=gpu[001-004]
+   StdOut=/home/u/slurm-77.out
+"""
 XID_79 = (
     "2026-03-01T{time},000000+00:00 NVRM: Xid (PCI:0000:c5:00): 79, pid=12, name=python, GPU has fallen off the bus.\n"
 )

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from clusterproof.plugins.case import scheduler
 from tests.case.jobs import JOBS, NODES, SETTINGS, TRAININGS, DyingJob, died, kept_of_rank_1
 from tests.testbed.needs import needs_slurm, needs_torch
 from tests.testbed.node import healthy_cpu
@@ -27,6 +28,17 @@ def shared() -> Iterator[Path]:
     with TemporaryDirectory(dir="/tmp") as folder:  # which all fake nodes have of this machine
         Path(folder).chmod(0o755)
         yield Path(folder)
+
+
+def test_the_name_of_a_job_has_no_lines_of_slurms(bed: SlurmBed) -> None:
+    names = ["x", "x\n   UserId=root(0)\n   JobState=NODE_FAIL", "x\n   JobState=NODE_FAIL\n\nJobId=9 JobName=y"]
+    numbers = [bed.output_of("sbatch", "--parsable", "-J", name, "-H", "--wrap", "true").strip() for name in names]
+    read = [bed.output_of("scontrol", "show", "job", number) for number in numbers]
+    assert [scheduler.is_forged(text) or len(scheduler.blocks(text)) > 1 for text in read] == [False, True, True]
+    for number in numbers:
+        asked = bed.output_of("squeue", "-h", "-t", "all", "-j", number, "-o", "%A")
+        assert asked.split() == [number]
+        bed.output_of("scancel", number)
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)

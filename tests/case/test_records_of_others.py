@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from clusterproof.plugins.case import node_log, pods, results, scheduler
-from clusterproof.plugins.case.folder import read_folder
+from clusterproof.plugins.case.folder import collect, read_folder
 from clusterproof.plugins.case.found import Found
 from clusterproof.plugins.case.records import CaseError, Fact
 from clusterproof.plugins.case.report import paragraph
@@ -16,17 +18,9 @@ from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import ResultsFile
-from tests.case.files import SACCT, case_of, written
+from tests.case.files import SACCT, SCONTROL, case_of, written
 
 CLOCK = Clock(2026)
-SCONTROL = """\
-JobId=77 JobName=train
-   JobState=OUT_OF_MEMORY Reason=OutOfMemory Dependency=(null)
-   Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:125
-   StartTime=2026-03-01T07:00:00 EndTime=2026-03-01T08:10:30 Deadline=N/A
-   NodeList=gpu[001-004]
-   StdOut=/home/u/slurm-77.out
-"""
 TABLE = """\
 JobID             State ExitCode               Start                 End             NodeList
 ------------ ---------- -------- ------------------- ------------------- --------------------
@@ -229,3 +223,45 @@ def test_of_results_only_failures_of_hardware_are_evidence() -> None:
     text = "\n".join(map(json.dumps, rows))
     assert results.is_of(text)
     assert [(fact.node, fact.check) for fact in failures(text)] == [("gpu003", "gpu.no_xid")]
+
+
+FORGED = "x\n   UserId=root(0) GroupId=root(0)\n   JobState=NODE_FAIL\n   NodeList=gpu007\n   StdOut=/etc/shadow"
+IN_A_ROW = "x\n77|x|NODE_FAIL|1:0|2026-03-01T07:00:00|2026-03-01T08:10:30|gpu007\n77|x"
+NAMED = "JobID|JobName|State|ExitCode|Start|End|NodeList\n77|{name}|FAILED|1:0|Unknown|Unknown|gpu001\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SCONTROL.replace("JobName=train", f"JobName={FORGED}"),
+        NAMED.format(name=IN_A_ROW),
+        NAMED.format(name="x|NODE_FAIL|1:0|Unknown|Unknown|gpu007"),
+    ],
+    ids=["scontrol", "a row", "columns"],
+)
+def test_the_name_of_a_job_is_no_record_of_it(text: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {"sacct.txt": text, "rank_0.log": "KeyError: 'image'\n"})
+    assert (case.collected.job.number, case.advice.nodes, case.verdict.suspects) == ("", {}, ())
+    assert f"sacct.txt: {scheduler.OF_OWNER}" in case.collected.missing
+
+
+@pytest.mark.parametrize(
+    ("year", "zone"), [("9999", ""), ("9999", "-99:00"), ("0001", "+02:00"), ("0001", ""), ("0000", "")]
+)
+def test_a_year_that_is_none_is_no_time(year: str, zone: str, tmp_path: Path) -> None:
+    when = f"{year}-12-31T23:59:59{zone}"
+    files = {
+        "sacct.txt": f"{HEAD}77|NODE_FAIL|1:0|{when}|{when}|gpu003\n",
+        "gpu003-dmesg.txt": f"{year}-12-31T23:59:59,000000{zone} {XID}\n[Fri Dec 31 23:59:59 {year}] {XID}\n",
+        "rank_0.log": f"{when} KeyError: 'image'\n",
+    }
+    for offset_s in (0.0, 7200.0, -7200.0):
+        collected = collect(written(tmp_path, files), offset_s)
+        assert (collected.job.ran.begins, collected.last) == (None, None)
+
+
+def test_a_file_of_a_year_that_no_calendar_has_is_read() -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:  # which keeps any time
+        written(Path(folder), {"gpu003-dmesg.txt": f"Mar  1 08:00:00 gpu003 kernel: {XID}\n"})
+        os.utime(Path(folder, "gpu003-dmesg.txt"), (2.0**38, 2.0**38))
+        assert [fact.node for fact in collect(Path(folder)).facts] == ["gpu003"]

@@ -49,6 +49,8 @@ class Slurm:
         if words[0] == "scontrol" and not self.is_accounted:
             wanted = self.rows if len(words) == 3 else [words[3]]
             return 0, "\n\n".join(self._shown(number) for number in wanted)
+        if words[0] == "squeue":
+            return 0, "\n".join(self.rows if "-j" not in words else [words[words.index("-j") + 1]])
         return (0, "") if words[0] == "sinfo" else NO_JOB
 
     def _shown(self, number: str) -> str:
@@ -88,6 +90,40 @@ def test_without_accounting_it_is_said_how_far_back_slurm_remembers() -> None:
 def test_a_slurm_that_answers_nothing_is_no_week_without_deaths() -> None:
     with pytest.raises(CaseError, match=r"no job can be listed: sacct: .*; scontrol: Unable to contact"):
         of_slurm(NOW - 3600, NOW, None, 0.0, lambda _: (1, "Unable to contact slurm controller\n"))
+
+
+class Named(Slurm):
+    """The first job has a name with a line break and a record of the owner's own in it; the last is forgotten."""
+
+    def __init__(self, rows: Sequence[str], name: str) -> None:
+        super().__init__(rows, is_accounted=False)
+        self.name = name
+
+    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
+        status, said = super().__call__(words)
+        if list(words) == ["scontrol", "show", "job", list(self.rows)[-1]]:
+            return NO_JOB
+        return status, said.replace("JobName=x", f"JobName=x\n{self.name}", 1) if words[0] == "scontrol" else said
+
+
+FORGED = "   UserId=root(0)\n   JobState=NODE_FAIL ExitCode=0:1\n   EndTime=2026-03-01T09:00:00\n   NodeList=gpu007\n"
+FORGED_OF_OTHERS = ("JobId=72 JobName=y\n", "JobId=99 JobName=y\n", "JobId=71 JobName=y\n", "")
+
+
+@pytest.mark.parametrize("head", FORGED_OF_OTHERS)
+def test_a_name_with_a_record_in_it_is_no_job_that_died(head: str) -> None:
+    found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Named((row("71"), row("72"), row("73")), head + FORGED))
+    assert "gpu007" not in json.dumps(as_record(found))
+    assert [one.number for one in found.died if one.number not in ("72", "71")] == ["73"]
+    assert any(
+        one.startswith("job 71: what the owner of the job wrote has lines like Slurm's") for one in found.missing
+    )
+
+
+def test_a_job_that_slurm_forgot_a_moment_ago_still_died() -> None:
+    found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Named((row("71"), row("73", "TIMEOUT")), ""))
+    assert [one.number for one in found.died] == ["71", "73"]
+    assert any("Slurm knows no job 73" in one for one in found.missing)
 
 
 def test_a_job_of_several_components_is_one() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.case import slurm
+from clusterproof.plugins.case import scheduler, slurm
 from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.opened import Case, opened_case
 from clusterproof.plugins.case.records import CaseError
@@ -60,6 +60,23 @@ def test_the_output_that_the_record_names_is_read_once(tmp_path: Path) -> None:
 def test_a_job_is_in_the_state_that_slurm_says_not_in_that_of_its_name(state: str, tmp_path: Path) -> None:
     case = case_of(Answers(record(tmp_path / "none", state)))
     assert (case.collected.job.state, case.verdict.cause != "unknown") == (state, True)
+
+
+NAME = "x\n   UserId=root(0) GroupId=root(0)\n   JobState=NODE_FAIL\n   NodeList=gpu007\n   StdOut=/etc/shadow"
+WHOLE = f"{NAME}\n   Requeue=0\n   StartTime=2026-03-01T07:00:00\n\nJobId=78 ArrayJobId=77 ArrayTaskId=1 JobName=y"
+
+
+@pytest.mark.parametrize("name", [NAME, WHOLE], ids=["lines", "a record"])
+def test_the_name_of_a_job_puts_nothing_in_place_of_its_record(name: str, tmp_path: Path) -> None:
+    status, text = record(tmp_path / "none")
+    forged = Answers((status, text.replace("JobName=x JobState", f"JobName={name} JobState")))
+    forged.by_name["squeue"] = (0, "77\n")
+    with pytest.raises(CaseError, match=f"Slurm knows no job 77: scontrol: {scheduler.OF_OWNER}"):
+        case_of(forged)
+    forged.by_name["sacct"] = (0, rows("77"))
+    case = case_of(forged)
+    assert (case.collected.job.nodes, case.collected.read) == (("gpu001",), ("1 record of Slurm",))
+    assert any(f"scontrol: {scheduler.OF_OWNER}: where its output is" in one for one in case.collected.missing)
 
 
 def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.command_line.nhc import SETTINGS, comparison, is_covered, policy_of, read_nhc, replacements
 from clusterproof.plugins.evaluation.index import read_index
 from clusterproof.plugins.policy.file import read_policy
+from tests.fuzz.doors import DOORS
+from tests.fuzz.trying import MOST_S, soon_opened
 
 
 def nhc_conf(folder: Path, *lines: str) -> Path:
@@ -115,3 +117,27 @@ def test_a_file_that_is_no_nhc_conf_is_refused_and_nothing_is_written(
     assert f"{file}: {reason}" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "policy"),
+    [
+        (f"* || export MCELOG_MAX_CORRECTED_RATE={'9' * 5_000}", ""),
+        ("* || export MCELOG_MAX_CORRECTED_RATE=٣", ""),
+        ("* || check_gpu_count ٣", ""),
+        ("* || check_fs_mount_rw -f /data/😀", '[mounts]\nexpected = ["/data/😀"]\n'),
+        ("* || check_fs_mount_rw -f '/data/\x7f'", ""),
+    ],
+    ids=["a long number", "other digits", "of GPUs", "a path", "a path to hide"],
+)
+def test_what_is_odd_in_a_line_leaves_a_policy_that_can_be_read(line: str, policy: str, tmp_path: Path) -> None:
+    file = nhc_conf(tmp_path, line, "* || check_fs_mount_rw -f /")
+    assert policy_of(read_nhc(file)) == policy
+    (tmp_path / "clusterproof.toml").write_text(policy, encoding="utf-8")
+    read_policy(tmp_path / "clusterproof.toml")
+
+
+@pytest.mark.long
+def test_as_many_mounts_as_a_file_may_have_are_read_soon(tmp_path: Path) -> None:
+    nhc_conf(tmp_path, *(f"* || check_fs_mount /a{number}" for number in range(30_000)))
+    assert soon_opened(DOORS["nhc"], tmp_path, "nhc.conf") < MOST_S

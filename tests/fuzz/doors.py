@@ -13,6 +13,12 @@ from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.benchmarks.pairwise.journal import JournalError
 from clusterproof.plugins.benchmarks.pairwise.journal import read as read_journal
 from clusterproof.plugins.captures.collection import read_capture
+from clusterproof.plugins.case.command import opened_case
+from clusterproof.plugins.case.folder import collect
+from clusterproof.plugins.case.records import CaseError
+from clusterproof.plugins.case.redacted import redacted
+from clusterproof.plugins.case.report import as_record, markdown, text
+from clusterproof.plugins.command_line.init import init
 from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load
@@ -112,6 +118,22 @@ def _history(folder: Path, name: str) -> None:
     write_run(folder / name, Run("small", 1_800_000_000.0, 1_800_000_001.0), [])
 
 
+def _cases(folder: Path, name: str) -> None:
+    for seed, data in seeds.of_cases().items():
+        if seed != name and name in seeds.of_cases():
+            (folder / seed).write_bytes(data)
+    collected = collect(folder)
+    json.dumps(as_record(opened_case(redacted(collected))))
+    found = opened_case(collected)
+    f"{text(found)}{markdown(found)}{json.dumps(as_record(found))}".encode()
+
+
+def _settings_of_nhc(folder: Path, name: str) -> None:
+    code, _ = init([str(folder / "site"), "--from-nhc", str(folder / name)])
+    if code == 0:
+        read_policy(folder / "site" / "clusterproof.toml")
+
+
 DOORS = {
     door.name: door
     for door in (
@@ -122,5 +144,7 @@ DOORS = {
         Door("recordings", _recordings, (InventoryError, JournalError)),
         Door("policy", _policy, (InventoryError,)),
         Door("history", _history, (HistoryError,)),
+        Door("cases", _cases, (CaseError,)),
+        Door("nhc", _settings_of_nhc, ()),
     )
 }

@@ -24,6 +24,7 @@ from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX
 from clusterproof.plugins.training_run.write_samples import SamplesFile
 from clusterproof.reports.history.model import Gpu, Identity, Run
 from clusterproof.reports.history.store import write_run
+from tests.case.files import BROKEN_GPU, SCONTROL
 from tests.reports.history.kept import FAIL, PASS, result
 from tests.training_run.dumps import dump
 from tests.training_run.traces import ten_steps, trace
@@ -197,6 +198,35 @@ def of_histories() -> Seeds:
         return {"history.sqlite": path.read_bytes()}
 
 
+@cache
+def of_cases() -> Seeds:
+    """What a job left: output, records of Slurm and Kubernetes, a kernel log, results of checks, a dump."""
+    of_node = {"node": "gpu003", "check": "gpu.no_xid", "verdict": "fail", "message": "a", "action": "replace"}
+    ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-03-01T08:00:00Z"}}
+    pod = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"nodeName": "gpu003"}, "status": {}}
+    pod["status"] = {"containerStatuses": [{"state": ended}]}
+    return {
+        **{name: text.encode() for name, text in BROKEN_GPU.items()},
+        "scontrol.txt": SCONTROL.encode(),
+        "pods.json": json.dumps({"kind": "List", "items": [pod]}).encode(),
+        "results.jsonl": _lines(of_node, {**of_node, "node": "gpu001", "verdict": "pass"}),
+        "nccl_trace_rank_2.json": json.dumps(dump(2, {"0": (51, 50)})).encode(),
+    }
+
+
+def of_nhc() -> Seeds:
+    """A file of NHC's, with a line of each kind."""
+    rows: tuple[str, ...] = (
+        "check_fs_mount_rw -f /fsx",
+        "check_fs_used /tmp 90%",
+        "check_fs_free /tmp 3%",
+        "check_hw_swap 1G 2G",
+    )
+    rows += ("check_hw_ib 400 mlx5_0:1", "check_ps_service -u root -S sshd", "check_nvsmi_healthmon", "true 'a b'")
+    rows += ("export MCELOG_MAX_CORRECTED_RATE=9", "check_hw_gpucount 8")
+    return {"nhc.conf": "".join(f"* || {row}\n" for row in rows).encode()}
+
+
 ALL: Mapping[str, Callable[[], Seeds]] = {
     "frames": of_frames,
     "evidence": lambda: {"node.json": of_recordings()["nodes/gpu001.json"]},
@@ -205,4 +235,6 @@ ALL: Mapping[str, Callable[[], Seeds]] = {
     "recordings": of_recordings,
     "policy": of_policies,
     "history": of_histories,
+    "cases": of_cases,
+    "nhc": of_nhc,
 }

@@ -113,3 +113,16 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_says_nothing(tmp_path
     kept = Kept(str(tmp_path))
     kept.keep(pod(), b"x", NOW)
     assert kept.current(pod(), NOW) is None
+
+
+@pytest.mark.parametrize("left", [b"", b"\xff\n", b"yesterday mark\n", b"[]", b'{"since": null, "nodes": 3}'])
+def test_what_a_host_that_lost_its_power_left_is_read_anew(tmp_path: Path, left: bytes) -> None:
+    kept = Kept(str(tmp_path))
+    kept.keep(pod(), b"x", NOW)
+    kept.unconfirmed(["gpu002"], NOW)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            path.write_bytes(left)
+    assert kept.current(pod(), NOW + 60) is None
+    assert kept.read_at("gpu001") is None
+    assert kept.unconfirmed(["gpu002"], NOW) == {"gpu002"}

@@ -65,6 +65,14 @@ def test_the_page_is_made_again_only_when_something_else_is_said(served: Served)
     assert later != version
 
 
+def test_while_a_page_is_made_the_one_before_is_answered_and_nobody_waits(served: Served) -> None:
+    _, version, page = answered(served.listener.url)
+    served.day.log(XID_79)
+    with served.page._making:
+        assert answered(served.listener.url) == (200, version, page)
+    assert answered(served.listener.url)[1] != version
+
+
 def test_what_no_check_says_of_the_samples_is_on_it_too(served: Served) -> None:
     served.day.tick()
     served.day.silence(60)

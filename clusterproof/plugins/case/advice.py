@@ -53,12 +53,9 @@ def advise(case: Collected, verdict: Verdict) -> Advice:
     suspects = tuple(node for node in dict.fromkeys((*verdict.nodes, *verdict.suspects)) if node not in to_drain)
     failed = (fact.node for fact in case.facts if fact.is_of_run)
     to_test = tuple(dict.fromkeys((*suspects, *(node for node in failed if node not in to_drain))))
-    known = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test))
-    read = {*case.nodes_with_log, *case.nodes_checked}
-    nodes = {
-        node: DRAIN if node in to_drain else TEST if node in to_test else KEEP if node in read else NOT_KNOWN
-        for node in known
-    }
+    nodes = dict.fromkeys((*case.job.nodes, *case.nodes_with_log, *to_drain, *to_test), NOT_KNOWN)
+    for due, of in ((KEEP, (*case.nodes_with_log, *case.nodes_checked)), (TEST, to_test), (DRAIN, to_drain)):
+        nodes |= dict.fromkeys((node for node in of if node in nodes), due)
     exclude = (
         (*to_drain, *suspects) if verdict.cause in (HARDWARE, NETWORK, UNKNOWN) and len(suspects) < len(nodes) else ()
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
 from clusterproof.plugins.case import scheduler
@@ -13,8 +14,9 @@ from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.record import record, replace
 
 _GPUS = re.compile(r"(?:^|[|,= ])gres/gpu=(\d{1,7})(?=[,|\s]|$)", re.MULTILINE)  # of all types together
-_ONE = re.compile(r"^(?=JobId=)", re.MULTILINE)
+_JOB_ID = re.compile(r"JobId=(\d{1,12})\b")
 _ROW_OF = "AllocTRES"
+WITHOUT_ACCOUNTING = "only scontrol knows"
 
 
 @record
@@ -33,21 +35,23 @@ class Ended:
         return self.gpus * max(ran.ends - scheduler.RESOLUTION_S - ran.begins, 0.0) / 3600
 
 
-def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...], str]:
-    """The jobs that ended between two times, by their ends, and why no older ones are known; empty where they are.
+def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...], list[str]]:
+    """The jobs that ended between two times, by their ends, and what is not known of them: no older ones, or some.
 
     Raises CaseError where Slurm answers nothing.
     """
     since = f"{datetime.fromtimestamp(begins, timezone.utc):%Y-%m-%dT%H:%M:%S}"
     status, text = asked(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},{_ROW_OF}"))
-    why = ""
+    missing: list[str] = []
     found = list(_of_sacct(text))
     if status:
-        why = f"sacct: {_said(text)}: only scontrol knows jobs, and forgets each after MinJobAge"
+        missing.append(f"sacct: {_said(text)}: {WITHOUT_ACCOUNTING} jobs, and forgets each after MinJobAge")
+        counts = Counter(asked(("squeue", "-h", "-t", "all", "-o", "%A"))[1].split())
         status, shown = asked(("scontrol", "show", "job"))
         if status:
             raise CaseError(f"no job can be listed: sacct: {_said(text)}; scontrol: {_said(shown)}")
-        found = list(_of_scontrol(shown))
+        found, unread = _of_scontrol(shown, counts)
+        missing += unread
     jobs: dict[str, Ended] = {}
     for one in found:
         number = one.job.number.partition("+")[0]
@@ -57,7 +61,7 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...
     within = (
         one for one in jobs.values() if scheduler.has_ended(one.job) and begins <= (one.job.ran.ends or 0.0) <= ends
     )
-    return tuple(sorted(within, key=lambda one: one.job.ran.ends or 0.0)), why
+    return tuple(sorted(within, key=lambda one: one.job.ran.ends or 0.0)), missing
 
 
 def _of_sacct(text: str) -> Iterator[Ended]:
@@ -67,9 +71,23 @@ def _of_sacct(text: str) -> Iterator[Ended]:
         yield from _read(f"{lines[heads[0]]}\n{line}", line)
 
 
-def _of_scontrol(text: str) -> Iterator[Ended]:
-    for part in _ONE.split(text):
-        yield from _read(part, part)
+def _of_scontrol(text: str, counts: Mapping[str, int]) -> tuple[list[Ended], list[str]]:
+    """The jobs of whose records squeue counts as many as there are, and what is said of the others.
+
+    The name of a job may have lines like Slurm's own, a further record among them.
+    """
+    records: dict[str, list[str]] = {}
+    for block in scheduler.blocks(text):
+        if number := _JOB_ID.match(block):
+            records.setdefault(number[1], []).append(block)
+    ended: list[Ended] = []
+    unread: list[str] = []
+    for number, own in records.items():
+        read = [one for one in _read(own[0], own[0]) if one.job.state] if len(own) == counts.get(number, 0) else []
+        ended += read
+        if not read:
+            unread.append(f"job {number}: {scheduler.OF_OWNER}")
+    return ended, unread
 
 
 def _read(text: str, counted: str) -> Iterator[Ended]:

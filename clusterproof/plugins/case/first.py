@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Iterable
 
 from clusterproof.plugins.case.records import Collected, Event
 from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.record import record
+
+ALL = -1  # in place of a rank
 
 
 @record
@@ -19,7 +23,7 @@ class Candidate:
 
 def candidates(case: Collected) -> tuple[Candidate, ...]:
     """One for each rank and file: the first that it has; those of a known time first, by it."""
-    cascades = [event for event in case.events if event.is_cascade and event.when.is_known]
+    cascades = _Cascades(event for event in case.events if event.is_cascade)
     own = _first_of_each(event for event in case.events if not event.is_cascade)
     ordered = sorted(own, key=lambda event: (event.when.begins is None, event.when.begins or 0.0))
     return tuple(Candidate(event, _is_echo(event, cascades)) for event in ordered)
@@ -41,18 +45,37 @@ def _line(event: Event) -> int:
     return int(event.source.rpartition(":")[2])
 
 
-def _is_echo(event: Event, cascades: Iterable[Event]) -> bool:
+class _Cascades:
+    """The ends of others, by rank and of all, so that each event need not be compared with each of them."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._of: dict[int | None, list[tuple[float, float]]] = {}  # when each had ended, and the latest begin so far
+        spans = ((event.rank, event.when) for event in events)
+        known = [
+            (rank, when.ends, when.begins) for rank, when in spans if when.ends is not None and when.begins is not None
+        ]
+        for rank, ends, begins in sorted(known, key=lambda one: one[1]):
+            for key in {rank, ALL}:
+                before = self._of.setdefault(key, [])
+                before.append((ends, max(begins, before[-1][1] if before else begins)))
+
+    def last_before(self, moment: float, rank: int | None) -> float | None:
+        """When the last began of those of a rank, or of `ALL`, that had ended by then."""
+        before = self._of.get(rank, [])
+        at = bisect_left(before, (moment, -math.inf))
+        return before[at - 1][1] if at else None
+
+
+def _is_echo(event: Event, cascades: _Cascades) -> bool:
     """Whether a rank had surely seen others end, or had waited to the end, not long before.
 
     A scheduler dates all that it says of a job by the job's end.
     """
     if "output" not in event.row.read_in:
         return False
-    limit = limits()
     begins = event.when.begins
-    return any(
-        cascade.when.is_before(event.when, 0.0 if cascade.rank == event.rank else limit.clocks_apart_s)
-        and begins is not None
-        and begins - (cascade.when.begins or 0.0) <= limit.teardown_s
-        for cascade in cascades
-    )
+    if begins is None:
+        return False
+    own = cascades.last_before(begins, event.rank)
+    others = cascades.last_before(begins - limits().clocks_apart_s, ALL)
+    return any(last is not None and begins - last <= limits().teardown_s for last in (own, others))

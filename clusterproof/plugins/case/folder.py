@@ -17,7 +17,7 @@ from clusterproof.plugins.case.below import NotRead, files_below
 from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.output import LEFT_OUT, Place
 from clusterproof.plugins.case.records import CaseError, Collected, label, one_line
-from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.case.stamps import LATEST_S, Clock
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
 from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, rank_of, read_dump
@@ -104,7 +104,7 @@ class Reader:
                     self.clock = Clock(year, self.clock.offset_s)
                     return
         if newest:
-            self.clock = Clock(datetime.fromtimestamp(newest, timezone.utc).year, self.clock.offset_s)
+            self.clock = Clock(datetime.fromtimestamp(min(newest, LATEST_S), timezone.utc).year, self.clock.offset_s)
 
     def text(self, path: Path, owner: int | None = None) -> str | None:
         """The beginning and the end of a file; None where it cannot be read, is no text, or is of another user.
@@ -160,7 +160,8 @@ class Reader:
     def _record(self, name: str, text: str) -> None:
         records = scheduler.read(text, name, self.clock)
         if not records:
-            self.found.missing.append(f"{name}: it has no row of a job")
+            why = scheduler.OF_OWNER if scheduler.is_forged(text) else "it has no row of a job"
+            self.found.missing.append(f"{name}: {why}")
             return
         self.found.records.extend(records)
         self.found.count("record of Slurm")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case import scheduler
 from clusterproof.plugins.case.output import Output
@@ -48,9 +48,11 @@ class Found:
         """Take the records of one job for its own. Raises CaseError where they are of several."""
         records, others = scheduler.of_one_job(self.records, number)
         self.records.clear()
-        for job, events in records:
+        by_sign = {event.sign: event for _, events in reversed(records) for event in reversed(events)}
+        known = {event.sign for event in self.events}
+        self.events.extend(event for sign, event in reversed(by_sign.items()) if sign not in known)
+        for job, _ in records:
             self.jobs.append(job)
-            self.events.extend(event for event in events if event.sign not in {one.sign for one in self.events})
             if not scheduler.has_ended(job):
                 self.missing.append(f"the end of the job: its record is of when it was {job.state}")
         if others:
@@ -62,14 +64,14 @@ def joined(name: str, found: Found) -> Collected:
     job = _one(found.jobs)
     nodes = job.nodes or tuple(dict.fromkeys(found.nodes_of_pods))
     job = Job(job.number, job.state, job.exit_code, nodes, job.ran)
-    strangers = {fact.node for fact in found.facts if nodes and fact.node not in nodes}
+    strangers = {fact.node for fact in found.facts}.difference(nodes) if nodes else set()
     if strangers:
         found.missing.append(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
     of_ranks: dict[int, str] = {}
     for each in found.outputs:
         of_ranks |= each.nodes_of_ranks
     said = (*found.events, *(event for each in found.outputs for event in each.events))
-    known = (*nodes, *found.nodes_with_log)
+    known = frozenset((*nodes, *found.nodes_with_log))
     last = [each.last for each in found.outputs if each.last is not None]
     progress = [each.progress for each in found.outputs if each.progress is not None]
     return Collected(
@@ -89,19 +91,18 @@ def joined(name: str, found: Found) -> Collected:
     )
 
 
-def _placed(events: Iterable[Event], of_ranks: Mapping[int, str], known: Sequence[str]) -> Iterator[Event]:
+def _placed(events: Iterable[Event], of_ranks: Mapping[int, str], known: frozenset[str]) -> Iterator[Event]:
     """Events with the nodes on which they were, where anything says that."""
     for event in events:
         yield event if event.node else replace(event, node=_node(event, of_ranks, known))
 
 
-def _node(event: Event, of_ranks: Mapping[int, str], known: Iterable[str]) -> str:
+def _node(event: Event, of_ranks: Mapping[int, str], known: frozenset[str]) -> str:
     """Where an event was: where its rank ran, else the node of the job that the name of its file has."""
     if event.rank is not None and of_ranks.get(event.rank):
         return of_ranks[event.rank]
-    words = set(re.split(r"[^A-Za-z0-9-]+", event.source))
-    named = [node for node in known if node in words]
-    return named[0] if len(set(named)) == 1 else ""
+    named = known.intersection(re.split(r"[^A-Za-z0-9-]+", event.source))
+    return next(iter(named)) if len(named) == 1 else ""
 
 
 def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
@@ -148,7 +149,8 @@ def _one(jobs: Iterable[Job]) -> Job:
 
 def _not_there(found: Found, nodes: Iterable[str]) -> Iterator[str]:
     """What a case asks for, and nobody left."""
-    without = [node for node in nodes if node not in found.nodes_with_log]
+    with_log = frozenset(found.nodes_with_log)
+    without = [node for node in nodes if node not in with_log]
     if not found.nodes_with_log:
         yield "no kernel log of any node: without it no hardware is blamed (journalctl -k -o short-iso-precise)"
     elif without:

@@ -60,7 +60,8 @@ def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
     """Read the lines of one file."""
     reader = _Reader(place, clock)
     for number, line in enumerate(lines, 1):
-        reader.take(number, line[:LONGEST_LINE])
+        if line:
+            reader.take(number, line[:LONGEST_LINE])
     return reader.output()
 
 
@@ -76,7 +77,7 @@ class _Reader:
         self.place = place
         self.clock = clock
         self.found: dict[tuple[str, int | None, str], Event] = {}
-        self.open: list[tuple[str, int | None, str]] = []  # found since the last line with a time
+        self.open: dict[tuple[str, int | None, str], None] = {}  # found since the last line with a time
         self.lines: dict[tuple[str, int | None, str], int] = {}  # of each
         self.outlived: dict[tuple[str, int | None, str], Event] = {}
         self.steps: dict[int | None, deque[tuple[int, int]]] = {}  # of each rank the last few, and their lines
@@ -128,13 +129,13 @@ class _Reader:
 
     def _forget(self, key: tuple[str, int | None, str]) -> None:
         self.found.pop(key, None)
-        self.open = [one for one in self.open if one != key]
+        self.open.pop(key, None)
 
     def _is_stamped(self, stamp: Span) -> None:
         if stamp.is_known:
             for key in self.open:
                 self.found[key] = replace(self.found[key], when=Span(self.found[key].when.begins, stamp.ends))
-            self.open = []
+            self.open.clear()
             self.stamp = stamp
 
     def _has_ended(self, line: str, failed: int | None) -> None:
@@ -192,7 +193,7 @@ class _Reader:
         )
         self.lines[key] = number
         if span.begins is not None and span.ends is None:
-            self.open.append(key)
+            self.open[key] = None
 
     def _whose(self, line: str) -> tuple[int | None, str]:
         """The rank and the node that a line is of."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from clusterproof.plugins.case.ended import Ended, ended_jobs
+from clusterproof.plugins.case.ended import WITHOUT_ACCOUNTING, Ended, ended_jobs
 from clusterproof.plugins.case.folder import collect, is_of_node, read_folder
 from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.opened import Case, opened_case
@@ -72,17 +72,16 @@ def since(text: str, now: float) -> float:
 
 def of_slurm(begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask) -> Period:
     """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
-    jobs, why = ended_jobs(begins, ends, asked)
+    jobs, missing = ended_jobs(begins, ends, asked)
     failed = [one for one in jobs if not has_completed(one.job)]
     died = tuple(_died(one, logs, offset_s, asked) for one in failed[-MAX_CASES:])
     without = [one for one in jobs if one.gpu_hours is None]
-    missing = [why] if why else []
     if len(failed) > MAX_CASES:
         missing.append(f"{len(failed) - MAX_CASES} of the jobs that died, the older ones: ask for a shorter time")
     if without:
         missing.append(f"the GPU hours of {number_of(len(without), 'job')}, whose records count no GPUs or no times")
     hours = sum(one.gpu_hours or 0.0 for one in jobs)
-    return Period(begins, ends, len(jobs), hours, died, (*missing, *_alike(died, why)))
+    return Period(begins, ends, len(jobs), hours, died, (*missing, *_alike(died)))
 
 
 def of_folder(folder: Path, begins: float, ends: float, offset_s: float) -> Period:
@@ -106,7 +105,7 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float) -> Peri
         for name, case in cases
         if case.verdict.standing != COMPLETED
     )
-    return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died, "")))
+    return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died)))
 
 
 def _died(ended: Ended, logs: Path | None, offset_s: float, asked: Ask) -> Died:
@@ -114,7 +113,11 @@ def _died(ended: Ended, logs: Path | None, offset_s: float, asked: Ask) -> Died:
     number = ended.job.number
     if logs:
         read_folder(logs, found, offset_s, number, lambda path: _is_of(path, logs, ended.job))
-    read_job(number, found, offset_s, asked)
+    try:
+        read_job(number, found, offset_s, asked)
+    except CaseError as problem:  # as Slurm forgot it a moment ago
+        found.jobs.append(ended.job)
+        found.missing.append(str(problem))
     return Died(number, opened_case(joined(f"job {number}", found)), ended.gpu_hours)
 
 
@@ -124,9 +127,9 @@ def _is_of(path: Path, logs: Path, job: Job) -> bool:
     return any(job.number in re.findall(r"\d+(?:_\d+)?", name) for name in names) or is_of_node(path, logs, job.nodes)
 
 
-def _alike(died: tuple[Died, ...], but: str) -> Iterator[str]:
-    """What many cases lack, once; but what is said of all of them."""
-    lacking = (_kind(one) for each in died for one in each.case.collected.missing if not but or not one.startswith(but))
+def _alike(died: tuple[Died, ...]) -> Iterator[str]:
+    """What many cases lack, once."""
+    lacking = (_kind(one) for each in died for one in each.case.collected.missing)
     counts = Counter(filter(None, lacking))
     for what, count in counts.most_common(MAX_ALIKE):
         yield f"{number_of(count, 'job')}: {what}"
@@ -135,8 +138,8 @@ def _alike(died: tuple[Died, ...], but: str) -> Iterator[str]:
 
 
 def _kind(missing: str) -> str:
-    """A line of what is missing without the nodes of its job; empty of commands for them."""
-    if missing.startswith("kernel logs: "):
+    """A line of what is missing without the nodes of its job; empty of commands, and of what is said of all jobs."""
+    if missing.startswith("kernel logs: ") or WITHOUT_ACCOUNTING in missing:
         return ""
     is_of_nodes = missing.startswith("no kernel log of ") and not missing.startswith("no kernel log of any")
     return "no kernel log of some of its nodes" if is_of_nodes else missing

@@ -13,7 +13,7 @@ from clusterproof.plugins.case.records import Event, Fact, Span
 from clusterproof.plugins.case.scheduler import RESOLUTION_S
 from clusterproof.plugins.case.stamps import in_words
 from clusterproof.plugins.case.verdict import COMPLETED
-from clusterproof.plugins.case.window import is_near
+from clusterproof.plugins.case.window import is_shown, shown
 from clusterproof.plugins.catalog.causes import (
     CODE,
     HARDWARE,
@@ -101,9 +101,10 @@ def _few(nodes: Sequence[str]) -> str:
 def rows(case: Case) -> list[Row]:
     """All events in the order of their times; those without one behind, in the order of their files."""
     collected, first = case.collected, case.verdict.first
+    of = shown(collected)
     found = [_of_event(event, FIRST if event is first else _mark(event)) for event in collected.events]
     found += [_of_event(event, OUTLIVED) for event in collected.outlived]
-    found += [_of_fact(fact, fact is first) for fact in collected.facts if is_near(fact, collected)]
+    found += [_of_fact(fact, fact is first) for fact in collected.facts if is_shown(fact, of)]
     return sorted(found, key=lambda row: (row.when.begins is None, row.when.begins or 0.0))
 
 

@@ -32,7 +32,10 @@ _HEAD = re.compile(r"\s{0,20}JobID[\s|].{0,2000}\bState\b")
 _RULE = re.compile(r"[- ]{3,4000}")
 _STATE = re.compile(r"[A-Z][A-Z_]{1,40}\+?(?: by \d{1,10})?")
 _CODE = re.compile(r"\d{1,5}:\d{1,5}")
-OWN_LINES = ("JobId", "JobState", "Requeue", "StartTime", "NodeList")
+OWN_LINES = ("UserId", "JobState", "Requeue", "StartTime", "NodeList")  # begin with these, each once in a record
+OF_OWNER = "what the owner of the job wrote has lines like Slurm's own"
+_OWN_LINE = re.compile(rf"^\s{{0,12}}({'|'.join(OWN_LINES)})=", re.MULTILINE)
+_BLOCK = re.compile(r"^(?=JobId=)", re.MULTILINE)
 _NO_NODES = ("", "(null)", "None assigned", "Unknown")
 Record: TypeAlias = tuple[Job, tuple[Event, ...]]
 
@@ -52,8 +55,10 @@ def is_record(text: str) -> bool:
 def read(text: str, source: str, clock: Clock) -> tuple[Record, ...]:
     """The jobs of a record, tasks of an array each by itself, and how each ended where its state says it.
 
-    The components of a heterogeneous job are one, on the nodes of all.
+    The components of a heterogeneous job are one, on the nodes of all. There are none where the record may be forged.
     """
+    if is_forged(text):
+        return ()
     parts: dict[str, list[Record]] = {}
     for fields in _records(_record(text)[:LOOKED_AT]):
         job, events = _job(dict(reversed(list(fields))), source, clock)  # the first of a name: what follows is words
@@ -79,6 +84,21 @@ def of_one_job(records: Iterable[Record], number: str = "") -> tuple[list[Record
         wanted = next((job.number for job, _ in records if not has_completed(job)), numbers[0] if numbers else "")
     others = [one for one in numbers if one != wanted]
     return [record for record in records if record[0].number == wanted], others
+
+
+def is_forged(text: str) -> bool:
+    """Whether words of the job's owner may stand in place of Slurm's: its name may have line breaks, and columns."""
+    text = _record(text)[:LOOKED_AT]
+    if text.lstrip().startswith("JobId="):
+        own = list(map(_OWN_LINE.findall, blocks(text)))
+        return any(len(names) != len(set(names)) for names in own)
+    lines = [line for line in text.splitlines() if line.strip()]
+    return len({line.count("|") for line in (lines if len(text) < LOOKED_AT else lines[:-1])}) > 1
+
+
+def blocks(text: str) -> list[str]:
+    """The records of single jobs in what scontrol says."""
+    return [part for part in _BLOCK.split(text) if part.strip()]
 
 
 def has_ended(job: Job) -> bool:
@@ -133,8 +153,7 @@ def _is_one_failed(job: Job, state: str) -> bool:
 def _records(text: str) -> Iterator[Iterator[tuple[str, str]]]:
     """The fields of each job by the names that sacct gives them."""
     if text.lstrip().startswith("JobId="):
-        for part in re.split(r"^(?=JobId=)", text, flags=re.MULTILINE):
-            yield _of_scontrol(part)
+        yield from map(_of_scontrol, blocks(text))
         return
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines or not _HEAD.match(lines[0]):
@@ -154,7 +173,7 @@ def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
         yield "JobID", f"{array}_{task}" if array and task else f"{whole}+{part}" if whole else job
     for line in text.splitlines():
         pairs = _PAIR.findall(line)
-        if pairs and pairs[0][0] in OWN_LINES[1:]:
+        if pairs and pairs[0][0] in OWN_LINES:
             yield from ((names.get(name, name), value) for name, value in pairs)
 
 

@@ -63,6 +63,8 @@ def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> No
     """Add what Slurm knows of a job. Raises CaseError where it knows none, or the job still runs."""
     clock = Clock(datetime.now(timezone.utc).year)  # Slurm's own times are by UTC, as it was asked for them
     shown, record = asked(("scontrol", "show", "job", number))
+    if not shown and not _is_slurms_own(record, number, asked):
+        shown, record = 1, scheduler.OF_OWNER
     kept, row = asked(("sacct", "-j", number, "-P", "-o", COLUMNS))
     before = len(found.jobs)
     for text, name in ((row, "sacct"), (record, "scontrol")):
@@ -84,6 +86,13 @@ def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> No
     _read_output(record if not shown else "", found, offset_s)
     if nodes and not found.nodes_with_log:
         found.missing.append(_how_to_get_logs(nodes, known[0].ran))
+
+
+def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
+    """Whether no words of the job's owner stand in place of Slurm's: of several jobs squeue says how many there are."""
+    jobs = len(scheduler.blocks(record))
+    count = asked(("squeue", "-h", "-t", "all", "-j", number, "-o", "%A"))[1] if jobs > 1 else number
+    return not scheduler.is_forged(record) and jobs == len(count.split())
 
 
 def _taken(text: str, name: str, found: Found, clock: Clock) -> None:

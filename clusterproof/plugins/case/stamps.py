@@ -11,6 +11,7 @@ from clusterproof.plugins.core.record import record
 LOOKED_AT = 80  # characters of a line in which its time stands
 BEGINS_IN = 40  # and in which it begins: a time behind words is of what they say
 BEFORE_WORDS = 16  # characters of ranks and brackets before a time
+LATEST_S = 2.5e11  # since 1970; a time before that, or after, is none
 _FULL = re.compile(
     r"(?<![\d-])(\d{4})([-/])(\d\d)\2(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?!\d)"
 )
@@ -48,7 +49,7 @@ class Clock:
         except (ValueError, OverflowError):
             return Span()
         begins = moment + float(f"0.{part or 0}") - (self.offset_s if zone is None else _offset_s(zone))
-        return Span(begins, begins if part else begins + 1.0)
+        return Span(begins, begins if part else begins + 1.0) if 0 <= begins < LATEST_S else Span()
 
 
 def without(line: str) -> str:
@@ -72,5 +73,5 @@ def in_words(seconds: float | None) -> str:
     """`2026-03-01 08:00:00`, by UTC; empty where it is not known."""
     if seconds is None:
         return ""
-    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=min(max(seconds, 0.0), 2.5e11))
+    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=min(max(seconds, 0.0), LATEST_S))
     return f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -61,17 +61,23 @@ def is_within(when: Span, within: Window) -> bool:
     return within.begins <= when.begins <= within.ends
 
 
-def is_near(fact: Fact, case: Collected) -> bool:
-    """Whether a node's evidence is of the time of the job, or of no known time."""
-    ran, when = case.job.ran, fact.when.begins
-    within = window(case)
-    begins = ran.begins if ran.begins is not None else within.begins
-    return when is None or begins is None or begins - limits().before_s <= when <= (within.ends or when)
+def shown(case: Collected) -> Window:
+    """From when to when evidence of a node is shown: from well before the job began until it ended."""
+    within, began = window(case), case.job.ran.begins
+    begins = within.begins if began is None else began
+    return Window(None if begins is None else begins - limits().before_s, within.ends)
+
+
+def is_shown(fact: Fact, of: Window) -> bool:
+    """Whether a node's evidence is of this time, or of no known time."""
+    when = fact.when.begins
+    return when is None or of.begins is None or of.begins <= when <= (of.ends or when)
 
 
 def of_another_time(case: Collected) -> Iterator[str]:
     """What is said of evidence that no order of events has, as it is not of the job's time."""
-    far = [fact for fact in case.facts if not is_near(fact, case)]
+    of = shown(case)
+    far = [fact for fact in case.facts if not is_shown(fact, of)]
     if far:
         whose = listed(f"{fact.node} {in_words(fact.when.begins)}" for fact in far)
         yield f"evidence of another time than the job's, which is not shown: {number_of(len(far), 'line')}, {whose}"

@@ -21,6 +21,7 @@ EVERYWHERE = "*"
 LINE = re.compile(r"^(\S+)\s*\|\|\s*(\S.*)$")
 VARIABLE = re.compile(r"^(?:export\s+)?([A-Za-z_]\w*)=(.*)$")
 SIZE = re.compile(r"^(\d{1,12})([kmgtpe]?)b?$", re.IGNORECASE)
+NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 PERCENT = re.compile(r"^(\d{1,3})%$")
 INDENT = " " * 6
 KIB_PER_GIB = 1024**2
@@ -123,7 +124,7 @@ def policy_of(lines: Iterable[Line]) -> str:
     policy: Policy = {}
     for line in {_key(line): line for line in lines if line.target == EVERYWHERE}.values():
         setting = VARIABLE.match(" ".join(line.words))
-        if setting and setting[1] in VARIABLES and setting[2].isdecimal():
+        if setting and setting[1] in VARIABLES and NUMBER.fullmatch(setting[2]):
             _threshold(policy, VARIABLES[setting[1]], int(setting[2]))
         row = replacements().get(line.name)
         if row and row.policy:
@@ -138,7 +139,10 @@ def _key(line: Line) -> tuple[str, ...]:
 
 
 def _toml(name: str, rows: Mapping[str, object]) -> str:
-    return f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items())
+    of_toml = {key: list(value) if isinstance(value, dict) else value for key, value in rows.items()}
+    return f"[{name}]\n" + "".join(
+        f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in of_toml.items()
+    )
 
 
 def _threshold(policy: Policy, name: str, value: float) -> None:
@@ -149,11 +153,11 @@ def _threshold(policy: Policy, name: str, value: float) -> None:
 def _mounts(policy: Policy, words: tuple[str, ...]) -> None:
     named = [path for flag, path in pairwise(words) if flag in ("-f", "-F")]
     paths = named or [word for word in words[:1] if not word.startswith("-")]
-    wanted = policy.get("mounts", {}).get("expected", [])
-    assert isinstance(wanted, list)
-    new = [path for path in paths if path.startswith("/") and path not in wanted and not _is_of_the_kernel(path)]
+    new = [path for path in paths if path.startswith("/") and path.isprintable() and not _is_of_the_kernel(path)]
     if new:
-        policy.setdefault("mounts", {})["expected"] = [*wanted, *new]
+        wanted = policy.setdefault("mounts", {}).setdefault("expected", {})
+        assert isinstance(wanted, dict)
+        wanted |= dict.fromkeys(new)
 
 
 def _is_of_the_kernel(path: str) -> bool:
@@ -188,7 +192,7 @@ def _kib(size: str) -> int | None:
 
 
 def _gpus(policy: Policy, words: tuple[str, ...]) -> None:
-    if words and words[0].isdecimal() and len(words[0]) < 4:
+    if words and NUMBER.fullmatch(words[0]) and len(words[0]) < 4:
         policy.setdefault("expect", {})["gpus"] = int(words[0])
 
 

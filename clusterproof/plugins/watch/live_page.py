@@ -94,15 +94,18 @@ class LivePage:
         if environ.get("HTTP_IF_NONE_MATCH") == f'"{version}"':
             start_response("304 Not Modified", headers)
             return []
-        page = self._page(version)
-        start_response("200 OK", [*headers, ("Content-Length", str(len(page)))])
+        made, page = self._page(version)
+        start_response("200 OK", [*HEADERS, ("ETag", f'"{made}"'), ("Content-Length", str(len(page)))])
         return [page]
 
-    def _page(self, version: str) -> bytes:
+    def _page(self, version: str) -> tuple[str, bytes]:
+        """The page and its version: while another browser has a newer one made, the one before."""
         from clusterproof.reports.formats.html import document
         from clusterproof.reports.run import Run
 
-        with self._making:  # whoever asks meanwhile gets the same
+        if not self._making.acquire(blocking=not self._made[0]):
+            return self._made
+        try:
             if self._made[0] != version:
                 cluster, policy = self._evaluator.cluster, self._evaluator.policy
                 facts = ClusterFacts(cluster, NodeEvidence(cluster.name), self._evaluator.current(), policy)
@@ -117,7 +120,9 @@ class LivePage:
                     site=policy.site,
                 )
                 self._made = version, document(run, live=version).encode("utf-8", "backslashreplace")
-            return self._made[1]
+            return self._made
+        finally:
+            self._making.release()
 
 
 def why_refused(environ: Mapping[str, Any]) -> str:

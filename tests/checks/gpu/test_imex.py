@@ -215,3 +215,9 @@ def test_a_daemon_of_root_is_judged_though_no_service_started_it(daemon: Any, ve
 def test_a_tray_that_was_not_asked_is_incomplete(check: str) -> None:
     one = tray(0, imex=Collected(Status.UNCOLLECTED))
     assert evaluated(check, one).verdict is INCOMPLETE
+
+
+def test_a_tray_on_which_imex_is_not_configured_is_held_against_no_list() -> None:
+    expect(
+        evaluated("imex_nodes", tray(0, nodes=(), service={})), NA, "nvidia-imex is not configured on the node itself"
+    )

@@ -71,3 +71,9 @@ def test_a_tray_with_fewer_active_links_than_its_rack() -> None:
 def test_nothing_is_missed_on_trays_whose_pods_bring_imex(check: str) -> None:
     trays = [tray(number, service=None, imex=Collected(Status.ABSENT)) for number in range(18)]
     assert evaluated(check, *trays).verdict is (PASS if check.startswith("rack") else NA)
+
+
+@pytest.mark.parametrize("check", ["imex_domain", "imex_nodes", "rack_trays", "rack_uniform"])
+def test_what_shares_no_memory_over_a_rack_is_no_tray_whatever_its_cluster(check: str) -> None:
+    one, *others = [tray(number, name="NVIDIA H100 80GB HBM3") for number in range(3)]
+    expect(evaluated(check, one, *others), NA, "no GPU here shares its memory over a rack's NVLink")

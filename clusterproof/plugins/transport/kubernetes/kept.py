@@ -23,6 +23,7 @@ from clusterproof.plugins.kubernetes.workloads import Pod
 KEEP = "k8s_keep"  # the setting: a folder
 REPORTS = "reports"
 BESIDE_OTHERS = "beside_others.json"
+NOT_KEPT = (OSError, ValueError, TypeError, KeyError)  # a host that lost its power may leave a file without its words
 REST_S = 900.0  # a log is read again after so long at most; of some nodes sooner, so that not all are in one round
 
 
@@ -89,19 +90,19 @@ class Kept:
     def _beside_others(self) -> BesideOthers:
         try:
             found = json.loads((Path(self.folder) / BESIDE_OTHERS).read_bytes())
-        except FileNotFoundError:
+            return BesideOthers(float(found["since"]), frozenset(found["nodes"]))
+        except NOT_KEPT:
             return BesideOthers()
-        return BesideOthers(found["since"], frozenset(found["nodes"]))
 
     def _of(self, node: str) -> tuple[str, KeptReport | None]:
         if not self.folder:
             return "", None
         try:
             head, _, output = self._path(node).read_bytes().partition(b"\n")
-        except OSError:
+            at, _, mark = head.decode().partition(" ")
+            return mark, KeptReport(output, float(at))
+        except NOT_KEPT:
             return "", None
-        at, _, mark = head.decode().partition(" ")
-        return mark, KeptReport(output, float(at))
 
     def _path(self, node: str) -> Path:
         return Path(self.folder) / REPORTS / quote(node, safe="")

@@ -1,0 +1,49 @@
+"""A folder as full as somebody may make it: reading it takes no longer than its length is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.case.files import SACCT, written
+from tests.fuzz.doors import DOORS
+from tests.fuzz.trying import Tried, soon_opened
+
+AT = "2026-03-01 08:{minute:02d}:00 {words}"
+OOM = "[rank{}]: torch.OutOfMemoryError: CUDA out of memory.\n"
+WATCHDOG = "[rank{}] Watchdog caught collective operation timeout: ran for 600000 milliseconds\n"
+STEPS = "step 1\nstep 2\nstep 3\n"
+MANY = SACCT.format(state="FAILED").replace("001-004", "00001-20000")
+XID = (
+    "2026-03-01T08:{:02d}:{:02d},000000+00:00 NVRM: Xid (PCI:0000:{:02x}:00): 79, pid=1, GPU has fallen off the bus.\n"
+)
+FAILED = '{{"check": "gpu.no_xid", "node": "gpu{:05d}", "verdict": "fail", "message": "a", "action": "replace"}}\n'
+
+
+def many(words: str, count: int, minute: int | None = None) -> str:
+    line = words if minute is None else AT.format(minute=minute, words=words)
+    return "".join(line.format(number) for number in range(count))
+
+
+FOLDERS: Mapping[str, Mapping[str, str]] = {
+    "signs that the job outlived": {"a.out": AT.format(minute=0, words="begin\n") + many(OOM, 16_000) + STEPS},
+    "signs after ends of others": {"a.out": many(WATCHDOG, 5_000, 1) + many(OOM, 6_000, 50)},
+    "signs, of many nodes": {"sacct.txt": MANY, "a.out": many(OOM, 12_000)},
+    "evidence of many nodes": {"sacct.txt": MANY, "results.jsonl": many(FAILED, 10_000)},
+    "evidence, and signs": {
+        "sacct.txt": SACCT.format(state="FAILED"),
+        "gpu001-dmesg.txt": "".join(XID.format(n // 60 % 60, n % 60, n % 256) for n in range(4_000)),
+        "a.out": many(OOM, 6_000, 50),
+    },
+    "empty lines": {"a.out": "\n" * 1_000_000},
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FOLDERS)
+def test_much_is_read_in_the_time_of_its_length(name: str, tmp_path: Path) -> None:
+    read = Tried()
+    soon_opened(DOORS["cases"], written(tmp_path, FOLDERS[name]), "", read)
+    assert read.read == 1
