@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.integrations.slurm.drains import Drain, hold, release
 from clusterproof.integrations.slurm.job import Job
@@ -127,7 +127,7 @@ class Call:
             boot_id=boot_id(),
         )
 
-    def remember(self, name: str, record: dict[str, object]) -> None:
+    def remember(self, name: str, record: Mapping[str, object]) -> None:
         """Write a record; one that cannot be written loses what it would have saved, and nothing else."""
         try:
             why = self.state.write(name, record)

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.record import record
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 ROOM = "room"
@@ -70,7 +70,7 @@ def why_no_drain(state: State) -> str:
     return f"{room.full} (by the health check of {room.age_s:.0f} s ago)" if room.full else ""
 
 
-def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[str, object] | None:
+def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> Mapping[str, Sequence[str]] | None:
     """Log which checks were incomplete in this health check and in the one before: once, and not every few minutes.
 
     The record to keep of it, None where that has not changed.
@@ -78,15 +78,15 @@ def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[st
     last = state.read(GAPS)
     now = {finding.check for finding in run.of("incomplete")}
     unevaluated = now & _checks(last.get("checks"))
-    data = _checks(last.get("reported")) & now
-    if unevaluated - data:
+    reported = _checks(last.get("reported")) & now
+    if unevaluated - reported:
         log(
             "a node that is drained stays so, until an administrator resumes it: "
             f"{', '.join(sorted(unevaluated))} could not be evaluated, twice; expected a verdict of each "
             "(clusterproof-prolog --check-installation)",
             WARNING,
         )
-    new: dict[str, object] = {"checks": sorted(now), "reported": sorted(unevaluated | data)}
+    new = {"checks": sorted(now), "reported": sorted(unevaluated | reported)}
     return new if new != last else None
 
 
