@@ -39,13 +39,13 @@ class Room:
 
 def room_of(state: State) -> Room | None:
     """What was left; None where nothing was that can be read."""
-    data = state.read(ROOM)
-    full, nodes = data.get("full"), data.get("nodes")
+    record = state.read(ROOM)
+    full, nodes = record.get("full"), record.get("nodes")
     if not isinstance(full, str) or type(nodes) is not int:
         return None
-    if "boot_id" not in data:
-        return Room(_age_by_clock(data.get("at")), full, nodes)
-    return Room(age_of(data["boot_id"], data.get("at")), full, nodes)
+    if "boot_id" not in record:
+        return Room(_age_by_clock(record.get("at")), full, nodes)
+    return Room(age_of(record["boot_id"], record.get("at")), full, nodes)
 
 
 def _age_by_clock(at: object) -> float | None:
@@ -99,5 +99,5 @@ def why_it_stays(state: State) -> str:
     return f"the health checks cannot evaluate {', '.join(sorted(unevaluated))}" if unevaluated else ""
 
 
-def _checks(data: Any) -> set[str]:
-    return {name for name in data if isinstance(name, str)} if isinstance(data, list) else set()
+def _checks(names: Any) -> set[str]:
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

@@ -187,12 +187,12 @@ def _inflate(packed: bytes) -> bytes:
     return answer
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def _object(answer: bytes) -> dict[str, Any]:
     """The one JSON object of an answer: bounded, and nothing that JSON does not have. Raises ValueError."""
-    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+    if sum(map(answer.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise EvidenceError(f"it holds more than {MAX_VALUES} values")
     read = json.loads(
-        data.decode("utf-8"),
+        answer.decode("utf-8"),
         object_pairs_hook=_unique,
         parse_int=_whole,
         parse_float=_finite,
@@ -201,7 +201,7 @@ def _object(data: bytes) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise EvidenceError(f"it is a {type(read).__name__}; expected an object")
     _bound_depth(read)
-    if b"\\ud" in data.lower():  # half a surrogate pair is no text: it could not be written anywhere
+    if b"\\ud" in answer.lower():  # half a surrogate pair is no text: it could not be written anywhere
         return dict(json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace")))
     return read
 
@@ -230,8 +230,8 @@ def _constant(word: str) -> None:
     raise EvidenceError(f"{word} is not JSON")
 
 
-def _bound_depth(data: dict[str, Any]) -> None:
-    level: list[Any] = [data]
+def _bound_depth(answer: dict[str, Any]) -> None:
+    level: list[Any] = [answer]
     for _ in range(MAX_DEPTH):
         level = [
             inner
