@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from clusterproof.plugins.evaluation.routing import mark_lines
-from tests.builders.runs import Runs, load_suite
+from tests.builders.runs import WITHOUT_HYPOTHESIS, Runs, load_suite
 from tests.builders.wheel import ROOT, Installed, clone_of, environment_with, wheel_of
 
 pytest_plugins = ["pytester", "tests.tiers"]
@@ -37,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the suite's marks: tests import its checks without a cluster."""
     for line in mark_lines():
         config.addinivalue_line("markers", line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_hypothesis() -> None:
+    """What tests start does without its plugin, which loads all of it for a line of the summary: half of a start."""
+    os.environ["PYTEST_ADDOPTS"] = WITHOUT_HYPOTHESIS
 
 
 @pytest.fixture(scope="session")

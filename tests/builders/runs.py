@@ -24,6 +24,7 @@ from tests.builders.recordings import boot, gpu, node, nvml, recorded, unreached
 from tests.builders.wheel import linked_in
 
 ROOT = Path(__file__).parents[2]
+WITHOUT_HYPOTHESIS = "-p no:hypothesispytest"
 
 # A check reads its verdict from the kernel's name that the node reported.
 SAYING = """
@@ -135,6 +136,7 @@ class Runs:
         linked_in(packages)
         monkeypatch.setenv("PYTHONPATH", str(packages))
         monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("PYTEST_ADDOPTS", WITHOUT_HYPOTHESIS)  # which pytester removes
         pytester.makefile(".toml", pytest='[pytest]\nstrict_markers = true\njunit_family = "xunit2"\n')
         return cls(pytester)
 
@@ -157,7 +159,7 @@ class Runs:
     def plain(self, *arguments: str) -> pytest.RunResult:
         """Run pytest as a user would, without the plugins that the suite does not use."""
         loaded = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the plugin is loaded in this process already
-        plugins = ("-p", "clusterproof.plugins.cluster", "-p", "no:hypothesispytest")
+        plugins = ("-p", "clusterproof.plugins.cluster")
         return self.pytester.runpytest_inprocess(*plugins, *loaded, *arguments)
 
     def over(self, nodes: Iterable[NodeEvidence], *arguments: str) -> pytest.RunResult:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import pytest
 
 from clusterproof.plugins.catalog import InstanceType, instance_types
-from clusterproof.plugins.suite.refresh_catalog import RefreshError, compare, row_of_type
+from clusterproof.plugins.suite.refresh_catalog import RefreshError, compare, offered_type
 
 
 class Answers:
@@ -22,15 +23,15 @@ class Answers:
 
 
 def test_what_ec2_does_not_report_of_a_type_is_none_or_zero() -> None:
-    data = row_of_type(Answers.plain)
-    assert {name: value for name, value in data.items() if value} == {"vcpus": 2, "memory_mib": 4096}
-    assert data["network_gbps"] is None
+    offered = offered_type(Answers.plain)
+    assert {name: value for name, value in asdict(offered).items() if value} == {"vcpus": 2, "memory_mib": 4096}
+    assert offered.network_gbps is None
 
 
 @pytest.mark.parametrize("key", ["VCpuInfo", "MemoryInfo", "NetworkInfo"])
 def test_an_answer_without_what_every_type_has_is_not_understood(key: str) -> None:
     with pytest.raises(RefreshError, match=r"c1\.large is not understood"):
-        row_of_type({name: value for name, value in Answers.plain.items() if name != key})
+        offered_type({name: value for name, value in Answers.plain.items() if name != key})
 
 
 @pytest.mark.parametrize(
@@ -38,14 +39,15 @@ def test_an_answer_without_what_every_type_has_is_not_understood(key: str) -> No
     [("3200 Gigabit", 3200), ("8x 100 Gigabit", 800), ("High", None), ("Up to 25 Gigabit", None)],
 )
 def test_network_performance_is_a_number_where_it_is_fixed(performance: str, gbps: int | None) -> None:
-    assert row_of_type({**Answers.plain, "NetworkInfo": {"NetworkPerformance": performance}})["network_gbps"] == gbps
+    offered = offered_type({**Answers.plain, "NetworkInfo": {"NetworkPerformance": performance}})
+    assert offered.network_gbps == gbps
 
 
 def test_what_is_not_known_and_what_there_is_none_of_are_alike() -> None:
     row = InstanceType(name="c1.large", source="ec2", vcpus=2, memory_mib=4096)
-    found = compare({"c1.large": row}, {"c1.large": row_of_type(Answers.plain)})
-    assert found.differences == ()
-    assert found.compared == 1
+    comparison = compare({"c1.large": row}, {"c1.large": offered_type(Answers.plain)})
+    assert comparison.differences == ()
+    assert comparison.compared == 1
 
 
 @pytest.mark.parametrize("row", instance_types().values(), ids=lambda row: row.name)

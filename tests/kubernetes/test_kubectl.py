@@ -95,7 +95,7 @@ def test_what_people_are_told_to_type_is_understood(kubernetes: Bed, version: st
     for command in commands():
         words = CHANGES.sub(r"\1 --dry-run=server", command)
         done = subprocess.run(
-            words, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+            words, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600
         )
         if done.returncode or done.stderr.startswith(("error", "Flag")):
             wrong[words] = done.stderr

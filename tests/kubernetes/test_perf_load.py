@@ -36,7 +36,7 @@ def on_this_node(folder: Path, *speeds: str) -> Verdict:
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-p", "no:cacheprovider", "--no-report", "-m", "perf"]
     with entered(image, NODE) as node:
         ran = node.run(
-            [*words, "--cluster", "local", "-k", "node_busbw", "--results", "/tmp/r", str(ROOT / "checks")], timeout=120
+            [*words, "--cluster", "local", "-k", "node_busbw", "--results", "/tmp/r", str(ROOT / "checks")], timeout=600
         )
         results.write_bytes((node.root / "tmp/r").read_bytes())
     found = [one.verdict for one in read_results(results) if one.check == CHECK]

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TypeAlias, TypeVar
@@ -87,13 +88,13 @@ OPERATORS: Mapping[str, Callable[[ast.AST], ast.AST | None]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: in which function, on which lines, what was done to which words; and the function's code with it."""
+    """One change: in which function, on which lines, what was done to which words; and how its code is made."""
 
     place: Place
     lines: range
     change: str
     words: str
-    code: CodeType = field(repr=False, compare=False)
+    compiled: Callable[[], CodeType] = field(repr=False, compare=False)
 
     @property
     def is_of_catalogue(self) -> bool:
@@ -116,8 +117,8 @@ def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
             for change, operator in OPERATORS.items():
                 other = operator(node)
                 if other is not None:
-                    code = _compiled(copy.deepcopy(function, {id(node): _at(node, other)}), place, file)
-                    yield Mutant(place, _lines(node), change, _words(node, source), code)
+                    compiled = partial(_compiled, function, {id(node): _at(node, other)}, place, file)
+                    yield Mutant(place, _lines(node), change, _words(node, source), compiled)
 
 
 def _functions(tree: ast.AST) -> Iterator[Function]:
@@ -133,7 +134,8 @@ def _at(old: ast.AST, new: ast.AST) -> ast.AST:
     return ast.fix_missing_locations(ast.copy_location(new, old))
 
 
-def _compiled(function: Function, place: Place, file: Path) -> CodeType:
+def _compiled(function: Function, instead: dict[int, ast.AST], place: Place, file: Path) -> CodeType:
+    function = copy.deepcopy(function, dict(instead))  # to which a copy adds what it has met
     annotations = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
     body: list[ast.stmt] = [annotations, function if isinstance(function, ast.FunctionDef) else ast.Expr(function)]
     module = compile(ast.fix_missing_locations(ast.Module(body, [])), str(file), "exec", dont_inherit=True)
@@ -179,8 +181,9 @@ def installed(mutant: Mutant, live: Mapping[Place, Iterable[FunctionType]]) -> I
     functions = {id(one): (one, one.__code__) for one in live.get(mutant.place, ())}.values()
     if not functions:
         raise LookupError(f"{mutant.in_words()}: no function is there; expected one to change")
+    changed = mutant.compiled()
     for function, _ in functions:
-        function.__code__ = mutant.code
+        function.__code__ = changed
     try:
         yield
     finally:

@@ -10,11 +10,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.reports.pages import demo_page
-from tests.testbed.browser import Browser
+from tests.testbed.browser import LONGEST_S, Browser
 from tests.testbed.needs import needs_chromium, needs_pdftotext
 
 pytestmark = needs_chromium
-LONGEST_S = 60
 # Whether the middle of what has the focus can be seen, or something lies over it.
 IS_SEEN = """
 const box = document.activeElement.getBoundingClientRect();

@@ -18,11 +18,10 @@ from clusterproof.plugins.transport.gather import replay
 from clusterproof.reports.formats.html import document
 from tests.reports.contrast import CONTRAST
 from tests.reports.reported import result, run_of
-from tests.testbed.browser import Browser
+from tests.testbed.browser import LONGEST_S, Browser
 from tests.testbed.needs import needs_chromium
 
 pytestmark = needs_chromium
-LONGEST_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,10 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.formats.html import document
 from tests.builders.recordings import node
 from tests.reports.reported import result, run_of
-from tests.testbed.browser import Browser
+from tests.testbed.browser import LONGEST_S, Browser
 from tests.testbed.needs import needs_chromium
 
 pytestmark = needs_chromium
-LONGEST_S = 60
 MANY = 10_000
 SICK = {"gpu00420": Verdict.FAIL, "gpu07777": Verdict.FAIL, "gpu09001": Verdict.INCOMPLETE}
 SHOWN = "#findings > details:not([hidden]) summary"

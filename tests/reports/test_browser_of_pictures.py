@@ -9,12 +9,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.reports.pages import COUNTS_LINKS, GPUS, HOT, NODES, RUNS, SITE, demo_page, page_with_history
-from tests.testbed.browser import Browser
+from tests.testbed.browser import LONGEST_S, Browser
 from tests.testbed.needs import needs_chromium
 
 pytestmark = needs_chromium
 CELLS = "#map-places .cell"
-LONGEST_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.expected_conditions import visibility_of_element_located
 from selenium.webdriver.support.ui import WebDriverWait
 
-_LONGEST_S = 120
+LONGEST_S = 600
 _EVENTS = ("requestWillBeSent", "loadingFailed")
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1300,1000")
 
@@ -52,7 +52,7 @@ class Browser:
 
     def awaited(self, css: str) -> WebElement:
         """The first element, once it is visible: the hashchange event comes a moment after the click."""
-        return WebDriverWait(self.driver, _LONGEST_S).until(visibility_of_element_located((By.CSS_SELECTOR, css)))
+        return WebDriverWait(self.driver, LONGEST_S).until(visibility_of_element_located((By.CSS_SELECTOR, css)))
 
     def texts(self, css: str) -> list[str]:
         """The texts of the elements that can be seen."""

@@ -78,7 +78,8 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
 }
 FITHAW = 0xC0045878  # linux/fs.h: thaw a frozen file system
-LEAVE_S = 10.0
+LEAVE_S = 10.0  # of its own; what is still there then is killed
+BURIED_S = 600.0  # what has been killed, however busy the machine
 KILL_S = 0.5  # what is stuck in the kernel does not die before the node is left
 
 
@@ -187,9 +188,9 @@ class Node:
             self._holder.wait(LEAVE_S)
         except subprocess.TimeoutExpired:
             os.kill(self.pid, signal.SIGKILL)
-            self._holder.wait(LEAVE_S)
+            self._holder.wait(BURIED_S)
         for process in self._started:
-            process.wait(LEAVE_S)
+            process.wait(BURIED_S)
 
     def _thaw(self, path: str) -> None:
         """Let writes through again before anything is waited for (the boot script does it a second time)."""

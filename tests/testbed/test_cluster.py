@@ -98,7 +98,7 @@ def test_a_member_that_never_answers(bed: Testbed, name: str) -> None:
 @needs_cluster
 def test_only_who_joins_can_reach_the_nodes(bed: Testbed) -> None:
     address = (bed.address("gpu001"), 22)
-    with bed.joined(), socket.create_connection(address, timeout=5) as connection:
+    with bed.joined(), socket.create_connection(address, timeout=600) as connection:
         assert connection.recv(4) == b"SSH-"
     links = subprocess.run(["ip", "route", "get", address[0]], capture_output=True, text=True, check=False).stdout
     assert "switch" not in links

@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 from collections.abc import Iterator, Sequence
 
-from tests.testbed.node import LEAVE_S, system_program
+from tests.testbed.node import BURIED_S, system_program
 
 CONTROL = "10.231.0.1"  # the host from which the cluster is looked at
 NOBODY = "02:00:00:00:00:01"  # a link address that no interface has
@@ -42,7 +42,7 @@ def switched_on() -> Iterator[subprocess.Popen[bytes]]:
             yield switch
         finally:
             switch.stdin.close()
-            switch.wait(LEAVE_S)
+            switch.wait(BURIED_S)
 
 
 def plug_in(switch: int, node: int, address: str) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from clusterproof.plugins.transport.srun.places import Request
 
-REQUEST: dict[str, Any] = {
+REQUEST: Request = {
     "name": "clusterproof-cp1",
+    "names": [],
+    "partition": "",
+    "job": "",
+    "wait_s": 60.0,
     "minutes": 2,
+    "whole_s": 600.0,
+    "end": ":end:",
+    "most_bytes": 2**20,
     "options": [],
     "mark": "cp1:node:",
     "command": "true",

@@ -15,6 +15,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.results import read_results
 from tests.builders.evaluated import probed, results
+from tests.builders.runs import WITHOUT_HYPOTHESIS
 from tests.faults import BY_NAME
 from tests.testbed.image import File, NodeImage
 from tests.testbed.needs import needs_slurm
@@ -24,7 +25,7 @@ from tests.testbed.slurm_version import IN_TURN
 
 pytestmark = needs_slurm
 ROOT = Path(__file__).parents[2]
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--no-report"]
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WITHOUT_HYPOTHESIS.split(), "--no-report"]
 SICK = {"gpu002": "uncorrected errors in DRAM", "gpu003": "a GPU that is lost"}
 UBUNTU = 1000
 CLAIMED = "/run/claimed"  # a node where this file is calls itself what is in it

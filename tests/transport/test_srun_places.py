@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from clusterproof.plugins.transport.srun.call import words_of
-from clusterproof.plugins.transport.srun.places import CONSTRAINS, is_usable, nodes_of, plan
+from clusterproof.plugins.transport.srun.call import command_line
+from clusterproof.plugins.transport.srun.places import CONSTRAINS, Launch, NodeAnswer, is_usable, nodes_of, plan
 from tests.transport.launch_request import REQUEST
 
 NODE = (
@@ -29,7 +27,7 @@ def planned(
     jobs: dict[str, str] | None = None,
     constrains: bool = False,
     partition: str = "",
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, str]]]:
+) -> tuple[list[Launch], dict[str, NodeAnswer]]:
     return plan(list(records), records, jobs or {}, constrains, partition)
 
 
@@ -60,7 +58,7 @@ def test_memory_is_asked_for_only_where_nodes_are_configured_with_it() -> None:
 def test_a_node_with_a_job_of_ones_own_is_visited_inside_it() -> None:
     launches, _ = planned({**record("a", "ALLOCATED", used=4), **record("b")}, jobs={"a": "17"})
     assert [(launch["job"], launch["nodes"]) for launch in launches] == [("17", ["a"]), ("", ["b"])]
-    words = words_of(launches[0], REQUEST)
+    words = command_line(launches[0], REQUEST)
     assert {"--jobid=17", "--overlap"} <= set(words)
     assert not [word for word in words if word.startswith(("--time", "--partition", "--gres"))]
 

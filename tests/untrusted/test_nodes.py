@@ -98,17 +98,7 @@ def validated(folder: Path, nodes: dict[str, str], *options: str) -> subprocess.
     for name, text in nodes.items():
         (folder / "recording" / "nodes" / recording_file(name)).write_text(text, encoding="utf-8")
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pytest.toml"), "-q", *options]
-    words += [
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:hypothesispytest",
-        str(ROOT / "checks"),
-        "--cluster",
-        "replay:recording",
-        "-m",
-        EVERYTHING,
-    ]
+    words += ["-p", "no:cacheprovider", str(ROOT / "checks"), "--cluster", "replay:recording", "-m", EVERYTHING]
     words += ["-k", "not pairwise", "--report", ".", "--junitxml", "pytest.xml"]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, errors="replace")
 

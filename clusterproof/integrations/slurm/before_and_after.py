@@ -37,8 +37,8 @@ def leave_for_scripts(call: Call, run: Run, name: str, of_job: Mapping[str, obje
     is_epilog = call.occasion == "epilog"
     at = run.began if is_epilog else run.at
     fresh_s = min(call.settings.reuse_s, _left_of_day_s()) if run.is_reusable and not is_epilog else 0
-    found = draining(run, NO_JOB, late_drains=call.settings.at_deadline == "drain", is_epilog=is_epilog)
-    is_fine = "no" if found or not of_job or (is_epilog and run.is_blind_to_jobs) else "yes"
+    findings = draining(run, NO_JOB, late_drains=call.settings.at_deadline == "drain", is_epilog=is_epilog)
+    is_fine = "no" if findings or not of_job or (is_epilog and run.is_blind_to_jobs) else "yes"
     lines = [
         run.boot_id,
         sys.executable,
@@ -72,11 +72,11 @@ def prolog(call: Call) -> Drain | None:
             leave_for_scripts(call, run, VERDICT, _of_job(run))
     if run.at < came:
         call.log(f"the verdict of {came - run.at:.0f} s ago")
-    found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain")
+    findings = draining(run, call.job, late_drains=call.settings.at_deadline == "drain")
     if call.job.id:
         call.state.remove_old()
         call.remember(call.job.record, _of_job(run))
-    return call.drain(found, run.begins, run.ends) if found else None
+    return call.drain(findings, run.begins, run.ends) if findings else None
 
 
 def epilog(call: Call) -> Drain | None:
@@ -85,11 +85,11 @@ def epilog(call: Call) -> Drain | None:
     Of jobs that end at once, those that wait for a run take the verdict of the next, which begins after all have come.
     """
     came = call.came
-    data = call.state.read(call.job.record)
-    if data.get("is_refused"):
+    record = call.state.read(call.job.record)
+    if record.get("is_refused"):
         call.state.forget(call.job.record)
         return None
-    begins = cursor_of(data.get("cursor")) or call.cursor
+    begins = cursor_of(record.get("cursor")) or call.cursor
     run = _since(call, came, begins)
     if run is None:
         with call.alone():
@@ -97,7 +97,7 @@ def epilog(call: Call) -> Drain | None:
             if run is None:
                 run = _run("epilog", call, begins)
                 call.remember(EPILOG, run.to_json())
-                leave_for_scripts(call, run, EPILOG, data)
+                leave_for_scripts(call, run, EPILOG, record)
                 call.advance(run.ends)
                 if run.findings:
                     call.state.forget(VERDICT)  # the next job must not get the verdict on what the node is like now
@@ -105,8 +105,8 @@ def epilog(call: Call) -> Drain | None:
         call.leave_to_health_check()
     else:
         call.state.forget(call.job.record)
-    found = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
-    return call.drain(found, begins, run.ends) if found else None
+    findings = draining(run, call.job, late_drains=call.settings.at_deadline == "drain", is_epilog=True)
+    return call.drain(findings, begins, run.ends) if findings else None
 
 
 def _since(call: Call, came: float, begins: Cursor | None) -> Run | None:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.integrations.slurm.drains import Drain, hold, release
 from clusterproof.integrations.slurm.job import Job
@@ -127,7 +127,7 @@ class Call:
             boot_id=boot_id(),
         )
 
-    def remember(self, name: str, record: dict[str, object]) -> None:
+    def remember(self, name: str, record: Mapping[str, object]) -> None:
         """Write a record; one that cannot be written loses what it would have saved, and nothing else."""
         try:
             why = self.state.write(name, record)
@@ -147,13 +147,13 @@ class Call:
     def leave_to_health_check(self) -> None:
         """Where this is an epilog without a verdict: what its job has left is for the next health check to find."""
         if self.occasion == "epilog" and self.job.id:
-            data = {"is_unevaluated": True, "uid": self.job.uid, "boot_id": boot_id(), "at": since_boot_s()}
-            self.remember(self.job.record, data)
+            record = {"is_unevaluated": True, "uid": self.job.uid, "boot_id": boot_id(), "at": since_boot_s()}
+            self.remember(self.job.record, record)
 
     def log_run(self, run: Run) -> None:
         """Log what a run found."""
-        found = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
-        self.log(f"{run.checked} checks in {run.took_s:.2f} s: {found}", INFO)
+        summary = ", ".join(f"{len(run.of(word))} {word}" for word in LEVELS if run.of(word)) or "all pass"
+        self.log(f"{run.checked} checks in {run.took_s:.2f} s: {summary}", INFO)
         for finding in run.findings[:MAX_LOGGED]:
             self.log(f"{finding.verdict}: {finding.words}", LEVELS[finding.verdict])
 

@@ -63,10 +63,10 @@ def check(
         policy = policy_of(settings, frozenset(index))
         here.begin(collectors_of(entries) | ALWAYS, options_of(collector_s, policy, cursor))
         evaluate = prepared(entries, occasions, settings, policy)
-        data = here.evidence(node_of(os.environ), deadline_s)
+        evidence = here.evidence(node_of(os.environ), deadline_s)
     finally:
         here.end()
-    everything = evaluate(data)
+    everything = evaluate(evidence)
     for result in everything:
         each(result)
     results = [result for result in everything if result.verdict.value != "not applicable"]
@@ -74,7 +74,7 @@ def check(
         raise NoVerdict("no check applies")
     words = (Finding(one.check, one.verdict.value, one.message) for result in results for one in result.by_verdict)
     findings = [finding for finding in words if finding.verdict != "pass"]
-    log = data.collectors.get("kernel_log")
+    log = evidence.collectors.get("kernel_log")
     return Run(
         boot_id(),
         since_boot_s(),

@@ -118,8 +118,8 @@ def config() -> dict[str, str]:
 def parse_config(text: str) -> dict[str, str]:
     """The settings that `scontrol show config` prints; `(null)`, which means that there is none, becomes empty."""
     rows = (line.partition(" = ") for line in text.splitlines())
-    data = {name.strip(): value.strip() for name, is_setting, value in rows if is_setting}
-    return {name: "" if value == "(null)" else value for name, value in data.items()}
+    settings = {name.strip(): value.strip() for name, is_setting, value in rows if is_setting}
+    return {name: "" if value == "(null)" else value for name, value in settings.items()}
 
 
 def slurm_user() -> str:

@@ -77,8 +77,8 @@ class Drain:
 
     def to_json(self) -> dict[str, Any]:
         """The record that `drain_of` reads."""
-        data: dict[str, Any] = as_json(self)
-        return data
+        record: dict[str, Any] = as_json(self)
+        return record
 
 
 def drain_of(record: Mapping[str, Any]) -> Drain | None:
@@ -98,8 +98,8 @@ def drain_of(record: Mapping[str, Any]) -> Drain | None:
 
 def held(state: State) -> tuple[Drain, ...]:
     """All that are remembered."""
-    found = (drain_of(state.read(name)) for name in state.names(FOLDER))
-    return tuple(drain for drain in found if drain)
+    drains = (drain_of(state.read(name)) for name in state.names(FOLDER))
+    return tuple(drain for drain in drains if drain)
 
 
 def hold(state: State, drain: Drain) -> None:

@@ -41,17 +41,17 @@ def distrust(folder: str) -> str:
     here, links = "/", 0
     while ahead:
         within, here = here, os.path.join(here, ahead.pop())
-        data = os.lstat(here)
-        if not is_roots(data):
-            return f"{here} belongs to user {data.st_uid}"
-        if stat.S_ISLNK(data.st_mode):
+        status = os.lstat(here)
+        if not is_roots(status):
+            return f"{here} belongs to user {status.st_uid}"
+        if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
             target = os.readlink(here)
             ahead += _names(target)
             here = "/" if target.startswith("/") else within
-        elif data.st_mode & OTHERS_WRITE and not (ahead and data.st_mode & stat.S_ISVTX):
+        elif status.st_mode & OTHERS_WRITE and not (ahead and status.st_mode & stat.S_ISVTX):
             return f"{here} may be written by others than root"
     return ""
 
@@ -64,16 +64,16 @@ def _names(path: str) -> list[str]:
 def opened(file: str, flags: int) -> int:
     """A descriptor of a file of root's. No link is followed, and nothing waited for. Raises OSError."""
     descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    data = os.fstat(descriptor)
-    if stat.S_ISREG(data.st_mode) and is_roots(data) and not data.st_mode & OTHERS_WRITE:
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and is_roots(status) and not status.st_mode & OTHERS_WRITE:
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
 
 
-def is_roots(data: os.stat_result) -> bool:
+def is_roots(status: os.stat_result) -> bool:
     """Whether it belongs to root, or to the user that this is."""
-    return data.st_uid in (0, os.geteuid())
+    return status.st_uid in (0, os.geteuid())
 
 
 @record
@@ -101,7 +101,7 @@ class Folder:
         """A lock's file, which no other user may open: whoever has a file open can lock it. Raises OSError."""
         file = self._own(f"{self.path}/{name}")
         with contextlib.suppress(FileNotFoundError):
-            if not is_roots(data := os.lstat(file)) or data.st_mode & OTHERS_OPEN:
+            if not is_roots(status := os.lstat(file)) or status.st_mode & OTHERS_OPEN:
                 os.unlink(file)
         return opened(file, os.O_RDWR | os.O_CREAT)
 
@@ -109,10 +109,10 @@ class Folder:
         """A record; an empty one where there is none that can be read."""
         try:
             with os.fdopen(opened(self._file(name), os.O_RDONLY), "rb") as file:
-                data = json.loads(file.read(MAX_BYTES))
+                record = json.loads(file.read(MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
-        return data if isinstance(data, dict) else {}
+        return record if isinstance(record, dict) else {}
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
         """Replace a record by another. Raises OSError."""
@@ -154,11 +154,11 @@ class Folder:
                     with os.fdopen(opened(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                         file.write(b" " * SPARE_BYTES)
 
-    def _write_in_room(self, file: str, data: bytes) -> bool:
+    def _write_in_room(self, file: str, content: bytes) -> bool:
         """Write into a spare file, which then is the record; whether there was one."""
-        for spare in self._spares() if len(data) <= SPARE_BYTES else ():
+        for spare in self._spares() if len(content) <= SPARE_BYTES else ():
             with contextlib.suppress(OSError), os.fdopen(opened(spare, os.O_WRONLY), "wb") as kept:
-                kept.write(data.ljust(SPARE_BYTES))
+                kept.write(content.ljust(SPARE_BYTES))
                 kept.flush()
                 os.replace(spare, file)
                 self._keep_room()  # where an old record has given way
@@ -202,8 +202,8 @@ class Folder:
 
     def _is_old(self, name: str) -> bool:
         """Whether a record is of another boot or that old, whatever the clock by which its file looks so."""
-        data = self.read(name)
-        age_s = age_of(data.get("boot_id"), data.get("at"))
+        record = self.read(name)
+        age_s = age_of(record.get("boot_id"), record.get("at"))
         return age_s is None or age_s > KEPT_S
 
     def _listed(self, folder: str) -> list[str]:

@@ -54,13 +54,13 @@ def evaluate(call: Call) -> None:
         gaps = log_gaps(call.state, run, call.log)
         if gaps:
             call.remember(GAPS, gaps)
-    found = draining(run, call.job)
-    if not ours and any(finding.check in SEEN_TWICE for finding in found):
-        found = confirmed(call, found, begins)
+    findings = draining(run, call.job)
+    if not ours and any(finding.check in SEEN_TWICE for finding in findings):
+        findings = confirmed(call, findings, begins)
     if ours:
         resume(call, run, ours)
         return
-    wanted = call.drain(found, begins, run.ends) if found else left_behind(call, begins)
+    wanted = call.drain(findings, begins, run.ends) if findings else left_behind(call, begins)
     if wanted is None or drain(call, wanted):
         call.advance(run.ends)
         if wanted and wanted.job:
@@ -75,21 +75,21 @@ def left_behind(call: Call, begins: Cursor | None) -> Drain | None:
     run = check(("epilog",), call.settings, call.left_s, begins, call.log)
     call.log_run(run)
     for job in jobs:
-        found = draining(run, job, is_epilog=True)
-        if found:
-            return replace(call, occasion="epilog", job=job).drain(found, begins, run.ends)
+        findings = draining(run, job, is_epilog=True)
+        if findings:
+            return replace(call, occasion="epilog", job=job).drain(findings, begins, run.ends)
         if not run.is_blind_to_jobs:
             call.state.forget(job.record)
     return None
 
 
-def confirmed(call: Call, found: tuple[Finding, ...], begins: Cursor | None) -> tuple[Finding, ...]:
+def confirmed(call: Call, findings: tuple[Finding, ...], begins: Cursor | None) -> tuple[Finding, ...]:
     """Without those that a second look does not find: what did not answer once may have been busy."""
     time.sleep(AGAIN_S)
     again = check(OCCASIONS, call.settings, call.left_s, begins)
     call.log_run(again)
     standing = {finding.check for finding in draining(again, call.job)}
-    return tuple(finding for finding in found if finding.check not in SEEN_TWICE or finding.check in standing)
+    return tuple(finding for finding in findings if finding.check not in SEEN_TWICE or finding.check in standing)
 
 
 def look_around(call: Call) -> None:
@@ -127,7 +127,7 @@ def follow(call: Call, asked: Drain | None) -> None:
     A prolog goes by what the last health check left on its node, and many may fail in the meantime.
     """
     is_reported = False
-    while any(one.is_young for one in known_drains(call, asked)):
+    while any(drain.is_young for drain in known_drains(call, asked)):
         time.sleep(FOLLOW_S if is_reported else LOOK_S)
         try:
             ours = our_drains(call, asked)
@@ -137,7 +137,7 @@ def follow(call: Call, asked: Drain | None) -> None:
                     stays(call, claim)
         except SlurmError as problem:
             call.log(f"asks again: {problem}", WARNING)
-    if not is_reported and any(not one.is_reported for one in known_drains(call, asked)):
+    if not is_reported and any(not drain.is_reported for drain in known_drains(call, asked)):
         call.log(f"Slurm has not drained {call.node} within {EXPLAIN_S:.0f} s; its reason is not set", WARNING)
 
 
@@ -197,8 +197,8 @@ def resume(call: Call, run: Run, ours: tuple[Drain, ...]) -> None:
         occasion = occasions.pop()
         run = check((occasion,), call.settings, call.left_s, begin_of(ours), call.log)
         call.log_run(run)
-        found = any(drain.is_still_found(run) for drain in ours if drain.occasion == occasion)
-        passes = run.checked > 0 and not found and not run.of("incomplete")
+        is_still_found = any(drain.is_still_found(run) for drain in ours if drain.occasion == occasion)
+        passes = run.checked > 0 and not is_still_found and not run.of("incomplete")
     if not passes:
         call.log(f"stays drained: {len(run.of('fail'))} fail, {len(run.of('incomplete'))} incomplete", WARNING)
         return

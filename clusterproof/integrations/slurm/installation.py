@@ -37,14 +37,14 @@ def check_installation(node: str) -> int:
     """Print what holds on this node; the exit code."""
     sections = [Section(f"clusterproof {__version__} on {node}: nothing is changed here", tuple(_program()))]
     try:
-        settings, data = read_settings(), configured_names()
+        settings, configured = read_settings(), configured_names()
     except SettingsError as wrong:
         sections.append(Section("settings", (mend(f"{wrong}; until then the scripts do nothing"),)))
         return _shown(sections)
     place = slurm_conf.place_of(node)
     rehearsals = tuple(rehearsed(occasion, settings) for occasion in OCCASIONS)
     sections += [
-        Section("settings", tuple(_settings(settings, data))),
+        Section("settings", tuple(_settings(settings, configured))),
         Section("checks", tuple(_checks(rehearsals, settings))),
         Section("resume", tuple(_resume(rehearsals[-1], settings, slurm_conf.why_nobody_resumes(place, settings)))),
         Section("state", tuple(_state(settings))),
@@ -55,10 +55,10 @@ def check_installation(node: str) -> int:
 
 def _shown(sections: list[Section]) -> int:
     """Print the sections and what they come to; the exit code."""
-    to_mend, open_ = count(sections, Mark.MEND), count(sections, Mark.OPEN)
-    words = [f"{number} {what}" for number, what in ((to_mend, "to mend (!)"), (open_, "open (?)")) if number]
-    print(f"{rendered(sections)}\n\n{', '.join(words) or 'all in order'}", flush=True)  # noqa: T201 - the screen
-    return MENDED if to_mend else NOT_EVALUATED if open_ else 0
+    to_mend, unknowns = count(sections, Mark.MEND), count(sections, Mark.OPEN)
+    counts = [f"{number} {what}" for number, what in ((to_mend, "to mend (!)"), (unknowns, "open (?)")) if number]
+    print(f"{rendered(sections)}\n\n{', '.join(counts) or 'all in order'}", flush=True)  # noqa: T201 - the screen
+    return MENDED if to_mend else NOT_EVALUATED if unknowns else 0
 
 
 def _program() -> Iterator[Line]:
@@ -74,15 +74,15 @@ def _program() -> Iterator[Line]:
         yield mend(f"this user is {os.geteuid()}; expected root, as whom slurmd runs its scripts", "user")
 
 
-def _settings(settings: Settings, data: frozenset[str]) -> Iterator[Line]:
+def _settings(settings: Settings, configured: frozenset[str]) -> Iterator[Line]:
     yield fine(f"{settings.mode}: {MODES[settings.mode]}", "mode")
     values = settings.words()
-    own = [f"{name} = {value}" for name, value in values.items() if name in data]
-    rest = [f"{name} = {value}" for name, value in values.items() if name not in data]
+    own = [f"{name} = {value}" for name, value in values.items() if name in configured]
+    rest = [f"{name} = {value}" for name, value in values.items() if name not in configured]
     if own:
         yield fine(", ".join(own), "set")
     yield fine(", ".join(rest), "by default")
-    yield fine(f"{FILE}" if data else f"{FILE} is not there, or sets nothing", "file")
+    yield fine(f"{FILE}" if configured else f"{FILE} is not there, or sets nothing", "file")
     for file in filter(Path.exists, (Path(FILE), *filter(Path.is_absolute, [Path(settings.policy)]))):
         why = distrust(str(file))
         if why:
@@ -91,45 +91,47 @@ def _settings(settings: Settings, data: frozenset[str]) -> Iterator[Line]:
 
 def _checks(rehearsals: Iterable[Rehearsal], settings: Settings) -> Iterator[Line]:
     known = tuple(rehearsals)
-    for said in dict.fromkeys(said for one in known for said in one.said):
+    for said in dict.fromkeys(said for rehearsal in known for said in rehearsal.said):
         yield mend(f"{said}; expected an index of these checks: install the wheel anew", "index")
-    for one in known:
-        yield from _time(one, settings)
-    words = next((one.instance_type for one in known if one.instance_type), "")
-    yield fine(words or "not known", "instance type")
+    for rehearsal in known:
+        yield from _time(rehearsal, settings)
+    instance_type = next((rehearsal.instance_type for rehearsal in known if rehearsal.instance_type), "")
+    yield fine(instance_type or "not known", "instance type")
     for occasions, names in _by_occasions(known, "pass", "concern", "fail").items():
         yield fine(" ".join(names), f"evaluated {occasions}" if occasions else "evaluated")
     for verdict in ("fail", "concern", "incomplete", "not applicable"):
         yield from _folded(known, verdict, settings)
 
 
-def _time(one: Rehearsal, settings: Settings) -> Iterator[Line]:
+def _time(rehearsal: Rehearsal, settings: Settings) -> Iterator[Line]:
     """How many checks there were, and how long they took."""
-    label = NAMES[one.occasion]
-    if one.broken:
-        yield mend(f"no verdict: {shortened(one.broken, 500)}; expected verdicts", label)
+    label = NAMES[rehearsal.occasion]
+    if rehearsal.broken:
+        yield mend(f"no verdict: {shortened(rehearsal.broken, 500)}; expected verdicts", label)
         return
-    parts = [f"{len(one.of(word))} {word}" for word in ("pass", "fail", "concern", "incomplete") if one.of(word)]
-    took = f"{one.took_s:.2f} s of {one.deadline_s:g} s"
-    out = len(one.of("not applicable"))
-    words = f"{took}: {len(one.evaluated) - out} checks evaluated ({', '.join(parts)}), {out} not applicable"
-    if not one.is_late:
-        yield fine(words, label)
+    parts = [
+        f"{len(rehearsal.of(word))} {word}" for word in ("pass", "fail", "concern", "incomplete") if rehearsal.of(word)
+    ]
+    took = f"{rehearsal.took_s:.2f} s of {rehearsal.deadline_s:g} s"
+    out = len(rehearsal.of("not applicable"))
+    summary = f"{took}: {len(rehearsal.evaluated) - out} checks evaluated ({', '.join(parts)}), {out} not applicable"
+    if not rehearsal.is_late:
+        yield fine(summary, label)
         return
-    drains = settings.at_deadline == "drain" and settings.drains and one.occasion != "health-check"
+    drains = settings.at_deadline == "drain" and settings.drains and rehearsal.occasion != "health-check"
     late = "the node is drained" if drains else "nothing is evaluated"
-    yield mend(f"{words}; expected less: at the deadline {late}", label)
+    yield mend(f"{summary}; expected less: at the deadline {late}", label)
 
 
 def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str, list[str]]:
     """The checks with these verdicts, in their order, by the scripts that alone evaluate them: none where all do."""
-    found: dict[str, list[str]] = {}
-    for one in rehearsals:
-        for evaluated in one.evaluated:
+    by_check: dict[str, list[str]] = {}
+    for rehearsal in rehearsals:
+        for evaluated in rehearsal.evaluated:
             if evaluated.verdict in verdicts:
-                found.setdefault(evaluated.check, []).append(one.occasion)
+                by_check.setdefault(evaluated.check, []).append(rehearsal.occasion)
     folded: dict[str, list[str]] = {}
-    for check, occasions in found.items():
+    for check, occasions in by_check.items():
         of_a_job = [occasion for occasion in occasions if occasion != "health-check"]
         folded.setdefault("" if len(of_a_job) != 1 else f"({of_a_job[0]})", []).append(check)
     return folded
@@ -137,21 +139,21 @@ def _by_occasions(rehearsals: tuple[Rehearsal, ...], *verdicts: str) -> dict[str
 
 def _folded(rehearsals: tuple[Rehearsal, ...], verdict: str, settings: Settings) -> Iterator[Line]:
     """The findings of one kind; those that say the same in one line, with the scripts that do not all say so."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in rehearsals:
-        for evaluated in one.of(verdict):
-            found.setdefault((evaluated.message, evaluated.check), []).append(one.occasion)
+    findings: dict[tuple[str, str], list[str]] = {}
+    for rehearsal in rehearsals:
+        for evaluated in rehearsal.of(verdict):
+            findings.setdefault((evaluated.message, evaluated.check), []).append(rehearsal.occasion)
     folded: dict[tuple[str, str], list[str]] = {}
-    for (message, check), occasions in found.items():
+    for (message, check), occasions in findings.items():
         where = "" if "health-check" in occasions else f" ({', '.join(NAMES[occasion] for occasion in occasions)})"
         folded.setdefault((message, where), []).append(check)
     for (message, where), checks in folded.items():
-        words = f"{' '.join(checks)}{where}: {shortened(message, MAX_SHOWN)}"
+        finding = f"{' '.join(checks)}{where}: {shortened(message, MAX_SHOWN)}"
         if verdict == "fail":
             does = "drains at the next job" if settings.drains else "would drain"
-            yield mend(f"{words}: this {does}", "fails")
+            yield mend(f"{finding}: this {does}", "fails")
         else:
-            yield fine(words, {"concern": "concern", "incomplete": "incomplete"}.get(verdict, "not applicable"))
+            yield fine(finding, {"concern": "concern", "incomplete": "incomplete"}.get(verdict, "not applicable"))
 
 
 def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterator[Line]:
@@ -161,30 +163,30 @@ def _resume(health_check: Rehearsal, settings: Settings, nobody: str) -> Iterato
         wanted = "resume = true and a health check that reaches drained nodes, or an administrator resumes each"
         line = mend if settings.drains and settings.health_check.resume else fine
         yield line(f"{mode}a drained node is never resumed: {nobody}; expected {wanted}")
-    open_ = health_check.of("incomplete")
-    if not open_:
+    incomplete = health_check.of("incomplete")
+    if not incomplete:
         if not nobody and not health_check.broken:
             yield fine(f"{mode}a drained node is resumed once all that is evaluated here passes in a health check")
         return
-    names = " ".join(one.check for one in open_)
+    names = " ".join(evaluated.check for evaluated in incomplete)
     yield unknown(
         f"{mode}a drained node is resumed only once every check that applies passes in a health check. Here it stays "
         f"drained, whatever is fixed, for as long as these cannot be evaluated: {names}"
     )
     helps: dict[str, list[str]] = {}
-    for one in open_:
-        helps.setdefault(_remedy(one), []).append(one.check)
+    for evaluated in incomplete:
+        helps.setdefault(_remedy(evaluated), []).append(evaluated.check)
     for remedy, checks in helps.items():
         yield fine(f"{remedy}: {' '.join(checks)}", "what helps")
 
 
-def _remedy(one: Evaluated) -> str:
+def _remedy(evaluated: Evaluated) -> str:
     """What lets a check be evaluated here, or leaves it out."""
-    if one.check == "node.uptime_settled":
+    if evaluated.check == "node.uptime_settled":
         return "asking again when the node has been up for longer"
-    if one.cause == UNKNOWN_TYPE:
+    if evaluated.cause == UNKNOWN_TYPE:
         return f'instance_type = "…" in {FILE}, or [expect] in a policy (docs/policy.md)'
-    if one.message.startswith(RECORDS_LOST):
+    if evaluated.message.startswith(RECORDS_LOST):
         return "asking again after the first run of a script: from there on, only what is logged since then is read"
     return 'what they lack (above), or [disabled."…"] for each in a policy, until a date (docs/policy.md)'
 

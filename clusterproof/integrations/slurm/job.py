@@ -41,7 +41,9 @@ def job_of(environment: Mapping[str, str]) -> Job:
 def unevaluated(state: State) -> list[Job]:
     """The jobs whose epilog has ended without a verdict."""
     records = {name.rpartition("/")[2]: state.read(name) for name in state.names("jobs")}
-    return [Job(number, str(data.get("uid", ""))) for number, data in records.items() if data.get("is_unevaluated")]
+    return [
+        Job(number, str(record.get("uid", ""))) for number, record in records.items() if record.get("is_unevaluated")
+    ]
 
 
 def node_of(environment: Mapping[str, str]) -> str:
@@ -49,12 +51,12 @@ def node_of(environment: Mapping[str, str]) -> str:
     return environment.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0] or "localhost"
 
 
-def gpus_of(data: str | None) -> frozenset[int] | None:
+def gpus_of(listed: str | None) -> frozenset[int] | None:
     """The numbers of `0,2-3`; None where nothing is set, or no list of numbers."""
-    if not data:
+    if not listed:
         return None
     numbers: set[int] = set()
-    for part in data.split(","):
+    for part in listed.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or not (last or first).isdecimal() or len(first + last) > 8:
             return None

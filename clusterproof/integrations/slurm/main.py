@@ -47,15 +47,15 @@ def main() -> None:
     answer(call)
 
 
-def came(words: list[str]) -> tuple[float, Turn]:
+def came(arguments: list[str]) -> tuple[float, Turn]:
     """When the script began (by the monotonic clock), how long it has waited, and the lock that it has.
 
     It says so in hundredths of a second since boot; one of before says nothing.
     """
-    if len(words) != 3:
+    if len(arguments) != 3:
         return time.monotonic(), Turn()
-    began_s, now_s = (int(word) / 100 for word in words[:2])
-    lock = int(words[2]) if words[2].isdecimal() else None
+    began_s, now_s = (int(word) / 100 for word in arguments[:2])
+    lock = int(arguments[2]) if arguments[2].isdecimal() else None
     return time.monotonic() - (since_boot_s() - began_s), Turn(now_s - began_s, lock)
 
 

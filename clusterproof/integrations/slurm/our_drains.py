@@ -158,8 +158,8 @@ def who_is_full(partitions: Iterable[str], limits: HealthCheck, name: str = "", 
     """
     most = 0
     for partition in partitions:
-        found, total = claims(partition)
-        counted = [claim for claim in found if claim.node != but]
+        claimed, total = claims(partition)
+        counted = [claim for claim in claimed if claim.node != but]
         count, most = ahead(counted, name), max(most, total)
         if count >= allowed(total, limits.max_drained_percent, limits.max_drained_nodes):
             return f"{count} of {total} nodes of partition {partition} are already drained by clusterproof", most
@@ -181,9 +181,9 @@ def parse_claims(listing: str) -> tuple[tuple[Claim, ...], int]:
     return tuple(sorted(Claim(int(since) if since.isdecimal() else 0, name) for name, _, since, _ in ours)), len(rows)
 
 
-def ahead(found: Iterable[Claim], name: str) -> int:
+def ahead(claims_of_all: Iterable[Claim], name: str) -> int:
     """How many drains of ours come before this node's: all, where it is not among them."""
-    ordered = sorted(found)
+    ordered = sorted(claims_of_all)
     return next((place for place, claim in enumerate(ordered) if claim.node == name), len(ordered))
 
 

@@ -16,7 +16,7 @@ from clusterproof.plugins.core.record import record
 
 TYPE_CHECKING = False  # typing's own would cost an import before each job
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 ROOM = "room"
@@ -39,13 +39,13 @@ class Room:
 
 def room_of(state: State) -> Room | None:
     """What was left; None where nothing was that can be read."""
-    data = state.read(ROOM)
-    full, nodes = data.get("full"), data.get("nodes")
+    record = state.read(ROOM)
+    full, nodes = record.get("full"), record.get("nodes")
     if not isinstance(full, str) or type(nodes) is not int:
         return None
-    if "boot_id" not in data:
-        return Room(_age_by_clock(data.get("at")), full, nodes)
-    return Room(age_of(data["boot_id"], data.get("at")), full, nodes)
+    if "boot_id" not in record:
+        return Room(_age_by_clock(record.get("at")), full, nodes)
+    return Room(age_of(record["boot_id"], record.get("at")), full, nodes)
 
 
 def _age_by_clock(at: object) -> float | None:
@@ -70,7 +70,7 @@ def why_no_drain(state: State) -> str:
     return f"{room.full} (by the health check of {room.age_s:.0f} s ago)" if room.full else ""
 
 
-def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[str, object] | None:
+def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> Mapping[str, Sequence[str]] | None:
     """Log which checks were incomplete in this health check and in the one before: once, and not every few minutes.
 
     The record to keep of it, None where that has not changed.
@@ -78,15 +78,15 @@ def log_gaps(state: State, run: Run, log: Callable[[str, int], None]) -> dict[st
     last = state.read(GAPS)
     now = {finding.check for finding in run.of("incomplete")}
     unevaluated = now & _checks(last.get("checks"))
-    data = _checks(last.get("reported")) & now
-    if unevaluated - data:
+    reported = _checks(last.get("reported")) & now
+    if unevaluated - reported:
         log(
             "a node that is drained stays so, until an administrator resumes it: "
             f"{', '.join(sorted(unevaluated))} could not be evaluated, twice; expected a verdict of each "
             "(clusterproof-prolog --check-installation)",
             WARNING,
         )
-    new: dict[str, object] = {"checks": sorted(now), "reported": sorted(unevaluated | data)}
+    new = {"checks": sorted(now), "reported": sorted(unevaluated | reported)}
     return new if new != last else None
 
 
@@ -99,5 +99,5 @@ def why_it_stays(state: State) -> str:
     return f"the health checks cannot evaluate {', '.join(sorted(unevaluated))}" if unevaluated else ""
 
 
-def _checks(data: Any) -> set[str]:
-    return {name for name in data if isinstance(name, str)} if isinstance(data, list) else set()
+def _checks(names: Any) -> set[str]:
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

@@ -48,7 +48,7 @@ class Rehearsal:
 
     def of(self, verdict: str) -> tuple[Evaluated, ...]:
         """The checks that said this."""
-        return tuple(one for one in self.evaluated if one.verdict == verdict)
+        return tuple(evaluated for evaluated in self.evaluated if evaluated.verdict == verdict)
 
     @property
     def is_late(self) -> bool:
@@ -86,10 +86,10 @@ def rehearse(occasion: str, settings: Settings) -> None:
         check(OCCASIONS[occasion], settings, deadline_of(occasion, settings), cursor, said.append, heard.append)
     except NoVerdict as problem:
         broken = str(problem)
-    evaluated = [Evaluated(one.check, one.verdict.value, one.message, one.cause) for one in heard]
-    instance_type = next((one.instance_type for one in heard), "")
+    evaluated = [Evaluated(result.check, result.verdict.value, result.message, result.cause) for result in heard]
+    instance_type = next((result.instance_type for result in heard), "")
     data = {
-        "evaluated": [asdict(one) for one in evaluated],
+        "evaluated": [asdict(result) for result in evaluated],
         "instance_type": instance_type,
         "broken": broken,
         "said": said,

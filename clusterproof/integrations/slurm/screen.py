@@ -64,8 +64,8 @@ def rendered(sections: Iterable[Section]) -> str:
         shown.append(f"\n{section.heading}" if shown else section.heading)
         for line in section.lines:
             head = f"{line.mark.value} {line.label:<{LABEL}}"
-            words = "".join(char if char.isprintable() else "?" for char in " ".join(line.text.split()))
+            text = "".join(char if char.isprintable() else "?" for char in " ".join(line.text.split()))
             shown.append(
-                textwrap.fill(words, WIDTH, initial_indent=head, subsequent_indent=INDENT, break_on_hyphens=False)
+                textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=INDENT, break_on_hyphens=False)
             )
     return "\n".join(shown)

@@ -81,27 +81,27 @@ def configured_names() -> frozenset[str]:
     if not os.path.exists(FILE):
         return frozenset()
     try:
-        data = _toml(FILE)
+        configured = _toml(FILE)
     except InventoryError as wrong:
         raise SettingsError(str(wrong)) from None
-    of_health_check = data.pop("health_check", {})
-    return frozenset(data) | {f"health_check.{name}" for name in Table.of("health_check", of_health_check).values}
+    of_health_check = configured.pop("health_check", {})
+    return frozenset(configured) | {f"health_check.{name}" for name in Table.of("health_check", of_health_check).values}
 
 
 def plain_toml(text: str) -> dict[str, object] | None:
     """What a text of plain lines sets, as `tomllib` reads it at ten times the cost; None where it is not so plain."""
-    data: dict[str, object] = {}
-    table = data
+    whole: dict[str, object] = {}
+    table = whole
     for line in text.split("\n"):
-        found = PLAIN.fullmatch(line)
-        key = found and (found[1] or found[5])
-        if not found or key in (data if found[5] else table):
+        plain = PLAIN.fullmatch(line)
+        key = plain and (plain[1] or plain[5])
+        if not plain or key in (whole if plain[5] else table):
             return None
-        if found[5]:
-            data[found[5]] = table = {}
+        if plain[5]:
+            whole[plain[5]] = table = {}
         elif key:
-            table[key] = found[2] if found[2] is not None else found[3] == "true" if found[3] else int(found[4])
-    return data
+            table[key] = plain[2] if plain[2] is not None else plain[3] == "true" if plain[3] else int(plain[4])
+    return whole
 
 
 def _toml(file: str) -> dict[str, object]:
@@ -136,17 +136,19 @@ def _health_check(table: Table) -> HealthCheck:
 
 
 def _one_of(table: Table, key: str, known: tuple[str, ...], default: str) -> str:
-    data = table.text(key, default)
-    if data not in known:
-        raise InventoryError(f"{table.where}: {key} is {data!r:.40}{nearest(data, known)}; expected {', '.join(known)}")
-    return data
+    value = table.text(key, default)
+    if value not in known:
+        raise InventoryError(
+            f"{table.where}: {key} is {value!r:.40}{nearest(value, known)}; expected {', '.join(known)}"
+        )
+    return value
 
 
 def _path(table: Table, key: str, default: str) -> str:
-    data = table.text(key, default)
-    if data and not data.startswith("/"):
-        raise InventoryError(f"{table.where}: {key} is {data!r:.80}; expected a path that begins with /")
-    return os.path.normpath(data) if data else data
+    value = table.text(key, default)
+    if value and not value.startswith("/"):
+        raise InventoryError(f"{table.where}: {key} is {value!r:.80}; expected a path that begins with /")
+    return os.path.normpath(value) if value else value
 
 
 def fingerprint_of(settings: Settings) -> str:
@@ -168,7 +170,7 @@ def files_of(settings: Settings) -> tuple[str, ...]:
 def _version(file: str) -> tuple[str, int, int, int]:
     """What changes whenever a file is written or replaced, whatever times it is given: nobody sets a ctime back."""
     try:
-        data = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return file, 0, 0, 0
-    return file, data.st_ino, data.st_size, data.st_ctime_ns
+    return file, status.st_ino, status.st_size, status.st_ctime_ns

@@ -60,8 +60,8 @@ def lines_of(name: str, place: Place, settings: Settings) -> Iterator[Line]:
     if "HealthCheckProgram" in named:
         yield from _of_health_check(place.config)
     elif named and settings.drains:
-        words = "not ours: nobody then says how many nodes are drained, and a prolog and an epilog drain nothing"
-        yield mend(f"{words}; expected clusterproof-health-check", "HealthCheckProgram")
+        not_ours = "not ours: nobody then says how many nodes are drained, and a prolog and an epilog drain nothing"
+        yield mend(f"{not_ours}; expected clusterproof-health-check", "HealthCheckProgram")
     yield from _of_times(place.config, named)
 
 
@@ -101,20 +101,20 @@ def _of_node(name: str, place: Place) -> Iterator[Line]:
 
 def _of_script(keyword: str, config: Mapping[str, str], *, is_any: bool) -> Iterator[Line]:
     script = f"clusterproof-{SCRIPTS[keyword]}"
-    data = ", ".join(_values(config, keyword))
-    if not data:
-        words = f"not set; expected the path of {script}"
-        yield mend(words, keyword) if not is_any else fine(f"not set: {script} does not run", keyword)
+    value = ", ".join(_values(config, keyword))
+    if not value:
+        problem = f"not set; expected the path of {script}"
+        yield mend(problem, keyword) if not is_any else fine(f"not set: {script} does not run", keyword)
         return
     files = _files(config, keyword)
     if not files:
-        yield mend(f"{data}: there is no such file on this node; expected one, or each job drains the node", keyword)
+        yield mend(f"{value}: there is no such file on this node; expected one, or each job drains the node", keyword)
     for file in files:
         if not os.access(file, os.X_OK):
             yield mend(f"{file} cannot be executed; expected a script that can", keyword)
     ours = [file for file in files if _calls(file, SCRIPTS[keyword])]
     if files and not ours:
-        yield mend(f"{data}, which does not name {script}; expected it there", keyword)
+        yield mend(f"{value}, which does not name {script}; expected it there", keyword)
     for file in ours:
         yield _of_file(file, keyword)
 
@@ -135,13 +135,13 @@ def _of_file(file: Path, keyword: str) -> Line:
 def _of_flags(config: Mapping[str, str], settings: Settings) -> Iterator[Line]:
     flags = config.get("PrologFlags", "")
     if "alloc" not in flags.lower():
-        words = f"{flags or 'not set'}: a prolog runs when a job's first step reaches the node; better Alloc"
-        yield fine(words, "PrologFlags")
+        problem = f"{flags or 'not set'}: a prolog runs when a job's first step reaches the node; better Alloc"
+        yield fine(problem, "PrologFlags")
     else:
         yield fine(flags, "PrologFlags")
     if settings.drains and "nohold_on_prolog_fail" not in config.get("SchedulerParameters", ""):
-        words = "without nohold_on_prolog_fail: a batch job whose prolog drains a node is held"
-        yield fine(words, "SchedulerParameters")
+        problem = "without nohold_on_prolog_fail: a batch job whose prolog drains a node is held"
+        yield fine(problem, "SchedulerParameters")
 
 
 def _of_health_check(config: Mapping[str, str]) -> Iterator[Line]:
@@ -165,9 +165,9 @@ def _of_times(config: Mapping[str, str], named: list[str]) -> Iterator[Line]:
             yield mend(f"{setting} is {limit_s} s; expected {least_s} s or more, as a prolog may take 9 s", "Prolog")
 
 
-def _seconds(data: str) -> int | None:
+def _seconds(value: str) -> int | None:
     """`300 sec`, `300`; None where there is no number, or one that means no limit."""
-    match = _SECONDS.fullmatch(data)
+    match = _SECONDS.fullmatch(value)
     return int(match[1]) if match and int(match[1]) < NO_LIMIT else None
 
 
@@ -179,10 +179,10 @@ def _values(config: Mapping[str, str], keyword: str) -> list[str]:
 
 def _files(config: Mapping[str, str], keyword: str) -> list[Path]:
     """The files that are meant; a path may be a pattern."""
-    found: list[Path] = []
+    files: list[Path] = []
     for pattern in _values(config, keyword):
-        found += sorted(Path("/").glob(pattern.lstrip("/")))
-    return [file for file in found if file.is_file()]
+        files += sorted(Path("/").glob(pattern.lstrip("/")))
+    return [file for file in files if file.is_file()]
 
 
 def _calls(file: Path, script: str) -> bool:

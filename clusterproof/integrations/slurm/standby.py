@@ -87,14 +87,14 @@ def keep_part(state: State) -> None:
 
 def _made_of() -> str:
     """What changes with the installed nvidia-ml-py, the files of the probe and this Python; empty without the first."""
-    found = PathFinder.find_spec(MODULE)
-    if found is None or not found.origin:
+    spec = PathFinder.find_spec(MODULE)
+    if spec is None or not spec.origin:
         return ""
     agent = os.path.dirname(program.__file__)
     made_by = [file for name, file in sorted(program.files().items()) if name.startswith("nvml")]
-    read = [found.origin, *made_by, *(f"{agent}/{name}" for name in MADE_BY)]
-    data = [(file, stat.st_size, stat.st_mtime_ns) for file, stat in ((file, os.stat(file)) for file in read)]
-    return f"{zlib.crc32(repr(data).encode()):08x} {sys.hexversion:x}"
+    read = [spec.origin, *made_by, *(f"{agent}/{name}" for name in MADE_BY)]
+    versions = [(file, stat.st_size, stat.st_mtime_ns) for file, stat in ((file, os.stat(file)) for file in read)]
+    return f"{zlib.crc32(repr(versions).encode()):08x} {sys.hexversion:x}"
 
 
 class StandBy:

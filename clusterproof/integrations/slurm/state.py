@@ -90,9 +90,9 @@ class State:
     def read(self, name: str) -> Mapping[str, Any]:
         """A record; an empty one where there is none that can be read."""
         for folder in self._folders:
-            found = folder.read(name)
-            if found:
-                return found
+            record = folder.read(name)
+            if record:
+                return record
         return {}
 
     def write(self, name: str, record: Mapping[str, Any]) -> str:
@@ -163,7 +163,7 @@ def why_unusable(folder: str) -> str:
     """Why a folder could not hold the state, looked at without making it; empty where it could."""
     there = next(path for path in (folder, *parents(folder)) if os.path.exists(path))
     try:
-        data = os.statvfs(there)
+        file_system = os.statvfs(there)
         why = distrust(there)
     except OSError as problem:
         return f"{there}: {problem.strerror}"
@@ -171,6 +171,6 @@ def why_unusable(folder: str) -> str:
         return why
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
         return f"{there} cannot be written to"
-    free_kib = data.f_bavail * data.f_frsize // 1024
-    is_full = free_kib < MAX_BYTES // 1024 or (data.f_files > 0 and data.f_favail == 0)
-    return f"{there} is full: {free_kib} KiB and {data.f_favail} files are free" if is_full else ""
+    free_kib = file_system.f_bavail * file_system.f_frsize // 1024
+    is_full = free_kib < MAX_BYTES // 1024 or (file_system.f_files > 0 and file_system.f_favail == 0)
+    return f"{there} is full: {free_kib} KiB and {file_system.f_favail} files are free" if is_full else ""

@@ -111,8 +111,8 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """The record that `run_of` reads."""
-        data: dict[str, Any] = as_json(self)
-        return data
+        record: dict[str, Any] = as_json(self)
+        return record
 
 
 def run_of(record: Mapping[str, Any]) -> Run | None:
@@ -136,19 +136,19 @@ def run_of(record: Mapping[str, Any]) -> Run | None:
         return None
 
 
-def findings_of(data: Any) -> tuple[Finding, ...] | None:
+def findings_of(records: Any) -> tuple[Finding, ...] | None:
     """The findings out of JSON; None where they are none."""
     try:
-        return tuple(Finding(**{key: str(value) for key, value in one.items()}) for one in data)
+        return tuple(Finding(**{key: str(value) for key, value in record.items()}) for record in records)
     except (TypeError, AttributeError):
         return None
 
 
-def cursor_of(data: object) -> Cursor | None:
+def cursor_of(fields: object) -> Cursor | None:
     """A cursor out of JSON; None where it is none."""
-    if not isinstance(data, (list, tuple)) or len(data) != 3:
+    if not isinstance(fields, (list, tuple)) or len(fields) != 3:
         return None
-    boot_id, sequence, seconds = data
+    boot_id, sequence, seconds = fields
     if not isinstance(boot_id, str) or isinstance(sequence, bool) or not isinstance(sequence, int):
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e12:
@@ -163,9 +163,9 @@ def later(one: Cursor | None, other: Cursor | None) -> Cursor | None:
     return max(one, other, key=lambda cursor: cursor[1:])
 
 
-def reaches(one: Cursor | None, other: Cursor | None) -> bool:
+def reaches(cursor: Cursor | None, other: Cursor | None) -> bool:
     """Whether a log that was read from one cursor on holds all from the other on."""
-    return one is None or (other is not None and one[0] == other[0] and one[1:] <= other[1:])
+    return cursor is None or (other is not None and cursor[0] == other[0] and cursor[1:] <= other[1:])
 
 
 def draining(run: Run, job: Job, *, late_drains: bool = False, is_epilog: bool = False) -> tuple[Finding, ...]:

@@ -100,14 +100,14 @@ def _refuse_while_named() -> None:
 
 def _wheel_in(folder: Path) -> Path:
     """The wheel of clusterproof in a folder. Raises Refused where that is not one, or others may write it."""
-    found = sorted(folder.glob("clusterproof-*.whl"))
-    if len(found) != 1:
-        raise Refused(f"{folder} has {len(found)} wheels of clusterproof; expected one")
+    wheels = sorted(folder.glob("clusterproof-*.whl"))
+    if len(wheels) != 1:
+        raise Refused(f"{folder} has {len(wheels)} wheels of clusterproof; expected one")
     for path in (folder, *folder.glob("*.whl")):
-        data = path.stat()
-        if data.st_uid not in (0, os.geteuid()) or data.st_mode & OTHERS_WRITE:
+        status = path.stat()
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & OTHERS_WRITE:
             raise Refused(f"{path} may be written by others than root; expected wheels that only root writes")
-    return found[0]
+    return wheels[0]
 
 
 def _refuse_others_wheels(folder: Path) -> None:
@@ -136,10 +136,10 @@ def _fits(wheel: str) -> bool:
 
 def _digest(folder: Path) -> str:
     """What differs with any of the wheels, and with the Python that runs this."""
-    data = hashlib.sha256(f"{sys.version} {sys.base_prefix}".encode())
+    digest = hashlib.sha256(f"{sys.version} {sys.base_prefix}".encode())
     for wheel in sorted(folder.glob("*.whl")):
-        data.update(wheel.name.encode() + wheel.read_bytes())
-    return data.hexdigest()[:8]
+        digest.update(wheel.name.encode() + wheel.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def _make(folder: Path, wheel: Path) -> None:
@@ -173,8 +173,8 @@ def _environment(folder: Path) -> tuple[str | Path, ...]:
 def _has_pip() -> bool:
     """Whether this Python has a pip that installs into another's environment, so that each needs none of its own."""
     try:
-        found = version("pip").split(".")[:2]
-        return tuple(map(int, found)) >= PIP
+        installed = version("pip").split(".")[:2]
+        return tuple(map(int, installed)) >= PIP
     except (PackageNotFoundError, ValueError):
         return False
 
@@ -206,20 +206,20 @@ def _name_of(link: Path) -> str:
 
 def _users_of(folder: Path) -> list[str]:
     """The processes whose program or script lies in a folder, by number."""
-    found = []
+    users = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            if process.name != str(os.getpid()) and any(word.startswith(f"{folder}/".encode()) for word in words[:2]):
-                found.append(process.name)
-    return found
+            argv = (process / "cmdline").read_bytes().split(b"\0")
+            if process.name != str(os.getpid()) and any(word.startswith(f"{folder}/".encode()) for word in argv[:2]):
+                users.append(process.name)
+    return users
 
 
-def _run(*words: str | Path) -> None:
+def _run(*command: str | Path) -> None:
     """Run a program. Raises Refused where it fails."""
-    ran = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if ran.returncode:
-        raise Refused(f"{words[0]} ended with {ran.returncode}: {(ran.stderr or ran.stdout).strip()[-2000:]}")
+        raise Refused(f"{command[0]} ended with {ran.returncode}: {(ran.stderr or ran.stdout).strip()[-2000:]}")
 
 
 @contextlib.contextmanager

@@ -43,13 +43,13 @@ def decode(node: str, answer: Answer, nonce: str) -> NodeEvidence:
     cut = ""
     try:
         try:
-            data = unpacked(answer.output, nonce)
+            fields = unpacked(answer.output, nonce)
         except FrameError as problem:
             if problem.unreached is not Unreached.CUT:
                 raise
-            cut, data = str(problem), _begun(answer.output, nonce, problem)
-        collectors = collectors_from_json(data.get("collectors"))
-        probe = data.get("probe")
+            cut, fields = str(problem), _begun(answer.output, nonce, problem)
+        collectors = collectors_from_json(fields.get("collectors"))
+        probe = fields.get("probe")
         if not isinstance(probe, dict):
             raise EvidenceError("probe is not an object")
     except FrameError as problem:
@@ -89,21 +89,21 @@ def _begun(output: bytes, nonce: str, cut: FrameError) -> dict[str, Any]:
         raise cut
     try:
         packed = _vouched(numbered, {int(n): int(checksum, 16) for n, checksum in re.findall(mark + UNTIL, output)})
-        data = zlib.decompressobj().decompress(packed, MAX_DECODED_BYTES)
+        begun = zlib.decompressobj().decompress(packed, MAX_DECODED_BYTES)
     except (binascii.Error, zlib.error):
         raise cut from None
-    if data.count(b'"') > 2 * MAX_VALUES:
+    if begun.count(b'"') > 2 * MAX_VALUES:
         raise cut
     depth = whole = 0
-    for found in TOKEN.finditer(data):
-        if found[0].startswith(b'"') and found.end() == len(data):
+    for token in TOKEN.finditer(begun):
+        if token[0].startswith(b'"') and token.end() == len(begun):
             break  # a text that does not end, or one behind which nothing stands
-        depth += {b"{": 1, b"}": -1}.get(found[0], 0)
-        if found[0] == b"}" and depth == OF_COLLECTORS:
-            whole = found.end()
+        depth += {b"{": 1, b"}": -1}.get(token[0], 0)
+        if token[0] == b"}" and depth == OF_COLLECTORS:
+            whole = token.end()
     if not whole:
         raise cut
-    return _object(data[:whole] + b"}" * OF_COLLECTORS)
+    return _object(begun[:whole] + b"}" * OF_COLLECTORS)
 
 
 def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:
@@ -121,8 +121,8 @@ def _vouched(chunks: dict[int, bytes], sums: dict[int, int]) -> bytes:
 
 def _chunks(output: bytes, mark: bytes) -> list[tuple[int, bytes]]:
     """The numbered chunks of an answer, as they came."""
-    found = re.findall(mark + rb":(\d{1,6}):([A-Za-z0-9+/=]{1,2000})\.", output)
-    return [(int(number), chunk) for number, chunk in found]
+    numbered = re.findall(mark + rb":(\d{1,6}):([A-Za-z0-9+/=]{1,2000})\.", output)
+    return [(int(number), chunk) for number, chunk in numbered]
 
 
 def printable(text: str) -> str:
@@ -147,7 +147,7 @@ def _packed(output: bytes, nonce: str) -> bytes:
         raise FrameError(Unreached.GARBLED, "the answer holds more than one frame")
     if sorted(numbers) != list(range(count)):
         raise FrameError(Unreached.GARBLED, f"{len(numbers)} of the frame's {count} lines came")
-    in_order = (chunk for _, chunk in sorted(chunks, key=lambda one: one[0]))
+    in_order = (chunk for _, chunk in sorted(chunks, key=lambda numbered: numbered[0]))
     try:
         packed = b"".join(map(binascii.a2b_base64, in_order))
     except binascii.Error:
@@ -160,8 +160,9 @@ def _packed(output: bytes, nonce: str) -> bytes:
 def _no_frame(output: bytes, mark: bytes) -> tuple[Unreached, str]:
     without = re.search(mark + NO_PYTHON, output)
     if without:
-        found = printable(without[1].decode("utf-8", "replace"))
-        return Unreached.NO_PYTHON, "no Python 3.8 or newer that starts and has lzma; found " + (found or "none at all")
+        pythons = printable(without[1].decode("utf-8", "replace"))
+        pythons = pythons or "none at all"
+        return Unreached.NO_PYTHON, f"no Python 3.8 or newer that starts and has lzma; found {pythons}"
     text = printable(output[: 64 * MAX_DETAIL].decode("utf-8", "replace"))
     return Unreached.GARBLED, f"no answer of the probe in: {text}" if text else "the answer is empty"
 
@@ -171,27 +172,27 @@ def _cut(output: bytes, mark: bytes) -> str:
     after = output[output.rindex(b":begin.") + len(b":begin.") :][-64 * MAX_DETAIL :]
     noise = re.sub(mark + rb"\S*", b"", after).decode("utf-8", "replace").split("\n")
     last = next((line for line in map(printable, reversed(noise)) if line), "")
-    words = f"; its last words: {last}" if last else ""
-    return f"the answer ends in the middle, after {len(output)} bytes{words}"
+    shown = f"; its last words: {last}" if last else ""
+    return f"the answer ends in the middle, after {len(output)} bytes{shown}"
 
 
 def _inflate(packed: bytes) -> bytes:
     inflator = zlib.decompressobj()
     try:
-        data = inflator.decompress(packed, MAX_DECODED_BYTES)
+        answer = inflator.decompress(packed, MAX_DECODED_BYTES)
     except zlib.error as problem:
         raise EvidenceError(f"it does not decompress ({problem})") from None
     if not inflator.eof or inflator.unused_data:
         raise EvidenceError(f"it is cut, followed by something, or larger than {MAX_DECODED_BYTES} bytes")
-    return data
+    return answer
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def _object(answer: bytes) -> dict[str, Any]:
     """The one JSON object of an answer: bounded, and nothing that JSON does not have. Raises ValueError."""
-    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
+    if sum(map(answer.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise EvidenceError(f"it holds more than {MAX_VALUES} values")
     read = json.loads(
-        data.decode("utf-8"),
+        answer.decode("utf-8"),
         object_pairs_hook=_unique,
         parse_int=_whole,
         parse_float=_finite,
@@ -200,16 +201,16 @@ def _object(data: bytes) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise EvidenceError(f"it is a {type(read).__name__}; expected an object")
     _bound_depth(read)
-    if b"\\ud" in data.lower():  # half a surrogate pair is no text: it could not be written anywhere
+    if b"\\ud" in answer.lower():  # half a surrogate pair is no text: it could not be written anywhere
         return dict(json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace")))
     return read
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise EvidenceError("a key appears twice in one object")
-    return data
+    return fields
 
 
 def _whole(digits: str) -> int:
@@ -229,8 +230,8 @@ def _constant(word: str) -> None:
     raise EvidenceError(f"{word} is not JSON")
 
 
-def _bound_depth(data: dict[str, Any]) -> None:
-    level: list[Any] = [data]
+def _bound_depth(answer: dict[str, Any]) -> None:
+    level: list[Any] = [answer]
     for _ in range(MAX_DEPTH):
         level = [
             inner

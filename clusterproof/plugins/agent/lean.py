@@ -173,12 +173,12 @@ def _is_decorated(statement: str) -> bool:
 
 def definitions(statements: Iterable[str]) -> dict[str, set[int]]:
     """The names that statements define, each with the numbers of those that do."""
-    found: dict[str, set[int]] = {}
+    places: dict[str, set[int]] = {}
     for number, statement in enumerate(statements):
         defined = DEFINED.match(statement)
         if defined:
-            found.setdefault(next(filter(None, defined.groups())), set()).add(number)
-    return found
+            places.setdefault(next(filter(None, defined.groups())), set()).add(number)
+    return places
 
 
 def _defining(word: str, definitions: Mapping[str, set[int]]) -> set[int]:

@@ -33,13 +33,13 @@ def script_of(command: str) -> str:
 
 def packed(text: str) -> str:
     """A program's text as it travels."""
-    data = lzma.compress(text.encode())  # a multiple of four bytes
-    words = struct.unpack(f">{len(data) // 4}I", data)
-    return bytes(ALPHABET[word // place % 85] for word in words for place in PLACES).decode()
+    compressed = lzma.compress(text.encode())  # a multiple of four bytes
+    numbers = struct.unpack(f">{len(compressed) // 4}I", compressed)
+    return bytes(ALPHABET[word // place % 85] for word in numbers for place in PLACES).decode()
 
 
 def text_of(program: str) -> str:
     """The text of a program that is packed."""
     digits = iter(program.encode().translate(DIGITS))
-    words = [sum(digit * place for digit, place in zip(five, PLACES)) for five in zip(*[digits] * 5)]
-    return lzma.decompress(struct.pack(f">{len(words)}I", *words)).decode()
+    numbers = [sum(digit * place for digit, place in zip(five, PLACES)) for five in zip(*[digits] * 5)]
+    return lzma.decompress(struct.pack(f">{len(numbers)}I", *numbers)).decode()

@@ -38,7 +38,7 @@ def parts(
     whole = made(rest)
     if longest is None or _length(whole) <= longest:
         return Parts(((frozenset(rest), whole),))
-    found: list[tuple[frozenset[str], Program]] = []
+    programs: list[tuple[frozenset[str], Program]] = []
     left_out: dict[str, str] = {}
     while rest:
         fits, over, tried = 0, len(rest) + 1, len(rest)
@@ -50,11 +50,11 @@ def parts(
                 over, size = tried, _length(to_run)
             tried = (fits + over) // 2
         if fits:
-            found.append((frozenset(rest[:fits]), best))
+            programs.append((frozenset(rest[:fits]), best))
         else:
             left_out[rest[0]] = f"its program has {size} characters; its connection takes at most {longest}"
         rest = rest[fits or 1 :]
-    return Parts(tuple(found) or ((frozenset(), made(())),), left_out)
+    return Parts(tuple(programs) or ((frozenset(), made(())),), left_out)
 
 
 def joined(answers: Sequence[NodeEvidence], of: Parts) -> NodeEvidence:

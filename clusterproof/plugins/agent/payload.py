@@ -177,8 +177,8 @@ def _file_of(name: str) -> Path:
 def started(runner: str, modules: Mapping[str, str], request: tuple[object, ...]) -> str:
     """The text that lets `runner`, one of the modules, answer a request."""
     short = {_short(name): _short(text) for name, text in modules.items()}
-    words = (_short(runner), *request)
-    return packed(f"{_loader()}\nstart({_by_name(short)},*{words!r})\n")
+    arguments = (_short(runner), *request)
+    return packed(f"{_loader()}\nstart({_by_name(short)},*{arguments!r})\n")
 
 
 @cache
@@ -203,10 +203,10 @@ def _by_name(modules: Mapping[str, str]) -> str:
 
 def unpacked(command: str) -> tuple[str, str, str]:
     """A command by its parts: what stands before a program's packed text, that text as it was, and the rest."""
-    found = TEXT_IN_COMMAND.search(command)
-    if not found:
+    program = TEXT_IN_COMMAND.search(command)
+    if not program:
         return command, "", ""
-    return command[: found.start()], text_of(found[0]), command[found.end() :]
+    return command[: program.start()], text_of(program[0]), command[program.end() :]
 
 
 def source_of(file: Path) -> str:

@@ -13,14 +13,14 @@ FRAME = re.compile(r"(?m)^\[<[0-9a-f]*>\] (\w{1,80})")
 
 def living(group: int) -> tuple[str, list[str]]:
     """Words for a process of a group that lives on, one in state D first, and what it is in; empty where none does."""
-    found = sorted(
+    processes = sorted(
         (state != "D", pid, name, state)
         for pid, name, state, its_group, session in _processes()
         if group in (its_group, session) and state not in "ZX"
     )
-    if not found:
+    if not processes:
         return "", []
-    _, pid, name, state = found[0]
+    _, pid, name, state = processes[0]
     waits = functions(_read(f"/proc/{pid}/wchan"), _read(f"/proc/{pid}/stack"))
     return f"process {pid} ({name}) in state {state}" + (f", waiting in {waits[0]}" if waits else ""), waits
 

@@ -27,15 +27,15 @@ SEND_S = 10.0  # for sending the answer
 @cache
 def files() -> Mapping[str, str]:
     """The files that kinds of evidence are collected with, by the name that each has as a collector."""
-    found = {}
+    by_name = {}
     for kind in os.listdir(EVIDENCE):
         if "." not in kind and kind != "__pycache__":
             for file in os.listdir(f"{EVIDENCE}/{kind}"):
                 if file == "collect.py":
-                    found[kind] = f"{EVIDENCE}/{kind}/{file}"
+                    by_name[kind] = f"{EVIDENCE}/{kind}/{file}"
                 elif file.startswith("collect_") and file.endswith(".py"):
-                    found[file[len("collect_") : -len(".py")]] = f"{EVIDENCE}/{kind}/{file}"
-    return found
+                    by_name[file[len("collect_") : -len(".py")]] = f"{EVIDENCE}/{kind}/{file}"
+    return by_name
 
 
 def module_of(name: str) -> str:

@@ -90,16 +90,16 @@ def answer(
             "root": root,
             "sudo": sudo,
         }
-        data = {
+        value = {
             "probe": probe,
             "collectors": {collector.name: collector.record for collector in running if collector.name},
         }
         if room:
             from clusterproof.plugins.agent.sending import fitted  # most answers have all the room that they take
 
-            send(fitted(data, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
+            send(fitted(value, room_bytes(room)), nonce, chunk_bytes=WIDE_BYTES)
         else:
-            send(json.dumps(data).encode(), nonce)
+            send(json.dumps(value).encode(), nonce)
     except BrokenPipeError:
         pass  # nobody reads any more
     except Exception:  # a fault of ours: its words stand in place of the answer's end

@@ -29,8 +29,8 @@ def live(module: str, node: Node, pipe: int, parts: Mapping[str, str] = {}) -> N
         detach((pipe,), signal.SIGALRM)
         signal.alarm(int(node.collector_s) + ALARM_GRACE_S)
         if parts:
-            data = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
-            _send({"status": "read", "value": data}, pipe)
+            values = {name: _timed(of_collector, node) for name, of_collector in parts.items()}
+            _send({"status": "read", "value": values}, pipe)
         else:
             _send(_record(module, node), pipe)
     finally:
@@ -74,9 +74,9 @@ def _send(record: dict[str, object], pipe: int) -> None:
         line = json.dumps(record, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as crash:
         line = json.dumps(_broke(crash))
-    data = line.encode() + b"\n"
-    while data:
-        data = data[os.write(pipe, data) :]
+    message = line.encode() + b"\n"
+    while message:
+        message = message[os.write(pipe, message) :]
 
 
 class Running:
@@ -212,9 +212,9 @@ class Together(Running):
 
     def parts(self) -> list[Running]:
         """The collectors with the records that it sent, or started again."""
-        data = self.record.get("value")
+        values = self.record.get("value")
         return [
-            Known(name, data[name]) if isinstance(data, dict) else Running(name, node, module)
+            Known(name, values[name]) if isinstance(values, dict) else Running(name, node, module)
             for name, (module, node) in self.nodes.items()
         ]
 

@@ -187,18 +187,18 @@ class _Loop:
 
 def _answers(sources: list[Source]) -> dict[str, object]:
     """What the sources have answered, and why others have not."""
-    data: dict[str, object] = {}
+    answers: dict[str, object] = {}
     facts: dict[str, object] = {}
     late: dict[str, object] = {}
     for source in sources:
         if source.answer:
-            data[source.name] = source.answer.get("values")
+            answers[source.name] = source.answer.get("values")
             facts.update(source.answer.get("facts") or {})  # type: ignore[call-overload]
             if source.answer.get("fixed"):
-                data[f"{source.name}_fixed"] = source.answer["fixed"]
+                answers[f"{source.name}_fixed"] = source.answer["fixed"]
         if source.answer.get("absent") or source.asked or (source.words and not source.is_absent):
             late[source.name] = [round(source.late_s(), 1), source.words]
-    return {**data, **({"facts": facts} if facts else {}), **({"late": late} if late else {})}
+    return {**answers, **({"facts": facts} if facts else {}), **({"late": late} if late else {})}
 
 
 class _Stream:
@@ -207,8 +207,9 @@ class _Stream:
     def __init__(self, nonce: str) -> None:
         self.nonce, self.number = nonce, 0
 
-    def send(self, data: dict[str, object]) -> None:
-        line = f"{self.nonce} {json.dumps({'n': self.number, **data}, separators=(',', ':'))}\n".encode()
+    def send(self, message: dict[str, object]) -> None:
+        """Print a message as one line. Raises BrokenPipeError where nobody takes it."""
+        line = f"{self.nonce} {json.dumps({'n': self.number, **message}, separators=(',', ':'))}\n".encode()
         self.number += 1
         while line:
             try:

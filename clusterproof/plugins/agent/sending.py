@@ -75,8 +75,8 @@ def class_of(text: str) -> str:
     return next((name for name, begins in CLASSES if begins.match(text)), "others")
 
 
-def _size(data: object) -> int:
-    return len(zlib.compress(json.dumps(data).encode(), 6))
+def _size(value: object) -> int:
+    return len(zlib.compress(json.dumps(value).encode(), 6))
 
 
 def begin(nonce: str) -> str:

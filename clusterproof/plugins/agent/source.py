@@ -54,11 +54,11 @@ class Source:
             self.kill()
             self._over("it ended" if not piece else "it sent too much")
         elif piece.endswith(b"\n"):
-            data = json.loads(self._line)
+            answer = json.loads(self._line)
             self._line, self.asked, self.grace_s = b"", 0.0, 0.0
-            self.is_absent = bool(data.get("absent"))
-            self.words = str(data.get("absent") or data.get("broke") or "")
-            self.answer = data
+            self.is_absent = bool(answer.get("absent"))
+            self.words = str(answer.get("absent") or answer.get("broke") or "")
+            self.answer = answer
             if self.is_absent:
                 self.kill()
                 self._over(self.words)
@@ -90,13 +90,13 @@ class Source:
         except OSError:
             return True
 
-    def _over(self, words: str) -> None:
+    def _over(self, why: str) -> None:
         for end in (self.pipe, self._bid):
             if end >= 0:
                 os.close(end)
         self._is_gone()
         self.pipe = self._bid = -1
-        self._pid, self.asked, self.words, self._line = 0, 0.0, words, b""
+        self._pid, self.asked, self.words, self._line = 0, 0.0, why, b""
         self.grace_s = self._first_s
 
     def _start(self) -> None:
@@ -118,14 +118,14 @@ def live(module: str, node: Node, bidden: int, answers: int) -> None:
             try:
                 if sampler is None:
                     sampler = importlib.import_module(module).Sampler(node)
-                    data = {"fixed": sampler.fixed(), **sampler.sample(node)}
+                    answer = {"fixed": sampler.fixed(), **sampler.sample(node)}
                 else:
-                    data = sampler.sample(node)
+                    answer = sampler.sample(node)
             except Absent as why:
-                data = {"absent": str(why)[:200]}
+                answer = {"absent": str(why)[:200]}
             except BaseException as crash:  # whatever it is, it costs this source's values of this tick
-                data = {"broke": f"{type(crash).__name__}: {crash}"[:200]}
-            line = json.dumps(data).encode() + b"\n"
+                answer = {"broke": f"{type(crash).__name__}: {crash}"[:200]}
+            line = json.dumps(answer).encode() + b"\n"
             while line:
                 line = line[os.write(answers, line) :]
     finally:

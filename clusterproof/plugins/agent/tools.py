@@ -162,7 +162,7 @@ def _user_of(node: Node, program: str) -> int:
 
 
 def _become(
-    node: Node, program: str, words: tuple[str, ...], environment: dict[str, str], output: int, user: int
+    node: Node, program: str, argv: tuple[str, ...], environment: dict[str, str], output: int, user: int
 ) -> None:
     """Turn this forked child into the program; never returns."""
     try:
@@ -178,7 +178,7 @@ def _become(
         signal.alarm(int(node.collector_s) + 2)  # outlives exec: an end even where nobody is left to kill it
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.execve(program, words, environment)  # noqa: S606 - a fixed list of words
+        os.execve(program, argv, environment)  # noqa: S606 - a fixed list of words
     except OSError as problem:
         os.write(output, f"{program}: {problem.strerror}\n".encode())
     finally:

@@ -28,18 +28,18 @@ def others(path: str, root: str = "") -> dict[int, str]:
     while ahead:
         name = ahead.pop()
         within, here = here, os.path.dirname(here).rstrip("/") if name == ".." else f"{here}/{name}"
-        data = os.lstat(f"{root}{here}/" if name == ".." else root + here)
-        if data.st_uid not in own:
-            found.setdefault(data.st_uid, f"{here} belongs to user {data.st_uid}")
-        if stat.S_ISLNK(data.st_mode):
+        status = os.lstat(f"{root}{here}/" if name == ".." else root + here)
+        if status.st_uid not in own:
+            found.setdefault(status.st_uid, f"{here} belongs to user {status.st_uid}")
+        if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             target = os.readlink(root + here)
             ahead += _names(target)
             here = "" if target.startswith("/") else within
-        elif not (ahead and data.st_mode & stat.S_ISVTX):
-            for user in _writers(root, here, data) - own:
+        elif not (ahead and status.st_mode & stat.S_ISVTX):
+            for user in _writers(root, here, status) - own:
                 found.setdefault(user, f"{here} may be written by {'others' if user == ANYBODY else f'user {user}'}")
     return found
 
@@ -63,13 +63,13 @@ def _names(path: str) -> list[str]:
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
-def _writers(root: str, path: str, data: os.stat_result) -> set[int]:
+def _writers(root: str, path: str, status: os.stat_result) -> set[int]:
     """Who else than its owner may write, as the modes say."""
-    if data.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return {ANYBODY}
-    if not data.st_mode & stat.S_IWGRP:
+    if not status.st_mode & stat.S_IWGRP:
         return set()
-    return {ANYBODY} if _has_acl(root + path) else _members(root, data.st_gid)
+    return {ANYBODY} if _has_acl(root + path) else _members(root, status.st_gid)
 
 
 def _has_acl(path: str) -> bool:

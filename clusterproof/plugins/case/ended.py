@@ -78,8 +78,8 @@ def _of_scontrol(text: str, counts: Mapping[str, int]) -> tuple[list[Ended], lis
     """
     records: dict[str, list[str]] = {}
     for block in scheduler.blocks(text):
-        if number := _JOB_ID.match(block):
-            records.setdefault(number[1], []).append(block)
+        if said := _JOB_ID.match(block):
+            records.setdefault(said[1], []).append(block)
     ended: list[Ended] = []
     unread: list[str] = []
     for number, own in records.items():

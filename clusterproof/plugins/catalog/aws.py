@@ -37,11 +37,11 @@ class AwsAction:
 @cache
 def aws_actions() -> Mapping[tuple[str, str], AwsAction]:
     """Every action by service and operation. Raises CatalogError."""
-    data = document(FILE)
+    whole = document(FILE)
     rows = []
-    for name, row in data["action"].items():
-        words = {"action": name, **{key: value for key, value in row.items() if key != "for"}}
-        rows.append(build(AwsAction, {**words, "needed_for": row.get("for")}, f"{FILE}: {name}", data["sources"]))
+    for name, row in whole["action"].items():
+        fields = {"action": name, **{key: value for key, value in row.items() if key != "for"}}
+        rows.append(build(AwsAction, {**fields, "needed_for": row.get("for")}, f"{FILE}: {name}", whole["sources"]))
     return {(row.service, row.operation): row for row in rows}
 
 
@@ -89,12 +89,14 @@ class EndpointRow:
 @cache
 def vpc_endpoint_rows() -> tuple[EndpointRow, ...]:
     """Every row of vpc_endpoints.toml. Raises CatalogError."""
-    data = document(VPC_ENDPOINTS)
+    whole = document(VPC_ENDPOINTS)
     rows = []
-    for service, row in data["endpoint"].items():
-        words = {"service": service, **{key: value for key, value in row.items() if key != "for"}}
+    for service, row in whole["endpoint"].items():
+        fields = {"service": service, **{key: value for key, value in row.items() if key != "for"}}
         rows.append(
-            build(EndpointRow, {**words, "needed_for": row.get("for")}, f"{VPC_ENDPOINTS}: {service}", data["sources"])
+            build(
+                EndpointRow, {**fields, "needed_for": row.get("for")}, f"{VPC_ENDPOINTS}: {service}", whole["sources"]
+            )
         )
     return tuple(rows)
 

@@ -76,10 +76,10 @@ def measured_busbw() -> Mapping[BusbwKey, MeasuredBusbw]:
     return rows_of(document(FILE))
 
 
-def rows_of(data: Mapping[str, object]) -> Mapping[BusbwKey, MeasuredBusbw]:
+def rows_of(tables: Mapping[str, object]) -> Mapping[BusbwKey, MeasuredBusbw]:
     """The rows of such a document: each key once, no small size. Raises CatalogError."""
     rows: dict[BusbwKey, MeasuredBusbw] = {}
-    sources, measured = data["sources"], data.get("measured")
+    sources, measured = tables["sources"], tables.get("measured")
     if not isinstance(sources, dict) or not isinstance(measured, list):
         raise CatalogError(f"{FILE}: expected tables [[measured]]")
     for number, each in enumerate(measured, 1):

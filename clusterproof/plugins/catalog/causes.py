@@ -98,20 +98,20 @@ def sign_of(where: str, line: str) -> Sign | None:
     """The first sign that a line of such a source has."""
     if alone := _whole_lines(where).get(line.strip()):
         return alone
-    for words, sign in _words_of(where):
-        if words in line and not any(other in line for other in sign.unless):
+    for phrase, sign in _words_of(where):
+        if phrase in line and not any(other in line for other in sign.unless):
             return sign
     return None
 
 
 @cache
 def _words_of(where: str) -> tuple[tuple[str, Sign], ...]:
-    return tuple((words, sign) for sign in signs().values() if where in sign.read_in for words in sign.says)
+    return tuple((phrase, sign) for sign in signs().values() if where in sign.read_in for phrase in sign.says)
 
 
 @cache
 def _whole_lines(where: str) -> Mapping[str, Sign]:
-    return {words: sign for sign in signs().values() if where in sign.read_in for words in sign.whole}
+    return {phrase: sign for sign in signs().values() if where in sign.read_in for phrase in sign.whole}
 
 
 @cache

@@ -61,7 +61,7 @@ def oldest_plugin(installer: tuple[int, ...]) -> str:
 def kernel_module_needed(gpu_model: str) -> str:
     """Which of NVIDIA's kernel modules a GPU needs, by words of its name; empty for either. Raises CatalogError."""
     rows = table(NeedsModule, FILE, "kernel_module")
-    return next((row.needs for words, row in rows.items() if words in gpu_model), "")
+    return next((row.needs for model, row in rows.items() if model in gpu_model), "")
 
 
 @record

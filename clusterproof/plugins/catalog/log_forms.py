@@ -89,15 +89,15 @@ def _wrong(form: LogForm) -> str:
 @cache
 def patterns() -> Mapping[str, str]:
     """The regular expression of every form by its name, with the parts that it names in their place."""
-    data = document(FILE)
-    parts = data["part"]
+    whole = document(FILE)
+    parts = whole["part"]
 
     def expanded(form: str) -> str:
         while _PART.search(form):
-            form = _PART.sub(lambda found: parts[found[1]], form)
+            form = _PART.sub(lambda part: parts[part[1]], form)
         return form
 
-    return {name: expanded(row["form"]) for name, row in data["form"].items()}
+    return {name: expanded(row["form"]) for name, row in whole["form"].items()}
 
 
 @cache
@@ -115,5 +115,5 @@ def is_crash_of_training(process: str, library: str) -> bool:
 
 @cache
 def _crashes() -> Crashes:
-    data = document("crashes.toml")
-    return build(Crashes, data["crash"], "crashes.toml: crash", data["sources"])
+    whole = document("crashes.toml")
+    return build(Crashes, whole["crash"], "crashes.toml: crash", whole["sources"])

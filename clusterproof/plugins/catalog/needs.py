@@ -24,7 +24,9 @@ class Need:
 
     def explains(self, check: str, fact: str, message: str) -> bool:
         """Whether a finding of a check may be gone where this fact is."""
-        return check in self.checks and self.finding in message and any(_covers(one, fact) for one in self.facts)
+        return (
+            check in self.checks and self.finding in message and any(_covers(pattern, fact) for pattern in self.facts)
+        )
 
 
 def _covers(known: str, fact: str) -> bool:
@@ -34,8 +36,8 @@ def _covers(known: str, fact: str) -> bool:
 @cache
 def kinds() -> Mapping[str, str]:
     """The few kinds of reasons, each with what it means."""
-    found: Mapping[str, str] = document(FILE)["kind"]
-    return found
+    names: Mapping[str, str] = document(FILE)["kind"]
+    return names
 
 
 @cache

@@ -117,9 +117,9 @@ def recovery_action(value: int) -> RecoveryAction | None:
     return next((action for action in _actions().values() if action.value == value), None)
 
 
-def recovery_action_in_log(words: str) -> RecoveryAction | None:
+def recovery_action_in_log(text: str) -> RecoveryAction | None:
     """The recovery action by the words of an Xid 154 line (`GPU Reset Required`), if it is known."""
-    return next((action for action in _actions().values() if words and action.log.lower() == words.lower()), None)
+    return next((action for action in _actions().values() if text and action.log.lower() == text.lower()), None)
 
 
 def fabric_state(value: int) -> str:

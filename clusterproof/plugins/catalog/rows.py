@@ -43,10 +43,10 @@ def _parsed() -> Mapping[str, Any]:
     """The files as `written` had them, each with a number of the text that it was."""
     try:
         with open(PARSED, "rb") as file:
-            data = json.load(file)
+            parsed = json.load(file)
     except (OSError, ValueError):
         return {}
-    return data if isinstance(data, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def written() -> str:
@@ -60,13 +60,13 @@ def parse(text: str, file: str) -> Mapping[str, Any]:
     """Parse TOML whose table `sources` gives every short name of a source its text. Raises CatalogError."""
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        data: dict[str, Any] = toml.loads(text)
+        tables: dict[str, Any] = toml.loads(text)
     except ValueError as problem:
         raise CatalogError(f"{file}: {problem}") from problem
-    sources = data.get("sources")
+    sources = tables.get("sources")
     if not isinstance(sources, dict) or not all(isinstance(said, str) and said for said in sources.values()):
         raise CatalogError(f"{file}: expected a table [sources] of short names and texts")
-    return data
+    return tables
 
 
 def table(kind: type[Row], file: str, name: str, key: str = "") -> Mapping[str, Row]:
@@ -81,8 +81,8 @@ class Rows(Mapping[str, Row]):
     """A table of the catalogue, of whose rows most runs look at few."""
 
     def __init__(self, kind: type[Row], file: str, name: str, key: str) -> None:
-        data = document(file)
-        self._rows, self._sources = data[name], data["sources"]
+        whole = document(file)
+        self._rows, self._sources = whole[name], whole["sources"]
         self._kind, self._key = kind, key
         self._where = f"{file}: {name}"
         self._made: dict[str, Row] = {}
@@ -90,8 +90,8 @@ class Rows(Mapping[str, Row]):
     def __getitem__(self, label: str) -> Row:
         if label not in self._made:
             row = self._rows[label]
-            data = {self._key: label, **row} if self._key else row
-            self._made[label] = build(self._kind, data, f"{self._where} {label}", self._sources)
+            fields = {self._key: label, **row} if self._key else row
+            self._made[label] = build(self._kind, fields, f"{self._where} {label}", self._sources)
         return self._made[label]
 
     def __contains__(self, label: object) -> bool:
@@ -104,28 +104,28 @@ class Rows(Mapping[str, Row]):
         return len(self._rows)
 
 
-def build(kind: type[Row], data: object, where: str, sources: Mapping[str, str]) -> Row:
+def build(kind: type[Row], fields: object, where: str, sources: Mapping[str, str]) -> Row:
     """Make a record of one row: known keys, right types, sources that `[sources]` explains.
 
     A key that the row lacks gets the record's default (None: not known). Raises CatalogError.
     """
-    if not isinstance(data, dict):
-        raise CatalogError(f"{where}: expected a table, found {data!r:.60}")
+    if not isinstance(fields, dict):
+        raise CatalogError(f"{where}: expected a table, found {fields!r:.60}")
     shape: Any = kind
     hints = _hints(shape)
-    unknown = sorted(set(data) - set(hints))
+    unknown = sorted(set(fields) - set(hints))
     if unknown:
         raise CatalogError(f"{where}: unknown key {unknown[0]!r}; known are {', '.join(hints)}")
-    missing = [name for name in _required(shape) if name not in data]
+    missing = [name for name in _required(shape) if name not in fields]
     if missing:
         raise CatalogError(f"{where}: {missing[0]} is missing")
-    for name, value in data.items():
+    for name, value in fields.items():
         if not _fits(value, hints[name]):
             raise CatalogError(f"{where}: {name} is {value!r:.60}; expected {_words(hints[name])}")
-    unexplained = [name for name in str(data["source"]).split() or [""] if name not in sources]
+    unexplained = [name for name in str(fields["source"]).split() or [""] if name not in sources]
     if unexplained:
         raise CatalogError(f"{where}: source {unexplained[0]!r} is not explained in [sources]")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
 
 
 @cache
@@ -145,7 +145,7 @@ def _required(kind: Any) -> tuple[str, ...]:
 def _fits(value: object, hint: Any) -> bool:
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return any(_fits(value, one) for one in get_args(hint))
+        return any(_fits(value, kind) for kind in get_args(hint))
     if origin is tuple:
         return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
     if origin is Mapping:

@@ -172,8 +172,8 @@ def _is_check(collector: pytest.Module, name: str, obj: object) -> bool:
 def _needs_fixtures(collector: pytest.Module, function: Callable[..., Any]) -> bool:
     """Whether a fixture that is not ours takes part: one of a device's name, which then wins, or an autouse one."""
     manager = collector.session._fixturemanager  # noqa: SLF001 - pytest has no public name for it
-    data = manager.getfixtureinfo(collector, function, None)  # type: ignore[arg-type] # a module will do
-    return any(not is_ours(made) for every in data.name2fixturedefs.values() for made in every)
+    info = manager.getfixtureinfo(collector, function, None)  # type: ignore[arg-type] # a module will do
+    return any(not is_ours(made) for every in info.name2fixturedefs.values() for made in every)
 
 
 def _is_any_of_others(file: pytest.Module, names: Iterable[str]) -> bool:

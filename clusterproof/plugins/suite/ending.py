@@ -43,7 +43,10 @@ class Signals:
                 self.before[number] = signal.signal(number, self.handle)
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """End the run as Ctrl-C does; once it ends, only say that reports are written; give up at the next signal."""
+        """End the run as Ctrl-C does; once it ends, only say that reports are written; give up at the next signal.
+
+        Raises KeyboardInterrupt.
+        """
         self.signals += 1
         if self.signals >= AT_ONCE_FROM:
             os._exit(INTERRUPTED)

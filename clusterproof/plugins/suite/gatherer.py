@@ -80,7 +80,10 @@ class Gatherer:
         return read_capture(Path(self.cluster.settings["capture"]), self.cluster, collector_names())
 
     def nodes(self, collectors: frozenset[str], loads: frozenset[str], keep: Callable[[NodeEvidence], None]) -> None:
-        """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is."""
+        """Hand every node's answer to `keep`, as it comes; where nothing is asked of them, no node is.
+
+        Raises pytest.UsageError where they cannot be asked.
+        """
         if not collectors:
             return
         if self.cluster.connection == "replay":
@@ -120,15 +123,15 @@ class Gatherer:
         if self.cluster.connection == "replay":
             return read_control_plane(Path(self.cluster.settings["recording"]), self.cluster.name)
         of_aws, of_kubernetes = collectors - NOT_OF_AWS, collectors & OF_KUBERNETES
-        data = self._aws(of_aws, discovered) if of_aws else NodeEvidence(self.cluster.name)
-        answers = dict(data.collectors)
+        evidence = self._aws(of_aws, discovered) if of_aws else NodeEvidence(self.cluster.name)
+        answers = dict(evidence.collectors)
         if SLURM_COLLECTOR in collectors and is_of_slurm(self.cluster):
             answers |= ask_slurm(submit_host(self.cluster.settings), self.limits())
         if of_kubernetes and is_of_kubernetes(self.cluster):
             from clusterproof.plugins.kubernetes.collector import ask  # few clusters are Kubernetes'
 
             answers |= ask(self.cluster, of_kubernetes)
-        return replace(data, collectors=answers)
+        return replace(evidence, collectors=answers)
 
     def _aws(self, collectors: frozenset[str], discovered: Discovered) -> NodeEvidence:
         """What AWS reports about its cluster, or one whose nodes have turned out to be instances; else nothing."""
@@ -158,13 +161,13 @@ class Gatherer:
 
     def connection(self) -> Connection:
         """What reaches the nodes: a third party's, or the one that the cluster names."""
-        found = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
-        return found or connection_for(self.cluster.connection)
+        connection = self.config.hook.pytest_cluster_connection(config=self.config, cluster=self.cluster)
+        return connection or connection_for(self.cluster.connection)
 
     def _further_collectors(self) -> list[Path]:
         """Files of third parties, each a collector of the probe."""
-        data = self.config.hook.pytest_cluster_collectors(config=self.config)
-        return [Path(path) for paths in data for path in paths]
+        files = self.config.hook.pytest_cluster_collectors(config=self.config)
+        return [Path(path) for paths in files for path in paths]
 
     def _probe_options(self) -> ProbeOptions:
         option = self.config.option
@@ -189,9 +192,9 @@ class Gatherer:
         if option.accept_new_host_keys:
             settings["accept_new_host_keys"] = "yes"
         settings |= {
-            key: str(data)
+            key: str(value)
             for key in ("ssm_rate", "ssm_output", "mpirun_options", *_OF_KUBERNETES)
-            if (data := getattr(option, key))
+            if (value := getattr(option, key))
         }
         return Limits(
             fanout=option.fanout,

@@ -135,7 +135,10 @@ class CheckItem(pytest.Item):
         return self.collector.nodeid, self.check.line, self.name
 
     def runtest(self) -> None:
-        """What pytest's own protocol calls for plugins that watch; under `--pdb` the check alone, as it ends."""
+        """What pytest's own protocol calls for plugins that watch; under `--pdb` the check alone, as it ends.
+
+        Raises what the check ended with: AssertionError, Incomplete, Concern or NotApplicable.
+        """
         if not self.config.option.usepdb:
             self.evaluated = self.result()
             self.raised = ended_as(self.evaluated)
@@ -233,8 +236,8 @@ def is_ours(made: Any) -> bool:
 
 def asks_for_node(item: pytest.Item) -> bool:
     """Whether a test's `node` is ours: no fixture of another stands before it that does not itself ask for it."""
-    data = getattr(item, "_fixtureinfo", None)
-    for made in reversed(data.name2fixturedefs.get("node", ()) if data else ()):
+    info = getattr(item, "_fixtureinfo", None)
+    for made in reversed(info.name2fixturedefs.get("node", ()) if info else ()):
         if is_ours(made):
             return True
         if "node" not in made.argnames:

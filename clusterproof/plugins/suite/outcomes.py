@@ -213,8 +213,8 @@ class Outcomes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the findings."""
-        for option, words in self.config.stash.get(UNWRITTEN, {}).items():
-            terminalreporter.write_line(f"warning: {option} is not whole: {printable(words)}", yellow=True)
+        for option, problem in self.config.stash.get(UNWRITTEN, {}).items():
+            terminalreporter.write_line(f"warning: {option} is not whole: {printable(problem)}", yellow=True)
         if not self.results:
             self._note_empty(terminalreporter)
             return
@@ -234,8 +234,8 @@ class Outcomes:
             terminalreporter.write_line("INTERRUPTED before any check was chosen", bold=True)
             return
         if is_named(self.config.option.markexpr, "run") and TRAINING_RUN not in self.config.stash:
-            words = "-m run evaluates a training run, and none is named; expected --run PATH"
-            terminalreporter.write_line(words, yellow=True)
+            problem = "-m run evaluates a training run, and none is named; expected --run PATH"
+            terminalreporter.write_line(problem, yellow=True)
         keyword, deselected = self.config.option.keyword, terminalreporter.stats.get("deselected")
         if self.is_empty and not (deselected or self.broken):
             terminalreporter.write_line(NONE_HERE, yellow=True)
@@ -259,5 +259,5 @@ def results_file(path: Path) -> ResultsFile:
     try:
         return ResultsFile(path)
     except OSError as problem:
-        words = f"--results: {problem.filename or path}: {problem.strerror}; expected a file that may be written"
-        raise pytest.UsageError(words) from None
+        unwritable = f"--results: {problem.filename or path}: {problem.strerror}; expected a file that may be written"
+        raise pytest.UsageError(unwritable) from None

@@ -98,8 +98,8 @@ class Child:
             if not received:
                 raise EOFError
             self._buffer += received
-        data, self._buffer = self._buffer[:length], self._buffer[length:]
-        return data
+        message, self._buffer = self._buffer[:length], self._buffer[length:]
+        return message
 
     def end(self) -> None:
         """Kill it, wherever it is."""
@@ -198,15 +198,15 @@ def _run_child(items: Iterable[CheckItem], write_end: int, mask: Iterable[int]) 
         left = iter(items)
         while batch := list(islice(left, BATCH_ITEMS)):
             alike: dict[tuple[Finding, ...], list[Finding]] = {}
-            data = pickle.dumps([_encode(examine(item.check, item.owner), alike) for item in batch])
-            _write(write_end, _LENGTH.pack(len(data)) + data)
+            message = pickle.dumps([_encode(examine(item.check, item.owner), alike) for item in batch])
+            _write(write_end, _LENGTH.pack(len(message)) + message)
     finally:
         os._exit(0)
 
 
-def _write(pipe: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(pipe, data) :]
+def _write(pipe: int, message: bytes) -> None:
+    while message:
+        message = message[os.write(pipe, message) :]
 
 
 def _encode(examined: Examined, alike: dict[tuple[Finding, ...], list[Finding]]) -> Examined | float:
@@ -223,6 +223,6 @@ def _decode(message: list[Examined | float], count: int) -> list[Examined]:
 
 
 def _checked(findings: list[Finding], seconds: float) -> Examined:
-    if not findings or not isinstance(seconds, float) or not all(isinstance(one, Finding) for one in findings):
+    if not findings or not isinstance(seconds, float) or not all(isinstance(finding, Finding) for finding in findings):
         raise ValueError("no findings")
     return findings, seconds

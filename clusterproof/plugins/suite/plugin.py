@@ -88,34 +88,34 @@ def resolve_cluster(config: pytest.Config, text: str, policy: Policy) -> Any:
     worker = getattr(config, "workerinput", {})
     if "clusterproof_recording" in worker:
         return resolve(f"replay:{worker['clusterproof_recording']}")
-    found = config.hook.pytest_cluster_inventory(config=config, text=text) or _packaged(text, option)
-    found = narrow(found, option.nodes or "", option.exclude or "")
-    return with_expectations(found, option.instance_type or "", option.expect or "", policy.expect)
+    cluster = config.hook.pytest_cluster_inventory(config=config, text=text) or _packaged(text, option)
+    cluster = narrow(cluster, option.nodes or "", option.exclude or "")
+    return with_expectations(cluster, option.instance_type or "", option.expect or "", policy.expect)
 
 
 def _packaged(text: str, option: Options) -> Cluster:
     """The cluster that an inventory of our own finds. Raises InventoryError."""
-    found = resolve(text, inventory_settings(option))
-    if option.via and not (is_of_slurm(found) or is_of_hyperpod(found) or is_of_kubernetes(found)):
+    cluster = resolve(text, inventory_settings(option))
+    if option.via and not (is_of_slurm(cluster) or is_of_hyperpod(cluster) or is_of_kubernetes(cluster)):
         raise InventoryError(
             f"--via {option.via:.80} is for clusters of Slurm, HyperPod and Kubernetes, and {text:.80} is none; "
             "expected slurm:…, k8s:… or the name of a HyperPod cluster"
         )
     if option.in_container and not is_named(option.markexpr, "job"):
         raise InventoryError("--in-container without -m job: expected both, as all other checks are of nodes")
-    if option.in_container and found.connection not in ("local", "ssh"):
+    if option.in_container and cluster.connection not in ("local", "ssh"):
         raise InventoryError(
             f"--in-container is for local and ssh, and {text:.80} is neither; expected for Slurm with pyxis "
             "--srun-options=--container-image=IMAGE, else `clusterproof check local -m job` in the job itself"
         )
-    return found
+    return cluster
 
 
 def inventory_settings(option: Options) -> dict[str, str]:
     """What the command line says of AWS and of Slurm."""
-    data = {key: getattr(option, key) for key in ("region", "profile", "via", "srun_options", "slurm_wait")}
-    data["include_drained"] = "yes" if option.include_drained else ""
-    return {key: str(value) for key, value in data.items() if value}
+    settings = {key: getattr(option, key) for key in ("region", "profile", "via", "srun_options", "slurm_wait")}
+    settings["include_drained"] = "yes" if option.include_drained else ""
+    return {key: str(value) for key, value in settings.items() if value}
 
 
 @pytest.hookimpl(trylast=True)

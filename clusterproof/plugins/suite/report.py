@@ -138,7 +138,10 @@ def carried_result(report: object) -> Result | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """A test that asks for a node: what it says while it goes on is its verdict too, and what it returns is none."""
+    """A test that asks for a node: what it says while it goes on is its verdict too, and what it returns is none.
+
+    Raises that verdict, or Several.
+    """
     if route_of(pyfuncitem) is None or pyfuncitem.config.option.usepdb:
         return (yield)
     ended: BaseException | None = None
@@ -173,8 +176,8 @@ def pytest_runtest_makereport(
     ended = call.excinfo.value if call.excinfo else None
     policy = policy_of(item.config)
     result = _of_light(item, ended) or policy.read(result_of(about[0], about[1], ended, call.duration))
-    data = properties(result)  # JUnit takes them from the report of the teardown
-    item.user_properties[:] = [*(entry for entry in item.user_properties if entry[0] not in dict(data)), *data]
+    recorded = properties(result)  # JUnit takes them from the report of the teardown
+    item.user_properties[:] = [*(entry for entry in item.user_properties if entry[0] not in dict(recorded)), *recorded]
     return report_of(item, result, call.start, report.sections)
 
 

@@ -164,8 +164,8 @@ class Reporting:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say where the reports are, or why there are none."""
         if self.problem:
-            words = f"no report, or not all of it: {printable(self.problem)}"
-            terminalreporter.write_line(f"{words} ({_WAYS_OUT})", yellow=True)
+            warning = f"no report, or not all of it: {printable(self.problem)}"
+            terminalreporter.write_line(f"{warning} ({_WAYS_OUT})", yellow=True)
         elif self.is_written and self.folder:
             page = self.folder / PAGE
             shown = page.relative_to(self.where) if page.is_relative_to(self.where) else page

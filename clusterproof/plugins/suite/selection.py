@@ -64,8 +64,8 @@ def _marks_may_follow(config: pytest.Config) -> bool:
 
 def are_others_in(config: pytest.Config, hooks: Iterable[str]) -> bool:
     """Whether another author's plugin or conftest takes part in one of these hooks."""
-    found = (hooked.function for name in hooks for hooked in getattr(config.hook, name).get_hookimpls())
-    return any(not _is_known(function) for function in found)
+    hooked_functions = (hooked.function for name in hooks for hooked in getattr(config.hook, name).get_hookimpls())
+    return any(not _is_known(function) for function in hooked_functions)
 
 
 def _is_known(function: object) -> bool:

@@ -227,11 +227,11 @@ class ClusterSession:
             self.config.stash[CONTROL_PLANE] = self.redaction.of_control_plane(data) if self.redaction else data
             self._write(folders, write_control_plane, self.config.stash[CONTROL_PLANE])
 
-    def _write(self, folders: list[Path], write: Callable[[Path, T], None], data: T) -> None:
+    def _write(self, folders: list[Path], write: Callable[[Path, T], None], content: T) -> None:
         """Write into every folder; one that takes no more is left as it is, and the run goes on."""
         for folder in list(folders):
             try:
-                write(folder, data)
+                write(folder, content)
             except OSError as problem:
                 folders.remove(folder)
                 note_unwritten(self.config, "--record", problem)

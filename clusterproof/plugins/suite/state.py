@@ -67,10 +67,10 @@ def cluster_of(config: pytest.Config) -> ClusterFacts:
     """The run's cluster, with what its control plane reported."""
     if WHOLE not in config.stash:
         cluster = config.stash[CLUSTER]
-        data = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
+        evidence = config.stash.get(CONTROL_PLANE, None) or NodeEvidence(cluster.name)
         instances = Instances.of(config.stash.get(EVIDENCE, {}).values()) if may_be_on_ec2(cluster) else None
         seen = instances.cluster(cluster) if instances else cluster
-        config.stash[WHOLE] = ClusterFacts(seen, data, nodes_of(config), policy_of(config), instances)
+        config.stash[WHOLE] = ClusterFacts(seen, evidence, nodes_of(config), policy_of(config), instances)
     return config.stash[WHOLE]
 
 
@@ -139,5 +139,5 @@ def is_named(markexpr: str, mark: str) -> bool:
 
 
 def _named(markexpr: str) -> set[str]:
-    words = markexpr.replace("(", " ").replace(")", " ").split()
-    return {word for before, word in zip(["", *words], words) if before != "not"}  # noqa: B905
+    operands = markexpr.replace("(", " ").replace(")", " ").split()
+    return {word for before, word in zip(["", *operands], operands) if before != "not"}  # noqa: B905

@@ -55,8 +55,8 @@ class RedactedHeader:
     @pytest.hookimpl(wrapper=True)
     def pytest_report_header(self) -> Generator[None, list[str | list[str]], list[str]]:
         """Leave out the lines of pytest's own that name folders."""
-        data = yield
-        lines = (line for entry in data for line in ([entry] if isinstance(entry, str) else entry))
+        header = yield
+        lines = (line for entry in header for line in ([entry] if isinstance(entry, str) else entry))
         return [line for line in lines if not line.startswith(_FOLDERS)]
 
 

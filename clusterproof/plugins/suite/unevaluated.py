@@ -85,12 +85,12 @@ def read_chosen(folder: Path) -> list[Chosen]:
 
 def _to_json(chosen: Chosen) -> dict[str, Any]:
     route = chosen.check.route
-    words = {name: value for name in names_of(Route) if isinstance(value := getattr(route, name), str)}
-    return {"route": words, "subject": chosen.check.subject, "names": list(chosen.names)}
+    texts = {name: value for name in names_of(Route) if isinstance(value := getattr(route, name), str)}
+    return {"route": texts, "subject": chosen.check.subject, "names": list(chosen.names)}
 
 
-def _from_json(data: dict[str, Any]) -> Chosen:
-    return Chosen(_check(Route(**data["route"]), data["subject"]), data["names"])
+def _from_json(chosen: dict[str, Any]) -> Chosen:
+    return Chosen(_check(Route(**chosen["route"]), chosen["subject"]), chosen["names"])
 
 
 def _as_check(about: Route) -> Check:

@@ -132,15 +132,15 @@ def evidence_of(target: Target, answer: Answer, nonce: str, collectors: Iterable
     """
     from clusterproof.plugins.agent.frame import decode
 
-    data = decode(target.name, replace(answer, unreached=None), nonce)
-    was_cut = not data.unreached and bool(data.detail)
+    evidence = decode(target.name, replace(answer, unreached=None), nonce)
+    was_cut = not evidence.unreached and bool(evidence.detail)
     is_lost = answer.unreached not in (None, Unreached.CUT)
-    if answer.unreached and (data.unreached or (was_cut and is_lost)):
+    if answer.unreached and (evidence.unreached or (was_cut and is_lost)):
         return NodeEvidence(target.name, unreached=answer.unreached, detail=answer.detail, seconds=answer.seconds)
     if not was_cut:
-        return data  # a connection that breaks after the whole answer came does no harm
-    cut = Collected(Status.CUT, detail=answer.detail or data.detail)
-    return replace(data, collectors={**dict.fromkeys(collectors, cut), **data.collectors})
+        return evidence  # a connection that breaks after the whole answer came does no harm
+    cut = Collected(Status.CUT, detail=answer.detail or evidence.detail)
+    return replace(evidence, collectors={**dict.fromkeys(collectors, cut), **evidence.collectors})
 
 
 def replay(folder: Path, cluster: Cluster) -> dict[str, NodeEvidence]:
@@ -164,14 +164,14 @@ def _recorded(folder: Path, node: str, budget: Budget) -> NodeEvidence:
     try:
         text = read_whole(path, MAX_BYTES, folder)
         budget.take(len(text))
-        data = load(text)
+        recorded = load(text)
     except FileNotFoundError:
         return NodeEvidence(node, unreached=Unreached.LOST, detail=f"the recording has no {path.name}")
     except (OSError, EvidenceError) as problem:
         return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name}: {_why(problem)}")
-    if data.node != node:
-        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name} is of {data.node!r:.60}")
-    return data
+    if recorded.node != node:
+        return NodeEvidence(node, unreached=Unreached.GARBLED, detail=f"{path.name} is of {recorded.node!r:.60}")
+    return recorded
 
 
 def _why(problem: Exception) -> object:

@@ -86,8 +86,8 @@ class Sessions:
 
     def start(self, target: str, command: str) -> dict[str, str]:
         """Open a session; what the plugin needs to know of it. Raises AwsError."""
-        data = self.account.call("ssm", "start_session", **_request(target, command))
-        return {key: str(data[key]) for key in ("SessionId", "TokenValue", "StreamUrl")}
+        session = self.account.call("ssm", "start_session", **_request(target, command))
+        return {key: str(session[key]) for key in ("SessionId", "TokenValue", "StreamUrl")}
 
     def read(self, session: dict[str, str], target: str, command: str) -> subprocess.Popen[bytes]:
         """The plugin, running: it prints what the command on the node prints, and ends with it.
@@ -125,11 +125,11 @@ def _look_at_version(plugin: str) -> None:
         ran = subprocess.run([plugin, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise Unusable(f"{PLUGIN} does not start: {problem}") from None
-    data = ran.stdout.strip()
-    is_version = re.fullmatch(r"\d{1,6}(\.\d{1,6}){3}", data)
-    if is_version and tuple(map(int, data.split("."))) < TAKES_RESPONSE:
+    version = ran.stdout.strip()
+    is_version = re.fullmatch(r"\d{1,6}(\.\d{1,6}){3}", version)
+    if is_version and tuple(map(int, version.split("."))) < TAKES_RESPONSE:
         wanted = ".".join(map(str, TAKES_RESPONSE))
-        raise Unusable(f"{PLUGIN} is {data}; expected {wanted} or newer, which keeps tokens out of its arguments")
+        raise Unusable(f"{PLUGIN} is {version}; expected {wanted} or newer, which keeps tokens out of its arguments")
 
 
 def _request(target: str, command: str) -> dict[str, object]:
@@ -196,7 +196,7 @@ def _may_pass(answer: Answer) -> bool:
     """Whether another session may bring what this one did not: no word of the program, or a passing error."""
     if answer.unreached:
         return answer.unreached is Unreached.LOST
-    return any(words in answer.output for words in PASSING) or not OF_THE_PLUGIN.sub(b"", answer.output).strip()
+    return any(passing in answer.output for passing in PASSING) or not OF_THE_PLUGIN.sub(b"", answer.output).strip()
 
 
 def _why(problem: AwsError) -> Unreached:

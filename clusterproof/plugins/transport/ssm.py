@@ -125,7 +125,7 @@ def _send(account: Account, batch: Sequence[Target], program: Program, limits: L
     """Raises AwsError."""
     bucket, _, prefix = limits.settings.get("ssm_output", "").removeprefix("s3://").partition("/")
     output = {"OutputS3BucketName": bucket, "OutputS3KeyPrefix": prefix or "clusterproof"} if bucket else {}
-    data = account.call(
+    sent = account.call(
         "ssm",
         "send_command",
         InstanceIds=[target.address for target in batch],
@@ -137,7 +137,7 @@ def _send(account: Account, batch: Sequence[Target], program: Program, limits: L
         Parameters={"commands": [program.command], "executionTimeout": [str(int(limits.answer_s) + 1)]},
         **output,
     )
-    command_id = str(data["Command"]["CommandId"])
+    command_id = str(sent["Command"]["CommandId"])
     return _Sent(command_id, {target.address: target for target in batch}, bucket, prefix or "clusterproof")
 
 
@@ -157,8 +157,8 @@ def _answer(account: Account, sent: _Sent, instance: str, status: str, seconds: 
     if unreached:
         return Answer(unreached=unreached, detail=f"{why} ({status})", seconds=seconds)
     try:
-        data = account.call("ssm", "get_command_invocation", CommandId=sent.command_id, InstanceId=instance)
-        output = _whole(account, sent, instance, data)
+        invocation = account.call("ssm", "get_command_invocation", CommandId=sent.command_id, InstanceId=instance)
+        output = _whole(account, sent, instance, invocation)
     except AwsError as problem:
         return Answer(unreached=_why(problem), detail=str(problem), seconds=seconds)
     if _is_cut(output) and not sent.bucket:
@@ -171,11 +171,11 @@ TOO_LONG = (
 )
 
 
-def _whole(account: Account, sent: _Sent, instance: str, data: Mapping[str, Any]) -> str:
+def _whole(account: Account, sent: _Sent, instance: str, invocation: Mapping[str, Any]) -> str:
     """The whole output: as shown, or where that is cut from S3. Raises AwsError."""
-    shown = str(data.get("StandardOutputContent", ""))
+    shown = str(invocation.get("StandardOutputContent", ""))
     if not (_is_cut(shown) and sent.bucket):
-        return shown + str(data.get("StandardErrorContent", ""))
+        return shown + str(invocation.get("StandardErrorContent", ""))
     key = f"{sent.prefix}/{sent.command_id}/{instance}/awsrunShellScript/0.awsrunShellScript/stdout"
     body = account.call("s3", "get_object", Bucket=sent.bucket, Key=key)["Body"]
     return str(body.read(MAX_ANSWER_BYTES).decode("utf-8", "replace"))  # whoever may write there can put anything

@@ -163,9 +163,20 @@ def test_tests_of_others_are_known_before_anything_is_collected(tmp_path: Path, 
     assert not pairs_are_needed(given(markexpr="perf", keyword="fs or gemm"), [], found)
 
 
+OF_THE_FILE_SYSTEM = """
+import pytest
+from clusterproof import reads
+
+@pytest.mark.perf
+@reads("fs_bandwidth")
+def test_fs(node):
+    assert node.fs_bandwidth
+"""
+
+
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
 def test_a_check_of_another_author_gets_the_results_of_the_load(runs: Runs, tmp_path: Path, workers: list[str]) -> None:
-    runs.checks(test_own="import pytest\n\n@pytest.mark.perf\ndef test_fs(node):\n    assert node.fs_bandwidth\n")
+    runs.checks(test_own=OF_THE_FILE_SYSTEM)  # says what it reads: without that all is loaded
     load = ["-m", "perf", f"--fs-bandwidth={tmp_path}", "--fs-size=64"]
     results = [f"--results={runs.results_file}"]
     assert runs.run("--cluster", "local", *load, *results, *workers).ret == 0

@@ -60,7 +60,6 @@ def run(bed: Testbed, folder: Path, *options: str) -> Run:
     kept = [] if "--record" in options else ["--record", str(recording)]
     words = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
     words += ["--results", str(results), *kept, "--no-report", "-p", "no:cacheprovider", "-m", "perf", "-v"]
-    words += ["-p", "no:hypothesispytest"]  # which takes half a second to say its version
     ran = bed.run([*words, *options, *([] if CHECKS in options else [CHECKS])], timeout=600)
     output = (ran.stdout + ran.stderr).decode()
     return Run(ran.returncode, output, read_results(results) if results.exists() else [], recording)

@@ -11,13 +11,12 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.counterparts.installed import folder, needs
 from tests.reports.pages import demo_page, hostile_page, page_with_history
-from tests.testbed.browser import Browser, browser
+from tests.testbed.browser import LONGEST_S, Browser, browser
 from tests.testbed.needs import needs_chromium
 
 pytestmark = [needs("axe_core"), needs_chromium]
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = true"
-LONGEST_S = 60
 ASK = """
 const done = arguments[arguments.length - 1];
 axe.run(document, { runOnly: arguments[0] }).then((found) => done(found.violations.map(

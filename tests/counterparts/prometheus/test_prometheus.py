@@ -74,5 +74,5 @@ def exporter(folder: Path) -> Iterator[str]:
 
 
 def scraped(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout=600) as answer:
         return str(answer.read().decode())

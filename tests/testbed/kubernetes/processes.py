@@ -32,7 +32,7 @@ class Running:
             self.process.wait(END_S)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(END_S)
+            self.process.wait(START_S)
 
 
 @contextlib.contextmanager

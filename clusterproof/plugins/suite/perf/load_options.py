@@ -137,5 +137,5 @@ def _packaged() -> Iterator[Test]:
     from clusterproof.plugins.suite.perf.load_others import Test
 
     for check in all_checks().values():
-        words = f"{check.path} {check.function.__name__}".lower()
-        yield Test(words, marks_of(check), Path(check.path).resolve(), check.collectors, check.needs_pairs)
+        text = f"{check.path} {check.function.__name__}".lower()
+        yield Test(text, marks_of(check), Path(check.path).resolve(), check.collectors, check.needs_pairs)

@@ -135,7 +135,7 @@ def _driven(journal: Journal, path: Path, options: PairOptions, setup: Setup, no
 
 def _in_words(journal: Journal, meter: Meter, options: PairOptions, path: Path) -> str:
     made = journal.plan
-    pairs = len({one for pairs in made.first for one in pairs})
+    pairs = len({pair for pairs in made.first for pair in pairs})
     done = f", {len(journal.measurements)} measured before" if journal.measurements else ""
     return (
         f"measuring {pairs} pairs of {fold(node for node in made.nodes if node not in made.absent)} with {meter.name}, "

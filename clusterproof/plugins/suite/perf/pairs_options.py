@@ -121,27 +121,27 @@ def _named(text: str) -> Iterable[tuple[str, str]]:
 
 def seconds(text: str) -> float:
     """The seconds of `--pairs-budget`. Raises pytest.UsageError."""
-    data = re.fullmatch(r"(\d{1,6})([smh])", text)
-    if not data or not int(data[1]):
+    duration = re.fullmatch(r"(\d{1,6})([smh])", text)
+    if not duration or not int(duration[1]):
         raise pytest.UsageError(f"--pairs-budget is {text!r:.40}; expected a time as 90s, 20m or 2h")
-    return int(data[1]) * _SECONDS[data[2]]
+    return int(duration[1]) * _SECONDS[duration[2]]
 
 
 def size_bytes(text: str) -> int:
     """The bytes of `--meter-size`, 0 where it is not given. Raises pytest.UsageError."""
-    data = re.fullmatch(r"(\d{1,15})([KMG]?)", text.upper())
-    if text and (not data or not int(data[1])):
+    size = re.fullmatch(r"(\d{1,15})([KMG]?)", text.upper())
+    if text and (not size or not int(size[1])):
         raise pytest.UsageError(f"--meter-size is {text!r:.40}; expected bytes, or a number with K, M or G")
-    return int(data[1]) * _BYTES[data[2]] if data else 0
+    return int(size[1]) * _BYTES[size[2]] if size else 0
 
 
 def environment(text: str) -> dict[str, str]:
     """The variables of `--meter-env`. Raises pytest.UsageError."""
     try:
-        words = [word.partition("=") for word in shlex.split(text)]
+        variables = [word.partition("=") for word in shlex.split(text)]
     except ValueError as problem:
         raise pytest.UsageError(f"--meter-env is {text!r:.80}: {problem}; expected K=V …") from None
-    for name, equals, _ in words:
+    for name, equals, _ in variables:
         if not equals or not re.fullmatch(r"[A-Za-z_]\w{0,99}", name):
             raise pytest.UsageError(f"--meter-env has {name!r:.80}; expected K=V …")
-    return {name: value for name, _, value in words}
+    return {name: value for name, _, value in variables}

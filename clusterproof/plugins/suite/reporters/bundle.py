@@ -93,8 +93,8 @@ class BundleReporter:
             write_bundle(self.path, self._members(int(session.exitstatus)), self.began)
         except (OSError, ValueError) as problem:
             note_full(self.config, problem)
-            words = " ".join(str(problem).split())
-            self.said = f"warning: no bundle: {words if isinstance(problem, OSError) else type(problem).__name__}"
+            message = " ".join(str(problem).split())
+            self.said = f"warning: no bundle: {message if isinstance(problem, OSError) else type(problem).__name__}"
         else:
             self.is_written = True
             self.said = f"bundle: {self.path} ({self.path.stat().st_size / 1e6:.1f} MB)"
@@ -209,8 +209,8 @@ def files_of(path: Path, began: float) -> Iterator[Member]:
 
     No link is followed, and no name is trusted.
     """
-    found = sorted(path.rglob("*")) if path.is_dir() else [path]
-    for file in found:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    for file in files:
         if file.is_symlink() or not file.is_file() or file.name.startswith(FILE) or file.name.endswith(_PART):
             continue
         if file.stat().st_mtime < began - 1:
@@ -229,7 +229,9 @@ def safe_name(name: str) -> str:
 
 def versions() -> dict[str, str]:
     """Of the suite, of what it stands on and of the machine that ran it; never that machine's name."""
-    installed = {(one.metadata["Name"] or "").lower(): one.version for one in distributions()}
+    installed = {
+        (distribution.metadata["Name"] or "").lower(): distribution.version for distribution in distributions()
+    }
     system = {"python": platform.python_version(), "system": f"{platform.system()} {platform.release()}"}
     return {**system, **{name: installed[name] for name in ("clusterproof", *_OWN) if name in installed}}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import pytest
 
@@ -24,19 +24,37 @@ _NODES = {
 }
 
 
-def metrics_of(cluster: str, results: Sequence[Result], has_history: bool) -> list[dict[str, Any]]:
+class Dimension(TypedDict):
+    """As CloudWatch has it."""
+
+    Name: str
+    Value: str
+
+
+class MetricDatum(TypedDict):
+    """One number of a run, as PutMetricData has it."""
+
+    MetricName: str
+    Value: float
+    Unit: str
+    Dimensions: list[Dimension]
+
+
+def metrics_of(cluster: str, results: Sequence[Result], has_history: bool) -> list[MetricDatum]:
     """The metrics of a run: of the cluster, and of each subsystem that was looked at; none of a node.
 
     What was found is 0 where nothing was: an alarm needs a number to end on.
     """
-    of_cluster = [{"Name": "Cluster", "Value": _ascii(cluster)}]
+    of_cluster: list[Dimension] = [{"Name": "Cluster", "Value": _ascii(cluster)}]
     worst: dict[str, Verdict] = {}
     failures: dict[str, int] = defaultdict(int)
     for result in results:
         failures[result.subsystem] += result.verdict is Verdict.FAIL
         if result.is_of_node:
-            worst[result.node] = min(result.verdict, worst.get(result.node, result.verdict), key=lambda one: one.rank)
-    verdicts = Counter(one.verdict for result in results for one in result.by_verdict)
+            worst[result.node] = min(
+                result.verdict, worst.get(result.node, result.verdict), key=lambda verdict: verdict.rank
+            )
+    verdicts = Counter(part.verdict for result in results for part in result.by_verdict)
     nodes = Counter(_NODES.get(verdict, "NodesFit") for verdict in worst.values())
     counts = {
         **{name: nodes[name] for name in ("NodesFit", *_NODES.values())},
@@ -47,16 +65,15 @@ def metrics_of(cluster: str, results: Sequence[Result], has_history: bool) -> li
     if has_history:
         changes = since_last(results)
         counts |= {"New": len(changes.new), "Gone": len(changes.gone)}
-    raw = [_metric(name, count, of_cluster) for name, count in counts.items()]
+    metrics = [_metric(name, count, of_cluster) for name, count in counts.items()]
     for subsystem, count in sorted(failures.items()):
         if subsystem:
-            raw.append(
-                _metric("SubsystemFailures", count, [*of_cluster, {"Name": "Subsystem", "Value": _ascii(subsystem)}])
-            )
-    return raw[:MAX_METRICS]
+            of_subsystem: list[Dimension] = [*of_cluster, {"Name": "Subsystem", "Value": _ascii(subsystem)}]
+            metrics.append(_metric("SubsystemFailures", count, of_subsystem))
+    return metrics[:MAX_METRICS]
 
 
-def _metric(name: str, count: int, dimensions: list[dict[str, str]]) -> dict[str, Any]:
+def _metric(name: str, count: int, dimensions: list[Dimension]) -> MetricDatum:
     return {"MetricName": name, "Value": float(count), "Unit": "Count", "Dimensions": dimensions}
 
 
@@ -84,10 +101,10 @@ class CloudWatchReporter:
             (self.warning,) = within(TIMEOUT_S, [self._send])
 
     def _send(self) -> str:
-        data = metrics_of(self.cluster.name, self.results, self.has_history)
+        metrics = metrics_of(self.cluster.name, self.results, self.has_history)
         try:
             account = Account(self.region, self.profile)
-            account.call("cloudwatch", "put_metric_data", Namespace=self.namespace, MetricData=data)
+            account.call("cloudwatch", "put_metric_data", Namespace=self.namespace, MetricData=metrics)
         except AwsError as problem:
             return str(problem)
         return ""

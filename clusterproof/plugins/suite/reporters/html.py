@@ -125,11 +125,11 @@ class HtmlReporter:
         if report.failed or report.nodeid not in self._ranks:
             self._ranks[report.nodeid] = -1 if report.failed else len(Verdict)
         outcome = cells[0]
-        words = str(report.longreprtext).strip().rpartition("\n")[2]
+        last = str(report.longreprtext).strip().rpartition("\n")[2]
         return [
             outcome,
             outcome.replace("col-result", "col-verdict").lower(),
-            *_cells(("node", ""), ("check", report.nodeid), ("owner", ""), ("evidence", ""), ("message", words)),
+            *_cells(("node", ""), ("check", report.nodeid), ("owner", ""), ("evidence", ""), ("message", last)),
         ]
 
 

@@ -135,19 +135,19 @@ class K8sGateReporter:
         if not folder:
             return
         kept = Kept(folder)
-        read = ((node, kept.read_at(node)) for node in {one.node for one in self.results if one.is_of_node})
+        read = ((node, kept.read_at(node)) for node in {result.node for result in self.results if result.is_of_node})
         reported = {node: at for node, at in read if at is not None}
         try:
             leave(Path(folder), round_of(self.began, time.time(), self.found, reported, self.written, ASKED))
         except OSError as problem:
-            words = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
-            self.written = replace(self.written, problems=(*self.written.problems, words))
+            unwritten = f"--k8s-keep {folder:.120}: {problem.strerror}; expected a folder that may be written"
+            self.written = replace(self.written, problems=(*self.written.problems, unwritten))
 
     def _write(self, config: pytest.Config, is_whole: bool) -> Written:
-        found = self.found = healths(self.results, is_whole)
+        verdicts = self.found = healths(self.results, is_whole)
         try:
-            waiting = self._unconfirmed(config, found)
-            self.found = {node: health for node, health in found.items() if node not in waiting}
+            waiting = self._unconfirmed(config, verdicts)
+            self.found = {node: health for node, health in verdicts.items() if node not in waiting}
             api = open_api(self.cluster.settings)
             written = write(api, self.orders, self.found, self.began, time.time())
         except (AwsError, KubernetesError) as problem:
@@ -155,29 +155,29 @@ class K8sGateReporter:
         except Exception as broken:  # the run's reports are written all the same
             return Written((), (f"the gate itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})",))
 
-        lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(found, waiting).items())
+        lines = (of_nodes(names, f"{reason}{WAITING}") for reason, names in _by_reason(verdicts, waiting).items())
         return replace(written, lines=(*written.lines, *lines), problems=(*written.problems, *self._unvisited()))
 
-    def _unconfirmed(self, config: pytest.Config, found: Mapping[str, Health]) -> frozenset[str]:
+    def _unconfirmed(self, config: pytest.Config, verdicts: Mapping[str, Health]) -> frozenset[str]:
         """The nodes that fail only beside others for the first time, as a gate reads not all reports at one time."""
         if self.cluster.connection != AGENTS or not config.option.k8s_keep:
             return frozenset()
         failed: dict[str, list[str]] = defaultdict(list)
-        for one in self.results:
-            is_failed = one.is_of_node and one.subject != OF_KUBERNETES and one.verdict is Verdict.FAIL
-            if is_failed and one.node in found and found[one.node].status == FALSE:
-                failed[one.node].append(one.check)
+        for result in self.results:
+            is_failed = result.is_of_node and result.subject != OF_KUBERNETES and result.verdict is Verdict.FAIL
+            if is_failed and result.node in verdicts and verdicts[result.node].status == FALSE:
+                failed[result.node].append(result.check)
         every = nodes_of(config)
         beside = [name for name, checks in failed.items() if not fails_alone(every[name], checks)]
         return Kept(config.option.k8s_keep).unconfirmed(beside, time.time())
 
     def _unvisited(self) -> Iterator[str]:
         """A line for each reason of the API server's for which no pod was sent to nodes."""
-        by_words: dict[str, list[str]] = defaultdict(list)
-        for node, words in unvisited(self.results).items():
-            by_words[words].append(node)
-        for words, names in by_words.items():
-            yield of_nodes(names, f"not evaluated, and their conditions stay as they are: {words}")
+        by_reason: dict[str, list[str]] = defaultdict(list)
+        for node, reason in unvisited(self.results).items():
+            by_reason[reason].append(node)
+        for reason, names in by_reason.items():
+            yield of_nodes(names, f"not evaluated, and their conditions stay as they are: {reason}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was written, and what was not."""
@@ -192,10 +192,10 @@ def reporter(config: pytest.Config, cluster: Cluster, results: Sequence[Result])
     return None if config.option.collectonly else K8sGateReporter(config, cluster, results)
 
 
-def _by_reason(found: Mapping[str, Health], names: Iterable[str]) -> Mapping[str, Sequence[str]]:
+def _by_reason(verdicts: Mapping[str, Health], names: Iterable[str]) -> Mapping[str, Sequence[str]]:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        by_reason[found[name].reason].append(name)
+        by_reason[verdicts[name].reason].append(name)
     return by_reason
 
 
@@ -205,6 +205,6 @@ _ERRORS = (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR)
 def _unended(session: pytest.Session, cut: Cut | None, raised: BaseException | None) -> str:
     """Why the run did not come to its end; empty where it did, also where a full disk had no room for its reports."""
     if cut or raised or session.shouldfail or session.shouldstop or session.exitstatus in _ERRORS:
-        words = cut.words if cut else "the run was stopped before its end"
-        return f"{words}; expected one that evaluates every check on every node"
+        why = cut.words if cut else "the run was stopped before its end"
+        return f"{why}; expected one that evaluates every check on every node"
     return ""

@@ -9,10 +9,9 @@ import os
 import re
 import subprocess
 import time
-from typing import Any
 
 from clusterproof.plugins.agent.packing import ARGUMENT, script_of
-from clusterproof.plugins.transport.srun.places import MIN_MEMORY_MIB, ask, clean
+from clusterproof.plugins.transport.srun.places import MIN_MEMORY_MIB, Launch, NodeAnswer, Request, ask, clean
 
 GRANTED = ("has been allocated resources", "Nodes ready for job")
 REFUSED = "Unable to allocate resources"
@@ -24,32 +23,32 @@ JOINED = 't=;for p in "$@";do t=$t$p;done;set --;eval "$t"'  # a script that com
 QUIET = ("-Q", "--quiet")  # srun would refuse these beside the -v that makes it say which task is on which node
 
 
-def job_name(launch: dict[str, Any], request: dict[str, Any]) -> str:
+def job_name(launch: Launch, request: Request) -> str:
     """The name of an srun's job: no other job has it."""
     return f"{request['name']}-{len(launch['nodes'])}-{launch['nodes'][0]}"
 
 
-def words_of(launch: dict[str, Any], request: dict[str, Any]) -> list[str]:
+def command_line(launch: Launch, request: Request) -> list[str]:
     """The command line of one srun."""
     count = len(launch["nodes"])
-    words = [
+    line = [
         "srun",
         f"--job-name={job_name(launch, request)}",
         f"--nodelist={','.join(launch['nodes'])}",
         f"--nodes={count}",
     ]
-    words += [f"--ntasks={count}", "--ntasks-per-node=1", "--label", "--input=none", "--kill-on-bad-exit=0"]
-    words += ["--no-kill", "--export=NONE", "--propagate=NONE", "--chdir=/", "--mpi=none"]
+    line += [f"--ntasks={count}", "--ntasks-per-node=1", "--label", "--input=none", "--kill-on-bad-exit=0"]
+    line += ["--no-kill", "--export=NONE", "--propagate=NONE", "--chdir=/", "--mpi=none"]
     if launch["job"]:
-        words += [f"--jobid={launch['job']}", "--overlap", "--mem=0"]
+        line += [f"--jobid={launch['job']}", "--overlap", "--mem=0"]
     else:
-        words += [f"--time={request['minutes']}"]  # and no --immediate: SchedulerParameters=defer would refuse it
-        words += [f"--partition={launch['partition']}"] if launch["partition"] else []
-        words += [f"--gres=gpu:{launch['gpus']}"] if launch["gpus"] else []
-        words += [f"--mem={MIN_MEMORY_MIB}M"] if launch["memory"] else []
-    words += ["-v"] if not set(QUIET).intersection(request["options"]) else []
+        line += [f"--time={request['minutes']}"]  # and no --immediate: SchedulerParameters=defer would refuse it
+        line += [f"--partition={launch['partition']}"] if launch["partition"] else []
+        line += [f"--gres=gpu:{launch['gpus']}"] if launch["gpus"] else []
+        line += [f"--mem={MIN_MEMORY_MIB}M"] if launch["memory"] else []
+    line += ["-v"] if not set(QUIET).intersection(request["options"]) else []
     script = f"echo {request['mark']}$SLURMD_NODENAME.;{script_of(request['command'])}"
-    return [*words, *request["options"], "/bin/sh", "-c", *arguments(script)]
+    return [*line, *request["options"], "/bin/sh", "-c", *arguments(script)]
 
 
 def arguments(script: str) -> list[str]:
@@ -62,7 +61,7 @@ def arguments(script: str) -> list[str]:
 class Srun:
     """One srun that runs: what each of its tasks prints, and what it says itself."""
 
-    def __init__(self, launch: dict[str, Any], request: dict[str, Any]) -> None:
+    def __init__(self, launch: Launch, request: Request) -> None:
         self.launch = launch
         self.waiting = set(launch["nodes"])
         self.failed: dict[str, str] = {}
@@ -70,12 +69,12 @@ class Srun:
         self.errors: dict[int, str] = {}  # the first that each task reports
         self.node_of: dict[int, str] = {}  # by srun's own word
         self.ended: set[int] = set()
-        self.words: list[str] = []
+        self.messages: list[str] = []  # its own errors
         self.is_granted = bool(launch["job"])
         self.give_up = time.monotonic() + request["wait_s"]
         self.request = request
         self._parts = {1: b"", 2: b""}
-        self.process = subprocess.Popen(words_of(launch, request), stdin=-3, stdout=-1, stderr=-1, env=clean())
+        self.process = subprocess.Popen(command_line(launch, request), stdin=-3, stdout=-1, stderr=-1, env=clean())
         self.pipes = {self.process.stdout.fileno(): 1, self.process.stderr.fileno(): 2}  # type: ignore[union-attr]
 
     def hear(self, pipe: int) -> bool:
@@ -112,12 +111,12 @@ class Srun:
 
     def refusal(self) -> str:
         """Why Slurm gives it no nodes: its own message, or its reason for the job in the queue."""
-        data = [word for word in self.words if REFUSED in word]
-        if self.is_granted or data or not self.pipes:
-            return "".join(data[:1])
-        reason = ask("squeue", "-h", f"--name={job_name(self.launch, self.request)}", "-o", "%r")
-        words = reason[1].split("\n")[0][:100] or "no reason"
-        return f"no place within {self.request['wait_s']:g} s: {words}"
+        refusals = [message for message in self.messages if REFUSED in message]
+        if self.is_granted or refusals or not self.pipes:
+            return "".join(refusals[:1])
+        queued = ask("squeue", "-h", f"--name={job_name(self.launch, self.request)}", "-o", "%r")[1]
+        reason = queued.split("\n")[0][:100] or "no reason"
+        return f"no place within {self.request['wait_s']:g} s: {reason}"
 
     def _error_of_task(self, task: int, line: str) -> None:
         """Keep what a task says on its standard error: it speaks for its own node alone."""
@@ -125,40 +124,41 @@ class Srun:
             self.errors.setdefault(task, line.partition("error:")[2].strip()[:200])
 
     def _of_srun(self, line: str) -> None:
-        self.is_granted = self.is_granted or any(words in line for words in GRANTED)
+        self.is_granted = self.is_granted or any(granted in line for granted in GRANTED)
         launched = LAUNCHED.match(line)
         if launched:
             self.node_of[int(launched[2])] = launched[1]
             if int(launched[2]) in self.ended:
                 self.waiting.discard(launched[1])
             return
-        found = OF_NODE.match(line)
-        if found:
-            name = found[1] or found[3]
-            self.failed.setdefault(name, (found[2] or found[4])[:200])
+        failed = OF_NODE.match(line)
+        if failed:
+            name = failed[1] or failed[3]
+            self.failed.setdefault(name, (failed[2] or failed[4])[:200])
             self.waiting.discard(name)
         elif "error:" in line and NOISE not in line:
-            self.words.append(line.partition("error:")[2].strip()[:200])
+            self.messages.append(line.partition("error:")[2].strip()[:200])
 
-    def answers(self) -> dict[str, dict[str, str]]:
+    def answers(self) -> dict[str, NodeAnswer]:
         """By node, what it answered; srun says which node it is, and one that gives another name is not trusted."""
         node_of = self.node_of or dict(enumerate(self.launch["nodes"]))
         asked = set(self.launch["nodes"])
-        data: dict[str, dict[str, str]] = {}
+        answers: dict[str, NodeAnswer] = {}
         for task, kept in self.tasks.items():
             name, calls_itself = node_of.get(task, ""), named(kept, self.request["mark"])
             if name in asked:
-                data[name] = {"output": kept.decode("latin-1")}
+                answers[name] = {"output": kept.decode("latin-1")}
                 if calls_itself not in ("", name):
-                    data[name] = {
+                    answers[name] = {
                         "why": "another",
                         "detail": f"it answered as {calls_itself}, and srun has it as {name}",
                     }
-        errors = {node_of[task]: words for task, words in self.errors.items() if task in node_of}
+        errors = {node_of[task]: message for task, message in self.errors.items() if task in node_of}
         for name in self.launch["nodes"]:
-            words = self.failed.get(name) or errors.get(name) or (self.words or ["started nothing on it in time"])[0]
-            data.setdefault(name, {"why": "failed", "detail": f"srun: {words}"})
-        return data
+            own = self.failed.get(name) or errors.get(name)
+            problem = own or (self.messages or ["started nothing on it in time"])[0]
+            answers.setdefault(name, {"why": "failed", "detail": f"srun: {problem}"})
+        return answers
 
 
 def named(said: bytearray, mark: str) -> str:

@@ -66,10 +66,10 @@ class Srun:
         answered: Callable[[Target, Answer], None],
     ) -> None:
         """Run `program` once on each target. Raises Unusable where Slurm cannot be asked."""
-        data = _launched([target.name for target in targets], program, limits)
+        outcomes = _launched([target.name for target in targets], program, limits)
         elsewhere = []
         for target in targets:
-            answer = _answer(data.get(target.name))
+            answer = _answer(outcomes.get(target.name))
             if answer.unreached in _ELSEWHERE and "beside" in limits.settings:
                 elsewhere.append(target)
             else:
@@ -102,10 +102,10 @@ def _launched(names: Sequence[str], program: Program, limits: Limits) -> Mapping
     host = submit_host(settings)
     longer = replace(limits, answer_s=whole_s + END_S, answer_bytes=BESIDE_BYTES + NODE_BYTES * len(names))
     to_run = launch_program(request, nonce, takes_stdin(connection_for(host.connection)), _longest_there(host, limits))
-    data = ask_submit_host(host, to_run, nonce, longer)
-    if not isinstance(data.get("nodes"), dict):
+    launched = ask_submit_host(host, to_run, nonce, longer)
+    if not isinstance(launched.get("nodes"), dict):
         raise formless(host, ValueError("it names no nodes"))
-    return data["nodes"]  # type: ignore[no-any-return]
+    return launched["nodes"]  # type: ignore[no-any-return]
 
 
 def _longest_there(host: SubmitHost, limits: Limits) -> int | None:
@@ -135,11 +135,11 @@ def _on_stdin(program: Program) -> Program:
     return program if is_short else replace(program, command="/bin/sh -s", stdin=f"{script}\n".encode())
 
 
-def _answer(data: object) -> Answer:
+def _answer(outcome: object) -> Answer:
     """What one node answered, or Slurm's reason why it did not."""
-    if not isinstance(data, dict):
+    if not isinstance(outcome, dict):
         return Answer(unreached=Unreached.LOST, detail="the submit host said nothing about it")
-    if isinstance(output := data.get("output"), str):
+    if isinstance(output := outcome.get("output"), str):
         return Answer(output.encode("latin-1", "replace"))
-    why = _WHY.get(str(data.get("why")), Unreached.LOST)
-    return Answer(unreached=why, detail=printable(str(data.get("detail", ""))))
+    why = _WHY.get(str(outcome.get("why")), Unreached.LOST)
+    return Answer(unreached=why, detail=printable(str(outcome.get("detail", ""))))

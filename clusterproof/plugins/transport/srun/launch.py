@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import Any, TypedDict
 
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.sending import send
@@ -22,6 +22,9 @@ from clusterproof.plugins.transport.srun.places import (
     ASK_S,
     CONSTRAINS,
     FOLDERS,
+    Launch,
+    NodeAnswer,
+    Request,
     ask,
     is_full,
     nodes_of,
@@ -33,12 +36,20 @@ AT_ONCE = 32  # sruns: only where Slurm does not give all nodes together
 END_S = 2.0  # for an srun to give its nodes back
 
 
+class Answered(TypedDict, total=False):
+    """What became of each node, or what is wrong for all."""
+
+    nodes: dict[str, NodeAnswer]
+    wrong: str
+
+
 def main(request: dict[str, Any], nonce: str, _sudo: str) -> None:
     """Answer one request, and end."""
     os.environ["PATH"] = os.environ.get("PATH", "/usr/bin") + ":" + FOLDERS
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda number, _frame: sys.exit(number))
-    send(json.dumps(answer({**request, "command": repacked(*request["command"])})).encode(), nonce)
+    repacked_request: Request = {**request, "command": repacked(*request["command"])}  # type: ignore[typeddict-item]
+    send(json.dumps(answer(repacked_request)).encode(), nonce)
 
 
 def repacked(before: str, text: str, after: str) -> str:
@@ -46,14 +57,14 @@ def repacked(before: str, text: str, after: str) -> str:
     return before + packed(text) + after if text else before
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: Request) -> Answered:
     """What each node answered, or Slurm's reason why it did not; or what is wrong for all."""
     try:
         records = nodes_of(ask("scontrol", "-o", "show", "node")[1])
         config = ask("scontrol", "show", "config")
         if config[0]:
             return {"wrong": f"scontrol: {' '.join(config[1].split())[:300]}"}
-        jobs = own_jobs([record for record in records.values() if is_full(record)], request.get("job", ""))
+        jobs = own_jobs([record for record in records.values() if is_full(record)], request["job"])
     except FileNotFoundError as problem:
         return {"wrong": f"no {problem.filename} on PATH or in {FOLDERS}"}
     except subprocess.TimeoutExpired as problem:
@@ -64,9 +75,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"nodes": {**refused, **run(launches, request)}}
 
 
-def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, dict[str, str]]:
+def run(launches: list[Launch], request: Request) -> dict[str, NodeAnswer]:
     """Make the sruns. Where Slurm does not give several nodes together, each is asked for alone."""
-    data: dict[str, dict[str, str]] = {}
+    nodes: dict[str, NodeAnswer] = {}
     running: list[Srun] = []
     until = time.monotonic() + request["whole_s"]
     try:
@@ -77,18 +88,18 @@ def run(launches: list[dict[str, Any]], request: dict[str, Any]) -> dict[str, di
             for srun in [srun for srun in running if not srun.is_waited_for()]:
                 running.remove(srun)
                 answers, again = outcome(srun)
-                data.update(answers)
+                nodes.update(answers)
                 launches += again
     finally:
         for srun in running:
             end(srun)
     for srun in running:
-        data.update(srun.answers())
-    untried = {"why": "busy", "detail": "the time was over before srun was tried"}
-    return {**{name: untried for launch in launches for name in launch["nodes"]}, **data}
+        nodes.update(srun.answers())
+    untried: NodeAnswer = {"why": "busy", "detail": "the time was over before srun was tried"}
+    return {**{name: untried for launch in launches for name in launch["nodes"]}, **nodes}
 
 
-def outcome(srun: Srun) -> tuple[dict[str, dict[str, str]], list[dict[str, Any]]]:
+def outcome(srun: Srun) -> tuple[dict[str, NodeAnswer], list[Launch]]:
     """What an srun brought, once it is seen off; or, where its nodes were refused together, an srun for each alone."""
     refusal = srun.refusal()
     end(srun)

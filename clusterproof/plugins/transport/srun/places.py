@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from typing import Any
+from typing import TypedDict
 
 FOLDERS = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin:/usr/local/bin:/usr/bin:/bin"
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")  # of a job's environment: the rest would change what srun does
@@ -24,9 +24,44 @@ MARKS = r"[+*~#!%$@^-]"  # behind a state
 CONSTRAINS = re.compile(r"^ConstrainDevices\s*=\s*yes", re.MULTILINE | re.IGNORECASE)
 
 
-def ask(*words: str) -> tuple[int, str]:
+class Request(TypedDict):
+    """What is asked of the submit host: a command for nodes, all of them where none is named."""
+
+    name: str  # of the jobs, with more behind it
+    names: list[str]
+    partition: str
+    job: str  # whose nodes are taken, where one is named
+    options: list[str]  # of srun, as the user typed them
+    wait_s: float  # for Slurm to give nodes
+    minutes: int  # that a job may take
+    whole_s: float
+    mark: str  # before the name by which a task calls itself
+    end: str  # what an answer ends with
+    most_bytes: int  # of one node
+    command: str
+
+
+class Launch(TypedDict):
+    """One srun: for which nodes, and what it asks Slurm for; `job` is empty where it asks for a job of its own."""
+
+    job: str
+    partition: str
+    gpus: str
+    memory: bool
+    nodes: list[str]
+
+
+class NodeAnswer(TypedDict, total=False):
+    """A node's output; or in a word why there is none, and Slurm's reason."""
+
+    output: str
+    why: str
+    detail: str
+
+
+def ask(*command: str) -> tuple[int, str]:
     """What a command of Slurm's prints. Raises FileNotFoundError, TimeoutExpired."""
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=-1, stderr=-2, timeout=ASK_S, env=clean())
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=-1, stderr=-2, timeout=ASK_S, env=clean())
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
@@ -36,10 +71,10 @@ def clean() -> dict[str, str]:
     return {key: value for key, value in ours if key in KEPT or not key.startswith(STEERING)}
 
 
-def nodes_of(data: str) -> dict[str, dict[str, str]]:
+def nodes_of(listing: str) -> dict[str, dict[str, str]]:
     """The nodes of `scontrol -o show node`: its words by key, and the reason."""
     records = {}
-    for line in data.splitlines():
+    for line in listing.splitlines():
         record = dict(word.split("=", 1) for word in line.split() if "=" in word)
         reason = re.search(r" Reason=(.*)", line)
         if "NodeName" in record:
@@ -75,9 +110,9 @@ def own_jobs(full: list[dict[str, str]], wanted: str = "") -> dict[str, str]:
 
 def plan(
     names: list[str], records: dict[str, dict[str, str]], jobs: dict[str, str], constrains: bool, partition: str
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, str]]]:
+) -> tuple[list[Launch], dict[str, NodeAnswer]]:
     """The sruns to make, each for all nodes that can go together; and the nodes that Slurm gives nobody."""
-    refused = {}
+    refused: dict[str, NodeAnswer] = {}
     groups: dict[tuple[str, str, str, bool], list[str]] = {}
     for name in names:
         record = records.get(name)
@@ -95,8 +130,8 @@ def plan(
             own = record.get("Partitions", "").split(",")
             memory = record.get("RealMemory", "0").isdecimal() and int(record.get("RealMemory", "0")) > MIN_MEMORY_MIB
             groups.setdefault(("", partition if partition in own else own[0], wanted, memory), []).append(name)
-    made = [
-        {"job": job, "partition": found, "gpus": gpus, "memory": memory, "nodes": nodes}
-        for (job, found, gpus, memory), nodes in groups.items()
+    launches: list[Launch] = [
+        {"job": job, "partition": chosen, "gpus": gpus, "memory": memory, "nodes": nodes}
+        for (job, chosen, gpus, memory), nodes in groups.items()
     ]
-    return made, refused
+    return launches, refused

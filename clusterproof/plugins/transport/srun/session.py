@@ -51,6 +51,6 @@ class SrunSession:
 
 def step(node: str, command: str, settings: Mapping[str, str]) -> str:
     """The command line for the submit host that runs a command on a node of the job."""
-    words = [f"--jobid={settings[JOB]}", f"--nodelist={node}", *shlex.split(settings.get("srun_options", ""))]
-    srun = f"exec srun {_STEP} {shlex.join(words)} /bin/sh -c {shlex.quote(command)}"
+    options = [f"--jobid={settings[JOB]}", f"--nodelist={node}", *shlex.split(settings.get("srun_options", ""))]
+    srun = f"exec srun {_STEP} {shlex.join(options)} /bin/sh -c {shlex.quote(command)}"
     return f"/bin/sh -c {shlex.quote(f'PATH=$PATH:{FOLDERS}; {_CLEAN}; {srun}')}"

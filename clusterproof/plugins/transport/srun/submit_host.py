@@ -54,16 +54,16 @@ def ask_submit_host(host: SubmitHost, program: Program, nonce: str, limits: Limi
     """What a program of ours returns there. Raises Unusable where it returns nothing, or an error for all."""
     answer = ask(host, program, limits)
     try:
-        data = unpacked(answer.output, nonce)
+        fields = unpacked(answer.output, nonce)
     except FrameError as problem:
         why = answer.detail or str(problem)
         raise Unusable(f"{host}: {why}; expected Slurm's commands and Python 3.8 there") from None
     except ValueError as problem:
         raise formless(host, problem) from None
-    if "wrong" in data:
-        words = printable(str(data["wrong"]))
-        raise Unusable(f"{host}: {words}; expected a host of the cluster where srun and scontrol work")
-    return data
+    if "wrong" in fields:
+        wrong = printable(str(fields["wrong"]))
+        raise Unusable(f"{host}: {wrong}; expected a host of the cluster where srun and scontrol work")
+    return fields
 
 
 def formless(host: SubmitHost, problem: Exception) -> Unusable:
@@ -83,7 +83,11 @@ def ask_slurm(host: SubmitHost, limits: Limits, collectors: tuple[str, ...] = (C
         on_stdin,
     )
     answer = ask(host, to_run, replace(limits, answer_s=2 * COLLECTOR_S))
-    data = evidence_of(Target(COLLECTOR), answer, nonce)
-    why = f"{data.unreached.value.replace('_', ' ')}: {data.detail}" if data.unreached else "it was not answered"
+    evidence = evidence_of(Target(COLLECTOR), answer, nonce)
+    why = (
+        f"{evidence.unreached.value.replace('_', ' ')}: {evidence.detail}"
+        if evidence.unreached
+        else "it was not answered"
+    )
     broke = Collected(Status.BROKE, detail=f"{host}: {why}")
-    return {collector: data.collectors.get(collector, broke) for collector in collectors}
+    return {collector: evidence.collectors.get(collector, broke) for collector in collectors}

@@ -84,8 +84,8 @@ class _Block:
 
 def jumps(options: Mapping[str, Any]) -> list[str]:
     """The hosts of ProxyJump, in the order in which they are passed: `[user@]host[:port]` each."""
-    data = options.get("proxyjump") or "none"
-    return [] if data.lower() == "none" else [hop.strip() for hop in data.split(",")]
+    hosts = options.get("proxyjump") or "none"
+    return [] if hosts.lower() == "none" else [hop.strip() for hop in hosts.split(",")]
 
 
 def host_key_checking(options: Mapping[str, Any]) -> str:
@@ -95,13 +95,13 @@ def host_key_checking(options: Mapping[str, Any]) -> str:
 
 def known_hosts_files(options: Mapping[str, Any], further: str = "") -> tuple[Path, ...]:
     """The files with the host keys that are trusted; `further` is the inventory's own, and comes first."""
-    words = [further] if further else []
+    files = [further] if further else []
     for key, default in (
         ("userknownhostsfile", _USER_KNOWN_HOSTS),
         ("globalknownhostsfile", _SYSTEM_KNOWN_HOSTS),
     ):
-        words += _split(str(options.get(key) or default))
-    return tuple(Path(word).expanduser() for word in words if word.lower() != "none")
+        files += _split(str(options.get(key) or default))
+    return tuple(Path(word).expanduser() for word in files if word.lower() != "none")
 
 
 def _read_if_there(path: Path, folder: str) -> str:

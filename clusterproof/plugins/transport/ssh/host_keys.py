@@ -88,16 +88,16 @@ class KnownHosts:
             *(line for patterns, line in self._by_pattern if _matches(patterns, name)),
         ]
 
-    def _add(self, words: list[str], where: str) -> None:
-        marker = words.pop(0) if words and words[0].startswith("@") else ""
-        if len(words) < 3 or words[0].startswith("#") or marker not in ("", "@revoked"):
+    def _add(self, fields: list[str], where: str) -> None:
+        marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
+        if len(fields) < 3 or fields[0].startswith("#") or marker not in ("", "@revoked"):
             return
         try:
-            line = _Line(where, words[1], base64.b64decode(words[2], validate=True), marker == "@revoked")
-            hashed = _hashed_name(words[0])
+            line = _Line(where, fields[1], base64.b64decode(fields[2], validate=True), marker == "@revoked")
+            hashed = _hashed_name(fields[0])
         except (ValueError, binascii.Error):
             return
-        names = words[0].lower().split(",")
+        names = fields[0].lower().split(",")
         if hashed:
             self._by_hash.append((hashed, line))
         elif any(set(name) & set("*?!") for name in names):

@@ -191,10 +191,10 @@ class JumpHost:
             try:
                 transport = login.open()
             except LoginFailed as failed:
-                data = f"jump host {self.name}: {failed}"
+                detail = f"jump host {self.name}: {failed}"
                 if not failed.failure.may_pass and not self._has_let_in:
-                    self._failure = data
-                raise NoRoute(data, failed.failure.may_pass) from None
+                    self._failure = detail
+                raise NoRoute(detail, failed.failure.may_pass) from None
             self._has_let_in = True
             return transport
 

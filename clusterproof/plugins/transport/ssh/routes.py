@@ -124,8 +124,8 @@ class Proxied:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         size = os.fstat(self._errors.fileno()).st_size
-        words = os.pread(self._errors.fileno(), _EXPLANATION_BYTES, max(size - _EXPLANATION_BYTES, 0))
-        said = " ".join(words.decode("utf-8", "replace").split())
+        explanation = os.pread(self._errors.fileno(), _EXPLANATION_BYTES, max(size - _EXPLANATION_BYTES, 0))
+        said = " ".join(explanation.decode("utf-8", "replace").split())
         code = self._process.returncode
         if not code:
             return ""
