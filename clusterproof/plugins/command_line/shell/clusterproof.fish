@@ -50,8 +50,8 @@ function _shtab_clusterproof_using
   test "$_shtab_clusterproof_cmdpath" = "$argv"
 end
 
-set -g _shtab_clusterproof_commands check checks explain doctor init case history watch gate manifest completion help version
-set -g _shtab_clusterproof_opts_with_value --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exact-s --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --job --junit-cases --junitxml --k8s-every --k8s-gate --k8s-image --k8s-keep --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --keep --launcher --listen --load-path --load-timeout --log-cursor --logs --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --options --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --report-url --results --resume --run --runs --save-baseline --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --unchanged --utc-offset --via -k -m -n
+set -g _shtab_clusterproof_commands check checks explain doctor init case accept history watch gate manifest completion help version
+set -g _shtab_clusterproof_opts_with_value --again --answer-timeout --baseline --bundle --cloudwatch --cluster --collective --concerns --connect-timeout --dcgm-level --every --exact-s --exclude --expect --fanout --for --from --from-nhc --fs-at-once --fs-bandwidth --fs-size --fsx-window --heartbeat --history --host-root --html --incomplete --instance-type --into --job --junit-cases --junitxml --k8s-every --k8s-gate --k8s-image --k8s-keep --k8s-max-tainted --k8s-namespace --k8s-perf-image --k8s-startup-taint --keep --launcher --listen --load-path --load-timeout --log-cursor --logs --meter --meter-env --meter-options --meter-program --meter-size --mpirun-options --nodes --notify --options --out --pair-timeout --pairs --pairs-at-once --pairs-budget --pairs-seed --plan --policy --probe-timeout --profile --ranks-per-node --record --refresh-catalog --region --remind --report --report-url --results --resume --run --runs --save-baseline --sign --since --slurm-wait --sort --srun-options --ssm-output --ssm-rate --steps --textfile --torch-python --unchanged --utc-offset --via -k -m -n
 
 complete -c clusterproof -e
 complete -c clusterproof -f
@@ -164,6 +164,15 @@ complete -c clusterproof -n '_shtab_clusterproof_using case' -l json -d 'for pro
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l markdown -d 'for a ticket that shows Markdown'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l redact -d 'without the names of nodes, files and jobs'
 complete -c clusterproof -n '_shtab_clusterproof_using case' -l utc-offset -x -d 'the zone of times that have none (default: UTC, as nodes use)'
+complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a accept -d 'Takes a cluster into service: stages of checks and load, populations, and a report to sign.'
+complete -c clusterproof -n '_shtab_clusterproof_using accept' -s h -l help -d 'show this help message and exit'
+complete -c clusterproof -n '_shtab_clusterproof_using accept' -l plan -xka "(__fish_complete_path (commandline -ct))" -d 'what was bought, and how it is proven (default: by the nodes'"'"' type)'
+complete -c clusterproof -n '_shtab_clusterproof_using accept' -l dry-run -d 'say the order of stages and about how long they take; run nothing'
+complete -c clusterproof -n '_shtab_clusterproof_using accept' -l into -xka "(__fish_complete_directories)" -d 'journal, evidence and report (default: acceptance/CLUSTER); there it goes on'
+complete -c clusterproof -n '_shtab_clusterproof_using accept' -l again -x -d 'nodes that were repaired or replaced: measure them anew'
+complete -c clusterproof -n '_shtab_clusterproof_using accept' -l sign -x -d 'sign the record with this private key, by ssh-keygen -Y sign'
+complete -c clusterproof -n '_shtab_clusterproof_using accept' -l redact -d 'the report without the names of nodes and their serials'
+complete -c clusterproof -n '_shtab_clusterproof_using accept; and test $_shtab_clusterproof_npos -eq 0' -ka "local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:" -d 'the nodes: local, demo, replay:DIR, capture:PATH, ssh:[user@]NODESET[:port], slurm:[PARTITION|NODESET|job:ID], k8s:CONTEXT[/SELECTOR], eks:NAME, ec2:tag:KEY=VALUE, asg:NAME, a HyperPod cluster'"'"'s NAME or ARN, or FILE.toml'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a history -d 'What is new, what flaps, which hardware fails again, and how measurements move.'
 complete -c clusterproof -n '_shtab_clusterproof_using history' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using history' -l history -xka "(__fish_complete_path (commandline -ct))" -d 'the file of --history (default: the one at runs/*/history.sqlite)'
@@ -220,6 +229,6 @@ complete -c clusterproof -n '_shtab_clusterproof_using completion' -s h -l help 
 complete -c clusterproof -n '_shtab_clusterproof_using completion; and test $_shtab_clusterproof_npos -eq 0' -ka "bash zsh fish" -d 'which shell'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a help -d 'The options of a command.'
 complete -c clusterproof -n '_shtab_clusterproof_using help' -s h -l help -d 'show this help message and exit'
-complete -c clusterproof -n '_shtab_clusterproof_using help; and test $_shtab_clusterproof_npos -eq 0' -ka "case check checks completion doctor explain gate history init manifest version watch" -d 'which command (default: an overview)'
+complete -c clusterproof -n '_shtab_clusterproof_using help; and test $_shtab_clusterproof_npos -eq 0' -ka "accept case check checks completion doctor explain gate history init manifest version watch" -d 'which command (default: an overview)'
 complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a version -d 'The version.'
 complete -c clusterproof -n '_shtab_clusterproof_using version' -s h -l help -d 'show this help message and exit'
