@@ -140,7 +140,7 @@ class Acceptance:
         words = self._words(step, folder)
         typed = json.dumps([word for word in words if not word.startswith("--resume=")])
         is_same = _text(folder / COMMAND) == typed
-        if not (is_same and (folder / EXIT).exists()):
+        if not (is_same and _number(folder / EXIT, -1) in ENDED):
             self._clear(folder, keeps_pairs=is_same)
             words = self._words(step, folder)
             (folder / COMMAND).write_text(typed, encoding="utf-8")
@@ -148,7 +148,6 @@ class Acceptance:
             self.launch(words, folder, lock)
         code = _number(folder / EXIT, -1)
         if code not in ENDED:
-            (folder / EXIT).unlink(missing_ok=True)
             if code == 2:
                 raise KeyboardInterrupt
             raise JournalError(
@@ -201,7 +200,11 @@ class Acceptance:
 
 
 def launched(words: Sequence[str], folder: Path, lock: int) -> int:
-    """Run it to its end. A signal is passed on, and the run is waited for: what it started it ends itself."""
+    """Run it to its end. A signal is passed on, and the run is waited for: what it started it ends itself.
+
+    Raises KeyboardInterrupt then; if the run ended all the same, the next start counts it.
+    """
+    signals: list[int] = []
     with (folder / OUTPUT).open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(folder / EXIT), *words],
@@ -211,15 +214,20 @@ def launched(words: Sequence[str], folder: Path, lock: int) -> int:
             pass_fds=[lock],
             start_new_session=True,
         )
-    before = {
-        number: signal.signal(number, lambda got, _frame: process.send_signal(got))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+
+    def passed_on(number: int, _frame: object) -> None:
+        signals.append(number)
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, passed_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return process.wait()
+        code = process.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if signals:
+        raise KeyboardInterrupt
+    return code
 
 
 def _text(path: Path) -> str:
