@@ -82,6 +82,7 @@ clusterproof checks that a GPU cluster is fit for training. It changes nothing.
   clusterproof checks          list the checks
   clusterproof explain CHECK   what a check or an Xid means, and what to do
   clusterproof case JOB        why a job ended, and whose node it was
+  clusterproof accept X        prove a new cluster fit; write a report to sign
   clusterproof history         what is new, what comes and goes
   clusterproof gate            what runs as a gate in Kubernetes; its removal
   clusterproof doctor          what can be reached from here
