@@ -57,6 +57,6 @@ def count(text: str) -> int:
 def share(text: str) -> float:
     """A number above 0, likewise."""
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or not float(text):
-        meant = nearest(text, ["stragglers", "real_runs", "pauses", "exact", "cases"])
+        meant = nearest(text, ["stragglers", "real_runs", "pauses", "exact", "cases", "acceptance"])
         raise argparse.ArgumentTypeError(f"{text!r}{meant}; expected a number above 0")
     return float(text)

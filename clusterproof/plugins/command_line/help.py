@@ -35,6 +35,7 @@ clusterproof: proves a GPU cluster fit for training. Nothing on a node is change
   clusterproof doctor                  what can be reached from here, and what is missing for the rest
   clusterproof init [DIR]              an inventory and a policy to begin with
   clusterproof case JOB                why a job ended, and whose node it was, from what it left (docs/case.md)
+  clusterproof accept X                take a cluster into service: stages, and a report to sign (docs/accept.md)
   clusterproof history                 what is new, what flaps, which hardware fails again
   clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
   clusterproof gate wait X             wait until a Kubernetes gate has proven a node just now
@@ -82,6 +83,7 @@ clusterproof checks that a GPU cluster is fit for training. It changes nothing.
   clusterproof checks          list the checks
   clusterproof explain CHECK   what a check or an Xid means, and what to do
   clusterproof case JOB        why a job ended, and whose node it was
+  clusterproof accept X        prove a new cluster fit; write a report to sign
   clusterproof history         what is new, what comes and goes
   clusterproof gate            what runs as a gate in Kubernetes; its removal
   clusterproof doctor          what can be reached from here

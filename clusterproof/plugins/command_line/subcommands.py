@@ -50,6 +50,7 @@ SUBCOMMANDS = (  # in the order in which help has them
     Subcommand("doctor", f"{_HERE}.doctor:parser", f"{_HERE}.doctor:doctor"),
     Subcommand("init", f"{_HERE}.init:parser", f"{_HERE}.init:init"),
     Subcommand("case", "clusterproof.plugins.case.command:parser", "clusterproof.plugins.case.command:case"),
+    Subcommand("accept", "clusterproof.plugins.accept.command:parser", "clusterproof.plugins.accept.command:accept"),
     Subcommand(
         "history", "clusterproof.reports.history.command:parser", "clusterproof.reports.history.command:history"
     ),

@@ -34,7 +34,7 @@ def document(run: Run, live: str = "") -> str:
     `live`: the version of a page that a watch serves, which asks for a newer one; of a file it is empty.
     """
     run = with_pictures(run)
-    style, script = _joined(_STYLES), _joined((*_SCRIPTS, *(["live.js"] if live else [])))
+    style, script = joined_files(_STYLES), joined_files((*_SCRIPTS, *(["live.js"] if live else [])))
     raw = sections(run)
     tools = TOOLS if any(section.name == "findings" for section in raw) else ""
     main = ['<main id="main" tabindex="-1">', tools, *(section.html for section in raw)]
@@ -43,7 +43,7 @@ def document(run: Run, live: str = "") -> str:
         (
             "<!DOCTYPE html>",
             f'<html lang="en"{_version(live)}><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script, live)}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script, live)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="referrer" content="no-referrer">',
             f"<title>{escape(run.cluster.name)}: {standing(run.results)}</title>",
@@ -107,7 +107,7 @@ def _footer(run: Run) -> str:
     return f"<footer><p>clusterproof {escape(__version__)}{command} · took {run.seconds:.1f} s</p></footer>"
 
 
-def _policy(style: str, script: str, live: str) -> str:
+def content_policy(style: str, script: str, live: str) -> str:
     """Only the page's own style and script, by their hashes; no picture, no font, no form, no frame.
 
     No request either, but of a live page to where it came from.
@@ -124,7 +124,8 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _joined(names: tuple[str, ...]) -> str:
+def joined_files(names: tuple[str, ...]) -> str:
+    """These files of the page, one after another."""
     folder = Path(__file__).parents[1] / "document"
     return "\n".join((folder / name).read_text(encoding="utf-8").strip() for name in names)
 

@@ -1,0 +1,269 @@
+"""How often an acceptance rejects a good node, and how often it accepts a bad one.
+
+Simulated clusters of 64 to 4,096 nodes under the noises of bench/noises, each with weak nodes of eight kinds. The last
+line is one JSON object. Both shares have 95 % intervals (Wilson); a rate holds where its interval begins no higher than
+what was declared.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import astuple, dataclass
+from math import log, sqrt
+from random import Random
+
+from bench.clusters import OUTLIER_SHARES, OUTLIERS, Shares, names
+from bench.faults import slow_nodes
+from bench.noises import NOISES, Noise
+from bench.noisy import LEAVES_OPEN, OF_NODES, concluded, disturbed
+from clusterproof.plugins.accept.population import Errors
+from clusterproof.plugins.accept.sequential import Population, Standing, standing_of, to_measure
+from clusterproof.plugins.catalog.acceptance import default_errors
+from clusterproof.plugins.evidence.pairwise.model import Kind, pair
+from scripts.arguments import share_asked
+
+SIZES = {64: 16, 256: 5, 1024: 1, 4096: 1}  # nodes, and how many clusters of each noise
+OF_PAIRS = {64: 8, 256: 2}  # the same where a network is measured, which costs far more
+ON_THE_NETWORK = 0.10  # slower: what the pairwise test declares to leave unsaid of no node
+WEAK = 0.005  # of the nodes have each kind
+GPUS = 4  # of a node
+PROCESSES = 2
+MEASURES: Mapping[str, int] = {"gemm": GPUS, "copies": GPUS, "all-reduce": 1, "disk": 1}  # by how many devices
+TRIES = sum(MEASURES.values())
+KINDS = (
+    "a GPU computes slowly",
+    "a GPU copies slowly",
+    "NVLink is slow",
+    "the disk is slow",
+    "all GPUs are capped",
+    "a GPU is throttled now and then",
+    "a GPU computes wrong now and then",
+)
+NETWORK = "its network is slow"
+OF = {0: ("gemm",), 1: ("copies",), 2: ("all-reduce",), 3: ("disk",), 4: ("gemm",), 5: ("gemm",)}
+ALL_GPUS, NOW_AND_THEN, WRONG = 4, 5, 6
+Z = 1.96
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of good nodes and of bad ones."""
+
+    clusters: int = 0
+    good: int = 0
+    good_rejected: int = 0
+    good_open: int = 0
+    bad: int = 0
+    bad_accepted: int = 0
+    bad_open: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        """Both together."""
+        return Tally(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
+
+
+Tallies = dict[str, Tally]  # by kind of weak node, and under "good" by nothing else
+
+
+@dataclass
+class Cluster:
+    """A cluster under one noise: what a run of a measure says of a device of a node."""
+
+    nodes: tuple[str, ...]
+    random: Random
+    noise: Noise
+    weak: Mapping[str, tuple[int, float]]  # the kind of each weak node, and the share of the speed that it has
+
+    def __post_init__(self) -> None:
+        self.shares: Mapping[str, Shares] = {name: self.noise.of(self.nodes, self.random) for name in MEASURES}
+
+    def run(self, measure: str, number: int, nodes: Sequence[str]) -> Iterator[tuple[tuple[str, str], float]]:
+        """Each device of these nodes, which run at once, and the logarithm of what is measured."""
+        order = self.random.sample(list(nodes), len(nodes))
+        beside = {node: order[at - 1] for at, node in enumerate(order)}  # whoever shares what makes the noise
+        pairs = {node: pair(node, beside[node]) for node in nodes if beside[node] != node}
+        shares = self.shares[measure](tuple(dict.fromkeys(pairs.values())), number)
+        for node in nodes:
+            shared = log(shares.get(pairs.get(node), 1.0))  # type: ignore[arg-type]
+            now = self.random.random() < default_errors().shows_in
+            outlier = self.random.uniform(*OUTLIER_SHARES) if self.random.random() < OUTLIERS else 1.0
+            for device in range(MEASURES[measure]):
+                own = log(self._share(node, measure, device, now) * outlier)
+                yield (node, str(device)), shared + own + self.random.gauss(0.0, self.noise.plain)
+
+    def _share(self, node: str, measure: str, device: int, now: bool) -> float:
+        kind, share = self.weak.get(node, (WRONG, 1.0))
+        is_here = measure in OF.get(kind, ()) and (device == 0 or kind == ALL_GPUS)
+        return share if is_here and (now or kind != NOW_AND_THEN) else 1.0
+
+    def is_wrong(self, node: str) -> bool:
+        """Whether exact arithmetic finds something this time."""
+        return self.weak.get(node, (0, 0.0))[0] == WRONG and self.random.random() < default_errors().shows_in
+
+
+def made(size: int, noise: Noise, seed: str) -> Cluster:
+    """A cluster with weak nodes of each kind; always the same one."""
+    random = Random(seed)
+    nodes = names(size)
+    each = max(1, round(WEAK * size))
+    chosen = random.sample(nodes, each * len(KINDS))
+    slower = default_errors().slower
+    weak = {node: (at % len(KINDS), 1 - slower * random.uniform(1.0, 3.0)) for at, node in enumerate(chosen)}
+    return Cluster(nodes, random, noise, weak)
+
+
+def accepted(cluster: Cluster, errors: Errors) -> dict[str, Standing]:
+    """How each node stands at the end of the stages in which every node is alone, as an acceptance runs them."""
+    wrong = {node for _ in range(errors.least_runs) for node in cluster.nodes if cluster.is_wrong(node)}
+    populations = {name: Population(errors, TRIES) for name in MEASURES}
+    standing = {node: Standing.BAD if node in wrong else Standing.OPEN for node in cluster.nodes}
+    runs: Counter[str] = Counter()
+    most = default_errors().most_runs
+    while nodes := to_measure(standing, runs, most, errors):
+        number = runs.total()
+        for name, population in populations.items():
+            population.add(number, dict(cluster.run(name, number, nodes)))
+            population.learn()
+        runs.update(nodes)
+        standing |= {node: _standing(node, populations) for node in nodes}
+    return standing
+
+
+def _standing(node: str, populations: Mapping[str, Population]) -> Standing:
+    units = ((one, (node, str(device))) for name, one in populations.items() for device in range(MEASURES[name]))
+    return standing_of(one.judged[unit].standing if unit in one.judged else Standing.OPEN for one, unit in units)
+
+
+def declared() -> Errors:
+    """What a plan declares that says nothing of it."""
+    own = default_errors()
+    return Errors(own.good_rejected, own.bad_accepted, own.slower, own.shows_in)
+
+
+def alone(cell: tuple[str, int, int]) -> Tallies:
+    """What becomes of the nodes of one cluster."""
+    name, size, number = cell
+    cluster = made(size, _noise(name), f"{name} {size} {number}")
+    said = accepted(cluster, declared())
+    kinds = {node: KINDS[kind] for node, (kind, _) in cluster.weak.items()}
+    return tallied(said, kinds)
+
+
+def on_the_network(cell: tuple[str, int, int]) -> Tallies:
+    """The same of the pairwise test, where some nodes are slow with all partners."""
+    name, size, number = cell
+    cluster = disturbed(_noise(name), size, Random(f"{name} {size} {number} network"))
+    slow_nodes(cluster, ON_THE_NETWORK)
+    analysis = concluded(cluster, number)
+    rejected = {node for one in analysis.findings if one.kind in OF_NODES for node in one.nodes}
+    of_all = {node for one in analysis.findings if one.kind is Kind.INCONCLUSIVE for node in one.nodes}
+    left_open = {node for one in analysis.findings if one.kind in LEAVES_OPEN for node in one.nodes} | of_all
+    said = {
+        node: Standing.BAD if node in rejected else Standing.OPEN if node in left_open else Standing.GOOD
+        for node in cluster.nodes
+    }
+    return tallied(said, dict.fromkeys(cluster.slow_nodes, NETWORK))
+
+
+def tallied(said: Mapping[str, Standing], kinds: Mapping[str, str]) -> Tallies:
+    """What was said, by kind of weak node."""
+    of_good = [standing for node, standing in said.items() if node not in kinds]
+    found = {"good": Tally(1, len(of_good), of_good.count(Standing.BAD), of_good.count(Standing.OPEN))}
+    for kind in dict.fromkeys(kinds.values()):
+        of_kind = [said[node] for node, one in kinds.items() if one == kind]
+        found[kind] = Tally(
+            0, bad=len(of_kind), bad_accepted=of_kind.count(Standing.GOOD), bad_open=of_kind.count(Standing.OPEN)
+        )
+    return found
+
+
+def _noise(name: str) -> Noise:
+    return next(one for one in NOISES if one.name == name)
+
+
+def interval(part: int, whole: int) -> tuple[float, float]:
+    """Wilson's of 95 %."""
+    if not whole:
+        return 0.0, 1.0
+    share, z2 = part / whole, Z * Z / whole
+    middle = (share + z2 / 2) / (1 + z2)
+    apart = Z * sqrt(share * (1 - share) / whole + z2 / (4 * whole)) / (1 + z2)
+    return max(0.0, middle - apart), min(1.0, middle + apart)
+
+
+def in_words(part: int, whole: int) -> str:
+    """`3 of 400 (0.75 %; 0.26 to 2.2 %)`."""
+    low, high = interval(part, whole)
+    return f"{part} of {whole:,} ({part / whole if whole else 0:.3%}; {low:.3%} to {high:.3%})"
+
+
+def table(found: Mapping[str, Tally]) -> str:
+    """A line for good nodes and for each kind of weak ones."""
+    good = found["good"]
+    rows = [f"{'good nodes':<36} rejected {in_words(good.good_rejected, good.good)}, open {good.good_open}"]
+    for kind in (*KINDS, NETWORK):
+        of = found.get(kind, Tally())
+        rows.append(f"{kind:<36} accepted {in_words(of.bad_accepted, of.bad)}, open {of.bad_open}")
+    return "\n".join(rows)
+
+
+def figures(found: Sequence[Tallies]) -> dict[str, Tally]:
+    """All of them together, by kind."""
+    summed: dict[str, Tally] = {}
+    for one in found:
+        for kind, tally in one.items():
+            summed[kind] = summed.get(kind, Tally()) + tally
+    return summed
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what became of the nodes by noise and by kind; the exit code is 1 where a declared rate does not hold."""
+    share = share_asked("scripts/simulate acceptance", __doc__, arguments)
+    sizes = {size: max(1, round(share * count)) for size, count in SIZES.items() if share * count >= 0.5}
+    cells = {
+        part: [
+            (noise.name, size, number)
+            for size in reversed(sizes_)
+            for noise in NOISES
+            for number in range(sizes_[size])
+        ]
+        for part, sizes_ in (
+            (alone, sizes),
+            (on_the_network, {n: max(1, round(share * c)) for n, c in OF_PAIRS.items() if share * c >= 0.5}),
+        )
+    }
+    found: dict[str, list[Tallies]] = {noise.name: [] for noise in NOISES}
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        for part, of_part in cells.items():
+            for cell, tallies in zip(of_part, pool.map(part, of_part), strict=True):
+                found[cell[0]].append(tallies)
+    for name, of_noise in found.items():
+        print(f"{name}\n{table(figures(of_noise))}\n")
+    whole = figures([one for of_noise in found.values() for one in of_noise])
+    print(f"all noises\n{table(whole)}\n")
+    every = sum(whole.values(), Tally())
+    own = default_errors()
+    says = {
+        "clusters": every.clusters,
+        "good_rejected": _rate(every.good_rejected, every.good),
+        "bad_accepted": _rate(every.bad_accepted, every.bad),
+        "good_open": round(every.good_open / every.good, 5),
+        "bad_open": round(every.bad_open / every.bad, 5),
+        "declared": {"good_rejected": own.good_rejected, "bad_accepted": own.bad_accepted},
+    }
+    print(json.dumps(says))
+    is_held = interval(every.good_rejected, every.good)[0] <= own.good_rejected
+    return 0 if is_held and interval(every.bad_accepted, every.bad)[0] <= own.bad_accepted else 1
+
+
+def _rate(part: int, whole: int) -> dict[str, object]:
+    low, high = interval(part, whole)
+    return {"count": part, "of": whole, "share": round(part / whole, 6), "from": round(low, 6), "to": round(high, 6)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,165 @@
+"""`clusterproof accept X`: a new or repaired cluster, taken into service on evidence."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from clusterproof.plugins.accept.journal import JournalError
+from clusterproof.plugins.accept.page import page
+from clusterproof.plugins.accept.plan import Plan, plan_of
+from clusterproof.plugins.accept.redacted import redacted
+from clusterproof.plugins.accept.report import Report, report, text
+from clusterproof.plugins.accept.run import Acceptance
+from clusterproof.plugins.accept.verdicts import Said
+from clusterproof.plugins.core.cluster import Cluster, InventoryError
+from clusterproof.plugins.core.kinds import CONNECTIONS, forms
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.nodeset import NodesetError, expand
+from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.inventory import resolve
+from clusterproof.reports.formats import write_whole
+from clusterproof.reports.run_folder import safe_name
+
+INTERRUPTED, UNREADABLE, OPEN = 2, 4, 10  # exit codes, as of a run
+RECORD, PAGE, NAMESPACE = "acceptance.json", "acceptance.html", "clusterproof-acceptance"
+OF_REGION = ("region", "profile")
+
+
+def accept(arguments: Sequence[str]) -> tuple[int, str]:
+    """The exit code and what to print. Raises SystemExit where argparse does."""
+    option = parser().parse_args(arguments)
+    try:
+        return _accept(option)
+    except (InventoryError, JournalError) as problem:
+        return UNREADABLE, f"clusterproof accept: {problem}\n"
+    except OSError as problem:
+        return UNREADABLE, f"clusterproof accept: {problem.filename or option.into}: {problem.strerror or problem}\n"
+
+
+def _accept(option: argparse.Namespace) -> tuple[int, str]:
+    cluster = resolve(option.cluster)
+    kind = CONNECTIONS.get(cluster.connection)
+    if kind and not kind.is_live:
+        raise InventoryError(f"{option.cluster!r:.120} is of another time; expected nodes that can be measured now")
+    plan = plan_of(Path(option.plan) if option.plan else None, cluster)
+    again = _again(option.again, cluster)
+    if option.dry_run:
+        return 0, "\n".join(_planned(plan, cluster)) + "\n"
+    folder = Path(option.into or Path("acceptance") / safe_name(cluster.name))
+    made = Acceptance(cluster, option.cluster, plan, folder)
+    try:
+        stopped = made.go_on(again, _say)
+    except KeyboardInterrupt:
+        stopped = "it was interrupted; the same command goes on where it ended"
+        _write(made, stopped, option)
+        return INTERRUPTED, f"clusterproof accept: {stopped}\n"
+    data = _write(made, stopped, option)
+    return _exit_code(data), f"{text(data)}{folder / PAGE}\n"
+
+
+def _exit_code(data: Report) -> int:
+    said = data["summary"]
+    if said.get(Said.REJECTED.value) or said.get(Said.TO_FIX.value):
+        return 1
+    return OPEN if said.get(Said.OPEN.value) or data["stopped"] else 0
+
+
+def _again(words: str, cluster: Cluster) -> list[str]:
+    try:
+        named = expand(words) if words else []
+    except NodesetError as problem:
+        raise InventoryError(f"--again: {problem}") from None
+    known = {target.name for target in cluster.targets}
+    stranger = next((node for node in named if node not in known), "")
+    if stranger:
+        raise InventoryError(
+            f"--again names {stranger!r:.80}, which is no node of {cluster.name}; expected one of them"
+        )
+    return list(named)
+
+
+def _write(made: Acceptance, stopped: str, option: argparse.Namespace) -> Report:
+    """The page and the record, and its signature. Raises OSError, JournalError."""
+    data = report(made.state, made.ended, made.named, stopped)
+    if option.redact:
+        data = redacted(data, made.cluster)
+    write_whole(made.folder / PAGE, page(data))
+    write_whole(made.folder / RECORD, json.dumps(data, indent=1) + "\n")
+    if option.sign:
+        _sign(made.folder / RECORD, option.sign)
+    return data
+
+
+def _sign(path: Path, key: str) -> None:
+    """A detached signature beside the record. Raises JournalError, OSError."""
+    path.with_name(f"{path.name}.sig").unlink(missing_ok=True)
+    command = ["ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", NAMESPACE, str(path)]
+    ran = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    if ran.returncode:
+        why = " ".join(ran.stderr.decode("utf-8", "replace").split())[-200:]
+        raise JournalError(
+            f"--sign {key!r:.120}: {why or 'ssh-keygen failed'}; expected a private key of OpenSSH; "
+            f"{path} is not signed"
+        )
+
+
+def _planned(plan: Plan, cluster: Cluster) -> Iterator[str]:
+    """The order of stages, hours, and what each proves."""
+    count = len(cluster.targets)
+    yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
+    whole = 0.0
+    for number, stage in enumerate(plan.stages, 1):
+        least = plan.errors.least_runs if stage.is_repeated else 1
+        batches = -(-count // plan.at_once(count)) if stage.is_load and stage.scope == "nodes" else 1
+        places = len({target.group for target in cluster.targets}) if stage.scope == "places" else 1
+        hours = stage.minutes * least * batches * places / 60
+        whole += hours
+        if stage.scope == "places" and places < 2:
+            yield f"{number}. {stage.title}: not here, as the inventory has one group"
+            continue
+        times = f"{least} times each" if least > 1 else "once"
+        more = f", what is open again, at most {plan.most_runs} times" if stage.name == "speed" else ""
+        yield f"{number}. {stage.title}: {times}{more}, about {hours:.1f} h"
+        yield f"   proves that {stage.proves}"
+    yield f"about {whole:.1f} h where nothing has to be repeated"
+    of = plan.errors
+    yield (
+        f"declared: at most {of.good_rejected:.2%} of good nodes rejected, {of.bad_accepted:.2%} of bad ones accepted; "
+        f"bad is {of.slower:.0%} slower, in at least {of.shows_in:.0%} of runs"
+    )
+
+
+def _load(plan: Plan, count: int) -> str:
+    at_once = plan.at_once(count)
+    return "all under load at once" if at_once == count else f"{at_once} under load at once"
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof accept`."""
+    line = OneLineParser(
+        prog="clusterproof accept",
+        description="Takes a cluster into service: stages of checks and load, populations, and a report to sign.",
+    )
+    line.add_argument("cluster", metavar="X", help=f"the nodes: {forms()}")
+    line.add_argument(
+        "--plan", metavar="FILE", help="what was bought, and how it is proven (default: by the nodes' type)"
+    )
+    line.add_argument(
+        "--dry-run", action="store_true", help="say the order of stages and about how long they take; run nothing"
+    )
+    line.add_argument(
+        "--into", metavar="DIR", help="journal, evidence and report (default: acceptance/CLUSTER); there it goes on"
+    )
+    line.add_argument("--again", metavar="NODESET", help="nodes that were repaired or replaced: measure them anew")
+    line.add_argument("--sign", metavar="KEY", help="sign the record with this private key, by ssh-keygen -Y sign")
+    line.add_argument("--redact", action="store_true", help="the report without the names of nodes and their serials")
+    return line

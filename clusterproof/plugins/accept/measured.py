@@ -1,0 +1,111 @@
+"""What one run has of each of its nodes: verdicts, what was measured, and of what hardware it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.nodes import nodes
+from clusterproof.plugins.evidence.recording import read_cluster
+from clusterproof.plugins.transport.gather import replay
+from clusterproof.reports.history.hardware import identities
+from clusterproof.reports.history.model import NOBODY, Identity
+from clusterproof.reports.results import read_results
+
+RESULTS, RECORDING = "results.jsonl", "recording"
+
+
+@record
+class Seen:
+    """One node in one run. `speeds` are by measurement and what was measured, then by device; all above 0."""
+
+    machine: Identity  # NOBODY where it did not say
+    kind: str
+    speeds: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Mapping[str, object]:
+        """Its serials, as plain JSON."""
+        return asdict(self.machine)
+
+    def is_other_than(self, before: Seen) -> bool:
+        """Whether it is another machine: by its instance or its GPUs, else by its serial."""
+        mine, others = self.machine, before.machine
+        if not mine.is_same_machine(others):
+            return True
+        is_known = (mine.instance_id and others.instance_id) or (mine.gpus and others.gpus)
+        return bool(not is_known and mine.serial and others.serial and mine.serial != others.serial)
+
+
+@record
+class Ran:
+    """What one run left."""
+
+    results: Sequence[Result]
+    seen: Mapping[str, Seen]
+
+
+def read_run(folder: Path) -> Ran:
+    """What lies in the folder of a run. Raises OSError, ValueError."""
+    recording = folder / RECORDING
+    try:
+        cluster = read_cluster(recording)
+    except InventoryError as problem:
+        raise ValueError(str(problem)) from None
+    of_run = nodes(cluster, replay(recording, cluster), "perf")
+    who = identities(of_run)
+    seen = {}
+    for name, node in of_run.items():
+        seen[name] = Seen(who.get(name, NOBODY), _kind(node), _speeds(node))
+    return Ran(read_results(folder / RESULTS), seen)
+
+
+def _kind(node: Node) -> str:
+    """The hardware that nodes are compared within: the type, and the model of its GPUs."""
+    try:
+        models = {gpu.name for gpu in node.gpus}
+    except (Incomplete, NotApplicable):
+        models = set()
+    return ", ".join(filter(None, (node.type_name, *sorted(models)))) or "unknown"
+
+
+def _speeds(node: Node) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    data = {}
+    for name in acceptance.measures():
+        try:
+            of_measure = _READ[name](node)
+        except (Incomplete, NotApplicable):
+            continue
+        usable = {what: {dev: x for dev, x in by.items() if x > 0} for what, by in of_measure.items()}
+        if any(usable.values()):
+            data[name] = {what: by for what, by in usable.items() if by}
+    return data
+
+
+def _busbw(node: Node) -> Mapping[str, Mapping[str, float]]:
+    """Of the largest message, where all values were right."""
+    rows = node.node_busbw.rows
+    if not rows or any(row.wrong for row in rows):
+        return {}
+    row = max(rows, key=lambda one: one.size_bytes)
+    return {f"all-reduce of {row.gib}": {"": row.out_of_place.busbw_gb_per_s or 0.0}}
+
+
+def _files(node: Node) -> Mapping[str, Mapping[str, float]]:
+    data = node.fs_bandwidth
+    return {f"{direction} in {data.folder}": {"": speed} for direction, speed in data.gb_per_s.items()}
+
+
+_READ: Mapping[str, Callable[[Node], Mapping[str, Mapping[str, float]]]] = {
+    "gpu_gemm": lambda node: node.gpu_gemm.speeds,
+    "gpu_bandwidth": lambda node: node.gpu_bandwidth.speeds,
+    "node_busbw": _busbw,
+    "fs_bandwidth": _files,
+}

@@ -1,0 +1,193 @@
+"""`acceptance.html`: the report as one page that asks the network for nothing; a browser prints it as a PDF."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from html import escape
+
+from clusterproof.plugins.accept.report import Report
+from clusterproof.plugins.accept.verdicts import Said
+from clusterproof.plugins.core.message import printable
+from clusterproof.reports.document.section import Section, table
+from clusterproof.reports.document.strip import Measured, drawn
+from clusterproof.reports.formats.html import content_policy, joined_files
+
+STYLES = ("page.css", "pairs.css")
+MAX_LINES = 40  # of a picture: the slowest nodes
+_CLASSES = {Said.ACCEPTED: "pass", Said.REJECTED: "fail", Said.TO_FIX: "fail", Said.OPEN: "incomplete"}
+
+
+def page(data: Report) -> str:
+    """The page. Whatever nodes and people named is text in it; it has no script."""
+    style = joined_files(STYLES)
+    sections = [one for one in _sections(data) if one.body]
+    where = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
+    counts = ", ".join(f"{count} {said}" for said, count in data["summary"].items())
+    worst = next((said for said in reversed(Said) if said.value in data["summary"]), Said.OPEN)
+    is_whole = set(data["summary"]) == {Said.ACCEPTED.value} and not data["stopped"]
+    colour = "pass" if is_whole else "incomplete" if worst is Said.ACCEPTED else _CLASSES[worst]
+    verdict = "accepted" if is_whole else "not accepted as a whole"
+    stopped = f"<p>Not finished: {_said(data['stopped'])}.</p>" if data["stopped"] else ""
+    title = f"Acceptance of {_said(data['cluster'])}"
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, "", "")}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="referrer" content="no-referrer"><title>{title}</title><style>{style}</style></head><body>'
+        f'<header><h1>{title}</h1><p class="facts">{_time(data["began"])} to {_time(data["ended"])} · clusterproof '
+        f"{escape(data['clusterproof'])} · plan {escape(data['plan']['digest'][:16])}</p>"
+        f'<p class="verdict {colour}"><strong>{verdict}</strong> <span class="headline">{escape(counts)}</span></p>'
+        f'{stopped}<nav aria-label="sections">{where}</nav></header><main>'
+        + "".join(one.html for one in sections)
+        + "</main></body></html>\n"
+    )
+
+
+def _sections(data: Report) -> Iterator[Section]:
+    yield Section("bought", "What was bought, and what is there", _bought(data))
+    yield Section("nodes", "Nodes that are not accepted", "".join(_nodes(data)))
+    yield Section("others", "Pairs, links and the cluster", _others(data))
+    yield Section("accepted", "Accepted nodes", _accepted(data))
+    yield Section("stages", "Stages", _stages(data))
+    yield Section("populations", "What was measured", "".join(_populations(data)))
+    yield Section("errors", "How sure this is", _errors(data))
+    yield Section("not-covered", "What this does not prove", _list(data["not_covered"]))
+    yield Section("evidence", "Evidence: every run, its command, and the digest of what it left", "".join(_runs(data)))
+    yield Section("signatures", "Signatures", _signatures())
+
+
+def _bought(data: Report) -> str:
+    words = {True: "yes", False: "no", None: "not asked"}
+    rows = [
+        (one["what"], one["bought"], one["there"], words[one["is_met"]], _said(one["not_on"], 2000))
+        for one in data["bought"]
+    ]
+    return table(("what", "bought", "there", "met", "not on"), rows)
+
+
+def _nodes(data: Report) -> Iterator[str]:
+    for said in (Said.REJECTED, Said.TO_FIX, Said.OPEN):
+        for one in data["nodes"]:
+            if one["said"] != said.value:
+                continue
+            yield (
+                f'<details class="{_CLASSES[said]}" open><summary><b>{said.value}</b> {_said(one["node"])}: '
+                f"{_said(_hardware(one['hardware']), 400)}</summary>{_list(one['reasons'])}</details>"
+            )
+
+
+def _hardware(identity: Report) -> str:
+    gpus = ", ".join(f"GPU {gpu['index']} {gpu['serial'] or gpu['uuid']}" for gpu in identity.get("gpus", ()))
+    machine = ", ".join(filter(None, (identity.get("serial"), identity.get("instance_id"))))
+    return "; ".join(filter(None, (machine, gpus))) or "it said no serial"
+
+
+def _others(data: Report) -> str:
+    rows = [(one["of"], one["verdict"], one["check"], one["message"], one["folder"]) for one in data["of_others"]]
+    return table(("of", "verdict", "check", "message", "evidence"), rows) if rows else ""
+
+
+def _accepted(data: Report) -> str:
+    chosen = [one for one in data["nodes"] if one["said"] == Said.ACCEPTED.value]
+    rows = [
+        (one["node"], one["kind"], _hardware(one["hardware"]), "; ".join(one["concerns"]), _before(one))
+        for one in chosen
+    ]
+    return table(("node", "kind", "serials", "concerns", "replaced"), rows) if rows else ""
+
+
+def _before(one: Report) -> str:
+    return "; ".join(_hardware(before) for before in one["replaced"])
+
+
+def _stages(data: Report) -> str:
+    head = ("stage", "proves", "runs", "hours", "node hours", "nodes", "taken out")
+    rows = [
+        (
+            one["title"],
+            one["proves"],
+            str(one["runs"]),
+            f"{one['hours']:.2f}",
+            f"{one['node_hours']:.2f}",
+            str(one["nodes"]),
+            one["taken_out"],
+        )
+        for one in data["stages"]
+    ]
+    return table(head, rows)
+
+
+def _populations(data: Report) -> Iterator[str]:
+    for one in data["populations"]:
+        title = f"<h3>{_said(one['what'])} ({_said(one['kind'])})</h3>"
+        if one["usual"] is None:
+            yield f"{title}<p>too few nodes to say what is usual</p>"
+            continue
+        shares = list(one["shares"].items())
+        lines = [Measured(node, (share,), 0, f"{share:.1%}") for node, share in shares[:MAX_LINES]]
+        more = f"; the {MAX_LINES} slowest of {len(shares)} nodes" if len(shares) > MAX_LINES else ""
+        floor = f", due {one['floor']:g}" if one["floor"] is not None else ""
+        yield (
+            f"{title}<p>usual {one['usual']:.4g} {escape(one['unit'])}{floor}; {one['noise']:.1%} from run to run, "
+            f"{one['between_nodes']:.1%} between nodes{more}. Each tick is the slowest device of a node.</p>"
+            f"{drawn(lines, 1 - data['errors']['slower'])}"
+        )
+
+
+def _errors(data: Report) -> str:
+    of, accepted = data["errors"], data["summary"].get(Said.ACCEPTED.value, 0)
+    hours = sum(one["node_hours"] for one in data["stages"])
+    bad = f"{of['slower']:.0%} slower than its population or more, in all runs or in {of['shows_in']:.0%} of them"
+    often, most, half = (
+        of[key] for key in ("runs_of_each_node", "runs_at_most", "missed_if_it_shows_in_half_of_the_runs")
+    )
+    lines = [
+        f"Declared: at most {of['good_rejected']:.2%} of good nodes are rejected.",
+        f"Declared: at most {of['bad_accepted']:.2%} of bad nodes are accepted.",
+        f"Bad is a node of which something is {bad}; or that computes wrong in as many.",
+        f"Each node was measured {often} times, and again until it was decided, at most {most} times.",
+        f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",
+    ]
+    if accepted and hours:
+        bound = min(1.0, 3 / accepted)
+        lines.append(
+            f"No accepted node failed: of nodes like these at most {bound:.2%} fail such runs (95 %), "
+            f"and not more often than once in {hours / 3:.3g} node hours."
+        )
+    return _list(lines)
+
+
+def _runs(data: Report) -> Iterator[str]:
+    rows = [
+        (
+            one["folder"],
+            _time(one["began"]),
+            f"{one['ended'] - one['began']:.0f} s",
+            str(one["exit_code"]),
+            str(len(one["nodes"])),
+            shlex.join(one["command"]),
+            one["evidence"],
+        )
+        for one in data["runs"]
+    ]
+    if rows:
+        yield "<p>In a folder <code>sha256sum -c SHA256SUMS</code> compares its files; the digest is of that list.</p>"
+        yield table(("folder", "began", "took", "exit", "nodes", "command", "SHA-256"), rows)
+
+
+def _signatures() -> str:
+    return table(("", "name", "date", "signature"), [("buyer", "", "", ""), ("seller", "", "", "")])
+
+
+def _list(lines: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{_said(line, 2000)}</li>' for line in lines)}</ul>" if lines else ""
+
+
+def _said(words: str, most: int = 500) -> str:
+    return escape(printable(words, most))
+
+
+def _time(at: float | None) -> str:
+    return f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M:%S} UTC" if at else "not begun"

@@ -1,0 +1,171 @@
+"""The plan of an acceptance: what was bought, both errors, the load that is allowed, the time, and the stages. TOML."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from clusterproof.plugins.accept.population import Errors
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.catalog.acceptance import Stage
+from clusterproof.plugins.catalog.catalog import Catalog
+from clusterproof.plugins.core.cluster import Cluster, InventoryError
+from clusterproof.plugins.core.policy import NO_POLICY
+from clusterproof.plugins.core.record import as_json, record
+from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
+from clusterproof.plugins.options import perf_table, table
+
+DESCRIBED = "docs/accept.md"
+TABLES = ("bought", "errors", "limits", "stages", "floors", "options")
+OF_ACCEPT = (  # options of a run that accept gives itself, or that write where it does not look
+    *("--cluster", "--nodes", "--exclude", "--run", "--report", "--no-report", "--results", "--record", "--redact"),
+    *("--resume", "--pairs", "--pairs-at-once", "--bundle", "--keep", "--history", "--since-last", "--report-url"),
+    *(
+        "--fs-at-once",
+        "--k8s-gate",
+        "--refresh-catalog",
+        "--save-baseline",
+        "--incomplete",
+        "--concerns",
+        "--expect",
+        "--instance-type",
+    ),
+)
+MOST_HOURS, MOST_NODES, MOST_RUNS = 24 * 60, 100_000, 100
+
+
+@record
+class Plan:
+    """What is to be proven, and how. `options` are of `clusterproof check`; 0 nodes at once are all."""
+
+    bought: Mapping[str, object]  # nodes, type, and what each node is to have
+    errors: Errors
+    most_runs: int
+    hours: float
+    nodes_at_once: int
+    pairs_at_once: int
+    fs_at_once: int
+    stages: tuple[Stage, ...]
+    floors: Mapping[str, float]  # by measurement
+    options: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Of all that it says: another plan is another acceptance."""
+        return hashlib.sha256(repr(as_json(self)).encode()).hexdigest()
+
+    @property
+    def due(self) -> tuple[str, ...]:
+        """What each run is told that nodes are to have."""
+        counted = [f"{name}={count}" for name, count in self.bought.items() if name not in ("nodes", "type")]
+        return (f"--expect={','.join(counted)}",) if counted else ()
+
+    def at_once(self, count: int) -> int:
+        """How many of so many nodes may be under load at once."""
+        return min(count, self.nodes_at_once or count)
+
+
+def plan_of(path: Path | None, cluster: Cluster) -> Plan:
+    """The plan that a file says, completed for these nodes; of no file the default. Raises InventoryError."""
+    data = parse_toml(read_text(path, f"a plan ({DESCRIBED})"), path.name, DESCRIBED) if path else {}
+    head = Table(path.name if path else "the plan", data)
+    head.only(*TABLES)
+    usual = acceptance.defaults(kind_of(cluster))
+    limits, errors = head.table("limits"), head.table("errors")
+    limits.only("hours", "nodes_at_once", "pairs_at_once", "fs_at_once")
+    return Plan(
+        _bought(head.table("bought")),
+        _errors(errors),
+        errors.number("most_runs", 1, MOST_RUNS, acceptance.default_errors().most_runs),
+        _number(limits, "hours", 0, MOST_HOURS, usual.hours),
+        limits.number("nodes_at_once", 1, MOST_NODES),
+        limits.number("pairs_at_once", 1, MOST_NODES),
+        limits.number("fs_at_once", 1, MOST_NODES, 4),
+        _stages(head, usual.stages),
+        _floors(head.table("floors")),
+        tuple(_options(head.table("options"))),
+    )
+
+
+def kind_of(cluster: Cluster) -> str:
+    """`gpu`, `neuron` or `cpu`, by what the inventory says of its nodes; GPUs where it says nothing."""
+    catalog = Catalog.of(NO_POLICY)
+    kinds = set()
+    for target in cluster.targets:
+        if target.expect.get("gpus"):
+            kinds.add("gpu")
+        elif target.instance_type:
+            has_none = catalog.accelerators(target.instance_type) == 0
+            kinds.add("neuron" if target.instance_type.startswith("trn") else "cpu" if has_none else "gpu")
+    return kinds.pop() if len(kinds) == 1 else "gpu"
+
+
+def _bought(bought: Table) -> Mapping[str, object]:
+    bought.only("nodes", "type", "expect")
+    data: dict[str, object] = {}
+    if "nodes" in bought.values:
+        data["nodes"] = bought.number("nodes", 1, MOST_NODES)
+    if "type" in bought.values:
+        data["type"] = bought.text("type")
+    return data | bought.expect()
+
+
+def _errors(given: Table) -> Errors:
+    own = acceptance.default_errors()
+    names = ("good_rejected", "bad_accepted", "slower", "shows_in")
+    given.only(*names, "most_runs")
+    return Errors(*(_number(given, name, 0, 1, getattr(own, name)) for name in names))
+
+
+def _number(given: Table, key: str, above: float, below: float, default: float) -> float:
+    data = given.values.get(key, default)
+    if isinstance(data, bool) or not isinstance(data, (int, float)) or not above < data < below:
+        raise InventoryError(f"{given.where}: {key} is {data!r:.40}; expected a number between {above:g} and {below:g}")
+    return float(data)
+
+
+def _stages(head: Table, usual: Sequence[str]) -> tuple[Stage, ...]:
+    known = acceptance.stages()
+    data = head.values.get("stages", list(usual))
+    if not isinstance(data, list) or not data or len(set(map(str, data))) < len(data):
+        raise InventoryError(f"{head.where}: stages is {data!r:.80}; expected a list of {', '.join(known)}, each once")
+    for name in data:
+        if name not in known:
+            hint = nearest(str(name), known)
+            raise InventoryError(f"{head.where}: there is no stage {name!r:.40}{hint}; expected {', '.join(known)}")
+    if data[0] != next(iter(known)):
+        raise InventoryError(
+            f"{head.where}: stages begin with {data[0]!r:.40}; expected inventory, which says what is there"
+        )
+    return tuple(known[name] for name in known if name in data)
+
+
+def _floors(given: Table) -> Mapping[str, float]:
+    given.only(*acceptance.measures())
+    return {name: _number(given, name, 0, 1e9, 0.0) for name in given.values}
+
+
+def _options(given: Table) -> list[str]:
+    """The words for the command line."""
+    known = {option.flag.removeprefix("--"): option for group in _groups() for option in group}
+    allowed = sorted(name for name in known if f"--{name}" not in OF_ACCEPT)
+    words = []
+    for name, value in given.values.items():
+        if name not in allowed:
+            why = "accept sets that itself" if name in known else f"no option is called so{nearest(name, allowed)}"
+            raise InventoryError(
+                f"{given.where}: {name!r:.60}: {why}; expected an option of clusterproof check, without --"
+            )
+        is_flag = known[name].more.get("action") == "store_true"
+        if is_flag != isinstance(value, bool) or not isinstance(value, (bool, str, int, float)):
+            raise InventoryError(
+                f"{given.where}: {name} is {value!r:.40}; expected {'true or false' if is_flag else 'text or a number'}"
+            )
+        if value is not False:
+            words.append(f"--{name}" if is_flag else f"--{name}={value}")
+    return words
+
+
+def _groups() -> Sequence[Sequence[table.Option]]:
+    return [*table.GROUPS.values(), *perf_table.GROUPS.values()]

@@ -1,0 +1,208 @@
+"""What is usual in a population of alike hardware, and what the values of one unit weigh for good and for bad.
+
+A unit is a node, or a device of one. It is bad where it is slower than its population by the declared effect, always or
+in the declared share of runs. Values are logarithms, and more is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import ceil, exp, inf, log, pi, sqrt
+
+from clusterproof.plugins.benchmarks.pairwise.likelihood import JITTERY, LEAST_SIGMA
+from clusterproof.plugins.benchmarks.pairwise.normal import Tails, tails
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.robust import median, spread, spread_above
+
+Unit = tuple[str, str]  # a node and its device; the node itself has an empty one
+Values = Mapping[Unit, float]  # of one run
+
+FEWEST_NODES = 3  # that show what is usual
+FEWEST_OF_A_RUN = 8  # units, to know what all of a run had in common
+POLISHES = 3  # of runs against units, until neither changes
+JITTERS = (2.5, 5.0)  # times the usual noise, that of a unit with a noise of its own
+USUAL = 3.0  # standard deviations between good units, within which none is bad for that alone
+OF_THE_WAY = 0.6  # to the effect, at most, that good units may differ by
+APART = 0.1  # of good units, beforehand, those that differ by so much to either side
+_MEDIAN = 1.2533  # its standard error on normal noise, times that of the mean
+_MAD = 1.17  # the relative standard error of a spread by the MAD, times the square root of how many values there are
+
+
+@record
+class Errors:
+    """Both errors, declared beforehand, and what makes a unit bad: shares, each between 0 and 1."""
+
+    good_rejected: float  # of good nodes
+    bad_accepted: float  # of bad nodes
+    slower: float  # a bad one is slower by that much, or more,
+    shows_in: float  # in all runs, or in that share of them
+
+    @property
+    def effect(self) -> float:
+        """The least difference of logarithms that is bad."""
+        return -log(1 - self.slower)
+
+    @property
+    def least_runs(self) -> int:
+        """How often each node is measured: a fault that shows in so many runs is missed in all of them no oftener."""
+        return max(1, ceil(log(self.bad_accepted) / log(1 - self.shows_in) - 1e-9))
+
+
+@record
+class Usual:
+    """What is usual in a population, as logarithms and differences of them."""
+
+    centre: float
+    sigma: float  # of one unit, from run to run
+    between: float  # of good units, beyond that
+    error: float  # standard error of the centre
+    tails: Tails
+    runs: Mapping[int, float]  # what all units of a run had in common
+    middles: Mapping[Unit, float]
+    nodes: int
+
+    @property
+    def apart(self) -> float:
+        """How far below the centre a unit may be that is not bad for that alone."""
+        return USUAL * self.between + self.error
+
+
+def usual_of(runs: Mapping[int, Values], floor: float | None = None) -> Usual | None:
+    """What is usual, where enough nodes show it; `floor`, a logarithm, is what is due at least.
+
+    With a floor fewer nodes suffice: what is due is then known.
+    """
+    of_unit = by_unit(runs)
+    nodes = {node for node, _ in of_unit}
+    if not nodes or (len(nodes) < FEWEST_NODES and floor is None):
+        return None
+    common = _in_common(runs, of_unit)
+    middles = {unit: _middle(own, common) for unit, own in of_unit.items()}
+    steps = [step for own in of_unit.values() for step in _steps(own, common)]
+    sigma = max(spread(steps), LEAST_SIGMA) * (1 + _MAD / sqrt(max(1, len(steps))))
+    about = [x for unit, own in of_unit.items() for x in _about(own, middles[unit], common)]
+    often = median(map(len, of_unit.values()))
+    whole = spread_above(list(middles.values()))
+    between = sqrt(max(0.0, whole**2 - (_MEDIAN * sigma) ** 2 / often))
+    error = _MEDIAN * max(whole, sigma / sqrt(often)) / sqrt(len(nodes))
+    centre = median(middles.values())
+    if floor is not None and (floor > centre or len(nodes) < FEWEST_NODES):
+        centre, between, error = floor, 0.0, 0.0
+    return Usual(centre, sigma, between, error, tails(about, sigma), common, middles, len(nodes))
+
+
+def by_unit(runs: Mapping[int, Values]) -> dict[Unit, dict[int, float]]:
+    """The values of each unit by run."""
+    of_unit: dict[Unit, dict[int, float]] = {}
+    for run, values in runs.items():
+        for unit, x in values.items():
+            of_unit.setdefault(unit, {})[run] = x
+    return of_unit
+
+
+def _in_common(runs: Mapping[int, Values], of_unit: Mapping[Unit, Mapping[int, float]]) -> dict[int, float]:
+    """What all units of a run had in common; nothing of a run that has few."""
+    common = dict.fromkeys(runs, 0.0)
+    for _ in range(POLISHES if len(runs) > 1 else 0):
+        middles = {unit: _middle(own, common) for unit, own in of_unit.items()}
+        common = {run: in_common(values, middles) for run, values in runs.items()}
+    return common
+
+
+def in_common(values: Values, middles: Mapping[Unit, float]) -> float:
+    """What all units of a run had in common beside what they usually have; nothing where there are few."""
+    known = [x - middles[unit] for unit, x in values.items() if unit in middles]
+    return median(known) if len(known) >= FEWEST_OF_A_RUN else 0.0
+
+
+def _middle(own: Mapping[int, float], common: Mapping[int, float]) -> float:
+    return median(x - common[run] for run, x in own.items())
+
+
+def _steps(own: Mapping[int, float], common: Mapping[int, float]) -> Iterator[float]:
+    """From one run of a unit to its next, as noise of one: a unit that is slow in all of them is no noise."""
+    for before, after in pairwise(own[run] - common[run] for run in sorted(own)):
+        yield (after - before) / sqrt(2)
+
+
+def _about(own: Mapping[int, float], middle: float, common: Mapping[int, float]) -> list[float]:
+    """How far the values of a unit are from its middle, without the one that is nearest to it."""
+    return sorted((x - common[run] - middle for run, x in own.items()), key=abs)[1:]
+
+
+def is_bad(xs: Sequence[float], usual: Usual, errors: Errors, tries: int) -> bool:
+    """Whether the values of a unit weigh so much for bad as a good one has by chance no oftener than declared.
+
+    They are beside what is usual and what their runs had in common. The lowest does not count: it may be an outlier.
+    `tries` is how many units a node has, in all measurements: one of them suffices to reject it.
+    """
+    kept = sorted(xs)[1:]
+    if not kept or median(kept) > -errors.effect / 2:
+        return False
+    weigh = _Weighed(kept, usual, errors.shows_in)
+    slow = _slow(kept, max(errors.effect, usual.apart / OF_THE_WAY))
+    good = (0.0, usual.apart, -usual.apart, max(median(kept), -usual.apart))
+    of_slow = _mean([max(weigh.slow(shift)) for shift in slow], [1 / len(slow)] * len(slow))
+    return of_slow - max(map(weigh.good, good)) >= log(tries / errors.good_rejected)
+
+
+def is_good(xs: Sequence[float], usual: Usual, errors: Errors) -> bool:
+    """The same for good: by chance no bad unit has it oftener than declared."""
+    if len(xs) < errors.least_runs:
+        return False
+    weigh = _Weighed(xs, usual, errors.shows_in)
+    within = min(usual.apart, OF_THE_WAY * errors.effect)
+    good = _mean([weigh.good(shift) for shift in (0.0, within, -within)], [1 - 2 * APART, APART, APART])
+    most = good - log(1 / errors.bad_accepted)  # that any explanation as bad may weigh
+    slow = sorted(_slow(xs, errors.effect))
+    return all(likely <= most for shift in slow for likely in weigh.slow(shift, above=most))
+
+
+def _slow(xs: Sequence[float], effect: float) -> set[float]:
+    """How slow it may be: by the effect, and by whatever its values suggest."""
+    return {-effect, *(x for x in (*xs, median(xs)) if x < -effect)}
+
+
+class _Weighed:
+    """How likely values are, as logarithms."""
+
+    def __init__(self, xs: Sequence[float], usual: Usual, now_and_then: float) -> None:
+        self._xs = [(x, usual.tails.density(x)) for x in xs]
+        self._sigma = usual.sigma
+        self._normal = (1 - usual.tails.share) / sqrt(2 * pi)
+        self._part = now_and_then
+
+    def good(self, shift: float) -> float:
+        """Of a unit that is off by so much, with the usual noise or more."""
+        usually = self._likely(shift, self._sigma)
+        return max(usually, *self._jittery(shift, above=usually))
+
+    def slow(self, shift: float, above: float = -inf) -> Iterator[float]:
+        """The same now and then, always, and with more noise; without what is not likelier than `above` for sure."""
+        yield self._partly(shift)
+        yield self._likely(shift, self._sigma)
+        yield from self._jittery(shift, above)
+
+    def _jittery(self, shift: float, above: float) -> Iterator[float]:
+        yield -inf
+        for times in JITTERS:
+            beforehand, high = log(JITTERY / len(JITTERS)), self._normal / (times * self._sigma)
+            if beforehand + sum([log(high + tail) for _, tail in self._xs]) > above:
+                yield beforehand + self._likely(shift, times * self._sigma)
+
+    def _likely(self, shift: float, sigma: float) -> float:
+        high, narrow = self._normal / sigma, -0.5 / sigma**2
+        return sum([log(high * exp(narrow * (x - shift) ** 2) + tail) for x, tail in self._xs])
+
+    def _partly(self, shift: float) -> float:
+        high, narrow = self._normal / self._sigma, -0.5 / self._sigma**2
+        off, well = self._part * high, (1 - self._part) * high
+        return sum(
+            [log(off * exp(narrow * (x - shift) ** 2) + well * exp(narrow * x * x) + tail) for x, tail in self._xs]
+        )
+
+
+def _mean(logs: Sequence[float], shares: Sequence[float]) -> float:
+    most = max(logs)
+    return most + log(sum(share * exp(each - most) for each, share in zip(logs, shares, strict=True)))

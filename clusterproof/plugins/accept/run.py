@@ -1,0 +1,250 @@
+"""Runs the steps of an acceptance, each as a `clusterproof check` of its own, and keeps what ended.
+
+What a run leaves lies in a folder of its own. It writes its exit code there last: a run that ended while nobody looked
+counts, one without it does not. The lock of the journal is also each run's: two never load the nodes at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from clusterproof.plugins.accept import journal
+from clusterproof.plugins.accept.journal import Again, Ended, JournalError
+from clusterproof.plugins.accept.measured import RECORDING, RESULTS, read_run
+from clusterproof.plugins.accept.plan import Plan
+from clusterproof.plugins.accept.state import State, Step
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.written import keep_private
+
+ENDED = (0, 1, 5, 10)  # exit codes of runs that came to their end
+EXIT, BEGAN, COMMAND, OUTPUT, LOCK = "exit", "began", "command.json", "output.txt", "lock"
+CHILD = """
+import os, sys
+from clusterproof.plugins.command_line.main import main
+code = main(sys.argv[2:])
+with open(sys.argv[1] + ".part", "w") as file:
+    file.write(f"{code}\\n")
+    file.flush()
+    os.fsync(file.fileno())
+os.replace(sys.argv[1] + ".part", sys.argv[1])
+sys.exit(code)
+"""
+Say = Callable[[str], None]
+Launch = Callable[
+    [Sequence[str], Path, int], int
+]  # the words behind `clusterproof`, the folder, the lock: the exit code
+
+
+class Acceptance:
+    """One acceptance, in its folder."""
+
+    def __init__(self, cluster: Cluster, named: str, plan: Plan, folder: Path, launch: Launch | None = None) -> None:
+        self.cluster = cluster
+        self.named = named  # the X of the command line
+        self.plan = plan
+        self.folder = folder
+        self.launch = launch or launched
+        self.state = State(plan, cluster)
+        self.ended: list[Ended] = []
+
+    def read(self) -> None:
+        """Take in what ended before. Raises JournalError, OSError."""
+        for line in journal.read(self.folder, self.named, self.plan.digest):
+            if isinstance(line, Again):
+                self.state.again(line.nodes)
+                continue
+            changed = journal.altered(self.folder / line.folder, line.evidence)
+            if changed:
+                raise JournalError(
+                    f"{self.folder / line.folder}: {changed} is not what it was when its run ended; expected evidence "
+                    "as it was written"
+                )
+            self._take_in(line)
+
+    def _take_in(self, line: Ended) -> None:
+        stage = next((one for one in self.plan.stages if one.name == line.stage), None)
+        if stage is None or not set(line.nodes) <= set(self.state.nodes):
+            raise JournalError(
+                f"{self.folder / journal.FILE} has a run of {line.stage!r:.40} on {fold(line.nodes):.80}; expected a "
+                f"stage of the plan and nodes of {self.named}"
+            )
+        try:
+            ran = read_run(self.folder / line.folder)
+        except (OSError, ValueError) as problem:
+            raise JournalError(f"{self.folder / line.folder}: {problem}; expected what its run wrote") from None
+        self.state.add(Step(stage, line.number, line.nodes), ran, line.folder, line.ended - line.began)
+        self.ended.append(line)
+
+    def go_on(self, again: Sequence[str], say: Say) -> str:
+        """Run what is left; what kept something from running, in words.
+
+        Raises JournalError, OSError, and KeyboardInterrupt where a signal ended a run.
+        """
+        end_private = keep_private()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._locked(say) as lock:
+                self.read()
+                writer = journal.Writer(self.folder, self.named, self.plan.digest)
+                try:
+                    if again:
+                        writer.append(Again(tuple(again), time.time()))
+                        self.state.again(again)
+                    return self._steps(writer, lock, say)
+                finally:
+                    writer.close()
+        finally:
+            end_private()
+
+    @contextmanager
+    def _locked(self, say: Say) -> Iterator[int]:
+        """Hold the lock, which runs of a killed acceptance have until they end."""
+        file = os.open(self.folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for the acceptance, or its last run, that has {self.folder / LOCK}")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            os.close(file)
+
+    def _steps(self, writer: journal.Writer, lock: int, say: Say) -> str:
+        while step := self.state.next():
+            due_s = step.stage.minutes * 60
+            if self.state.spent_s + due_s > self.plan.hours * 3600:
+                where = f"{step.stage.title.lower()} of {fold(step.nodes):.200}"
+                return f"{self.plan.hours:g} hours are spent; {where} was not begun"
+            say(f"{step.stage.title}: {fold(step.nodes):.200}, about {step.stage.minutes:g} min")
+            line = self._run(step, lock)
+            writer.append(line)
+            self._take_in(line)
+        return ""
+
+    def _run(self, step: Step, lock: int) -> Ended:
+        """Raises JournalError where it did not end."""
+        name = f"runs/{len(self.ended) + 1:04}-{step.stage.name}"
+        folder = self.folder / name
+        words = self._words(step, folder)
+        typed = json.dumps([word for word in words if not word.startswith("--resume=")])
+        is_same = _text(folder / COMMAND) == typed
+        if not (is_same and _number(folder / EXIT, -1) in ENDED):
+            self._clear(folder, keeps_pairs=is_same)
+            words = self._words(step, folder)
+            (folder / COMMAND).write_text(typed, encoding="utf-8")
+            (folder / BEGAN).write_text(f"{time.time()}\n", encoding="utf-8")
+            self.launch(words, folder, lock)
+        code = _number(folder / EXIT, -1)
+        if code not in ENDED:
+            if code == 2:
+                raise KeyboardInterrupt
+            raise JournalError(
+                f"the run did not end (exit code {code:g}): {_last_words(folder / OUTPUT)}; expected it to end; "
+                f"{folder / OUTPUT} has more"
+            )
+        began, ended = _number(folder / BEGAN, 0.0), (folder / EXIT).stat().st_mtime
+        return Ended(
+            step.stage.name,
+            step.number,
+            step.nodes,
+            ("clusterproof", *words),
+            int(code),
+            began,
+            ended,
+            name,
+            journal.sealed(folder),
+        )
+
+    def _words(self, step: Step, folder: Path) -> list[str]:
+        """What is typed behind `clusterproof`."""
+        words = [
+            "check",
+            self.named,
+            f"--nodes={fold(step.nodes)}",
+            *self.plan.due,
+            *self.plan.options,
+            *step.stage.options,
+        ]
+        words += ["-m", step.stage.marks] if step.stage.marks else []
+        words += ["-k", step.stage.keyword] if step.stage.keyword else []
+        words += [f"--record={folder / RECORDING}", f"--results={folder / RESULTS}", f"--report={folder / 'report'}"]
+        if step.stage.is_load and step.stage.scope == "nodes":
+            words += [f"--fs-at-once={self.plan.at_once(self.plan.fs_at_once)}"]
+        if step.stage.scope != "nodes":
+            most = min(filter(None, (self.plan.pairs_at_once, self.plan.nodes_at_once // 2)), default=0)
+            words += [f"--pairs-seed={int(self.plan.digest[:5], 16)}", *([f"--pairs-at-once={most}"] if most else [])]
+            if list((folder / RECORDING).glob("pairwise*.jsonl")):
+                words += [f"--resume={folder / RECORDING}"]
+        return words
+
+    def _clear(self, folder: Path, *, keeps_pairs: bool) -> None:
+        """Remove what a run left that did not end; pairs that it measured are gone on with."""
+        pairs = (folder / RECORDING).glob("pairwise*.jsonl") if keeps_pairs else ()
+        kept = {path.name: path.read_bytes() for path in pairs}
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / RECORDING).mkdir(parents=True)
+        for name, data in kept.items():
+            (folder / RECORDING / name).write_bytes(data)
+
+
+def launched(words: Sequence[str], folder: Path, lock: int) -> int:
+    """Run it to its end. A signal is passed on, and the run is waited for: what it started it ends itself.
+
+    Raises KeyboardInterrupt then; if the run ended all the same, the next start counts it.
+    """
+    signals: list[int] = []
+    with (folder / OUTPUT).open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(folder / EXIT), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[lock],
+            start_new_session=True,
+        )
+
+    def passed_on(number: int, _frame: object) -> None:
+        signals.append(number)
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, passed_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if signals:
+        raise KeyboardInterrupt
+    return code
+
+
+def _text(path: Path) -> str:
+    """What is in a file; nothing where there is none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _number(path: Path, default: float) -> float:
+    try:
+        return float(_text(path))
+    except ValueError:
+        return default
+
+
+def _last_words(path: Path) -> str:
+    lines = _text(path).strip().splitlines()
+    return lines[-1][:300] if lines else "it said nothing"

@@ -1,0 +1,133 @@
+"""A population that is measured until each of its nodes is decided: all at first, then those that are open again.
+
+A unit is decided where its values weigh as much as declared; chance has that on the other side no oftener (Ville's
+inequality), however often one looks. One that is good stays so unless it is found bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from math import exp
+from random import Random
+from typing import Any
+
+from clusterproof.plugins.accept.population import (
+    Errors,
+    Unit,
+    Usual,
+    Values,
+    by_unit,
+    in_common,
+    is_bad,
+    is_good,
+    usual_of,
+)
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.robust import median
+
+FEWEST_BESIDE = 16  # good nodes, where there are as many; and as many as are open
+
+
+class Standing(str, Enum):
+    """What is known of a unit, or of a node."""
+
+    GOOD = "good"
+    BAD = "bad"
+    OPEN = "open"
+
+
+@record
+class Judged:
+    """One unit: how it stands, its share of the usual (0.93 is 7 % slower), and in how many runs it was measured."""
+
+    standing: Standing
+    share: float
+    runs: int
+
+
+class Population:
+    """One measurement of one kind of hardware. `tries` is how many units a node has, in all measurements."""
+
+    def __init__(self, errors: Errors, tries: int, floor: float | None = None) -> None:
+        self.errors = errors
+        self.tries = tries
+        self.floor = floor
+        self.runs: dict[int, dict[Unit, float]] = {}
+        self.usual: Usual | None = None
+        self.judged: dict[Unit, Judged] = {}
+        self._values: dict[Unit, list[float]] = {}  # beside the usual
+
+    def add(self, number: int, values: dict[Unit, float]) -> None:
+        """Take in a run; where it is known what is usual, decide on the units that were measured in it."""
+        self.runs[number] = values
+        if self.usual:
+            self._beside(self.usual, number, self._in_common(self.usual, values))
+            for unit in values:
+                self._judge(unit, self.usual)
+
+    def learn(self) -> None:
+        """Learn from all runs so far what is usual, unless it is known or some unit lacks runs; decide on all units."""
+        most = max(map(len, by_unit(self.runs).values()), default=0)
+        if self.usual or most < self.errors.least_runs:
+            return
+        self.usual = usual_of(self.runs, self.floor)
+        if self.usual:
+            for run, common in self.usual.runs.items():
+                self._beside(self.usual, run, common)
+            for unit in self._values:
+                self._judge(unit, self.usual)
+
+    def forget(self, node: str) -> None:
+        """What was measured of a node is of other hardware than it has now."""
+        kept: list[dict[Unit, Any]] = [*self.runs.values(), self.judged, self._values]
+        for by_unit_ in kept:
+            for unit in [unit for unit in by_unit_ if unit[0] == node]:
+                del by_unit_[unit]
+
+    def _in_common(self, usual: Usual, values: Values) -> float:
+        """By the good units alone: those that are open were unlucky before, and are less so now."""
+        good = {unit: x for unit, x in values.items() if self._is(unit, Standing.GOOD)}
+        return in_common(good, usual.middles) or in_common(values, usual.middles)
+
+    def _is(self, unit: Unit, standing: Standing) -> bool:
+        return unit in self.judged and self.judged[unit].standing is standing
+
+    def _beside(self, usual: Usual, run: int, common: float) -> None:
+        for unit, x in self.runs[run].items():
+            self._values.setdefault(unit, []).append(x - usual.centre - common)
+
+    def _judge(self, unit: Unit, usual: Usual) -> None:
+        """Bad stays bad; good is looked at again for bad alone."""
+        xs = self._values[unit]
+        standing = self.judged[unit].standing if unit in self.judged else Standing.OPEN
+        if standing is not Standing.BAD and is_bad(xs, usual, self.errors, self.tries):
+            standing = Standing.BAD
+        elif standing is Standing.OPEN and is_good(xs, usual, self.errors):
+            standing = Standing.GOOD
+        self.judged[unit] = Judged(standing, exp(median(xs)), len(xs))
+
+
+def standing_of(parts: Iterable[Standing]) -> Standing:
+    """Of a node by its devices and measurements: one that is bad suffices, and all must be good. Of none it is open."""
+    seen = set(parts)
+    if Standing.BAD in seen:
+        return Standing.BAD
+    return Standing.GOOD if seen == {Standing.GOOD} else Standing.OPEN
+
+
+def to_measure(standing: Mapping[str, Standing], runs: Mapping[str, int], most: int, errors: Errors) -> list[str]:
+    """The nodes of the next run; none where all are decided, or were measured `most` times. Bad ones get no more load.
+
+    `runs` is how often each was measured. Whoever is measured later than most has good nodes beside it.
+    """
+    kept = [node for node, of in standing.items() if of is not Standing.BAD]
+    first = [node for node in kept if runs.get(node, 0) < errors.least_runs]
+    if len(first) == len(kept):
+        return first
+    is_open = [node for node in kept if standing[node] is Standing.OPEN and runs.get(node, 0) < most]
+    due = {*first, *is_open}
+    good = [node for node in kept if node not in due and standing[node] is Standing.GOOD]
+    beside = Random(len(due)).sample(good, min(len(good), max(FEWEST_BESIDE, len(due))))  # noqa: S311 - no secret
+    chosen = {*due, *beside} if due else due
+    return [node for node in kept if node in chosen]

@@ -1,0 +1,248 @@
+"""Where an acceptance stands, by the runs that ended, in their order; and what runs next. No file is read here."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import log
+
+from clusterproof.plugins.accept.measured import Ran, Seen
+from clusterproof.plugins.accept.plan import Plan
+from clusterproof.plugins.accept.sequential import FEWEST_BESIDE, Population, Standing, standing_of, to_measure
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.catalog.acceptance import Stage
+from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.history.model import NOBODY
+
+SPEED = "speed"  # the stage whose measurements populations decide
+FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
+TWICE = 2  # what fails in a stage that measures speed has to fail again
+Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
+
+
+@record
+class Step:
+    """What runs next."""
+
+    stage: Stage
+    number: int
+    nodes: tuple[str, ...]
+
+
+@record
+class Failure:
+    """Why a node was taken out."""
+
+    stage: str
+    check: str
+    words: str
+    action: str
+    folder: str
+
+
+class State:
+    """All that is known. Runs are added in the order in which they ended."""
+
+    def __init__(self, plan: Plan, cluster: Cluster) -> None:
+        self.plan = plan
+        self.places = {target.name: target.group for target in cluster.targets}
+        self.nodes = tuple(self.places)
+        self.runs: dict[str, Counter[str]] = defaultdict(Counter)  # by stage and node
+        self.numbers: Counter[str] = Counter()  # runs by stage
+        self.seen: dict[str, Seen] = {}
+        self.earlier: dict[str, list[Seen]] = defaultdict(list)  # hardware that was replaced
+        self.failures: dict[str, list[Failure]] = defaultdict(list)
+        self.out: set[str] = set()
+        self.results: dict[str, dict[tuple[str, str], list[Result]]] = defaultdict(lambda: defaultdict(list))
+        self.of_others: list[tuple[str, Result]] = []  # of pairs and of the cluster, with their folder
+        self.populations: dict[Key, Population] = {}
+        self.measured: dict[str, set[str]] = defaultdict(set)  # by node, what populations decide
+        self.spent_s = 0.0
+        self._rounds: dict[str, tuple[str, ...]] = {}  # what is left of the round of a stage
+
+    def again(self, nodes: Iterable[str]) -> None:
+        """What was measured of these nodes before counts no more."""
+        for node in nodes:
+            if node in self.seen:
+                self.earlier[node].append(self.seen.pop(node))
+            for of_stage in self.runs.values():
+                of_stage.pop(node, None)
+            for population in self.populations.values():
+                population.forget(node)
+            self.failures.pop(node, None)
+            self.results.pop(node, None)
+            self.measured.pop(node, None)
+            self.out.discard(node)
+        self._rounds.clear()
+
+    def add(self, step: Step, ran: Ran, folder: str, seconds: float) -> None:
+        """Take in a run that ended."""
+        self.spent_s += seconds
+        replaced = [node for node, seen in ran.seen.items() if self._is_other(node, seen)]
+        if replaced:
+            self.again(replaced)
+        self.numbers[step.stage.name] += 1
+        for node in step.nodes:
+            self.runs[step.stage.name][node] += 1
+            seen = ran.seen.get(node)
+            if seen:
+                self.seen[node] = _completed(seen, self.seen.get(node))
+        for result in ran.results:
+            if result.node in self.places and result.is_of_node:
+                self.results[result.node][step.stage.name, result.check].append(result)
+            elif result.verdict in (Verdict.FAIL, Verdict.CONCERN):
+                self.of_others.append((folder, result))
+        if step.stage.name == SPEED:
+            self._measure(step, ran)
+        left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
+        self._rounds[step.stage.name] = tuple(node for node in self.nodes if node in left)
+        if step.stage.name == SPEED and not self._rounds[SPEED]:
+            for population in self.populations.values():
+                population.learn()
+        self._take_out(step, ran, folder)
+
+    def _is_other(self, node: str, seen: Seen) -> bool:
+        return node in self.seen and seen.is_other_than(self.seen[node])
+
+    def _measure(self, step: Step, ran: Ran) -> None:
+        values: dict[Key, dict[tuple[str, str], float]] = defaultdict(dict)
+        for node in step.nodes:
+            for name, what, device, speed in _speeds(ran.seen.get(node)):
+                values[self.seen[node].kind, name, what][node, device] = log(speed)
+                self.measured[node].add(name)
+        for key, of_key in values.items():
+            if key not in self.populations:
+                least = self.plan.floors.get(key[1])
+                self.populations[key] = Population(self.plan.errors, 1, log(least) if least else None)
+            tries = max(len(list(_speeds(seen))) for seen in ran.seen.values())
+            self.populations[key].tries = max(self.populations[key].tries, tries)
+            self.populations[key].add(step.number, of_key)
+
+    def _take_out(self, step: Step, ran: Ran, folder: str) -> None:
+        for node in step.nodes:
+            found = [*self._failed(node, step, ran, folder), *self._slow(node, step, folder)]
+            if found:
+                self.failures[node] += found
+                self.out.add(node)
+
+    def _failed(self, node: str, step: Step, ran: Ran, folder: str) -> Iterator[Failure]:
+        for (stage, check), results in self.results[node].items():
+            last = results[-1]
+            if (
+                stage != step.stage.name
+                or last.verdict is not Verdict.FAIL
+                or _is_of(check, ran.seen[node].speeds if node in ran.seen else ())
+            ):
+                continue
+            times = sum(result.verdict is Verdict.FAIL for result in results)
+            if stage != SPEED or times >= TWICE:
+                yield Failure(stage, check, last.message, last.action, folder)
+
+    def is_measured(self, check: str, node: str) -> bool:
+        """Whether a population decides in the place of that check."""
+        return _is_of(check, self.measured.get(node, ()))
+
+    def _slow(self, node: str, step: Step, folder: str) -> Iterator[Failure]:
+        if step.stage.name != SPEED:
+            return
+        for (_, name, what), population in self.populations.items():
+            for (of, device), judged in population.judged.items():
+                if of == node and judged.standing is Standing.BAD:
+                    row = acceptance.measures()[name]
+                    where = f"GPU {device}, " if device else ""
+                    words = (
+                        f"{row.title}: {where}{what}: {1 - judged.share:.1%} slower than is usual or due, "
+                        f"in {judged.runs} runs; expected less than {self.plan.errors.slower:.1%}"
+                    )
+                    yield Failure(step.stage.name, row.check, words, "replace", folder)
+
+    def standing(self, node: str) -> Standing:
+        """Of a node in the stage that measures speed: by all populations of its kind. Of one without any it is good."""
+        if node in self.out:
+            return Standing.BAD
+        seen = self.seen.get(node)
+        parts = []
+        for (kind, _, _), population in self.populations.items():
+            if seen and seen.kind == kind:
+                own = [judged.standing for unit, judged in population.judged.items() if unit[0] == node]
+                parts.append(standing_of(own))
+        return standing_of(parts) if parts else Standing.OPEN
+
+    def next(self) -> Step | None:
+        """What runs next; None where all is done that can be."""
+        for stage in self.plan.stages:
+            nodes = self._due(stage)
+            if nodes:
+                return Step(stage, self.numbers[stage.name], nodes)
+        return None
+
+    def _due(self, stage: Stage) -> tuple[str, ...]:
+        kept = [node for node in self.nodes if node not in self.out]
+        runs = self.runs[stage.name]
+        if stage.scope == "all":
+            return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
+        if stage.scope == "places":
+            return next((place for place in self._places(kept) if not all(runs[node] for node in place)), ())
+        if not self._rounds.get(stage.name):
+            self._rounds[stage.name] = tuple(self._round(stage, kept, runs))
+        left = [node for node in self._rounds[stage.name] if node not in self.out]
+        return tuple(left[: self.plan.at_once(len(left)) if stage.is_load else len(left)])
+
+    def _round(self, stage: Stage, kept: Sequence[str], runs: Mapping[str, int]) -> Sequence[str]:
+        least = self.plan.errors.least_runs if stage.is_repeated else 1
+        if stage.name != SPEED:
+            due = [node for node in kept if runs.get(node, 0) < least]
+            first = min((runs.get(node, 0) for node in due), default=0)
+            return [node for node in due if runs.get(node, 0) == first]
+        open_ = {node: self.standing(node) for node in self.nodes}
+        nothing = {node for node in kept if runs.get(node, 0) >= least and not self._is_judged(node)}
+        return to_measure(
+            {node: of for node, of in open_.items() if node not in nothing}, runs, self.plan.most_runs, self.plan.errors
+        )
+
+    def _is_judged(self, node: str) -> bool:
+        """Whether another run can decide anything: some of its values are open."""
+        return any(unit[0] == node for population in self.populations.values() for unit in population.judged)
+
+    def is_in_a_place(self, node: str) -> bool:
+        """Whether a place of some size has it, so that its group is measured."""
+        return any(node in place for place in self._places(self.nodes))
+
+    def _places(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
+        """The nodes by place, where there are several places of some size."""
+        of_place: dict[str, list[str]] = defaultdict(list)
+        for node in kept:
+            of_place[self.places[node]].append(node)
+        large = [tuple(nodes) for nodes in of_place.values() if len(nodes) >= FEWEST_OF_A_PLACE]
+        return large if len(of_place) > 1 else []
+
+
+def _completed(seen: Seen, before: Seen | None) -> Seen:
+    """With what only an earlier run of the same machine was asked for."""
+    if before is None or before.machine == NOBODY:
+        return seen
+    machine = before.machine if seen.machine == NOBODY else seen.machine.completed(before.machine)
+    return replace(seen, machine=machine, kind=before.kind)
+
+
+def _is_of(check: str, measured: Collection[str]) -> bool:
+    return any(row.check == check and name in measured for name, row in acceptance.measures().items())
+
+
+def _speeds(seen: Seen | None) -> Iterator[tuple[str, str, str, float]]:
+    """Each unit of a node: measurement, what was measured, device, and its speed."""
+    for name, by_what in (seen.speeds if seen else {}).items():
+        for what, by_device in by_what.items():
+            for device, speed in by_device.items():
+                yield name, what, device, speed
+
+
+def _with_others(kept: Sequence[str], due: Sequence[str]) -> tuple[str, ...]:
+    """Those that are due, and some others to compare with."""
+    if not due:
+        return ()
+    beside = [node for node in kept if node not in set(due)][: max(FEWEST_BESIDE, len(due))]
+    return tuple(node for node in kept if node in {*due, *beside})

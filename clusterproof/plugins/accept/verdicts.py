@@ -1,0 +1,109 @@
+"""What is said of each node: accepted, rejected, to be fixed, or open. Without all its evidence no node is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from clusterproof.plugins.accept.sequential import Standing
+from clusterproof.plugins.accept.state import SPEED, State
+from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.catalog.acceptance import Stage
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.result import OF_HARDWARE, Result
+from clusterproof.plugins.core.verdict import Verdict
+
+MAX_REASONS = 20
+
+
+class Said(str, Enum):
+    """What becomes of a node."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    TO_FIX = "to be fixed"
+    OPEN = "open"
+
+
+@record
+class OfNode:
+    """One node, and why; each reason of a failure says in which folder its evidence is."""
+
+    node: str
+    said: Said
+    reasons: tuple[str, ...]
+    concerns: tuple[str, ...]
+
+
+def of_nodes(state: State) -> list[OfNode]:
+    """All nodes, in the order of the cluster."""
+    return [_of_node(node, state) for node in state.nodes]
+
+
+def _of_node(node: str, state: State) -> OfNode:
+    concerns = tuple(dict.fromkeys(_concerns(node, state)))[:MAX_REASONS]
+    failures = state.failures.get(node, [])
+    if failures:
+        under_load = {stage.name for stage in state.plan.stages if stage.is_load}
+        is_of_hardware = any(one.action in OF_HARDWARE or one.stage in under_load for one in failures)
+        words = tuple(f"{one.check}: {one.words} ({one.folder})" for one in failures)
+        return OfNode(node, Said.REJECTED if is_of_hardware else Said.TO_FIX, words[:MAX_REASONS], concerns)
+    missing = tuple(dict.fromkeys(_missing(node, state)))
+    return OfNode(node, Said.OPEN if missing else Said.ACCEPTED, missing[:MAX_REASONS], concerns)
+
+
+def _concerns(node: str, state: State) -> Iterator[str]:
+    for (_, check), results in state.results.get(node, {}).items():
+        if results[-1].verdict is Verdict.CONCERN and not state.is_measured(check, node):
+            yield f"{check}: {results[-1].message}"
+
+
+def _missing(node: str, state: State) -> Iterator[str]:
+    """What keeps a node that nothing failed on from being accepted."""
+    for stage in state.plan.stages:
+        yield from _missing_in(stage, node, state)
+    seen = state.seen.get(node)
+    for (kind, name, what), population in state.populations.items():
+        if seen is None or seen.kind != kind:
+            continue
+        title = f"{acceptance.measures()[name].title}, {what}"
+        own = [judged for unit, judged in population.judged.items() if unit[0] == node]
+        if population.usual is None:
+            yield f"{title}: too few nodes of its kind to say what is usual, and the plan has no floor"
+        elif not own:
+            yield f"{title}: not measured on it, and on others of its kind"
+        elif any(judged.standing is not Standing.GOOD for judged in own):
+            worst = min(own, key=lambda judged: (judged.standing is Standing.GOOD, judged.share))
+            yield f"{title}: {worst.share:.1%} of the usual in {worst.runs} runs, which decides nothing in this noise"
+
+
+def _missing_in(stage: Stage, node: str, state: State) -> Iterator[str]:
+    runs = state.runs[stage.name][node]
+    least = state.plan.errors.least_runs if stage.is_repeated else 1
+    if stage.scope == "places" and not state.is_in_a_place(node):
+        return
+    if runs < least:
+        yield f"{stage.title}: {runs} of {least} runs"
+        return
+    own = {check: results for (name, check), results in state.results.get(node, {}).items() if name == stage.name}
+    proven = False
+    for check, results in own.items():
+        if state.is_measured(check, node) and stage.name == SPEED:
+            proven = True
+            continue
+        known = [one for one in results if one.verdict is not Verdict.INCOMPLETE]
+        proven = proven or any(one.verdict in (Verdict.PASS, Verdict.CONCERN) for one in known)
+        if len(known) < least:
+            yield f"{check}: {_why(results)}"
+        if any(one.verdict is Verdict.FAIL for one in known):
+            yield f"{check}: failed in 1 of {len(known)} runs: {_of(Verdict.FAIL, known).message}"
+    if not proven:
+        yield f"{stage.title}: nothing of it applied to this node, or could be measured"
+
+
+def _why(results: Sequence[Result]) -> str:
+    return f"incomplete: {_of(Verdict.INCOMPLETE, results).message}"
+
+
+def _of(verdict: Verdict, results: Sequence[Result]) -> Result:
+    return next(one for one in results if one.verdict is verdict)

@@ -1,0 +1,92 @@
+"""What a cluster is taken into service by: stages in their order, what is compared, and what a plan has by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from clusterproof.plugins.catalog.rows import build, document, table
+from clusterproof.plugins.core.record import record
+
+FILE = "acceptance.toml"
+
+
+@record
+class Measure:
+    """What is compared within a population: by which check it is judged alone, and its unit."""
+
+    name: str  # of the collector that measures it
+    check: str
+    title: str
+    unit: str
+    source: str
+
+
+@record
+class Stage:
+    """One stage: what it proves, over whom it runs (each node, all together, each place), and what is selected."""
+
+    name: str
+    title: str
+    proves: str
+    scope: str  # nodes, all or places
+    marks: str
+    keyword: str
+    minutes: float  # of one run of one batch, about
+    source: str
+    options: tuple[str, ...] = ()
+    is_repeated: bool = False
+    is_load: bool = False
+
+
+@record
+class Defaults:
+    """What a plan for nodes of that kind has."""
+
+    name: str  # gpu, neuron or cpu
+    stages: tuple[str, ...]
+    hours: float
+    source: str
+
+
+@record
+class DefaultErrors:
+    """Both errors and the effect that a plan declares by default: shares; and how often a node is measured at most."""
+
+    good_rejected: float
+    bad_accepted: float
+    slower: float
+    shows_in: float
+    most_runs: int
+    source: str
+
+
+@cache
+def measures() -> Mapping[str, Measure]:
+    """By the collector's name. Raises CatalogError."""
+    return table(Measure, FILE, "measures", "name")
+
+
+@cache
+def stages() -> Mapping[str, Stage]:
+    """In their order. Raises CatalogError."""
+    return table(Stage, FILE, "stages", "name")
+
+
+@cache
+def default_errors() -> DefaultErrors:
+    """What a plan declares that says nothing of it. Raises CatalogError."""
+    data = document(FILE)
+    return build(DefaultErrors, data["defaults"]["errors"], f"{FILE}: defaults errors", data["sources"])
+
+
+def defaults(kind: str) -> Defaults:
+    """What a plan has for `gpu`, `neuron` or `cpu` nodes. Raises CatalogError."""
+    data = document(FILE)
+    return build(Defaults, {"name": kind, **data["defaults"][kind]}, f"{FILE}: defaults {kind}", data["sources"])
+
+
+@cache
+def not_covered() -> tuple[str, ...]:
+    """What buyers ask for and no stage proves, in words."""
+    return tuple(row["words"] for row in document(FILE)["not_covered"].values())

@@ -1,0 +1,1 @@
+"""`clusterproof accept`: its statistics, its order, its journal, and its report."""

@@ -1,0 +1,89 @@
+"""Runs of an acceptance without nodes: what `clusterproof check` would leave of simulated ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clusterproof.plugins.accept.measured import RECORDING, RESULTS
+from clusterproof.plugins.accept.plan import Plan, plan_of
+from clusterproof.plugins.accept.run import EXIT, Acceptance
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.nodeset import expand
+from clusterproof.plugins.core.result import Finding, Result
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.recording import write_cluster, write_node
+from clusterproof.reports.results import ResultsFile
+
+NAMES = tuple(f"n{number}" for number in range(1, 9))
+STAGES = 'stages = ["inventory", "exact", "speed"]\n'
+CHECK = {"inventory": "host.memlock", "exact": "gpu.gpu_exact", "speed": "gpu.gpu_gemm"}
+Speed = Callable[[str, int], float]  # of a node, in its so-manieth run: 1.0 is the usual
+
+
+def cluster_of(names: Sequence[str] = NAMES, groups: Mapping[str, str] | None = None) -> Cluster:
+    """Nodes by ssh."""
+    targets = tuple(Target(name, group=(groups or {}).get(name, ""), instance_type="p5.48xlarge") for name in names)
+    return Cluster("c", "ssh", targets)
+
+
+def plan(folder: Path, text: str = STAGES, cluster: Cluster | None = None) -> Plan:
+    """The plan that says this."""
+    path = folder / "plan.toml"
+    path.write_text(text, encoding="utf-8")
+    return plan_of(path, cluster or cluster_of())
+
+
+@dataclass
+class Nodes:
+    """Simulated nodes: what their runs leave, and which runs there were."""
+
+    speed: Speed = lambda _node, _run: 1.0
+    verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)  # by stage and node
+    serials: dict[str, str] = field(default_factory=dict)
+    stop_after: int = 10**6  # launches; then a signal, before or behind the end of one
+    runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    measured: dict[str, int] = field(default_factory=dict)
+
+    def launch(self, words: Sequence[str], folder: Path, _lock: int) -> int:
+        """As `clusterproof check`. Raises KeyboardInterrupt."""
+        if len(self.runs) >= self.stop_after:
+            (folder / RESULTS).write_text('{"half', encoding="utf-8")
+            raise KeyboardInterrupt
+        nodes = tuple(expand(next(word for word in words if word.startswith("--nodes=")).partition("=")[2]))
+        stage = folder.name.partition("-")[2]
+        self.runs.append((stage, nodes))
+        recording = folder / RECORDING
+        write_cluster(recording, cluster_of(nodes))
+        for node in nodes:
+            write_node(recording, self._evidence(stage, node))
+        with ResultsFile(folder / RESULTS) as file:
+            for node in nodes:
+                file.write(self._result(stage, node))
+        (folder / EXIT).write_text("0\n", encoding="utf-8")
+        return 0
+
+    def _evidence(self, stage: str, node: str) -> NodeEvidence:
+        collectors = {"platform": Collected(Status.READ, {"serial": self.serials.get(node, f"S-{node}")})}
+        if stage == "speed":
+            self.measured[node] = self.measured.get(node, 0) + 1
+            speed = 700.0 * self.speed(node, self.measured[node])
+            said = json.dumps({"type": "torch.bfloat16", "size": 8192, "tflops": [[speed] * 5]})
+            collectors["gpu_gemm"] = Collected(Status.READ, {"command": "python3", "exit": 0, "output": said})
+        return NodeEvidence(node, collectors=collectors)
+
+    def _result(self, stage: str, node: str) -> Result:
+        verdict = self.verdicts.get((stage, node), Verdict.PASS)
+        action = "fix configuration" if verdict is Verdict.FAIL and stage == "inventory" else ""
+        message = "" if verdict is Verdict.PASS else "something; expected nothing"
+        findings = (Finding(verdict, message, action=action),) if message else ()
+        return Result(CHECK[stage], node, verdict, message=message, action=action, findings=findings)
+
+
+def acceptance(folder: Path, nodes: Nodes, text: str = STAGES, cluster: Cluster | None = None) -> Acceptance:
+    """One in that folder, of simulated nodes."""
+    cluster = cluster or cluster_of()
+    return Acceptance(cluster, "ssh:n[1-8]", plan(folder, text, cluster), folder / "into", nodes.launch)

@@ -1,0 +1,75 @@
+"""The plan: what it says by default, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.accept.command import accept
+from clusterproof.plugins.accept.plan import plan_of
+from clusterproof.plugins.core.cluster import InventoryError
+from tests.accept.simulated import cluster_of, plan
+
+MISTAKES = (
+    ("stages = [\n", "plan.toml is not TOML"),
+    ("hours = 3\n", "'hours' is not a known key; expected bought, errors, limits"),
+    ('stages = ["inventory", "sped"]\n', "there is no stage 'sped' (did you mean speed?)"),
+    ('stages = ["speed"]\n', "stages begin with 'speed'; expected inventory"),
+    ('stages = ["inventory", "inventory"]\n', "each once"),
+    ("[errors]\nslower = 5\n", "slower is 5; expected a number between 0 and 1"),
+    ("[errors]\nshows_in = true\n", "shows_in is True; expected a number between 0 and 1"),
+    ("[limits]\nnodes_at_once = 0\n", "nodes_at_once is 0; expected 1 to 100000"),
+    ("[limits]\nhours = inf\n", "hours is inf; expected a number between 0 and 1440"),
+    ("[floors]\ngemm = 600\n", "'gemm' is not a known key"),
+    ("[bought]\nexpect = { gpu = 8 }\n", "'gpu' is no known resource (did you mean gpus?)"),
+    ('[options]\nrecord = "x"\n', "'record': accept sets that itself"),
+    ('[options]\nfs-bandwith = "x"\n', "'fs-bandwith': no option is called so (did you mean fs-bandwidth?)"),
+    ('[options]\nsudo = "yes"\n', "sudo is 'yes'; expected true or false"),
+    ("[options]\nfs-size = [1]\n", "fs-size is [1]; expected text or a number"),
+)
+
+
+@pytest.mark.parametrize(("text", "words"), MISTAKES)
+def test_a_mistake_is_one_line(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(InventoryError) as refused:
+        plan(tmp_path, text)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_without_a_plan_the_default_of_the_type_holds() -> None:
+    of_gpus = plan_of(None, cluster_of())
+    assert [stage.name for stage in of_gpus.stages] == ["inventory", "exact", "speed", "pairs", "groups", "whole"]
+    assert (of_gpus.errors.least_runs, of_gpus.nodes_at_once, of_gpus.at_once(8)) == (3, 0, 8)
+
+
+def test_what_was_bought_is_expected_of_each_node(tmp_path: Path) -> None:
+    made = plan(
+        tmp_path, "[bought]\nnodes = 8\nexpect = { gpus = 8, efa = 32 }\n[options]\nsudo = true\nfs-size = 64\n"
+    )
+    assert (made.due, made.options) == (("--expect=gpus=8,efa=32",), ("--sudo", "--fs-size=64"))
+
+
+def test_a_dry_run_says_order_hours_and_what_is_proven(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text('stages = ["inventory", "speed"]\n[limits]\nnodes_at_once = 4\n')
+    status, text = accept(["ssh:n[1-8]", "--plan", str(file), "--dry-run"])
+    assert status == 0
+    assert text.splitlines()[0] == "8 nodes of n[1-8]; 4 under load at once; at most 24 h"
+    assert "2. Every node alone: bandwidth, clocks under load, storage: 3 times each, what is open again" in text
+    assert "about 0.6 h where nothing has to be repeated" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("demo",), "'demo' is of another time; expected nodes that can be measured now"),
+        (("ssh:n[1-8]", "--again", "n9"), "--again names 'n9', which is no node"),
+        (("ssh:n[1-8]", "--plan", "/nowhere/plan.toml"), "No such file or directory; expected a plan"),
+    ],
+)
+def test_what_cannot_be_accepted_is_refused_in_one_line(words: tuple[str, ...], said: str) -> None:
+    status, text = accept(words)
+    assert (status, text.count("\n")) == (4, 1)
+    assert said in text

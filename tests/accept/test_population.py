@@ -1,0 +1,102 @@
+"""What is usual in a population, and what is said of its units."""
+
+from __future__ import annotations
+
+from math import log
+from random import Random
+
+import pytest
+
+from bench.acceptance import interval
+from clusterproof.plugins.accept.population import Errors, Unit, usual_of
+from clusterproof.plugins.accept.sequential import Population, Standing, standing_of, to_measure
+
+ERRORS = Errors(good_rejected=0.001, bad_accepted=0.01, slower=0.05, shows_in=0.8)
+NODES = [f"n{number:02}" for number in range(40)]
+NOISE = 0.01
+
+
+def runs(slow: dict[str, float], count: int, drift: float = 0.0) -> list[dict[Unit, float]]:
+    """So many runs of a device of each node, some of which have another share of the speed."""
+    random = Random(5)
+    found = []
+    for _ in range(count):
+        shared = random.gauss(0.0, drift)
+        found.append({(node, "0"): log(400 * slow.get(node, 1.0)) + shared + random.gauss(0, NOISE) for node in NODES})
+    return found
+
+
+def population(of: list[dict[Unit, float]], floor: float | None = None) -> Population:
+    """All of them taken in."""
+    made = Population(ERRORS, 10, floor)
+    for number, values in enumerate(of):
+        made.add(number, values)
+        made.learn()
+    return made
+
+
+def standings(made: Population) -> dict[str, Standing]:
+    return {node: judged.standing for (node, _), judged in made.judged.items()}
+
+
+def test_a_third_of_slow_nodes_moves_neither_centre_nor_noise() -> None:
+    slow = dict.fromkeys(NODES[:13], 0.8)
+    usual = usual_of(dict(enumerate(runs(slow, 3))))
+    assert usual is not None
+    assert usual.centre == pytest.approx(log(400), abs=0.02)
+    assert usual.sigma == pytest.approx(NOISE, rel=0.5)
+
+
+def test_what_all_units_of_a_run_have_in_common_is_no_noise() -> None:
+    usual = usual_of(dict(enumerate(runs({}, 6, drift=0.05))))
+    assert usual is not None
+    assert usual.sigma < 2 * NOISE
+
+
+def test_slow_units_are_bad_and_all_others_good() -> None:
+    slow = {"n03": 0.9, "n07": 0.93}
+    found = standings(population(runs(slow, 8, drift=0.03)))
+    assert {node for node, of in found.items() if of is Standing.BAD} == slow.keys()
+    assert {of for node, of in found.items() if node not in slow} == {Standing.GOOD}
+
+
+def test_a_unit_that_is_slow_in_four_of_five_runs_is_not_good() -> None:
+    of = runs({}, 10)
+    for number in (0, 1, 2, 4, 5, 6, 7, 9):
+        of[number]["n03", "0"] += log(0.85)
+    assert standings(population(of))["n03"] is Standing.BAD
+
+
+def test_before_it_is_known_what_is_usual_nothing_is_said() -> None:
+    assert standings(population(runs({}, 2))) == {}
+
+
+def test_two_nodes_show_nothing_but_against_a_floor() -> None:
+    of = [{unit: x for unit, x in values.items() if unit[0] in NODES[:2]} for values in runs({"n00": 0.8}, 6)]
+    assert standings(population(of)) == {}
+    assert standings(population(of, log(400))) == {"n00": Standing.BAD, "n01": Standing.GOOD}
+
+
+def test_a_population_below_the_floor_is_bad_as_a_whole() -> None:
+    assert set(standings(population(runs({}, 6), log(450))).values()) == {Standing.BAD}
+
+
+def test_a_node_is_good_by_all_its_units_alone() -> None:
+    good, bad, still = Standing.GOOD, Standing.BAD, Standing.OPEN
+    assert [standing_of(of) for of in ([good, good], [good, still], [still, bad], [])] == [good, still, bad, still]
+
+
+def test_open_nodes_are_measured_again_beside_good_ones_and_bad_ones_never() -> None:
+    standing = dict.fromkeys(NODES, Standing.GOOD) | {"n01": Standing.OPEN, "n02": Standing.BAD}
+    chosen = to_measure(standing, dict.fromkeys(NODES, 3), 12, ERRORS)
+    assert ("n01" in chosen, "n02" in chosen, len(chosen)) == (True, False, 17)
+    assert to_measure(standing, dict.fromkeys(NODES, 12), 12, ERRORS) == []
+
+
+def test_the_runs_of_each_node_follow_from_the_declared_errors() -> None:
+    assert [Errors(0.001, 0.01, 0.05, share).least_runs for share in (0.99, 0.9, 0.8, 0.5)] == [1, 2, 3, 7]
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    assert interval(0, 100) == pytest.approx((0.0, 0.0370), abs=1e-3)
+    assert interval(5, 100) == pytest.approx((0.0215, 0.1118), abs=1e-3)

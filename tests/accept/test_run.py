@@ -1,0 +1,171 @@
+"""An acceptance from stage to stage: what is taken out, what is let in again, and what an interruption costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.accept.journal import FILE, JournalError
+from clusterproof.plugins.accept.measured import RESULTS, Seen
+from clusterproof.plugins.accept.run import EXIT
+from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.reports.history.model import Gpu, Identity
+from tests.accept.simulated import NAMES, STAGES, Nodes, acceptance, cluster_of
+
+
+def said(folder: Path, nodes: Nodes, again: tuple[str, ...] = (), text: str = STAGES) -> dict[str, OfNode]:
+    """What is said of each node in the end."""
+    made = acceptance(folder, nodes, text)
+    assert made.go_on(again, lambda _words: None) == ""
+    return {one.node: one for one in of_nodes(made.state)}
+
+
+def test_healthy_nodes_are_accepted_after_as_many_runs_as_the_errors_ask_for(tmp_path: Path) -> None:
+    nodes = Nodes()
+    assert {one.said for one in said(tmp_path, nodes).values()} == {Said.ACCEPTED}
+    assert [stage for stage, _ in nodes.runs] == ["inventory", *["exact"] * 3, *["speed"] * 3]
+
+
+def test_a_node_that_is_always_slow_is_rejected_with_its_evidence(tmp_path: Path) -> None:
+    found = said(tmp_path, Nodes(speed=lambda node, _run: 0.9 if node == "n3" else 1.0))
+    assert {node for node, one in found.items() if one.said is Said.REJECTED} == {"n3"}
+    assert found["n3"].reasons[0].startswith("gpu.gpu_gemm: GPU compute speed: GPU 0, bfloat16 products")
+    assert "10.0% slower" in found["n3"].reasons[0]
+    assert "runs/" in found["n3"].reasons[0]
+
+
+def test_a_node_that_is_slow_once_is_measured_until_it_is_decided(tmp_path: Path) -> None:
+    nodes = Nodes(speed=lambda node, run: 0.8 if (node, run) == ("n3", 2) else 1.0)
+    assert said(tmp_path, nodes)["n3"].said is Said.ACCEPTED
+    assert nodes.measured["n3"] > 3
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdict", "due", "loaded"),
+    [
+        ("inventory", Verdict.FAIL, Said.TO_FIX, False),
+        ("exact", Verdict.FAIL, Said.REJECTED, False),
+        ("inventory", Verdict.INCOMPLETE, Said.OPEN, True),
+        ("exact", Verdict.INCOMPLETE, Said.OPEN, True),
+        ("exact", Verdict.NOT_APPLICABLE, Said.OPEN, True),
+        ("inventory", Verdict.CONCERN, Said.ACCEPTED, True),
+    ],
+)
+def test_what_fails_gets_no_more_load_and_what_is_not_proven_is_not_accepted(
+    stage: str, verdict: Verdict, due: Said, loaded: bool, tmp_path: Path
+) -> None:
+    nodes = Nodes(verdicts={(stage, "n5"): verdict})
+    assert said(tmp_path, nodes)["n5"].said is due
+    assert any(name == "speed" and "n5" in of for name, of in nodes.runs) is loaded
+
+
+@pytest.mark.parametrize("after", range(7))
+def test_an_interruption_at_any_run_repeats_nothing_that_ended_and_counts_nothing_that_did_not(
+    after: int, tmp_path: Path
+) -> None:
+    nodes = Nodes(stop_after=after)
+    with pytest.raises(KeyboardInterrupt):
+        said(tmp_path, nodes)
+    nodes.stop_after = 10**6
+    assert {one.said for one in said(tmp_path, nodes).values()} == {Said.ACCEPTED}
+    assert [stage for stage, _ in nodes.runs] == ["inventory", *["exact"] * 3, *["speed"] * 3]
+    assert nodes.measured == dict.fromkeys(NAMES, 3)
+
+
+def test_a_run_that_ended_while_nobody_looked_counts(tmp_path: Path) -> None:
+    nodes = Nodes()
+    said(tmp_path, nodes)
+    journal = tmp_path / "into" / FILE
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote the last line
+    said(tmp_path, nodes)
+    assert len(nodes.runs) == 7
+    assert journal.read_text() == "".join(lines)
+
+
+def test_no_more_nodes_are_loaded_at_once_than_allowed(tmp_path: Path) -> None:
+    nodes = Nodes()
+    found = said(tmp_path, nodes, text=f"{STAGES}[limits]\nnodes_at_once = 3\n")
+    assert {one.said for one in found.values()} == {Said.ACCEPTED}
+    assert [len(of) for stage, of in nodes.runs if stage == "exact"] == [3, 3, 2] * 3
+    assert max(len(of) for stage, of in nodes.runs if stage == "speed") == 3
+
+
+def test_a_replaced_node_is_let_in_and_goes_through_all_stages(tmp_path: Path) -> None:
+    nodes = Nodes(verdicts={("exact", "n5"): Verdict.FAIL})
+    assert said(tmp_path, nodes)["n5"].said is Said.REJECTED
+    nodes.verdicts, nodes.serials["n5"] = {}, "another"
+    runs = len(nodes.runs)
+    found = said(tmp_path, nodes, again=("n5",))
+    assert {one.said for one in found.values()} == {Said.ACCEPTED}
+    assert [(stage, of) for stage, of in nodes.runs[runs:] if stage != "speed"] == [
+        ("inventory", ("n5",)),
+        *[("exact", ("n5",))] * 3,
+    ]
+    assert all("n5" in of and len(of) > 1 for stage, of in nodes.runs[runs:] if stage == "speed"), "others beside it"
+
+
+def test_other_hardware_under_a_name_begins_anew(tmp_path: Path) -> None:
+    nodes = Nodes(stop_after=4)
+    with pytest.raises(KeyboardInterrupt):
+        said(tmp_path, nodes)
+    nodes.stop_after, nodes.serials["n5"] = 10**6, "another"
+    assert said(tmp_path, nodes)["n5"].said is Said.ACCEPTED
+    assert nodes.runs.count(("inventory", ("n5",))) == 1
+
+
+def test_runs_that_say_less_of_the_hardware_change_neither_kind_nor_machine() -> None:
+    gpus = (Gpu(0, "GPU-1", "S1"),)
+    whole, part = Seen(Identity("", "", gpus), "p5, H100"), Seen(Identity("i-1", "S"), "p5")
+    assert not part.is_other_than(whole)
+    assert Seen(Identity("i-2", "S"), "p5").is_other_than(part)
+    assert Seen(Identity("", "", (Gpu(0, "GPU-2"),)), "p5").is_other_than(whole)
+
+
+def test_the_time_is_a_limit(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(), f"{STAGES}[limits]\nhours = 0.05\n")
+    assert "0.05 hours are spent; every node alone: exact" in made.go_on((), lambda _words: None)
+    assert {one.said for one in of_nodes(made.state)} == {Said.OPEN}
+
+
+def test_too_few_nodes_prove_nothing_without_a_floor(tmp_path: Path) -> None:
+    def of_two(text: str) -> set[Said]:
+        folder = tmp_path / str(len(text))
+        folder.mkdir()
+        made = acceptance(folder, Nodes(), text, cluster_of(NAMES[:2]))
+        made.go_on((), lambda _words: None)
+        return {one.said for one in of_nodes(made.state)}
+
+    assert of_two(STAGES) == {Said.OPEN}
+    assert of_two(f"{STAGES}[floors]\ngpu_gemm = 690\n") == {Said.ACCEPTED}
+    assert of_two(f"{STAGES}[floors]\ngpu_gemm = 800.0\n") == {Said.REJECTED}
+
+
+def test_evidence_that_was_altered_is_refused(tmp_path: Path) -> None:
+    said(tmp_path, Nodes())
+    results = tmp_path / "into/runs/0002-exact" / RESULTS
+    results.write_text(results.read_text().replace("pass", "fail"))
+    with pytest.raises(JournalError, match=r"results.jsonl is not what it was when its run ended"):
+        said(tmp_path, Nodes())
+
+
+def test_another_plan_is_another_acceptance(tmp_path: Path) -> None:
+    said(tmp_path, Nodes())
+    with pytest.raises(JournalError, match="or another --into"):
+        said(tmp_path, Nodes(), text=f"{STAGES}[errors]\nslower = 0.1\n")
+
+
+def test_a_run_that_breaks_ends_the_acceptance_with_its_words(tmp_path: Path) -> None:
+    def broken(_words: object, folder: Path, _lock: int) -> int:
+        (folder / "output.txt").write_text("clusterproof: no such cluster\n")
+        (folder / EXIT).write_text("4\n")
+        return 4
+
+    made = acceptance(tmp_path, Nodes())
+    made.launch = broken
+    with pytest.raises(JournalError, match=r"did not end \(exit code 4\): clusterproof: no such cluster"):
+        made.go_on((), lambda _words: None)
+    assert json.loads((tmp_path / "into" / FILE).read_text())["schema"] == "clusterproof acceptance 1"
