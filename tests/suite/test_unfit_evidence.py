@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
+from clusterproof.plugins.suite import unfit_evidence
 from clusterproof.plugins.suite.reporters import k8s_gate
 from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
 from clusterproof.plugins.suite.state import EVIDENCE
@@ -50,6 +52,40 @@ def test_of_a_node_that_comes_and_goes_the_newest_are_kept(reported: NodeEvidenc
         keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
     assert len(kept(tmp_path)) == MOST
     assert kept(tmp_path)[0] == "gpu002/20260921T141620Z"
+
+
+def test_what_others_put_beside_recordings_stays_and_counts_for_none(reported: NodeEvidence, tmp_path: Path) -> None:
+    for name in ("0-notes", "20260921", "lost+found", "zz"):
+        (tmp_path / "gpu002" / name).mkdir(parents=True)
+    (tmp_path / "gpu002" / "19990101T000000Z").write_text("a file")
+    (tmp_path / "gpu002" / "19990102T000000Z").symlink_to(tmp_path)
+    others = set(kept(tmp_path))
+    for minute in range(MOST + 1):
+        keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
+    newest = {f"gpu002/20260921T14{minute}20Z" for minute in range(14, 14 + MOST)}
+    assert set(kept(tmp_path)) == others | newest
+
+
+def test_on_a_full_volume_there_is_room_for_the_newest_and_no_half_of_one(
+    reported: NodeEvidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for minute in range(MOST):
+        keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * minute)
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def no_room(*_: object) -> None:
+        assert len(kept(tmp_path)) == MOST  # with the one that is being written
+        raise full
+
+    monkeypatch.setattr(unfit_evidence, "write_node", no_room)
+    with pytest.raises(OSError, match="No space left"):
+        keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * MOST)
+    assert [replay_of(tmp_path / one) for one in kept(tmp_path)] == ["gpu002"] * (MOST - 1)
+
+
+def replay_of(recording: Path) -> str:
+    (node,) = replayed(recording, resolve(f"replay:{recording}"))
+    return node.node
 
 
 def test_a_node_is_no_folder_elsewhere_whatever_it_is_called(reported: NodeEvidence, tmp_path: Path) -> None:

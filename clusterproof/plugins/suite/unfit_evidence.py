@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import recording_file, write_cluster, write_node
 
 MOST = 5  # recordings of a node: the newest
+RECORDED = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
 
 def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float) -> None:
@@ -19,7 +21,17 @@ def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float
     of_node = folder / recording_file(evidence.node).removesuffix(".json")
     recording = of_node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
     targets = tuple(target for target in cluster.targets if target.name == evidence.node)
-    write_cluster(recording, replace(cluster, targets=targets, is_part=True))
-    write_node(recording, evidence)
-    for old in sorted(of_node.iterdir())[:-MOST]:
+    for old in _recordings(of_node)[: 1 - MOST]:  # first: a full volume has room again
         shutil.rmtree(old)
+    try:
+        write_cluster(recording, replace(cluster, targets=targets, is_part=True))
+        write_node(recording, evidence)
+    except OSError:
+        shutil.rmtree(recording, ignore_errors=True)
+        raise
+
+
+def _recordings(of_node: Path) -> list[Path]:
+    """Those of a node, the oldest first; what else lies there is somebody else's."""
+    named = (one for one in of_node.glob("*") if RECORDED.fullmatch(one.name))
+    return sorted(one for one in named if one.is_dir() and not one.is_symlink())
