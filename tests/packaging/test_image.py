@@ -19,7 +19,7 @@ from tests.builders.wheel import ROOT, clone_of, wheel_of
 
 FOLDER = ROOT / "clusterproof" / "integrations" / "kubernetes"
 INSTRUCTIONS = (FOLDER / "Dockerfile").read_text().replace("\\\n", " ")
-UNNAMED = "the image has no name; expected the variable IMAGE of this repository, as REGISTRY/clusterproof"
+UNNAMED = "the image's name is {!r}; expected the variable IMAGE of this repository, as REGISTRY/clusterproof"
 ON_PYTHON_3_12 = {"python_version": "3.12", "python_full_version": "3.12.9"}
 
 
@@ -97,7 +97,17 @@ def step(key: str, start: str) -> dict[str, Any]:
     return next(dict(one) for one in STEPS if one.get(key, "").startswith(start))
 
 
-@pytest.mark.parametrize(("name", "expected"), [("", 1), ("example.com/clusterproof", 0)])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("", 1),
+        ("clusterproof", 1),
+        ("somebody/clusterproof", 1),  # whose registry is another matter
+        ("example.com/clusterproof:0.1.0", 1),
+        ("example.com:5000/team/clusterproof", 0),
+        ("example.com/clusterproof", 0),
+    ],
+)
 def test_it_is_published_under_the_name_that_somebody_gave_it_and_no_other(
     name: str, expected: int, tmp_path: Path
 ) -> None:
@@ -105,8 +115,9 @@ def test_it_is_published_under_the_name_that_somebody_gave_it_and_no_other(
     words = ["bash", "-e", "-c", step("name", "Name")["run"]]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == expected
-    assert done.stderr == ("" if name else f"{UNNAMED}\n")
-    assert not name or (tmp_path / "env").read_text() == "VERSION=1.2.3\n"
+    assert done.stderr == (f"{UNNAMED.format(name)}\n" if expected else "")
+    registry = name.partition("/")[0]
+    assert expected or (tmp_path / "env").read_text() == f"REGISTRY={registry}\nVERSION=1.2.3\n"
 
 
 def test_what_is_published_was_run_before_and_what_is_signed_is_what_was_pushed() -> None:
@@ -117,3 +128,13 @@ def test_what_is_published_was_run_before_and_what_is_signed_is_what_was_pushed(
     assert signed["env"]["DIGEST"] == f"${{{{ steps.{pushed['id']}.outputs.digest }}}}"
     assert '"$IMAGE@$DIGEST"' in signed["run"]
     assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert jobs["publish"]["permissions"] == {"contents": "read", "id-token": "write"}
+
+
+def test_what_publishes_runs_nobodys_newest_and_shows_its_own_token_to_no_registry() -> None:
+    every = [one for job in WORKFLOW["jobs"].values() for one in job["steps"]]
+    used = [one["uses"] for one in every if "uses" in one]
+    assert [one for one in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", one)] == []
+    assert {one["with"]["persist-credentials"] for one in every if "checkout" in one.get("uses", "")} == {False}
+    login = step("uses", "docker/login-action")["with"]
+    assert (login["registry"], login["password"]) == ("${{ env.REGISTRY }}", "${{ secrets.REGISTRY_TOKEN }}")
