@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import ssl
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -91,3 +96,60 @@ def test_outside_of_a_pod_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(KubernetesError, match="no account of a pod here: 'KUBERNETES_SERVICE_HOST'"):
         access.open_api({"kubernetes": "in-cluster"})
+
+
+@contextmanager
+def old_cluster(folder: Path) -> Iterator[int]:
+    """The port of a server whose certificates are as those of EKS clusters of some years ago: no key identifiers."""
+    bare = "subjectKeyIdentifier=none\nauthorityKeyIdentifier=none\n"
+    (folder / "ca.conf").write_text(
+        f"[req]\ndistinguished_name=name\n[name]\n[ca]\nbasicConstraints=critical,CA:TRUE\n{bare}"
+    )
+    (folder / "leaf.conf").write_text(f"subjectAltName=IP:127.0.0.1\n{bare}")
+    for words in (
+        "req -x509 -nodes -newkey rsa:2048 -config ca.conf -extensions ca -subj /CN=k -keyout ca.key -out ca.crt",
+        "req -nodes -newkey rsa:2048 -subj /CN=apiserver -keyout leaf.key -out leaf.csr",
+        "x509 -req -in leaf.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile leaf.conf -out leaf.crt",
+    ):
+        subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"kind": "NodeList"}')
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "leaf.crt", folder / "leaf.key")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make certificates with")
+def test_certificates_that_kubectl_takes_are_taken_by_a_python_that_is_stricter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_before = ssl.create_default_context
+
+    def as_of_3_13(cafile: str) -> ssl.SSLContext:
+        context = of_before(cafile=cafile)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", as_of_3_13)
+    monkeypatch.setattr(access, "ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    (tmp_path / "token").write_text("token")
+    with old_cluster(tmp_path) as port:
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
+        assert access.open_api({"kubernetes": "in-cluster"}).get("/api/v1/nodes")["kind"] == "NodeList"
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")  # which its certificate does not name
+        with pytest.raises(KubernetesError, match="certificate is not valid for 'localhost'"):
+            access.open_api({"kubernetes": "in-cluster"}).get("/api/v1/nodes")

@@ -99,6 +99,7 @@ def _in_cluster() -> Api:
         host, port = (os.environ[f"KUBERNETES_SERVICE_{word}"] for word in ("HOST", "PORT"))
         (ACCOUNT / TOKEN).read_text()
         trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+        trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT  # from Python 3.13; EKS clusters have certificates that are not
     except (KeyError, OSError) as problem:  # also ssl's
         raise KubernetesError(
             f"no account of a pod here: {_words(problem)}; expected to run in a pod of the cluster, else k8s:CONTEXT"
@@ -112,7 +113,7 @@ def _token() -> str:
     """The header of a pod's account; the kubelet writes a new token before the old one ends. Raises KubernetesError."""
     try:
         return f"Bearer {(ACCOUNT / TOKEN).read_text().strip()}"
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # also of a file that is no text
         raise _lost(problem) from None
 
 
