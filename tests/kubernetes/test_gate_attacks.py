@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +12,18 @@ import pytest
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.objects import MERGE, STRATEGIC
 from clusterproof.plugins.kubernetes.gate.write import UNCONFINED, Orders, standing
-from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, GateBed, api_of
+from tests.counterparts import installed
+from tests.kubernetes.gate import ACCOUNT, AGENT, FIT, MANIFESTS, GateBed, api_of, kubectl, rights
 from tests.testbed.kubernetes.bed import NAMESPACE
+from tests.testbed.kubernetes.processes import wait_until
 from tests.testbed.needs import needs_kubectl
 
 pytestmark = needs_kubectl
 HERE, SYSTEM = f"/api/v1/namespaces/{NAMESPACE}", "/api/v1/namespaces/kube-system"
 APPS, BATCH = f"/apis/apps/v1/namespaces/{NAMESPACE}", f"/apis/batch/v1/namespaces/{NAMESPACE}"
+TEAM = "/api/v1/namespaces/team-a"
 NODE = "/api/v1/nodes/gpu601"
+SHOWN = ("--show-only", "templates/wait.yaml", "--set", "image=x,wait.namespaces={team-a}")
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 JSON = "application/json"
@@ -66,9 +73,53 @@ BY_AGENTS = {
 }
 
 
+BY_WAITING = {
+    **BY_BOTH,
+    **BY_AGENTS,
+    "a privileged pod in its own namespace": ("POST", f"{TEAM}/pods", POD),
+    "the condition that it waits for": (STRATEGIC, f"{NODE}/status", OURS),
+    "its own node's taints": (MERGE, NODE, {"spec": {"taints": []}}),
+    "secrets of its own namespace": ("GET", f"{TEAM}/secrets", {}),
+    "pods of its own namespace": ("GET", f"{TEAM}/pods", {}),
+    "a token of itself": ("POST", f"{TEAM}/serviceaccounts/default/token", TOKEN),
+    "the kubelet's metrics": ("GET", f"{NODE}/proxy/metrics", {}),
+    "the status of a node": ("GET", f"{NODE}/status", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def of_waiting(gate: GateBed) -> Iterator[Path]:
+    """The way in of a pod in a namespace of `wait.namespaces`, as the chart grants it."""
+    call = gate.bed.plane.call
+    call("POST", "/api/v1/namespaces", {"metadata": {"name": "team-a"}})
+    rules = subprocess.run(
+        [installed.folder("helm") / "helm", "template", "x", MANIFESTS / "chart", *SHOWN],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    file = gate.bed.plane.folder / "wait.yaml"
+    file.write_text(rules)
+    kubectl(gate.bed, "apply", "--filename", file)
+    try:
+        kubectl(gate.bed, "create", "serviceaccount", "waiting", "--namespace", "team-a")
+        way = gate.bed.plane.kubeconfig(
+            kubectl(gate.bed, "create", "token", "waiting", "--namespace", "team-a").strip()
+        )
+        wait_until(lambda: bool(rights(way, "team-a")), "granted")
+        yield way
+    finally:
+        kubectl(gate.bed, "delete", "--filename", file)
+        call("DELETE", "/api/v1/namespaces/team-a")
+
+
 def answer(gate: GateBed, account: str, how: str, path: str, body: object) -> KubernetesError | None:
-    """What the server says to a request of this account; None where it does as it is asked."""
-    api = api_of(gate.kubeconfig if account == ACCOUNT else gate.of_agent)
+    """What the server says to a request of an account of the gate's; None where it does as it is asked."""
+    return answer_to(gate.kubeconfig if account == ACCOUNT else gate.of_agent, how, path, body)
+
+
+def answer_to(kubeconfig: Path, how: str, path: str, body: object) -> KubernetesError | None:
+    api = api_of(kubeconfig)
     try:
         if how == "GET":
             api.get(path)
@@ -99,6 +150,16 @@ def test_an_agents_account_has_no_right_at_all_not_even_to(gate: GateBed, wanted
         refused = answer(gate, AGENT, *BY_AGENTS[wanted])
     assert refused is not None
     assert f'User "system:serviceaccount:{NAMESPACE}:{AGENT}" cannot' in str(refused)
+
+
+@installed.needs("helm")
+@pytest.mark.parametrize("wanted", BY_WAITING)
+def test_a_pod_that_waits_reads_nodes_and_gets_nothing_of(gate: GateBed, of_waiting: Path, wanted: str) -> None:
+    with gate.bed.node("gpu601"):
+        refused = answer_to(of_waiting, *BY_WAITING[wanted])
+        assert api_of(of_waiting).get(NODE)["metadata"]["name"] == "gpu601"
+    assert refused is not None
+    assert 'User "system:serviceaccount:team-a:waiting" cannot' in str(refused)
 
 
 AS_AGENT = {"app.kubernetes.io/name": "clusterproof", "app.kubernetes.io/component": "agent"}
