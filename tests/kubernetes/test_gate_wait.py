@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.kubernetes.api import KubernetesDenied
+from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied
 from clusterproof.plugins.kubernetes.gate import CONDITION
 from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN
 from clusterproof.plugins.kubernetes.gate.objects import moment
 from clusterproof.plugins.kubernetes.gate.remove import remove
-from clusterproof.plugins.kubernetes.gate.wait import Wait, booted_at, verdict_since, waited
+from clusterproof.plugins.kubernetes.gate.wait import LAST_S, Wait, booted_at, verdict_since, waited
 from clusterproof.plugins.kubernetes.nodes import node_of
 from tests.kubernetes.gate import FIT, MANIFESTS, UNFIT, GateBed, api_of, kubectl
 from tests.kubernetes.in_cluster import COMMAND, PODS, on_this_machine
@@ -34,10 +37,10 @@ on_kubelet = pytest.mark.skipif(
 )
 
 
-def node_with(status: str, heard: float) -> Any:
+def node_json(status: str, heard: float) -> dict[str, Any]:
     condition = {"type": CONDITION, "status": status, "reason": "Why", "message": "words"}
     condition |= {"lastHeartbeatTime": moment(heard), "lastTransitionTime": moment(heard)}
-    return node_of({"metadata": {"name": NODE}, "status": {"conditions": [condition]}})
+    return {"metadata": {"name": NODE}, "status": {"conditions": [condition]}}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def node_with(status: str, heard: float) -> Any:
     ],
 )
 def test_only_a_fresh_verdict_counts(status: str, heard: float, expected: tuple[str, str, str]) -> None:
-    health = verdict_since(node_with(status, heard), NOW - 600)
+    health = verdict_since(node_of(node_json(status, heard)), NOW - 600)
     assert (health.status, health.reason, health.message) == expected
 
 
@@ -221,6 +224,56 @@ def test_a_node_that_is_not_there_is_waited_for(gate: GateBed) -> None:
 
 
 @needs_kubectl
+@on_kubelet
+def test_a_pod_that_is_told_to_go_while_it_waits_fails_no_job(gate: GateBed) -> None:
+    with allowed(gate), job(gate):
+        wait_until(lambda: logs(gate).count("gate: gpu001 is not proven yet") == 2, "waiting")
+        gone = {one["metadata"]["uid"] for one in gate.bed.plane.items(PODS)}
+        kubectl(gate.bed, "delete", "pods", "--namespace", NAMESPACE, "--selector=job-name=held", "--wait=false")
+        wait_until(lambda: gone.isdisjoint(one["metadata"]["uid"] for one in gate.bed.plane.items(PODS)), "gone")
+        gate.write({NODE: FIT})
+        wait_until(lambda: {"Complete", "Failed"} & set(conditions(gate)), "ended")
+        assert "Failed" not in conditions(gate)
+
+
+def test_no_request_lasts_longer_than_there_is_time_to_wait() -> None:
+    limits: list[float] = []
+
+    def send(*_: object, timeout: Any, **__: object) -> None:
+        limits.append(max(timeout.connect_timeout, timeout.read_timeout))
+        raise OSError("nobody listens")
+
+    api = Api("https://127.0.0.1:1", send)
+    api._has_answered = True  # as after a first look: another request would ask again by itself
+    health = waited(api, Wait(NODE, patience_s=0.1), lambda _: None, threading.Event())
+    assert health.reason == "NoAnswer"
+    assert limits
+    assert max(limits) <= LAST_S
+
+
+def test_where_nothing_tells_when_the_machine_was_started_the_age_of_a_verdict_decides(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("clusterproof.plugins.kubernetes.gate.wait.STAT", tmp_path / "gone")
+    body = json.dumps(node_json(TRUE, time.time())).encode()
+    answer = SimpleNamespace(status=200, stream=lambda _: [body], release_conn=lambda: None)
+    api = Api("https://127.0.0.1:1", lambda *_, **__: answer)
+    assert waited(api, Wait(NODE), lambda _: None, threading.Event()).status == TRUE
+
+
+@pytest.mark.parametrize("broken", [ValueError("not UTF-8"), RuntimeError()])
+def test_what_breaks_in_a_wait_does_not_read_as_an_unfit_node(
+    broken: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def breaks(*_: object) -> None:
+        raise broken
+
+    monkeypatch.setattr("clusterproof.plugins.command_line.gate.open_api", breaks)
+    assert main(["gate", "wait", "k8s:in-cluster", "--node", NODE]) == 4
+    assert f"the wait itself broke: {type(broken).__name__}" in capsys.readouterr().err
+
+
+@needs_kubectl
 def test_who_may_read_no_nodes_is_told_at_once(gate: GateBed) -> None:
     _, token = gate.bed.account([])
     with pytest.raises(KubernetesDenied, match="expected the right to get nodes"):
@@ -234,6 +287,9 @@ def test_who_may_read_no_nodes_is_told_at_once(gate: GateBed) -> None:
         (["remove", "k8s:bed", "--node", "gpu001"], "expected gate wait X --node NAME"),
         (["wait", "k8s:bed", "--node", "gpu001", "--timeout", "0"], "expected a whole number of seconds"),
         (["wait", "--node", "gpu001"], "gate wait X"),
+        (["wait", "k8s:bed", "--node", "$(NODE)"], "expected the name of a node"),
+        (["wait", "k8s:bed", "--node", "../namespaces/default"], "expected the name of a node"),
+        (["wait", "k8s:bed", "--node", "gpu001?watch=true"], "expected the name of a node"),
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
-from clusterproof.plugins.core.errors import ClusterproofError
+from clusterproof.plugins.core.errors import ClusterproofError, place_of
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.evaluation.standing import standing
@@ -26,12 +27,13 @@ from clusterproof.plugins.inventory import with_expectations
 from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
+from clusterproof.plugins.kubernetes.gate.health import UNKNOWN
 from clusterproof.plugins.kubernetes.gate.metrics import Tally
 from clusterproof.plugins.kubernetes.gate.remove import remove
 from clusterproof.plugins.kubernetes.gate.round import taken
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
 from clusterproof.plugins.policy.file import find_policy
-from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
+from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
 from clusterproof.plugins.watch.metrics.http_server import Address, Listener
 
@@ -41,6 +43,7 @@ AWS = ("region", "profile")  # options that say where a cluster of EKS is
 MAX_EVERY_S = 3600
 ROUND_S = 600.0  # for one round: after so long its process is ended
 OUTPUT = "output"  # of the round that goes on, among what is kept
+NODE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 LAST_LINES = 20  # of one that left nothing
 END_S = 10.0  # for a round to end when it is asked to
 
@@ -52,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         usage="clusterproof gate run X [OPTION...] | agent [OPTION...] | wait X --node NAME | remove X",
         description="A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent "
         "reports what is on its node, wait ends once its verdict on a node is known: 0 proven, 1 unfit, 10 not proven "
-        "in time; and what removes it: remove takes its condition and taints from all nodes.",
+        "in time, 2 ended by a signal; and what removes it: remove takes its condition and taints from all nodes.",
         epilog="Any option of clusterproof check may follow gate run X, such as --k8s-gate taint.",
         allow_abbrev=False,
     )
@@ -66,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--unchanged", metavar="FILE", help=words)
     words = "of agent: the gate's further options, of which --expect, --instance-type and --policy hold here too"
     parser.add_argument("--options", default="", metavar="WORDS", help=words)
-    parser.add_argument("--node", default="", metavar="NAME", help="of wait: the node")
+    parser.add_argument("--node", type=_node, metavar="NAME", help="of wait: the node")
     words = f"of wait: how old a verdict may be ({FRESH_S:g})"
     parser.add_argument("--fresh", type=_positive_s, default=FRESH_S, metavar="S", help=words)
     words = f"of wait: how long to wait for one ({PATIENCE_S:g})"
@@ -111,10 +114,31 @@ def _positive_s(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r:.40}; expected a whole number of seconds, at least 1")
 
 
+def _node(text: str) -> str:
+    """A node's name, as Kubernetes has them. Raises argparse.ArgumentTypeError."""
+    if NODE_NAME.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r:.80}; expected the name of a node")
+
+
 def _waited(option: argparse.Namespace, is_over: threading.Event) -> tuple[int, str]:
-    """Wait for the verdict on a node. Raises AwsError, InventoryError, KubernetesError."""
+    """Wait for the verdict on a node. Raises AwsError, InventoryError, KubernetesError.
+
+    What else breaks would end Python with 1, which says that the node is unfit.
+    """
     order = Wait(option.node, option.fresh, option.timeout)
-    health = waited(open_api(_access(option)), order, _say, is_over)
+    try:
+        health = waited(open_api(_access(option)), order, _say, is_over)
+    except ClusterproofError:
+        raise
+    except Exception as broken:
+        words = f"the wait itself broke: {type(broken).__name__}: {broken} ({place_of(broken)})"
+        return BAD_COMMAND_LINE, f"gate: {words}\n"
+    if is_over.is_set() and health.status == UNKNOWN:
+        return (
+            INTERRUPTED,
+            f"gate: the wait for {order.node} was ended by a signal: {health.reason}: {health.message}\n",
+        )
     return EXITS[health.status], f"gate: {in_words(order, health)}\n"
 
 

@@ -49,6 +49,10 @@ class Api:
         """One object, or one page. Raises KubernetesError."""
         return decoded(self._asked("GET", path, query, None, RETRY_S))
 
+    def get_once(self, path: str, within_s: float, **query: object) -> Mapping[str, Any]:
+        """One object, asked for once; whoever waits asks again. Raises KubernetesError, also after so long."""
+        return decoded(self._asked("GET", path, query, None, 0.0, within_s=within_s))
+
     def create(self, path: str, body: object) -> Mapping[str, Any]:
         """Create an object; what the server made of it. Raises KubernetesError."""
         return decoded(self._asked("POST", path, {}, body, RETRY_S))
@@ -96,7 +100,7 @@ class Api:
 
         Raises KubernetesError.
         """
-        response = self._response("GET", path, query, None, quiet_s)
+        response = self._response("GET", path, query, None, quiet_s + CONNECT_S)
         try:
             if response.status >= 300:
                 raise error_of(response, _read(response, DRAIN_BYTES), path)
@@ -113,13 +117,14 @@ class Api:
         retry_s: float,
         most_bytes: int = MAX_BYTES,
         kind: str = JSON,
+        within_s: float = READ_S + CONNECT_S,
     ) -> bytes:
         """The body of a good answer; one that says "later" is asked again. Raises KubernetesError."""
         until = time.monotonic() + retry_s
         attempt = 0
         while True:
             try:
-                response = self._response(method, path, query, body, READ_S, kind)
+                response = self._response(method, path, query, body, within_s, kind)
             except KubernetesError:
                 attempt += 1
                 if not self._has_answered or time.monotonic() + 2**attempt > until:
@@ -144,7 +149,7 @@ class Api:
             attempt += 1
 
     def _response(
-        self, method: str, path: str, query: Mapping[str, object], body: object, read_s: float, kind: str = JSON
+        self, method: str, path: str, query: Mapping[str, object], body: object, within_s: float, kind: str = JSON
     ) -> Any:
         """Raises KubernetesError where there is no answer."""
         with self._lock:
@@ -163,7 +168,7 @@ class Api:
                 headers=headers,
                 preload_content=False,
                 retries=False,
-                timeout=_timeout(read_s),
+                timeout=_timeout(within_s),
             )
             self._has_answered = True
             _count(method, response.status)
@@ -180,10 +185,10 @@ def _count(method: str, status: int) -> None:
         ASKED[f"{method} {status}"] += 1
 
 
-def _timeout(read_s: float) -> Any:
+def _timeout(within_s: float) -> Any:
     from urllib3.util import Timeout
 
-    return Timeout(connect=CONNECT_S, read=read_s + CONNECT_S)
+    return Timeout(connect=min(CONNECT_S, within_s), read=within_s)
 
 
 def _read(response: Any, most_bytes: int) -> bytes:

@@ -212,7 +212,7 @@ complete -c clusterproof -n '_shtab_clusterproof_using watch' -l host-root -xka 
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l k8s-namespace -x -d 'for the pods (default clusterproof)'
 complete -c clusterproof -n '_shtab_clusterproof_using watch' -l k8s-image -x -d 'one with Python, where nodes have none'
 complete -c clusterproof -n '_shtab_clusterproof_using watch; and test $_shtab_clusterproof_npos -eq 0' -ka "local demo replay: capture: ssh: slurm: k8s: eks: ec2: asg:" -d 'what to watch: local, nodes by ssh or of Kubernetes, slurm:job:ID, or FILE.toml'
-complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a gate -d 'A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent reports what is on its node, wait ends once its verdict on a node is known: 0 proven, 1 unfit, 10 not proven in time; and what removes it: remove takes its condition and taints from all nodes.'
+complete -c clusterproof -n '_shtab_clusterproof_using; and test $_shtab_clusterproof_npos -eq 0' -a gate -d 'A gate of Kubernetes: run evaluates what agents report and writes it to the nodes, agent reports what is on its node, wait ends once its verdict on a node is known: 0 proven, 1 unfit, 10 not proven in time, 2 ended by a signal; and what removes it: remove takes its condition and taints from all nodes.'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -s h -l help -d 'show this help message and exit'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l every -x -d 'seconds between reports, alike in both: 1 to 3600'
 complete -c clusterproof -n '_shtab_clusterproof_using gate' -l listen -x -d 'of run: answer Prometheus there, as 0.0.0.0:9188'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE
-from clusterproof.plugins.kubernetes.api import Api, KubernetesDenied, KubernetesError
+from clusterproof.plugins.kubernetes.api import READ_S, Api, KubernetesDenied, KubernetesError
 from clusterproof.plugins.kubernetes.gate import CONDITION
 from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health, bounded
 from clusterproof.plugins.kubernetes.gate.objects import NODES, moment
@@ -17,6 +17,7 @@ from clusterproof.plugins.kubernetes.nodes import KubernetesNode, node_of
 
 FRESH_S = 600.0  # two heartbeats of a gate in rest
 PATIENCE_S = 600.0
+LAST_S = 5.0  # for an answer at least, also when patience ends
 LOOK_S = 10.0  # between two requests of a pod that waits; a gate looks once a minute
 STAT = Path("/proc/stat")  # of the host, in a container too
 BOOTED = "btime "
@@ -58,9 +59,10 @@ def waited(api: Api, order: Wait, say: Callable[[str], None], is_over: threading
 
     An API server that does not answer is asked again. Raises KubernetesDenied where the right is missing.
     """
-    booted, until, said = booted_at(STAT.read_text()), time.monotonic() + order.patience_s, ""
+    booted, until, said = _booted(), time.monotonic() + order.patience_s, ""
     while True:
-        health = _looked(api, order.node, max(booted, time.time() - order.fresh_s))
+        within_s = max(LAST_S, min(READ_S, until - time.monotonic()))
+        health = _looked(api, order.node, max(booted, time.time() - order.fresh_s), within_s)
         left_s = until - time.monotonic()
         if health.status in (TRUE, FALSE) or left_s <= 0 or is_over.is_set():
             return health
@@ -70,9 +72,17 @@ def waited(api: Api, order: Wait, say: Callable[[str], None], is_over: threading
         is_over.wait(min(LOOK_S, left_s))
 
 
-def _looked(api: Api, name: str, oldest: float) -> Health:
+def _booted() -> float:
     try:
-        return verdict_since(node_of(api.get(f"{NODES}/{name}", resourceVersion="0")), oldest)
+        return booted_at(STAT.read_text())
+    except OSError:  # no Linux: somebody's own machine, and not the node
+        return 0.0
+
+
+def _looked(api: Api, name: str, oldest: float, within_s: float) -> Health:
+    try:
+        node = api.get_once(f"{NODES}/{name}", within_s, resourceVersion="0")
+        return verdict_since(node_of(node, with_images=False), oldest)
     except KubernetesDenied as denied:
         raise KubernetesDenied(f"{denied}; {RIGHT}", denied.status, denied.reason) from None
     except KubernetesError as problem:
