@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import ssl
 import subprocess
@@ -14,11 +15,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import urllib3.connection
+from urllib3.util import ssl_
 
 from clusterproof.plugins.kubernetes import access
 from clusterproof.plugins.kubernetes.api import KubernetesDenied, KubernetesError
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.needs import needs_kubernetes
+
+CONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "users": [{"name": "old", "user": {"token": "token"}}],
+    "contexts": [{"name": "old", "context": {"cluster": "old", "user": "old"}}],
+    "current-context": "old",
+}
 
 
 @pytest.fixture
@@ -132,24 +143,44 @@ def old_cluster(folder: Path) -> Iterator[int]:
             thread.join()
 
 
-@pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make certificates with")
-def test_certificates_that_kubectl_takes_are_taken_by_a_python_that_is_stricter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    of_before = ssl.create_default_context
+@pytest.fixture
+def as_of_3_13(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Python 3.13, and urllib3 with it, ask of certificates beside what those before did."""
+    of_python, of_urllib3 = ssl.create_default_context, ssl_.create_urllib3_context
 
-    def as_of_3_13(cafile: str) -> ssl.SSLContext:
-        context = of_before(cafile=cafile)
+    def strict(context: ssl.SSLContext) -> ssl.SSLContext:
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         return context
 
-    monkeypatch.setattr(ssl, "create_default_context", as_of_3_13)
+    monkeypatch.setattr(ssl, "create_default_context", lambda cafile: strict(of_python(cafile=cafile)))
+    for module in (ssl_, urllib3.connection):
+        monkeypatch.setattr(module, "create_urllib3_context", lambda *args, **words: strict(of_urllib3(*args, **words)))
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make certificates with")
+@pytest.mark.usefixtures("as_of_3_13")
+@pytest.mark.parametrize("way", ["in-cluster", "context:"])
+def test_certificates_that_kubectl_takes_are_taken_by_a_python_that_is_stricter(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(access, "ACCOUNT", tmp_path)
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     (tmp_path / "token").write_text("token")
     with old_cluster(tmp_path) as port:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
-        assert access.open_api({"kubernetes": "in-cluster"}).get("/api/v1/nodes")["kind"] == "NodeList"
-        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")  # which its certificate does not name
+
+        def asked(host: str) -> object:
+            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+            cluster = {"server": f"https://{host}:{port}", "certificate-authority": "ca.crt"}
+            (tmp_path / "kubeconfig").write_text(
+                json.dumps({**CONFIG, "clusters": [{"name": "old", "cluster": cluster}]})
+            )
+            return access.open_api({"kubernetes": way}).get("/api/v1/nodes")["kind"]
+
+        assert asked("127.0.0.1") == "NodeList"
         with pytest.raises(KubernetesError, match="certificate is not valid for 'localhost'"):
-            access.open_api({"kubernetes": "in-cluster"}).get("/api/v1/nodes")
+            asked("localhost")
+        other = "req -x509 -nodes -newkey rsa:2048 -subj /CN=k -keyout other.key -out ca.crt"
+        subprocess.run(["openssl", *other.split()], cwd=tmp_path, check=True, capture_output=True)
+        with pytest.raises(KubernetesError, match="certificate verify failed"):
+            asked("127.0.0.1")

@@ -41,8 +41,13 @@ THERE = {"NODE": NODE, "NAMESPACE": NAMESPACE, "POD": POD, "CLAIM": CLAIM, "KEY"
 THERE |= {"LABELS": "kubernetes.io/os=linux", "gpu003": NODE}
 CHANGES = re.compile(r"^(kubectl (?:create \w+|apply|delete|label|taint|uncordon))\b")
 PROSE = ("kubectl", "kubectl logs")
-# Whose image nobody has, or has named; and what is there already.
-NOT_HERE = ("deployment/clusterproof-gate", "apply -k integrations/kubernetes", "create namespace clusterproof")
+# Whose image nobody has, or has named, or which has no tar; and what is there already.
+NOT_HERE = (
+    "kubectl cp",
+    "deployment/clusterproof-gate",
+    "apply -k integrations/kubernetes",
+    "create namespace clusterproof",
+)
 UNFIT = {"key": "clusterproof.dev/unfit", "effect": "NoSchedule"}
 
 

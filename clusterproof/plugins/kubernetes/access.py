@@ -99,7 +99,7 @@ def _in_cluster() -> Api:
         host, port = (os.environ[f"KUBERNETES_SERVICE_{word}"] for word in ("HOST", "PORT"))
         (ACCOUNT / TOKEN).read_text()
         trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-        trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT  # from Python 3.13; EKS clusters have certificates that are not
+        trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as below
     except (KeyError, OSError) as problem:  # also ssl's
         raise KubernetesError(
             f"no account of a pod here: {_words(problem)}; expected to run in a pod of the cluster, else k8s:CONTEXT"
@@ -164,6 +164,8 @@ def _opened(configuration: Any) -> Api:
     configuration.retries = False  # Api's own timeout decides
     configuration.connection_pool_maxsize = CONNECTIONS
     pool = _client("client").ApiClient(configuration).rest_client.pool_manager
+    pools = pool.pool_classes_by_scheme
+    pool.pool_classes_by_scheme = {**pools, "https": _as_lenient_as_kubectl(pools["https"])}
 
     def authorization() -> str:
         try:
@@ -174,6 +176,24 @@ def _opened(configuration: Any) -> Api:
         return str(found["value"]) if found else str(basic)
 
     return Api(str(configuration.host), pool.request, kept_for(ASKED_S, authorization))
+
+
+def _as_lenient_as_kubectl(pools: type[Any]) -> type[Any]:
+    """Python 3.13 refuses certificates with no key identifiers, as of older EKS clusters."""
+    from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
+
+    class Connection(pools.ConnectionCls):  # type: ignore[misc, name-defined]
+        def connect(self) -> None:
+            self.ssl_context = create_urllib3_context(cert_reqs=resolve_cert_reqs(self.cert_reqs))
+            self.ssl_context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            if not (self.ca_certs or self.ca_cert_data):
+                self.ssl_context.load_default_certs()
+            super().connect()
+
+    class Pool(pools):  # type: ignore[misc]
+        ConnectionCls = Connection
+
+    return Pool
 
 
 def kept_for(seconds: float, ask: Callable[[], str]) -> Callable[[], str]:
