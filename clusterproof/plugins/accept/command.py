@@ -15,7 +15,7 @@ from clusterproof.plugins.accept.plan import Plan, plan_of
 from clusterproof.plugins.accept.redacted import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.run import Acceptance
-from clusterproof.plugins.accept.verdicts import Said
+from clusterproof.plugins.accept.verdicts import Outcome
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
 from clusterproof.plugins.core.message import number_of
@@ -59,14 +59,12 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
         _write(made, stopped, option)
         return INTERRUPTED, f"clusterproof accept: {stopped}\n"
     data = _write(made, stopped, option)
-    return _exit_code(data), f"{text(data)}{folder / PAGE}\n"
+    return exit_code(data), f"{text(data)}{folder / PAGE}\n"
 
 
-def _exit_code(data: Report) -> int:
-    said = data["summary"]
-    if said.get(Said.REJECTED.value) or said.get(Said.TO_FIX.value):
-        return 1
-    return OPEN if said.get(Said.OPEN.value) or data["stopped"] else 0
+def exit_code(data: Report) -> int:
+    """Of an acceptance that came to its end, or whose time is spent."""
+    return {Outcome.ACCEPTED: 0, Outcome.NOT_ACCEPTED: 1, Outcome.UNDECIDED: OPEN}[Outcome(data["outcome"])]
 
 
 def _again(words: str, cluster: Cluster) -> list[str]:
