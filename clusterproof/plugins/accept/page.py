@@ -168,7 +168,7 @@ def _runs(data: Report) -> Iterator[str]:
         (
             one["folder"],
             _time(one["began"]),
-            f"{one['ended'] - one['began']:.0f} s",
+            f"{one['seconds']:.0f} s",
             str(one["exit_code"]),
             str(len(one["nodes"])),
             shlex.join(one["command"]),

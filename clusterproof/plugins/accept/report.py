@@ -157,14 +157,14 @@ def _population(key: tuple[str, str, str], one: Population) -> Report:
 def _stage(name: str, state: State, ended: Sequence[Ended]) -> Report:
     runs = [one for one in ended if one.stage == name]
     row = acceptance.stages()[name]
-    node_hours = sum(len(one.nodes) * (one.ended - one.began) for one in runs) / 3600
+    node_hours = sum(len(one.nodes) * one.seconds for one in runs) / 3600
     out = sorted(node for node, of in state.failures.items() if any(one.stage == name for one in of))
     return {
         "stage": name,
         "title": row.title,
         "proves": row.proves,
         "runs": len(runs),
-        "hours": round(sum(one.ended - one.began for one in runs) / 3600, 4),
+        "hours": round(sum(one.seconds for one in runs) / 3600, 4),
         "node_hours": round(node_hours, 3),
         "nodes": sum(count > 0 for count in state.runs[name].values()),
         "taken_out": fold(out) if out else "",
