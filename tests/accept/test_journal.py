@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.accept import journal
+from clusterproof.plugins.accept import journal, run
+from clusterproof.plugins.accept.command import accept
 from clusterproof.plugins.accept.journal import FILE, Again, Ended, JournalError, Writer
 from clusterproof.plugins.accept.measured import RECORDING
 from clusterproof.plugins.core.record import names_of
-from tests.accept.simulated import Nodes, acceptance
+from tests.accept.simulated import STAGES, Nodes, acceptance
 
 RUN = Ended("speed", 0, ("n1",), ("clusterproof", "check"), 0, 5.0, 9.0, 4.0, "runs/0001-speed", "0" * 64)
 
@@ -119,3 +121,49 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytes
     writer.append(Again(("n1",), 10.0))
     writer.close()
     assert journal.read(tmp_path, "c", "plan") == [RUN, Again(("n1",), 10.0)]
+
+
+def typed(folder: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[int, str]:
+    """`clusterproof accept` of simulated nodes as a person types it."""
+    monkeypatch.setattr(run, "launched", nodes.launch)
+    (folder / "plan.toml").write_text(STAGES)
+    words = ("ssh:n[1-8]", "--plan", str(folder / "plan.toml"), "--into", str(folder / "into"), *more)
+    return accept(words)
+
+
+def test_who_waits_for_another_acceptance_and_is_interrupted_writes_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed(tmp_path, Nodes(), monkeypatch)
+    page = (tmp_path / "into/acceptance.html").read_text()
+
+    def interrupted(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupted)
+    assert typed(tmp_path, Nodes(), monkeypatch)[0] == 2
+    assert (tmp_path / "into/acceptance.html").read_text() == page
+
+
+def test_a_report_never_says_accepted_where_a_later_run_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert typed(tmp_path, Nodes(), monkeypatch)[0] == 0
+
+    class Broken(Nodes):
+        """Runs of it end with an error."""
+
+        def launch(self, _words: object, folder: Path, _lock: int) -> int:
+            (folder / "exit").write_text("4\n")
+            return 4
+
+    code, said = typed(tmp_path, Broken(), monkeypatch, "--again", "n5")
+    assert (code, said.count("\n")) == (4, 1)
+    data = json.loads((tmp_path / "into/acceptance.json").read_text())
+    assert (data["outcome"], data["summary"]) == ("undecided", {"accepted": 7, "open": 1})
+    assert "did not end (exit code 4)" in data["stopped"]
+
+
+def test_a_folder_that_cannot_be_read_keeps_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(tmp_path, Nodes(), monkeypatch)
+    (tmp_path / "into" / FILE).write_text("{}\n")
+    assert typed(tmp_path, Nodes(), monkeypatch)[0] == 4
+    assert json.loads((tmp_path / "into/acceptance.json").read_text())["outcome"] == "accepted"

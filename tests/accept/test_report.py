@@ -128,3 +128,26 @@ def test_what_failed_of_the_cluster_stands_until_all_its_nodes_are_measured_agai
         codes.append((exit_code(data), sorted(one["of"] for one in data["of_others"])))
         nodes.others = {"c": Verdict.PASS, "n1~n2": Verdict.PASS}
     assert codes == [(1, ["c", "n1~n2"]), (1, ["c"]), (0, [])]
+
+
+def test_redacted_nothing_that_a_node_says_is_left_and_what_accept_says_is(tmp_path: Path) -> None:
+    secrets = ("alice", "n[1-3]", "/home/alice", "SN-77", "10.1.2.3", "/fsx/secret", "acme")
+    nodes = Nodes(
+        speed=lambda node, _run: 0.9 if node == "n3" else 1.0,
+        verdicts={("inventory", "n5"): FAILED, ("exact", "n6"): OPEN, ("inventory", "n7"): CONCERN},
+        others={"c": FAILED, "n1~n2": OPEN},
+        message="alice of acme runs /home/alice/x on n[1-3], n4 (SN-77, 10.1.2.3); expected nobody",
+    )
+    options = '[options]\nfs-bandwidth = "/fsx/secret"\n'
+    made = acceptance(tmp_path, nodes, f"{STAGES}{options}")
+    made.go_on((), lambda _words: None)
+    data = report(made.state, made.ended, made.named, f"24 hours are spent; pairs of n[1-8] in {tmp_path}")
+    known = json.dumps(data)
+    assert [word for word in secrets if word not in known] == []
+    hidden = redacted(data, cluster_of())
+    for said in (json.dumps(hidden), page(hidden), text(hidden)):
+        assert [word for word in (*secrets, "n[1-8]", "S-n", str(tmp_path)) if word in said] == []
+    by_node = {one["node"]: one["reasons"] for one in hidden["nodes"]}
+    assert "10.0% slower than is usual or due" in by_node["node-3"][0]
+    assert by_node["node-5"] == ["host.memlock: what it says is left out (runs/0001-inventory)"]
+    assert hidden["runs"][1]["command"][3:] == ["--nodes=node-[1-4,6-8]", "-m", "perf", "-k", "exact or dcgm"]

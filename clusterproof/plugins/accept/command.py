@@ -56,8 +56,13 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
         stopped = made.go_on(again, _say)
     except KeyboardInterrupt:
         stopped = "it was interrupted; the same command goes on where it ended"
-        _write(made, stopped, option)
+        if made.is_read:
+            _write(made, stopped, option)
         return INTERRUPTED, f"clusterproof accept: {stopped}\n"
+    except JournalError as problem:
+        if made.is_read:  # else the report that lies there would say of what counts no more
+            _write(made, str(problem), option)
+        raise
     data = _write(made, stopped, option)
     return exit_code(data), f"{text(data)}{folder / PAGE}\n"
 

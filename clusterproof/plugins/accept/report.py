@@ -23,7 +23,7 @@ from clusterproof.plugins.core.version import __version__
 SCHEMA = 1
 WIDTH = 100
 MAX_OTHERS = 200
-MAX_CONCERNS = 20  # on a screen
+MAX_LINES = 20  # on a screen, of pairs and the cluster, and of concerns
 NOT_SAID = "not said"
 INVENTORY = "inventory"
 COUNTED_BY = {  # the check that holds a node to what is expected of it
@@ -237,15 +237,17 @@ def _lines(data: Report) -> Iterator[str]:
                 serial = one["hardware"].get("serial") or one["hardware"].get("instance_id") or ""
                 name = f"{one['node']} ({serial})" if serial else one["node"]
                 yield _entry(said.value, f"{name}: {one['reasons'][0]}{more}")
-    for one in data["of_others"]:
-        if one["verdict"] != Verdict.CONCERN.value:
-            yield _entry(one["verdict"], f"{one['of']}: {one['check']}: {one['message']} ({one['folder']})")
+    others = [one for one in data["of_others"] if one["verdict"] != Verdict.CONCERN.value]
+    for one in others[:MAX_LINES]:
+        yield _entry(one["verdict"], f"{one['of']}: {one['check']}: {one['message']} ({one['folder']})")
+    if len(others) > MAX_LINES:
+        yield _entry("", f"{len(others) - MAX_LINES} more of pairs or the cluster in the report")
     concerns = [f"{one['node']}: {words}" for one in data["nodes"] for words in one["concerns"]]
     others = [one for one in data["of_others"] if one["verdict"] == Verdict.CONCERN.value]
     concerns += [f"{one['of']}: {one['check']}: {one['message']}" for one in others]
-    yield from (_entry("concern", words) for words in concerns[:MAX_CONCERNS])
-    if len(concerns) > MAX_CONCERNS:
-        yield _entry("concern", f"{len(concerns) - MAX_CONCERNS} more in the report")
+    yield from (_entry("concern", words) for words in concerns[:MAX_LINES])
+    if len(concerns) > MAX_LINES:
+        yield _entry("concern", f"{len(concerns) - MAX_LINES} more in the report")
     yield from (_entry("left out", words) for words in data["left_out"])
 
 

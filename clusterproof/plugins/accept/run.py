@@ -59,6 +59,7 @@ class Acceptance:
         self.launch = launch or launched
         self.state = State(plan, cluster)
         self.ended: list[Ended] = []
+        self.is_read = False  # what ended before
 
     def read(self) -> None:
         """Take in what ended before. Raises JournalError, OSError."""
@@ -103,6 +104,7 @@ class Acceptance:
                 )
             with self._locked(say) as lock:
                 self.read()
+                self.is_read = True
                 writer = journal.Writer(self.folder, self.named, self.plan.digest)
                 try:
                     if again:
