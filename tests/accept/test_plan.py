@@ -63,6 +63,17 @@ def test_a_dry_run_says_order_hours_and_what_is_proven(tmp_path: Path) -> None:
     assert "about 0.6 h where nothing has to be repeated" in text
 
 
+def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text('stages = ["inventory", "pairs", "groups"]\n[bought]\nnodes = 9\n[limits]\nhours = 0.2\n')
+    text = accept(["ssh:n[1-8]", "--plan", str(file), "--dry-run"])[1]
+    assert "the plan says that 9 nodes were bought, so this cluster cannot be accepted" in text
+    assert "3. Groups: all pairs within each place: not here" in text
+    assert text.splitlines()[-1] == (
+        "about 0.4 h where nothing has to be repeated, which is more than the 0.2 h of the plan"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

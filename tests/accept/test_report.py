@@ -110,6 +110,14 @@ def test_whatever_fails_or_is_missing_keeps_the_cluster_from_being_accepted(
     assert text(data).count("something; expected nothing") == sum(1 + ("~" in name) * 2 for name in others)
 
 
+def test_a_plan_that_measures_no_node_alone_declares_no_errors(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(), 'stages = ["inventory"]\n')
+    made.go_on((), lambda _words: None)
+    said = page(report(made.state, made.ended, made.named, ""))
+    assert "no errors are declared" in said
+    assert "Declared:" not in said
+
+
 def test_concerns_of_accepted_nodes_are_on_the_screen(tmp_path: Path) -> None:
     made = acceptance(tmp_path, Nodes(verdicts={("inventory", "n5"): Verdict.CONCERN}))
     made.go_on((), lambda _words: None)

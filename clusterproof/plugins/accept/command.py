@@ -15,6 +15,7 @@ from clusterproof.plugins.accept.plan import Plan, plan_of
 from clusterproof.plugins.accept.redacted import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.run import Acceptance
+from clusterproof.plugins.accept.state import NO_PLACES, State
 from clusterproof.plugins.accept.verdicts import Outcome
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
@@ -115,21 +116,25 @@ def _planned(plan: Plan, cluster: Cluster) -> Iterator[str]:
     """The order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
-    whole = 0.0
+    if plan.bought.get("nodes", count) != count:
+        yield f"the plan says that {plan.bought['nodes']} nodes were bought, so this cluster cannot be accepted"
+    whole, places = 0.0, len(State(plan, cluster).places_of([target.name for target in cluster.targets]))
     for number, stage in enumerate(plan.stages, 1):
         least = plan.errors.least_runs if stage.is_repeated else 1
         batches = -(-count // plan.at_once(count)) if stage.is_load and stage.scope == "nodes" else 1
-        places = len({target.group for target in cluster.targets}) if stage.scope == "places" else 1
-        hours = stage.minutes * least * batches * places / 60
-        whole += hours
-        if stage.scope == "places" and places < 2:
-            yield f"{number}. {stage.title}: not here, as the inventory has one group"
+        if stage.scope == "places" and not places:
+            yield f"{number}. {stage.title}: not here: {NO_PLACES}"
             continue
+        hours = stage.minutes * least * batches * (places if stage.scope == "places" else 1) / 60
+        whole += hours
         times = f"{least} times each" if least > 1 else "once"
         more = f", what is open again, at most {plan.most_runs} times" if stage.name == "speed" else ""
         yield f"{number}. {stage.title}: {times}{more}, about {hours:.1f} h"
         yield f"   proves that {stage.proves}"
-    yield f"about {whole:.1f} h where nothing has to be repeated"
+    more = f", which is more than the {plan.hours:g} h of the plan" if whole > plan.hours else ""
+    yield f"about {whole:.1f} h where nothing has to be repeated{more}"
+    if not any(stage.is_repeated for stage in plan.stages):
+        return
     of = plan.errors
     yield (
         f"declared: at most {of.good_rejected:.2%} of good nodes rejected, {of.bad_accepted:.2%} of bad ones accepted; "

@@ -141,6 +141,8 @@ def _populations(data: Report) -> Iterator[str]:
 
 
 def _errors(data: Report) -> str:
+    if not {"exact", "speed"} & {*data["plan"]["stages"]}:
+        return "<p>The plan measures no node alone: no errors are declared.</p>"
     of, accepted = data["errors"], data["summary"].get(Said.ACCEPTED.value, 0)
     hours = sum(one["node_hours"] for one in data["stages"])
     bad = f"{of['slower']:.0%} slower than its population or more, in all runs or in {of['shows_in']:.0%} of them"
@@ -151,7 +153,7 @@ def _errors(data: Report) -> str:
         f"Declared: at most {of['good_rejected']:.2%} of good nodes are rejected.",
         f"Declared: at most {of['bad_accepted']:.2%} of bad nodes are accepted.",
         f"Bad is a node of which something is {bad}; or that computes wrong in as many.",
-        f"Each node was measured {often} times, and again until it was decided, at most {most} times.",
+        f"A node is accepted after {often} runs of these stages or more; open ones are measured up to {most} times.",
         f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",
     ]
     if accepted and hours and data["outcome"] == Outcome.ACCEPTED.value:  # of a selection it would be no bound

@@ -11,7 +11,7 @@ from typing import Any
 from clusterproof.plugins.accept.journal import Ended
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
-from clusterproof.plugins.accept.state import FEWEST_OF_A_PLACE, SPEED, State
+from clusterproof.plugins.accept.state import NO_PLACES, SPEED, State
 from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes, outcome
 from clusterproof.plugins.catalog import acceptance
 from clusterproof.plugins.core.message import number_of
@@ -186,7 +186,7 @@ def _left_out(state: State) -> Iterator[str]:
         if name not in {stage.name for stage in state.plan.stages}:
             yield f"{row.title}: the plan leaves it out"
         elif row.scope == "places" and not any(map(state.is_in_a_place, state.nodes)):
-            yield f"{row.title}: the inventory has not several groups of {FEWEST_OF_A_PLACE} nodes or more"
+            yield f"{row.title}: {NO_PLACES}"
 
 
 def _not_covered(state: State) -> Iterator[str]:

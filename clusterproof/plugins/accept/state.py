@@ -19,6 +19,7 @@ from clusterproof.reports.history.model import NOBODY
 
 SPEED = "speed"  # the stage whose measurements populations decide
 FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
+NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
 TWICE = 2  # what fails in a stage that measures speed has to fail again
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
@@ -211,7 +212,7 @@ class State:
         if stage.scope == "all":
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
         if stage.scope == "places":
-            return next((place for place in self._places(kept) if not all(runs[node] for node in place)), ())
+            return next((place for place in self.places_of(kept) if not all(runs[node] for node in place)), ())
         if not self._rounds.get(stage.name):
             self._rounds[stage.name] = tuple(self._round(stage, kept, runs))
         left = [node for node in self._rounds[stage.name] if node not in self.out]
@@ -235,9 +236,9 @@ class State:
 
     def is_in_a_place(self, node: str) -> bool:
         """Whether a place of some size has it, so that its group is measured."""
-        return any(node in place for place in self._places(self.nodes))
+        return any(node in place for place in self.places_of(self.nodes))
 
-    def _places(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
+    def places_of(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
         """The nodes by place, where there are several places of some size."""
         of_place: dict[str, list[str]] = defaultdict(list)
         for node in kept:
