@@ -93,7 +93,7 @@ def read(folder: Path, cluster: str, digest: str) -> list[Line]:
 def _line(data: Any) -> Line:
     """Raises ValueError, KeyError, TypeError."""
     if not isinstance(data, dict):
-        raise TypeError("a line is no object")
+        raise TypeError("a line is no JSON object")
     if "again" in data:
         return Again(_texts(data, "again"), _number(data, "at"))
     if set(data) != set(names_of(Ended)):

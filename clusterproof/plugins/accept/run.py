@@ -100,7 +100,7 @@ class Acceptance:
             doubt = distrust(self.folder)
             if doubt:
                 raise JournalError(
-                    f"{self.folder} {doubt}, who could write what a run did not; expected a folder of yours"
+                    f"{self.folder} {doubt}, who could forge what a run left; expected a folder that only you may write"
                 )
             with self._locked(say) as lock:
                 self.read()
