@@ -43,7 +43,9 @@ class Nodes:
 
     speed: Speed = lambda _node, _run: 1.0
     verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)  # by stage and node
+    others: dict[str, Verdict] = field(default_factory=dict)  # by a pair, or c for the cluster: in each inventory
     serials: dict[str, str] = field(default_factory=dict)
+    message: str = "something; expected nothing"
     stop_after: int = 10**6  # launches; then a signal, before or behind the end of one
     runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     measured: dict[str, int] = field(default_factory=dict)
@@ -63,6 +65,9 @@ class Nodes:
         with ResultsFile(folder / RESULTS) as file:
             for node in nodes:
                 file.write(self._result(stage, node))
+            for name, verdict in self.others.items() if stage == "inventory" else ():
+                if set(name.split("~")) <= {"c", *nodes}:
+                    file.write(self._of_others(name, verdict))
         (folder / EXIT).write_text("0\n", encoding="utf-8")
         return 0
 
@@ -78,9 +83,13 @@ class Nodes:
     def _result(self, stage: str, node: str) -> Result:
         verdict = self.verdicts.get((stage, node), Verdict.PASS)
         action = "fix configuration" if verdict is Verdict.FAIL and stage == "inventory" else ""
-        message = "" if verdict is Verdict.PASS else "something; expected nothing"
+        message = "" if verdict is Verdict.PASS else self.message
         findings = (Finding(verdict, message, action=action),) if message else ()
         return Result(CHECK[stage], node, verdict, message=message, action=action, findings=findings)
+
+    def _of_others(self, name: str, verdict: Verdict) -> Result:
+        subject, check = ("pair", "network.pairwise_busbw") if "~" in name else ("cluster", "host.same_kernel")
+        return Result(check, name, verdict, message=self.message, subject=subject)
 
 
 def acceptance(folder: Path, nodes: Nodes, text: str = STAGES, cluster: Cluster | None = None) -> Acceptance:

@@ -9,12 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from tests.benchmarks.pairwise.typed import SLOW_PORT, wires
 from tests.testbed.cluster import Testbed, testbed
 from tests.testbed.load import gpu_node, with_speed
-from tests.testbed.needs import needs_cluster
-from tests.testbed.node import healthy_p5
+from tests.testbed.needs import needs_cluster, needs_iperf3
+from tests.testbed.node import healthy_cpu, healthy_p5
 
 NAMES = ("gpu001", "gpu002", "gpu003", "gpu004")
 PLAN = """stages = ["inventory", "speed"]
@@ -23,14 +28,19 @@ nodes = 4
 type = "p5.48xlarge"
 expect = { gpus = 8 }
 """
+OF_PAIRS = """stages = ["inventory", "pairs"]
+[options]
+meter = "iperf3"
+meter-options = "-t 1 -O 0"
+"""
 TYPED = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main())"
 LIMIT_S = 600.0
 
 
-def typed(folder: Path) -> list[str]:
+def typed(folder: Path, cluster: str = "ssh:gpu[001-004]", *more: str) -> list[str]:
     """The command line."""
-    words = ["accept", "ssh:gpu[001-004]", "--plan", str(folder / "plan.toml"), "--into", str(folder / "into")]
-    return [sys.executable, "-c", TYPED, *words, "--sign", str(folder / "key")]
+    words = ["accept", cluster, "--plan", str(folder / "plan.toml"), "--into", str(folder / "into")]
+    return [sys.executable, "-c", TYPED, *words, *more]
 
 
 def ended(folder: Path) -> list[str]:
@@ -39,12 +49,12 @@ def ended(folder: Path) -> list[str]:
     return [data["folder"] for line in lines if "folder" in (data := json.loads(line))]
 
 
-def killed(bed: Testbed, folder: Path, run: str, by: signal.Signals) -> int:
-    """Stop it while that run goes on; its exit code."""
+def killed(bed: Testbed, words: Sequence[str], by: signal.Signals, goes_on: Callable[[], bool]) -> int:
+    """Stop it as soon as that goes on; its exit code."""
     environment = {**os.environ, "HOME": str(bed.home)}
-    with subprocess.Popen(bed.command(typed(folder)), env=environment, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(bed.command(words), env=environment, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + LIMIT_S
-        while not (folder / "into/runs" / run / "output.txt").exists():
+        while not goes_on():
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.1)
@@ -61,11 +71,12 @@ def test_an_acceptance_is_killed_and_gone_on_with_and_rejects_the_slow_node_alon
     images = {name: gpu_node(healthy_p5(name)) for name in NAMES}
     images["gpu002"] = with_speed(images["gpu002"], "gemm 5 640")
     with testbed(images) as bed:
-        assert killed(bed, tmp_path, "0001-inventory", signal.SIGINT) == 2
+        runs, words = tmp_path / "into/runs", typed(tmp_path, "ssh:gpu[001-004]", "--sign", str(tmp_path / "key"))
+        assert killed(bed, words, signal.SIGINT, (runs / "0001-inventory/output.txt").exists) == 2
         assert ended(tmp_path) == []
-        assert killed(bed, tmp_path, "0002-speed", signal.SIGKILL) == -signal.SIGKILL
+        assert killed(bed, words, signal.SIGKILL, (runs / "0002-speed/output.txt").exists) == -signal.SIGKILL
         assert ended(tmp_path) == ["runs/0001-inventory"]
-        ran = bed.run(typed(tmp_path), timeout=LIMIT_S)
+        ran = bed.run(words, timeout=LIMIT_S)
     said = (ran.stdout + ran.stderr).decode()
     assert ran.returncode == 1, said
     assert ended(tmp_path)[:4] == ["runs/0001-inventory", "runs/0002-speed", "runs/0003-speed", "runs/0004-speed"]
@@ -83,3 +94,37 @@ def test_an_acceptance_is_killed_and_gone_on_with_and_rejects_the_slow_node_alon
     for run in ended(tmp_path):
         sums = ["sha256sum", "--quiet", "-c", "SHA256SUMS"]
         assert subprocess.run(sums, cwd=into / run, check=False).returncode == 0
+
+
+@needs_cluster
+@needs_iperf3
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_a_slow_link_keeps_the_cluster_from_being_accepted_and_pairs_that_were_measured_stay_so(
+    tmp_path: Path, by: signal.Signals
+) -> None:
+    (tmp_path / "plan.toml").write_text(OF_PAIRS)
+    names = ("n1", "n2", "n3", "n4")
+    pairs, words = tmp_path / "into/runs/0002-pairs/recording/pairwise.jsonl", typed(tmp_path, "ssh:n[1-4]")
+
+    def lines() -> list[bytes]:
+        return pairs.read_bytes().splitlines() if pairs.exists() else []
+
+    with (
+        testbed(dict.fromkeys(names, replace(healthy_cpu(), whole_machine=True))) as bed,
+        wires(bed, names, bare=["n1", "n3"]),
+        bed.slow_link("n1", "n3", SLOW_PORT),
+    ):
+        assert killed(bed, words, by, lambda: len(lines()) > 2) in (2, -signal.SIGKILL)
+        kept = lines()
+        ran = bed.run(words, timeout=LIMIT_S)
+        assert lines()[: len(kept)] == kept
+    said = (ran.stdout + ran.stderr).decode()
+    data = json.loads((tmp_path / "into/acceptance.json").read_text())
+    verdicts = {one["of"]: one["verdict"] for one in data["of_others"]}  # of four nodes not always the link alone
+    due = {"fail": (1, "not accepted"), "incomplete": (10, "undecided")}
+    worst = "fail" if "fail" in verdicts.values() else "incomplete"
+    assert verdicts["n1~n3"] in due, said
+    assert (ran.returncode, data["outcome"]) == due[worst], said
+    reasons = {one["node"]: " ".join(one["reasons"]) for one in data["nodes"] if one["said"] == "open"}
+    assert all("network.pairwise_busbw: n1~n3" in reasons[node] for node in ("n1", "n3")), said
+    assert ended(tmp_path) == ["runs/0001-inventory", "runs/0002-pairs"]

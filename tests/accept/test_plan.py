@@ -18,7 +18,9 @@ MISTAKES = (
     ('stages = ["speed"]\n', "stages begin with 'speed'; expected inventory"),
     ('stages = ["inventory", "inventory"]\n', "each once"),
     ("[errors]\nslower = 5\n", "slower is 5; expected a number between 0 and 1"),
-    ("[errors]\nshows_in = true\n", "shows_in is True; expected a number between 0 and 1"),
+    ("[errors]\nshows_in = true\n", "shows_in is True; expected a number between 0.01 and 1"),
+    ("[errors]\nshows_in = 1e-300\n", "shows_in is 1e-300; expected a number between 0.01 and 1"),
+    ("[errors]\nbad_accepted = 2e-9\n", "bad_accepted and shows_in ask for 13 runs of each node; expected at most 12"),
     ("[limits]\nnodes_at_once = 0\n", "nodes_at_once is 0; expected 1 to 100000"),
     ("[limits]\nhours = inf\n", "hours is inf; expected a number between 0 and 1440"),
     ("[floors]\ngemm = 600\n", "'gemm' is not a known key"),
@@ -59,6 +61,17 @@ def test_a_dry_run_says_order_hours_and_what_is_proven(tmp_path: Path) -> None:
     assert text.splitlines()[0] == "8 nodes of n[1-8]; 4 under load at once; at most 24 h"
     assert "2. Every node alone: bandwidth, clocks under load, storage: 3 times each, what is open again" in text
     assert "about 0.6 h where nothing has to be repeated" in text
+
+
+def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text('stages = ["inventory", "pairs", "groups"]\n[bought]\nnodes = 9\n[limits]\nhours = 0.2\n')
+    text = accept(["ssh:n[1-8]", "--plan", str(file), "--dry-run"])[1]
+    assert "the plan says that 9 nodes were bought, so this cluster cannot be accepted" in text
+    assert "3. Groups: all pairs within each place: not here" in text
+    assert text.splitlines()[-1] == (
+        "about 0.4 h where nothing has to be repeated, which is more than the 0.2 h of the plan"
+    )
 
 
 @pytest.mark.parametrize(

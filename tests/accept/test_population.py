@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from bench.acceptance import interval
+from bench.acceptance import Tally, interval, said_of
 from clusterproof.plugins.accept.population import Errors, Unit, usual_of
 from clusterproof.plugins.accept.sequential import Population, Standing, standing_of, to_measure
 
@@ -100,3 +100,14 @@ def test_the_runs_of_each_node_follow_from_the_declared_errors() -> None:
 def test_the_interval_of_a_share_is_wilsons() -> None:
     assert interval(0, 100) == pytest.approx((0.0, 0.0370), abs=1e-3)
     assert interval(5, 100) == pytest.approx((0.0215, 0.1118), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rejected", "of", "said"),
+    [(0, 10_000, "yes"), (0, 100, "too few nodes to say"), (9, 10_000, "too few nodes to say"), (30, 10_000, "no")],
+)
+def test_a_declared_rate_holds_only_where_all_of_its_interval_does(rejected: int, of: int, said: str) -> None:
+    assert said_of(Tally(1, good=of, good_rejected=rejected))["holds"] == {
+        "good_rejected": said,
+        "bad_accepted": "too few nodes to say",
+    }

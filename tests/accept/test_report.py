@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from clusterproof.plugins.accept.command import exit_code
 from clusterproof.plugins.accept.page import page
 from clusterproof.plugins.accept.redacted import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.core.verdict import Verdict
-from tests.accept.simulated import STAGES, Nodes, acceptance, cluster_of
+from tests.accept.simulated import NAMES, STAGES, Nodes, acceptance, cluster_of
 
 BOUGHT = f'{STAGES}[bought]\nnodes = 9\ntype = "p5.48xlarge"\n'
 
@@ -30,14 +32,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 def test_what_was_bought_stands_beside_what_is_there(data: Report) -> None:
     lines = {one["what"]: (one["bought"], one["there"], one["is_met"], one["not_on"]) for one in data["bought"]}
-    assert lines["nodes"] == ("9", "8 answered", False, "")
+    assert lines["nodes"] == ("9", "8 named, 8 answered", False, "")
     assert lines["nodes that are fit"] == ("9", "5 accepted", False, "n[3,5-6]")
     assert lines["type"] == ("p5.48xlarge", "8 × p5.48xlarge", True, "")
 
 
 def test_a_screen_says_who_is_not_accepted_and_why(data: Report) -> None:
     said = text(data)
-    assert said.splitlines()[0] == "ssh:n[1-8]: 5 accepted, 1 rejected, 1 to be fixed, 1 open"
+    assert said.splitlines()[0] == (
+        "ssh:n[1-8]: not accepted: 5 accepted, 1 rejected, 1 to be fixed, 1 open, "
+        "2 lines of what was bought not met, 3 stages left out"
+    )
+    assert "left out    Pairs of nodes: the plan leaves it out" in said
     assert "rejected    n3 (<script>x</script>): gpu.gpu_gemm: GPU compute speed" in said
     assert "to be fixed n5 (S-n5): host.memlock: something; expected nothing (runs/0001-inventory)" in said
     assert "open        n6 (S-n6): gpu.gpu_exact: incomplete: something; expected nothing" in said
@@ -62,7 +68,7 @@ def test_the_page_has_no_script_and_no_address(data: Report) -> None:
     assert "<script" not in said
     assert "http" not in said.replace("http-equiv", "").replace("http://www.w3.org", "")
     assert "&lt;script&gt;x&lt;/script&gt;" in said
-    assert "not accepted as a whole" in said
+    assert '<p class="verdict fail"><strong>not accepted</strong>' in said
     assert '<svg class="strip"' in said
 
 
@@ -71,3 +77,85 @@ def test_redacted_nothing_names_a_node_or_a_serial(data: Report) -> None:
     assert [word for word in ("S-n", "n[1-8]", '"n3"', "<script>") if word in said] == []
     assert '"node-3"' in said
     assert "Acceptance of X" in page(redacted(data, cluster_of()))
+
+
+FAILED, OPEN, CONCERN = Verdict.FAIL, Verdict.INCOMPLETE, Verdict.CONCERN
+OF_THE_WHOLE: tuple[
+    tuple[dict[str, Verdict], str, int, str], ...
+] = (  # what of a pair or the cluster, what was bought: the exit code, what the first line says
+    ({}, "nodes = 8\n", 0, "accepted: 8 accepted, 3 stages left out"),
+    ({"n1~n2": FAILED}, "", 1, "not accepted: 6 accepted, 2 open, 1 failed check of pairs or the cluster"),
+    ({"c": FAILED}, "", 1, "not accepted: 8 accepted, 1 failed check of pairs or the cluster"),
+    ({"c": OPEN}, "", 10, "undecided: 8 accepted, 1 incomplete check of pairs or the cluster"),
+    ({"n1~n2": OPEN}, "", 10, "undecided: 6 accepted, 2 open, 1 incomplete check of pairs or the cluster"),
+    ({"c": CONCERN}, "", 0, "accepted: 8 accepted, 1 concern"),
+    ({}, "nodes = 9\n", 1, "not accepted: 8 accepted, 2 lines of what was bought not met"),
+    ({}, 'type = "p5en.48xlarge"\n', 1, "not accepted: 8 accepted, 1 line of what was bought not met"),
+    ({}, "expect = { gpus = 8 }\n", 10, "undecided: 8 accepted"),  # nothing counted them
+)
+
+
+@pytest.mark.parametrize(("others", "bought", "code", "first"), OF_THE_WHOLE)
+def test_whatever_fails_or_is_missing_keeps_the_cluster_from_being_accepted(
+    others: dict[str, Verdict], bought: str, code: int, first: str, tmp_path: Path
+) -> None:
+    made = acceptance(tmp_path, Nodes(others=others), f"{STAGES}[bought]\n{bought}")
+    made.go_on((), lambda _words: None)
+    data = report(made.state, made.ended, made.named, "")
+    assert text(data).startswith(f"ssh:n[1-8]: {first}")
+    assert exit_code(data) == code
+    data["stages"][0]["node_hours"] = 9.0
+    assert ('<p class="verdict pass">' in page(data)) is (code == 0)
+    assert ("of nodes like these at most" in page(data)) is (code == 0)
+    assert text(data).count("something; expected nothing") == sum(1 + ("~" in name) * 2 for name in others)
+
+
+def test_a_plan_that_measures_no_node_alone_declares_no_errors(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(), 'stages = ["inventory"]\n')
+    made.go_on((), lambda _words: None)
+    said = page(report(made.state, made.ended, made.named, ""))
+    assert "no errors are declared" in said
+    assert "Declared:" not in said
+
+
+def test_concerns_of_accepted_nodes_are_on_the_screen(tmp_path: Path) -> None:
+    made = acceptance(tmp_path, Nodes(verdicts={("inventory", "n5"): Verdict.CONCERN}))
+    made.go_on((), lambda _words: None)
+    said = text(report(made.state, made.ended, made.named, ""))
+    assert "accepted: 8 accepted, 1 concern" in said
+    assert "concern     n5: host.memlock: something; expected nothing" in said
+
+
+def test_what_failed_of_the_cluster_stands_until_all_its_nodes_are_measured_again(tmp_path: Path) -> None:
+    nodes = Nodes(others={"c": FAILED, "n1~n2": FAILED})
+    codes = []
+    for again in ((), ("n1",), NAMES):
+        made = acceptance(tmp_path, nodes)
+        made.go_on(again, lambda _words: None)
+        data = report(made.state, made.ended, made.named, "")
+        codes.append((exit_code(data), sorted(one["of"] for one in data["of_others"])))
+        nodes.others = {"c": Verdict.PASS, "n1~n2": Verdict.PASS}
+    assert codes == [(1, ["c", "n1~n2"]), (1, ["c"]), (0, [])]
+
+
+def test_redacted_nothing_that_a_node_says_is_left_and_what_accept_says_is(tmp_path: Path) -> None:
+    secrets = ("alice", "n[1-3]", "/home/alice", "SN-77", "10.1.2.3", "/fsx/secret", "acme")
+    nodes = Nodes(
+        speed=lambda node, _run: 0.9 if node == "n3" else 1.0,
+        verdicts={("inventory", "n5"): FAILED, ("exact", "n6"): OPEN, ("inventory", "n7"): CONCERN},
+        others={"c": FAILED, "n1~n2": OPEN},
+        message="alice of acme runs /home/alice/x on n[1-3], n4 (SN-77, 10.1.2.3); expected nobody",
+    )
+    options = '[options]\nfs-bandwidth = "/fsx/secret"\n'
+    made = acceptance(tmp_path, nodes, f"{STAGES}{options}")
+    made.go_on((), lambda _words: None)
+    data = report(made.state, made.ended, made.named, f"24 hours are spent; pairs of n[1-8] in {tmp_path}")
+    known = json.dumps(data)
+    assert [word for word in secrets if word not in known] == []
+    hidden = redacted(data, cluster_of())
+    for said in (json.dumps(hidden), page(hidden), text(hidden)):
+        assert [word for word in (*secrets, "n[1-8]", "S-n", str(tmp_path)) if word in said] == []
+    by_node = {one["node"]: one["reasons"] for one in hidden["nodes"]}
+    assert "10.0% slower than is usual or due" in by_node["node-3"][0]
+    assert by_node["node-5"] == ["host.memlock: what it says is left out (runs/0001-inventory)"]
+    assert hidden["runs"][1]["command"][3:] == ["--nodes=node-[1-4,6-8]", "-m", "perf", "-k", "exact or dcgm"]

@@ -15,7 +15,8 @@ from clusterproof.plugins.accept.plan import Plan, plan_of
 from clusterproof.plugins.accept.redacted import redacted
 from clusterproof.plugins.accept.report import Report, report, text
 from clusterproof.plugins.accept.run import Acceptance
-from clusterproof.plugins.accept.verdicts import Said
+from clusterproof.plugins.accept.state import NO_PLACES, State
+from clusterproof.plugins.accept.verdicts import Outcome
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
 from clusterproof.plugins.core.message import number_of
@@ -56,17 +57,20 @@ def _accept(option: argparse.Namespace) -> tuple[int, str]:
         stopped = made.go_on(again, _say)
     except KeyboardInterrupt:
         stopped = "it was interrupted; the same command goes on where it ended"
-        _write(made, stopped, option)
+        if made.is_read:
+            _write(made, stopped, option)
         return INTERRUPTED, f"clusterproof accept: {stopped}\n"
+    except JournalError as problem:
+        if made.is_read:  # else the report that lies there would say of what counts no more
+            _write(made, str(problem), option)
+        raise
     data = _write(made, stopped, option)
-    return _exit_code(data), f"{text(data)}{folder / PAGE}\n"
+    return exit_code(data), f"{text(data)}{folder / PAGE}\n"
 
 
-def _exit_code(data: Report) -> int:
-    said = data["summary"]
-    if said.get(Said.REJECTED.value) or said.get(Said.TO_FIX.value):
-        return 1
-    return OPEN if said.get(Said.OPEN.value) or data["stopped"] else 0
+def exit_code(data: Report) -> int:
+    """Of an acceptance that came to its end, or whose time is spent."""
+    return {Outcome.ACCEPTED: 0, Outcome.NOT_ACCEPTED: 1, Outcome.UNDECIDED: OPEN}[Outcome(data["outcome"])]
 
 
 def _again(words: str, cluster: Cluster) -> list[str]:
@@ -112,21 +116,25 @@ def _planned(plan: Plan, cluster: Cluster) -> Iterator[str]:
     """The order of stages, hours, and what each proves."""
     count = len(cluster.targets)
     yield f"{number_of(count, 'node')} of {cluster.name}; {_load(plan, count)}; at most {plan.hours:g} h"
-    whole = 0.0
+    if plan.bought.get("nodes", count) != count:
+        yield f"the plan says that {plan.bought['nodes']} nodes were bought, so this cluster cannot be accepted"
+    whole, places = 0.0, len(State(plan, cluster).places_of([target.name for target in cluster.targets]))
     for number, stage in enumerate(plan.stages, 1):
         least = plan.errors.least_runs if stage.is_repeated else 1
         batches = -(-count // plan.at_once(count)) if stage.is_load and stage.scope == "nodes" else 1
-        places = len({target.group for target in cluster.targets}) if stage.scope == "places" else 1
-        hours = stage.minutes * least * batches * places / 60
-        whole += hours
-        if stage.scope == "places" and places < 2:
-            yield f"{number}. {stage.title}: not here, as the inventory has one group"
+        if stage.scope == "places" and not places:
+            yield f"{number}. {stage.title}: not here: {NO_PLACES}"
             continue
+        hours = stage.minutes * least * batches * (places if stage.scope == "places" else 1) / 60
+        whole += hours
         times = f"{least} times each" if least > 1 else "once"
         more = f", what is open again, at most {plan.most_runs} times" if stage.name == "speed" else ""
         yield f"{number}. {stage.title}: {times}{more}, about {hours:.1f} h"
         yield f"   proves that {stage.proves}"
-    yield f"about {whole:.1f} h where nothing has to be repeated"
+    more = f", which is more than the {plan.hours:g} h of the plan" if whole > plan.hours else ""
+    yield f"about {whole:.1f} h where nothing has to be repeated{more}"
+    if not any(stage.is_repeated for stage in plan.stages):
+        return
     of = plan.errors
     yield (
         f"declared: at most {of.good_rejected:.2%} of good nodes rejected, {of.bad_accepted:.2%} of bad ones accepted; "

@@ -8,20 +8,28 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import re
+from math import isfinite
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import opened, read_whole
-from clusterproof.plugins.core.record import as_json, record
-from clusterproof.plugins.core.written import appendable
+from clusterproof.plugins.core.record import as_json, names_of, record
+from clusterproof.plugins.core.written import append, appendable
+
+if TYPE_CHECKING:
+    from io import FileIO
 
 SCHEMA = "clusterproof acceptance 1"
 FILE = "journal.jsonl"
 DIGESTS = "SHA256SUMS"  # of a run's folder: a line for each file, as sha256sum -c reads it
 MAX_BYTES = 1 << 28
+MAX_DIGESTS = 1 << 26
 BLOCK = 1 << 20
+LATEST = 1e11  # seconds since 1970 that a date can still say
+_FOLDER = re.compile(r"runs/[0-9]{4,9}-[a-z]{1,40}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class JournalError(ClusterproofError, ValueError):
@@ -39,6 +47,7 @@ class Ended:
     exit_code: int
     began: float
     ended: float
+    seconds: float  # that it took, which a clock that is set does not change where this process saw its end
     folder: str
     evidence: str
 
@@ -73,17 +82,57 @@ def read(folder: Path, cluster: str, digest: str) -> list[Line]:
             if head[key] != due:
                 raise JournalError(f"{path} has the {key} {head[key]!r:.100}; expected {due!r:.100}, or another --into")
         return [_line(json.loads(line)) for line in whole[1:] if line]
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         if isinstance(problem, JournalError):
             raise
-        raise JournalError(f"{path} cannot be read ({problem}); expected a journal of clusterproof accept") from None
+        raise JournalError(
+            f"{path} cannot be read ({problem!s:.200}); expected a journal of clusterproof accept"
+        ) from None
 
 
-def _line(data: dict[str, Any]) -> Line:
+def _line(data: Any) -> Line:
+    """Raises ValueError, KeyError, TypeError."""
+    if not isinstance(data, dict):
+        raise TypeError("a line is no JSON object")
     if "again" in data:
-        return Again(tuple(map(str, data["again"])), float(data["at"]))
-    data["nodes"], data["command"] = tuple(data["nodes"]), tuple(data["command"])
-    return Ended(**data)
+        return Again(_texts(data, "again"), _number(data, "at"))
+    if set(data) != set(names_of(Ended)):
+        raise ValueError(f"a run has {', '.join(sorted(data)):.100}")
+    if not (_FOLDER.fullmatch(data["folder"]) and _DIGEST.fullmatch(data["evidence"])):
+        raise ValueError("a run has another folder, or another digest")
+    return Ended(
+        str(data["stage"]),
+        _whole(data, "number"),
+        _texts(data, "nodes"),
+        _texts(data, "command"),
+        _whole(data, "exit_code"),
+        _number(data, "began"),
+        _number(data, "ended"),
+        _number(data, "seconds"),
+        data["folder"],
+        data["evidence"],
+    )
+
+
+def _texts(data: dict[str, Any], name: str) -> tuple[str, ...]:
+    values = data[name]
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{name} is no list of texts")
+    return tuple(values)
+
+
+def _whole(data: dict[str, Any], name: str) -> int:
+    if type(data[name]) is not int:
+        raise ValueError(f"{name} is no whole number")
+    return int(data[name])
+
+
+def _number(data: dict[str, Any], name: str) -> float:
+    """0 or more."""
+    value = data[name]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or not 0 <= value < LATEST:
+        raise ValueError(f"{name} is {value!r:.40}")
+    return float(value)
 
 
 class Writer:
@@ -91,7 +140,7 @@ class Writer:
 
     def __init__(self, folder: Path, cluster: str, digest: str) -> None:
         """Begin one, or go on behind its last whole line. Raises OSError."""
-        self._file: IO[bytes] = appendable(folder / FILE)
+        self._file: FileIO = appendable(folder / FILE)
         self._file.seek(0)
         text = self._file.read()
         whole = text.rfind(b"\n") + 1
@@ -106,8 +155,7 @@ class Writer:
         self._write({"again": list(line.nodes), "at": line.at} if isinstance(line, Again) else data)
 
     def _write(self, data: object) -> None:
-        self._file.write(json.dumps(data).encode() + b"\n")
-        self._file.flush()
+        append(self._file, os.fstat(self._file.fileno()).st_size, json.dumps(data).encode() + b"\n")
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -117,7 +165,7 @@ class Writer:
 
 def sealed(folder: Path) -> str:
     """Write the digest of each file of a run beside them; the digest of that. Raises OSError."""
-    lines = [f"{_digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in _files(folder)]
+    lines = [f"{_digest(path, folder)}  {path.relative_to(folder).as_posix()}\n" for path in _files(folder)]
     text = "".join(lines).encode("utf-8", "surrogateescape")
     (folder / DIGESTS).write_bytes(text)
     return hashlib.sha256(text).hexdigest()
@@ -125,28 +173,34 @@ def sealed(folder: Path) -> str:
 
 def altered(folder: Path, evidence: str) -> str:
     """What of a run's evidence is not what it was when the run ended; empty where all is. Raises OSError."""
-    text = (folder / DIGESTS).read_bytes()
+    text = read_whole(folder / DIGESTS, MAX_DIGESTS, folder)
     if hashlib.sha256(text).hexdigest() != evidence:
         return DIGESTS
-    for line in text.decode("utf-8", "surrogateescape").splitlines():
+    known = set()
+    for line in text.decode("utf-8", "surrogateescape").split("\n")[:-1]:
         digest, _, name = line.partition("  ")
         try:
-            if _digest(folder / name) != digest:
+            if _digest(folder / name, folder) != digest:
                 return name
         except OSError:
             return name
-    return ""
-
-
-def _files(folder: Path) -> Sequence[Path]:
-    return sorted(
-        path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and path.name != DIGESTS
+        known.add(name)
+    return min(
+        (name for path in _files(folder) if (name := path.relative_to(folder).as_posix()) not in known), default=""
     )
 
 
-def _digest(path: Path) -> str:
+def _files(folder: Path) -> list[Path]:
+    """All that is no folder, but the digests."""
+    return sorted(
+        path for path in folder.rglob("*") if (path.is_symlink() or not path.is_dir()) and path != folder / DIGESTS
+    )
+
+
+def _digest(path: Path, folder: Path) -> str:
+    """Raises OSError: also of a link, or of what is no file."""
     digest = hashlib.sha256()
-    with opened(path) as file:
+    with opened(path, folder) as file:
         while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from html import escape
 
-from clusterproof.plugins.accept.report import Report
-from clusterproof.plugins.accept.verdicts import Said
+from clusterproof.plugins.accept.report import NOT_SAID, Report, headline
+from clusterproof.plugins.accept.verdicts import Outcome, Said
 from clusterproof.plugins.core.message import printable
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.document.strip import Measured, drawn
@@ -17,6 +17,7 @@ from clusterproof.reports.formats.html import content_policy, joined_files
 STYLES = ("page.css", "pairs.css")
 MAX_LINES = 40  # of a picture: the slowest nodes
 _CLASSES = {Said.ACCEPTED: "pass", Said.REJECTED: "fail", Said.TO_FIX: "fail", Said.OPEN: "incomplete"}
+_OUTCOMES = {Outcome.ACCEPTED: "pass", Outcome.NOT_ACCEPTED: "fail", Outcome.UNDECIDED: "incomplete"}
 
 
 def page(data: Report) -> str:
@@ -24,11 +25,7 @@ def page(data: Report) -> str:
     style = joined_files(STYLES)
     sections = [one for one in _sections(data) if one.body]
     where = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
-    counts = ", ".join(f"{count} {said}" for said, count in data["summary"].items())
-    worst = next((said for said in reversed(Said) if said.value in data["summary"]), Said.OPEN)
-    is_whole = set(data["summary"]) == {Said.ACCEPTED.value} and not data["stopped"]
-    colour = "pass" if is_whole else "incomplete" if worst is Said.ACCEPTED else _CLASSES[worst]
-    verdict = "accepted" if is_whole else "not accepted as a whole"
+    verdict, counts = Outcome(data["outcome"]), escape(headline(data))
     stopped = f"<p>Not finished: {_said(data['stopped'])}.</p>" if data["stopped"] else ""
     title = f"Acceptance of {_said(data['cluster'])}"
     return (
@@ -38,7 +35,8 @@ def page(data: Report) -> str:
         f'<meta name="referrer" content="no-referrer"><title>{title}</title><style>{style}</style></head><body>'
         f'<header><h1>{title}</h1><p class="facts">{_time(data["began"])} to {_time(data["ended"])} · clusterproof '
         f"{escape(data['clusterproof'])} · plan {escape(data['plan']['digest'][:16])}</p>"
-        f'<p class="verdict {colour}"><strong>{verdict}</strong> <span class="headline">{escape(counts)}</span></p>'
+        f'<p class="verdict {_OUTCOMES[verdict]}"><strong>{verdict.value}</strong> '
+        f'<span class="headline">{counts}</span></p>'
         f'{stopped}<nav aria-label="sections">{where}</nav></header><main>'
         + "".join(one.html for one in sections)
         + "</main></body></html>\n"
@@ -59,9 +57,15 @@ def _sections(data: Report) -> Iterator[Section]:
 
 
 def _bought(data: Report) -> str:
-    words = {True: "yes", False: "no", None: "not asked"}
+    words = {True: "yes", False: "no", None: "not known"}
     rows = [
-        (one["what"], one["bought"], one["there"], words[one["is_met"]], _said(one["not_on"], 2000))
+        (
+            one["what"],
+            one["bought"],
+            one["there"],
+            "not asked" if one["bought"] == NOT_SAID else words[one["is_met"]],
+            _said(one["not_on"], 2000),
+        )
         for one in data["bought"]
     ]
     return table(("what", "bought", "there", "met", "not on"), rows)
@@ -137,6 +141,8 @@ def _populations(data: Report) -> Iterator[str]:
 
 
 def _errors(data: Report) -> str:
+    if not {"exact", "speed"} & {*data["plan"]["stages"]}:
+        return "<p>The plan measures no node alone: no errors are declared.</p>"
     of, accepted = data["errors"], data["summary"].get(Said.ACCEPTED.value, 0)
     hours = sum(one["node_hours"] for one in data["stages"])
     bad = f"{of['slower']:.0%} slower than its population or more, in all runs or in {of['shows_in']:.0%} of them"
@@ -147,10 +153,10 @@ def _errors(data: Report) -> str:
         f"Declared: at most {of['good_rejected']:.2%} of good nodes are rejected.",
         f"Declared: at most {of['bad_accepted']:.2%} of bad nodes are accepted.",
         f"Bad is a node of which something is {bad}; or that computes wrong in as many.",
-        f"Each node was measured {often} times, and again until it was decided, at most {most} times.",
+        f"A node is accepted after {often} runs of these stages or more; open ones are measured up to {most} times.",
         f"A fault that shows in half of the runs is missed by {half:.1%} of such acceptances.",
     ]
-    if accepted and hours:
+    if accepted and hours and data["outcome"] == Outcome.ACCEPTED.value:  # of a selection it would be no bound
         bound = min(1.0, 3 / accepted)
         lines.append(
             f"No accepted node failed: of nodes like these at most {bound:.2%} fail such runs (95 %), "
@@ -164,7 +170,7 @@ def _runs(data: Report) -> Iterator[str]:
         (
             one["folder"],
             _time(one["began"]),
-            f"{one['ended'] - one['began']:.0f} s",
+            f"{one['seconds']:.0f} s",
             str(one["exit_code"]),
             str(len(one["nodes"])),
             shlex.join(one["command"]),

@@ -33,6 +33,7 @@ OF_ACCEPT = (  # options of a run that accept gives itself, or that write where 
     ),
 )
 MOST_HOURS, MOST_NODES, MOST_RUNS = 24 * 60, 100_000, 100
+LEAST_ERROR, LEAST_SHARE = 1e-9, 0.01  # that a plan may declare
 
 
 @record
@@ -73,11 +74,12 @@ def plan_of(path: Path | None, cluster: Cluster) -> Plan:
     head.only(*TABLES)
     usual = acceptance.defaults(kind_of(cluster))
     limits, errors = head.table("limits"), head.table("errors")
+    most_runs = errors.number("most_runs", 1, MOST_RUNS, acceptance.default_errors().most_runs)
     limits.only("hours", "nodes_at_once", "pairs_at_once", "fs_at_once")
     return Plan(
         _bought(head.table("bought")),
-        _errors(errors),
-        errors.number("most_runs", 1, MOST_RUNS, acceptance.default_errors().most_runs),
+        _errors(errors, most_runs),
+        most_runs,
         _number(limits, "hours", 0, MOST_HOURS, usual.hours),
         limits.number("nodes_at_once", 1, MOST_NODES),
         limits.number("pairs_at_once", 1, MOST_NODES),
@@ -111,11 +113,17 @@ def _bought(bought: Table) -> Mapping[str, object]:
     return data | bought.expect()
 
 
-def _errors(given: Table) -> Errors:
+def _errors(given: Table, most_runs: int) -> Errors:
     own = acceptance.default_errors()
-    names = ("good_rejected", "bad_accepted", "slower", "shows_in")
-    given.only(*names, "most_runs")
-    return Errors(*(_number(given, name, 0, 1, getattr(own, name)) for name in names))
+    above = {"good_rejected": LEAST_ERROR, "bad_accepted": LEAST_ERROR, "slower": 0, "shows_in": LEAST_SHARE}
+    given.only(*above, "most_runs")
+    errors = Errors(*(_number(given, name, least, 1, getattr(own, name)) for name, least in above.items()))
+    if errors.least_runs > most_runs:
+        raise InventoryError(
+            f"{given.where}: bad_accepted and shows_in ask for {errors.least_runs} runs of each node; expected at most "
+            f"{most_runs}, as most_runs says"
+        )
+    return errors
 
 
 def _number(given: Table, key: str, above: float, below: float, default: float) -> float:

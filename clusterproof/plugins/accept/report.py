@@ -11,22 +11,36 @@ from typing import Any
 from clusterproof.plugins.accept.journal import Ended
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population
-from clusterproof.plugins.accept.state import State
-from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes
+from clusterproof.plugins.accept.state import NO_PLACES, SPEED, State
+from clusterproof.plugins.accept.verdicts import OfNode, Said, of_nodes, outcome
 from clusterproof.plugins.catalog import acceptance
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.record import as_json
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.core.version import __version__
 
 SCHEMA = 1
 WIDTH = 100
 MAX_OTHERS = 200
+MAX_LINES = 20  # on a screen, of pairs and the cluster, and of concerns
+NOT_SAID = "not said"
+INVENTORY = "inventory"
+COUNTED_BY = {  # the check that holds a node to what is expected of it
+    "gpus": "gpu.gpu_count",
+    "nvlinks": "gpu.nvlink_active",
+    "nvswitch": "gpu.nvswitch_count",
+    "efa": "network.efa_count",
+    "ib": "network.ib_count",
+    "trays": "gpu.rack_trays",
+}
 Report = dict[str, Any]
 
 
 def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> Report:
     """All of it, as plain JSON. Times are in seconds since 1970, shares between 0 and 1."""
-    said = of_nodes(state)
+    said, others = of_nodes(state), sorted(state.of_others, key=lambda one: one.result.verdict.rank)
+    bought = list(_bought(state, said))
     return {
         "schema": SCHEMA,
         "clusterproof": __version__,
@@ -35,16 +49,25 @@ def report(state: State, ended: Sequence[Ended], cluster: str, stopped: str) -> 
         "began": min((one.began for one in ended), default=None),
         "ended": max((one.ended for one in ended), default=None),
         "stopped": stopped,
-        "summary": dict(Counter(one.said.value for one in said)),
-        "bought": list(_bought(state, said)),
+        "outcome": outcome(state, said, _is_as_bought(bought), stopped).value,
+        "summary": {of.value: count for of in Said if (count := sum(one.said is of for one in said))},
+        "summary_of_others": dict(Counter(one.result.verdict.value for one in others)),
+        "bought": bought,
         "nodes": [_node(one, state) for one in said],
         "of_others": [
-            {"of": one.node, "check": one.check, "verdict": one.verdict.value, "message": one.message, "folder": folder}
-            for folder, one in state.of_others[:MAX_OTHERS]
+            {
+                "of": one.result.node,
+                "check": one.result.check,
+                "verdict": one.result.verdict.value,
+                "message": one.result.message,
+                "folder": one.folder,
+            }
+            for one in others[:MAX_OTHERS]
         ],
         "populations": [_population(key, one) for key, one in state.populations.items()],
         "stages": [_stage(stage.name, state, ended) for stage in state.plan.stages],
         "errors": _errors(state.plan.errors, state),
+        "left_out": list(_left_out(state)),
         "not_covered": list(_not_covered(state)),
         "runs": [as_json(one) for one in ended],
     }
@@ -70,45 +93,39 @@ def _bought(state: State, said: Sequence[OfNode]) -> Iterator[Report]:
     accepted = [one.node for one in said if one.said is Said.ACCEPTED]
     due = bought.get("nodes", len(state.nodes))
     there = [node for node in state.nodes if node in state.seen]
-    yield _line(
-        "nodes", str(due), f"{len(there)} answered", len(there) == due, [n for n in state.nodes if n not in state.seen]
-    )
-    yield _line(
-        "nodes that are fit",
-        str(due),
-        f"{len(accepted)} accepted",
-        len(accepted) == due,
-        [one.node for one in said if one.said is not Said.ACCEPTED],
-    )
+    silent = [node for node in state.nodes if node not in state.seen]
+    is_met = False if len(state.nodes) != due else None if silent else True
+    yield _line("nodes", str(due), f"{len(state.nodes)} named, {len(there)} answered", is_met, silent)
+    unfit = [one.node for one in said if one.said is not Said.ACCEPTED]
+    are_open = all(one.said in (Said.ACCEPTED, Said.OPEN) for one in said)
+    is_met = len(accepted) == due or (None if are_open and len(state.nodes) == due else False)
+    yield _line("nodes that are fit", str(due), f"{len(accepted)} accepted", is_met, unfit)
     kinds = Counter(state.seen[node].kind for node in there)
     if "type" in bought:
         wrong = [node for node in there if state.seen[node].kind.split(", ")[0] != bought["type"]]
-        yield _line("type", str(bought["type"]), _kinds(kinds), not wrong and bool(there), wrong)
+        yield _line("type", str(bought["type"]), _kinds(kinds), False if wrong else None if silent else True, wrong)
     else:
-        yield _line("hardware", "not said", _kinds(kinds), None, [])
+        yield _line("hardware", NOT_SAID, _kinds(kinds), None, [])
     for name, count in bought.items():
         if name in ("nodes", "type"):
             continue
-        wrong = [
-            node for node in there if any(one.check in _COUNTS.get(name, ()) for one in state.failures.get(node, ()))
-        ]
-        yield _line(
-            f"{name} of each node",
-            str(count),
-            "as counted by the checks of the inventory",
-            not wrong and bool(there),
-            wrong,
-        )
+        counted = {node: _last(state, node, COUNTED_BY[name]) for node in state.nodes}
+        as_due = {Verdict.PASS, Verdict.CONCERN, *([] if count else [Verdict.NOT_APPLICABLE])}
+        fine = [node for node, verdict in counted.items() if verdict in as_due]
+        is_met = False if Verdict.FAIL in counted.values() else True if len(fine) == len(counted) else None
+        rest = [node for node in state.nodes if node not in fine]
+        yield _line(f"{name} of each node", str(count), f"on {len(fine)} of {len(counted)} nodes", is_met, rest)
 
 
-_COUNTS = {  # the checks that hold a node to what is expected of it
-    "gpus": ("gpu.gpu_count",),
-    "nvlinks": ("gpu.nvlink_active",),
-    "nvswitch": ("gpu.nvswitch_count",),
-    "efa": ("network.efa_count",),
-    "ib": ("network.ib_count",),
-    "trays": ("gpu.rack_trays",),
-}
+def _last(state: State, node: str, check: str) -> Verdict | None:
+    results = state.results.get(node, {}).get((INVENTORY, check))
+    return results[-1].verdict if results else None
+
+
+def _is_as_bought(lines: Sequence[Report]) -> bool | None:
+    """None where it is not known of all lines."""
+    met = {line["is_met"] for line in lines if line["bought"] != NOT_SAID}
+    return False if False in met else None if None in met else True
 
 
 def _line(what: str, bought: str, there: str, is_met: bool | None, nodes: Sequence[str]) -> Report:
@@ -140,14 +157,14 @@ def _population(key: tuple[str, str, str], one: Population) -> Report:
 def _stage(name: str, state: State, ended: Sequence[Ended]) -> Report:
     runs = [one for one in ended if one.stage == name]
     row = acceptance.stages()[name]
-    node_hours = sum(len(one.nodes) * (one.ended - one.began) for one in runs) / 3600
+    node_hours = sum(len(one.nodes) * one.seconds for one in runs) / 3600
     out = sorted(node for node, of in state.failures.items() if any(one.stage == name for one in of))
     return {
         "stage": name,
         "title": row.title,
         "proves": row.proves,
         "runs": len(runs),
-        "hours": round(sum(one.ended - one.began for one in runs) / 3600, 4),
+        "hours": round(sum(one.seconds for one in runs) / 3600, 4),
         "node_hours": round(node_hours, 3),
         "nodes": sum(count > 0 for count in state.runs[name].values()),
         "taken_out": fold(out) if out else "",
@@ -163,17 +180,40 @@ def _errors(errors: Errors, state: State) -> Report:
     }
 
 
-def _not_covered(state: State) -> Iterator[str]:
-    named = {stage.name for stage in state.plan.stages}
+def _left_out(state: State) -> Iterator[str]:
+    """The stages that no run of this acceptance is to have, and why."""
     for name, row in acceptance.stages().items():
-        if name not in named:
+        if name not in {stage.name for stage in state.plan.stages}:
             yield f"{row.title}: the plan leaves it out"
+        elif row.scope == "places" and not any(map(state.is_in_a_place, state.nodes)):
+            yield f"{row.title}: {NO_PLACES}"
+
+
+def _not_covered(state: State) -> Iterator[str]:
+    yield from _left_out(state)
     measured = {name for _, name, _ in state.populations}
-    if "speed" in named:
+    if SPEED in {stage.name for stage in state.plan.stages}:
         yield from (
             f"{row.title}: measured on no node" for name, row in acceptance.measures().items() if name not in measured
         )
     yield from acceptance.not_covered()
+
+
+def headline(data: Report) -> str:
+    """What was counted, in a line."""
+    others, unmet = data["summary_of_others"], sum(line["is_met"] is False for line in data["bought"])
+    parts = [f"{count} {said}" for said, count in data["summary"].items()] or ["no node"]
+    for verdict, words in ((Verdict.FAIL, "failed check"), (Verdict.INCOMPLETE, "incomplete check")):
+        if verdict.value in others:
+            parts.append(f"{number_of(others[verdict.value], words)} of pairs or the cluster")
+    if unmet:
+        parts.append(f"{number_of(unmet, 'line')} of what was bought not met")
+    concerns = sum(len(one["concerns"]) for one in data["nodes"]) + others.get(Verdict.CONCERN.value, 0)
+    if concerns:
+        parts.append(number_of(concerns, "concern"))
+    if data["left_out"]:
+        parts.append(f"{number_of(len(data['left_out']), 'stage')} left out")
+    return ", ".join(parts)
 
 
 def text(data: Report) -> str:
@@ -182,22 +222,34 @@ def text(data: Report) -> str:
 
 
 def _lines(data: Report) -> Iterator[str]:
-    words = ", ".join(f"{count} {said}" for said, count in data["summary"].items())
-    yield f"{data['cluster']}: {words or 'no node'}"
+    yield f"{data['cluster']}: {data['outcome']}: {headline(data)}"
     if data["stopped"]:
         yield fill(f"not finished: {data['stopped']}", WIDTH)
     for line in data["bought"]:
-        if line["is_met"] is False:
+        if line["is_met"] is not True and line["bought"] != NOT_SAID:
             where = f" (not {line['not_on']})" if line["not_on"] else ""
-            yield fill(
-                f"  {line['what']}: bought {line['bought']}, there {line['there']}{where}",
-                WIDTH,
-                subsequent_indent="    ",
-            )
+            words = f"  {line['what']}: bought {line['bought']}, there {line['there']}{where}"
+            yield fill(words, WIDTH, subsequent_indent="    ")
     for said in (Said.REJECTED, Said.TO_FIX, Said.OPEN):
         for one in data["nodes"]:
             if one["said"] == said.value and one["reasons"]:
                 more = f" (and {len(one['reasons']) - 1} more)" if len(one["reasons"]) > 1 else ""
                 serial = one["hardware"].get("serial") or one["hardware"].get("instance_id") or ""
                 name = f"{one['node']} ({serial})" if serial else one["node"]
-                yield fill(f"{said.value:<12}{name}: {one['reasons'][0]}{more}", WIDTH, subsequent_indent=" " * 12)
+                yield _entry(said.value, f"{name}: {one['reasons'][0]}{more}")
+    others = [one for one in data["of_others"] if one["verdict"] != Verdict.CONCERN.value]
+    for one in others[:MAX_LINES]:
+        yield _entry(one["verdict"], f"{one['of']}: {one['check']}: {one['message']} ({one['folder']})")
+    if len(others) > MAX_LINES:
+        yield _entry("", f"{len(others) - MAX_LINES} more of pairs or the cluster in the report")
+    concerns = [f"{one['node']}: {words}" for one in data["nodes"] for words in one["concerns"]]
+    others = [one for one in data["of_others"] if one["verdict"] == Verdict.CONCERN.value]
+    concerns += [f"{one['of']}: {one['check']}: {one['message']}" for one in others]
+    yield from (_entry("concern", words) for words in concerns[:MAX_LINES])
+    if len(concerns) > MAX_LINES:
+        yield _entry("concern", f"{len(concerns) - MAX_LINES} more in the report")
+    yield from (_entry("left out", words) for words in data["left_out"])
+
+
+def _entry(kind: str, words: str) -> str:
+    return fill(f"{kind:<12}{words}", WIDTH, subsequent_indent=" " * 12)

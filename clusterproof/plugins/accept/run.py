@@ -25,10 +25,12 @@ from clusterproof.plugins.accept.plan import Plan
 from clusterproof.plugins.accept.state import State, Step
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.opened import distrust, opened
 from clusterproof.plugins.core.written import keep_private
 
 ENDED = (0, 1, 5, 10)  # exit codes of runs that came to their end
 EXIT, BEGAN, COMMAND, OUTPUT, LOCK = "exit", "began", "command.json", "output.txt", "lock"
+MAX_TEXT = 1 << 24  # bytes; a command line names up to 100,000 nodes
 CHILD = """
 import os, sys
 from clusterproof.plugins.command_line.main import main
@@ -57,6 +59,7 @@ class Acceptance:
         self.launch = launch or launched
         self.state = State(plan, cluster)
         self.ended: list[Ended] = []
+        self.is_read = False  # what ended before
 
     def read(self) -> None:
         """Take in what ended before. Raises JournalError, OSError."""
@@ -83,7 +86,7 @@ class Acceptance:
             ran = read_run(self.folder / line.folder)
         except (OSError, ValueError) as problem:
             raise JournalError(f"{self.folder / line.folder}: {problem}; expected what its run wrote") from None
-        self.state.add(Step(stage, line.number, line.nodes), ran, line.folder, line.ended - line.began)
+        self.state.add(Step(stage, line.number, line.nodes), ran, line.folder, line.seconds)
         self.ended.append(line)
 
     def go_on(self, again: Sequence[str], say: Say) -> str:
@@ -94,8 +97,14 @@ class Acceptance:
         end_private = keep_private()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            doubt = distrust(self.folder)
+            if doubt:
+                raise JournalError(
+                    f"{self.folder} {doubt}, who could forge what a run left; expected a folder that only you may write"
+                )
             with self._locked(say) as lock:
                 self.read()
+                self.is_read = True
                 writer = journal.Writer(self.folder, self.named, self.plan.digest)
                 try:
                     if again:
@@ -139,13 +148,16 @@ class Acceptance:
         folder = self.folder / name
         words = self._words(step, folder)
         typed = json.dumps([word for word in words if not word.startswith("--resume=")])
+        seconds = None
         is_same = _text(folder / COMMAND) == typed
         if not (is_same and _number(folder / EXIT, -1) in ENDED):
             self._clear(folder, keeps_pairs=is_same)
             words = self._words(step, folder)
             (folder / COMMAND).write_text(typed, encoding="utf-8")
             (folder / BEGAN).write_text(f"{time.time()}\n", encoding="utf-8")
+            start = time.monotonic()
             self.launch(words, folder, lock)
+            seconds = time.monotonic() - start
         code = _number(folder / EXIT, -1)
         if code not in ENDED:
             if code == 2:
@@ -154,6 +166,7 @@ class Acceptance:
                 f"the run did not end (exit code {code:g}): {_last_words(folder / OUTPUT)}; expected it to end; "
                 f"{folder / OUTPUT} has more"
             )
+        # A run whose end nobody saw has no better clock than the one that people set.
         began, ended = _number(folder / BEGAN, 0.0), (folder / EXIT).stat().st_mtime
         return Ended(
             step.stage.name,
@@ -163,6 +176,7 @@ class Acceptance:
             int(code),
             began,
             ended,
+            max(0.0, ended - began) if seconds is None else seconds,
             name,
             journal.sealed(folder),
         )
@@ -231,9 +245,11 @@ def launched(words: Sequence[str], folder: Path, lock: int) -> int:
 
 
 def _text(path: Path) -> str:
-    """What is in a file; nothing where there is none."""
+    """The end of what is in a file; nothing where there is none."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        with opened(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_TEXT))
+            return file.read(MAX_TEXT).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -19,6 +19,7 @@ from clusterproof.reports.history.model import NOBODY
 
 SPEED = "speed"  # the stage whose measurements populations decide
 FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
+NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
 TWICE = 2  # what fails in a stage that measures speed has to fail again
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
@@ -43,6 +44,20 @@ class Failure:
     folder: str
 
 
+@record
+class OfOthers:
+    """What a check of a pair or of the cluster does not call fine: the nodes of its run, and where its evidence is."""
+
+    stage: str
+    nodes: frozenset[str]
+    folder: str
+    result: Result
+
+    def speaks_of(self, node: str) -> bool:
+        """Whether it is of a pair that the node is one of."""
+        return self.result.is_of_pair and node in self.result.node.split("~")
+
+
 class State:
     """All that is known. Runs are added in the order in which they ended."""
 
@@ -57,7 +72,7 @@ class State:
         self.failures: dict[str, list[Failure]] = defaultdict(list)
         self.out: set[str] = set()
         self.results: dict[str, dict[tuple[str, str], list[Result]]] = defaultdict(lambda: defaultdict(list))
-        self.of_others: list[tuple[str, Result]] = []  # of pairs and of the cluster, with their folder
+        self.of_others: list[OfOthers] = []
         self.populations: dict[Key, Population] = {}
         self.measured: dict[str, set[str]] = defaultdict(set)  # by node, what populations decide
         self.spent_s = 0.0
@@ -76,6 +91,7 @@ class State:
             self.results.pop(node, None)
             self.measured.pop(node, None)
             self.out.discard(node)
+            self.of_others = [one for one in self.of_others if not one.speaks_of(node)]
         self._rounds.clear()
 
     def add(self, step: Step, ran: Ran, folder: str, seconds: float) -> None:
@@ -93,8 +109,8 @@ class State:
         for result in ran.results:
             if result.node in self.places and result.is_of_node:
                 self.results[result.node][step.stage.name, result.check].append(result)
-            elif result.verdict in (Verdict.FAIL, Verdict.CONCERN):
-                self.of_others.append((folder, result))
+            else:
+                self._add_of_others(OfOthers(step.stage.name, frozenset(step.nodes), folder, result))
         if step.stage.name == SPEED:
             self._measure(step, ran)
         left = set(self._rounds.get(step.stage.name, ())) - set(step.nodes)
@@ -103,6 +119,17 @@ class State:
             for population in self.populations.values():
                 population.learn()
         self._take_out(step, ran, folder)
+
+    def _add_of_others(self, new: OfOthers) -> None:
+        """It stands in the place of what the check said of no more nodes before, those without that were taken out."""
+
+        def is_superseded(one: OfOthers) -> bool:
+            is_same = (one.stage, one.result.check, one.result.node) == (new.stage, new.result.check, new.result.node)
+            return is_same and one.nodes - self.out <= new.nodes
+
+        self.of_others = [one for one in self.of_others if not is_superseded(one)]
+        if new.result.verdict in (Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE):
+            self.of_others.append(new)
 
     def _is_other(self, node: str, seen: Seen) -> bool:
         return node in self.seen and seen.is_other_than(self.seen[node])
@@ -185,7 +212,7 @@ class State:
         if stage.scope == "all":
             return _with_others(kept, [node for node in kept if not runs[node]]) if len(kept) > 1 else ()
         if stage.scope == "places":
-            return next((place for place in self._places(kept) if not all(runs[node] for node in place)), ())
+            return next((place for place in self.places_of(kept) if not all(runs[node] for node in place)), ())
         if not self._rounds.get(stage.name):
             self._rounds[stage.name] = tuple(self._round(stage, kept, runs))
         left = [node for node in self._rounds[stage.name] if node not in self.out]
@@ -209,9 +236,9 @@ class State:
 
     def is_in_a_place(self, node: str) -> bool:
         """Whether a place of some size has it, so that its group is measured."""
-        return any(node in place for place in self._places(self.nodes))
+        return any(node in place for place in self.places_of(self.nodes))
 
-    def _places(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
+    def places_of(self, kept: Sequence[str]) -> list[tuple[str, ...]]:
         """The nodes by place, where there are several places of some size."""
         of_place: dict[str, list[str]] = defaultdict(list)
         for node in kept:

@@ -1,4 +1,7 @@
-"""What is said of each node: accepted, rejected, to be fixed, or open. Without all its evidence no node is accepted."""
+"""What is said of each node: accepted, rejected, to be fixed, or open; and of the cluster, by nodes, pairs and itself.
+
+Without all its evidence nothing is accepted.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,14 @@ class Said(str, Enum):
     OPEN = "open"
 
 
+class Outcome(str, Enum):
+    """What becomes of the cluster."""
+
+    ACCEPTED = "accepted"
+    NOT_ACCEPTED = "not accepted"
+    UNDECIDED = "undecided"
+
+
 @record
 class OfNode:
     """One node, and why; each reason of a failure says in which folder its evidence is."""
@@ -38,6 +49,15 @@ class OfNode:
 def of_nodes(state: State) -> list[OfNode]:
     """All nodes, in the order of the cluster."""
     return [_of_node(node, state) for node in state.nodes]
+
+
+def outcome(state: State, said: Sequence[OfNode], is_as_bought: bool | None, stopped: str) -> Outcome:
+    """Of the cluster: whatever failed keeps it from being accepted, and so does whatever is missing or undecided."""
+    of_nodes, of_others = {one.said for one in said}, {one.result.verdict for one in state.of_others}
+    if is_as_bought is False or Verdict.FAIL in of_others or of_nodes & {Said.REJECTED, Said.TO_FIX}:
+        return Outcome.NOT_ACCEPTED
+    is_open = stopped or is_as_bought is None or Verdict.INCOMPLETE in of_others or of_nodes != {Said.ACCEPTED}
+    return Outcome.UNDECIDED if is_open else Outcome.ACCEPTED
 
 
 def _of_node(node: str, state: State) -> OfNode:
@@ -63,6 +83,10 @@ def _missing(node: str, state: State) -> Iterator[str]:
     for stage in state.plan.stages:
         yield from _missing_in(stage, node, state)
     seen = state.seen.get(node)
+    for one in state.of_others:
+        if one.speaks_of(node) and one.result.verdict is not Verdict.CONCERN:
+            verdict = "failed" if one.result.verdict is Verdict.FAIL else "incomplete"
+            yield f"{one.result.check}: {one.result.node} {verdict}: {one.result.message} ({one.folder})"
     for (kind, name, what), population in state.populations.items():
         if seen is None or seen.kind != kind:
             continue

@@ -1,0 +1,169 @@
+"""The journal and the folder of an acceptance: what others could have written there, and what a full disk leaves."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from clusterproof.plugins.accept import journal, run
+from clusterproof.plugins.accept.command import accept
+from clusterproof.plugins.accept.journal import FILE, Again, Ended, JournalError, Writer
+from clusterproof.plugins.accept.measured import RECORDING
+from clusterproof.plugins.core.record import names_of
+from tests.accept.simulated import STAGES, Nodes, acceptance
+
+RUN = Ended("speed", 0, ("n1",), ("clusterproof", "check"), 0, 5.0, 9.0, 4.0, "runs/0001-speed", "0" * 64)
+
+
+def written(folder: Path, *lines: str) -> None:
+    """A journal of these lines behind its first."""
+    Writer(folder, "c", "plan").close()
+    with (folder / FILE).open("a") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+
+
+def test_what_was_kept_is_read_as_it_was(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, "c", "plan")
+    writer.append(RUN)
+    writer.append(Again(("n1",), 10.0))
+    writer.close()
+    assert journal.read(tmp_path, "c", "plan") == [RUN, Again(("n1",), 10.0)]
+
+
+def of_run(**changes: object) -> str:
+    """The line of a run, some of it changed."""
+    values = {name: getattr(RUN, name) for name in names_of(Ended)}
+    return json.dumps(values | changes)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        "[" * 100_000,
+        '{"again": "n1", "at": 1.0}',
+        '{"again": ["n1"], "at": "now"}',
+        of_run(nodes=[["n1"]]),
+        of_run(nodes="n1"),
+        of_run(began="now"),
+        of_run(began=float("nan")),
+        of_run(seconds=-1e9),
+        of_run(number=True),
+        of_run(folder="../elsewhere"),
+        of_run(folder="/etc"),
+        of_run(evidence="none"),
+        of_run(more=1),
+    ],
+    ids=range(14),
+)
+def test_a_line_of_another_form_is_refused_in_one_line(line: str, tmp_path: Path) -> None:
+    written(tmp_path, line)
+    with pytest.raises(JournalError, match=r"cannot be read .*expected a journal of clusterproof accept") as refused:
+        journal.read(tmp_path, "c", "plan")
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 1000
+
+
+def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "into"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(JournalError, match="may be written by others"):
+        acceptance(tmp_path, Nodes()).go_on((), lambda _words: None)
+    assert not (folder / FILE).exists()
+
+
+def test_evidence_that_was_added_afterwards_is_refused(tmp_path: Path) -> None:
+    acceptance(tmp_path, Nodes()).go_on((), lambda _words: None)
+    added = tmp_path / "into/runs/0001-inventory" / RECORDING / "nodes/n9.json"
+    added.write_text("{}")
+    with pytest.raises(JournalError, match=r"n9.json is not what it was when its run ended"):
+        acceptance(tmp_path, Nodes()).go_on((), lambda _words: None)
+
+
+def test_a_link_in_the_place_of_evidence_is_refused(tmp_path: Path) -> None:
+    acceptance(tmp_path, Nodes()).go_on((), lambda _words: None)
+    results = tmp_path / "into/runs/0002-exact/results.jsonl"
+    results.rename(tmp_path / "results.jsonl")
+    results.symlink_to(tmp_path / "results.jsonl")
+    with pytest.raises(JournalError, match=r"results.jsonl is not what it was"):
+        acceptance(tmp_path, Nodes()).go_on((), lambda _words: None)
+
+
+def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Writer(tmp_path, "c", "plan")
+    writer.append(RUN)
+
+    class Full:
+        """A file of which a disk takes ten bytes."""
+
+        def __init__(self) -> None:
+            self.left = 10
+
+        def write(self, data: bytes) -> int:
+            if not self.left:
+                raise OSError(28, "No space left on device")
+            self.left = 0
+            return os.write(own.fileno(), bytes(data)[:10])
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(own, name)
+
+    own = writer._file
+    monkeypatch.setattr(writer, "_file", Full())
+    with pytest.raises(OSError, match="No space left"):
+        writer.append(RUN)
+    monkeypatch.undo()
+    writer.append(Again(("n1",), 10.0))
+    writer.close()
+    assert journal.read(tmp_path, "c", "plan") == [RUN, Again(("n1",), 10.0)]
+
+
+def typed(folder: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[int, str]:
+    """`clusterproof accept` of simulated nodes as a person types it."""
+    monkeypatch.setattr(run, "launched", nodes.launch)
+    (folder / "plan.toml").write_text(STAGES)
+    words = ("ssh:n[1-8]", "--plan", str(folder / "plan.toml"), "--into", str(folder / "into"), *more)
+    return accept(words)
+
+
+def test_who_waits_for_another_acceptance_and_is_interrupted_writes_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed(tmp_path, Nodes(), monkeypatch)
+    page = (tmp_path / "into/acceptance.html").read_text()
+
+    def interrupted(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fcntl, "flock", interrupted)
+    assert typed(tmp_path, Nodes(), monkeypatch)[0] == 2
+    assert (tmp_path / "into/acceptance.html").read_text() == page
+
+
+def test_a_report_never_says_accepted_where_a_later_run_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert typed(tmp_path, Nodes(), monkeypatch)[0] == 0
+
+    class Broken(Nodes):
+        """Runs of it end with an error."""
+
+        def launch(self, _words: object, folder: Path, _lock: int) -> int:
+            (folder / "exit").write_text("4\n")
+            return 4
+
+    code, said = typed(tmp_path, Broken(), monkeypatch, "--again", "n5")
+    assert (code, said.count("\n")) == (4, 1)
+    data = json.loads((tmp_path / "into/acceptance.json").read_text())
+    assert (data["outcome"], data["summary"]) == ("undecided", {"accepted": 7, "open": 1})
+    assert "did not end (exit code 4)" in data["stopped"]
+
+
+def test_a_folder_that_cannot_be_read_keeps_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(tmp_path, Nodes(), monkeypatch)
+    (tmp_path / "into" / FILE).write_text("{}\n")
+    assert typed(tmp_path, Nodes(), monkeypatch)[0] == 4
+    assert json.loads((tmp_path / "into/acceptance.json").read_text())["outcome"] == "accepted"
