@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.faults.fault import CONCERN, FAIL, Fault
-from tests.testbed.image import Device, Link, NodeImage
+from tests.testbed.image import Device, Folder, Link, NodeImage
 from tests.testbed.newer_glibc import of_newer_glibc
 from tests.testbed.node import with_file, without_file
 from tests.testbed.software import LIBRARIES, OFI_NCCL, library
@@ -16,9 +16,10 @@ GPUS = [f"/dev/nvidia{number}" for number in range(8)]
 NO_RIGHT = Link("/proc/1/ns/net")  # opens for nobody: EPERM, as what a device cgroup refuses
 NO_MODE = Link("/proc/sys/kernel/random/uuid")  # EACCES to write, to root as well
 NO_DRIVER = Device(195, 0)  # ENXIO, as a GPU's file whose driver has let go of it
+REGISTERED = "Character devices:\n  1 mem\n195 nvidia\n\nBlock devices:\n259 blkext\n"
 
 
-def with_files(image: NodeImage, entry: Link | Device, *paths: str) -> NodeImage:
+def with_files(image: NodeImage, entry: Link | Device | Folder, *paths: str) -> NodeImage:
     """All of these are that."""
     for path in paths:
         image = with_file(image, path, entry)
@@ -58,9 +59,21 @@ FAULTS = (
     ),
     Fault(
         "GPUs whose driver refuses to open them",
-        lambda image: with_files(image, NO_DRIVER, *GPUS),
+        lambda image: with_files(with_file(image, "/proc/devices", REGISTERED), NO_DRIVER, *GPUS),
         {DEVICES: FAIL},
         "node: the driver refuses /dev/nvidia0 (ENXIO)",
+    ),
+    Fault(
+        "files of GPUs with a number that no driver has",
+        lambda image: with_files(with_file(image, "/proc/devices", "Character devices:\n"), NO_DRIVER, *GPUS),
+        {DEVICES: FAIL},
+        "runtime: no loaded driver has the device of /dev/nvidia0 (ENXIO), /dev/nvidia1 (ENXIO)",
+    ),
+    Fault(
+        "folders where files of GPUs were to be mounted",
+        lambda image: with_files(image, Folder(), *GPUS),
+        {DEVICES: FAIL},
+        "runtime: no loaded driver has the device of /dev/nvidia0 (EISDIR)",
     ),
     Fault(
         "a container without GPUs",

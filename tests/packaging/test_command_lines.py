@@ -110,6 +110,11 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--connect-timeout", "0"], "--connect-timeout is 0; expected at least 0.1"),
     ([*DEMO, "--host-root", "here"], "expected a folder that begins with /"),
     ([*DEMO, "--in-container", "docker run -i x"], "--in-container without -m job: expected both"),
+    ([*DEMO, "-m", "job", "--in-container", " "], "--in-container ' ' would run on the node itself"),
+    (
+        [*DEMO, "-m", "job", "--in-container", "docker run x\n"],
+        "would run on the node itself; expected a command in one",
+    ),
     ([*DEMO, "-m", "job", "--in-container", "x"], "--in-container is for local and ssh, and demo is neither"),
     ([*DEMO, "--since", "yesterday"], "expected boot, a time span such as 90m, 24h or 2d"),
     (

@@ -165,9 +165,13 @@ class Testbed:
 
     def set_environment(self, name: str, **variables: str) -> None:
         """What programs that are started over ssh find in their environment there, from now on."""
-        config = self.nodes[name].root / sshd.CONFIG.lstrip("/")
         data = " ".join(f'"{key}={value}"' for key, value in variables.items())
-        config.write_text(f"SetEnv {data}\n{config.read_text()}")
+        self.configure_sshd(name, f"SetEnv {data}\n")
+
+    def configure_sshd(self, name: str, lines: str) -> None:
+        """Put these lines before all others of a node's sshd, and start it anew."""
+        config = self.nodes[name].root / sshd.CONFIG.lstrip("/")
+        config.write_text(lines + config.read_text())
         self.nodes[name].kill(self._sshds[name])
         self.start_sshd(name)
 

@@ -107,6 +107,7 @@ def files_of_gpus(driver: str, toolkit: str) -> dict[str, Content]:
         "/usr/include/cudnn_version.h": CUDNN,
         f"{LIBRARIES}/libcuda.so.1": Link(f"libcuda.so.{driver}"),
         f"{LIBRARIES}/libcuda.so.{driver}": library,
+        f"{LIBRARIES}/libgdrapi.so.2": library,
         f"{LIBRARIES}/libnccl.so.2": Link("libnccl.so.2.27.7"),
         f"{LIBRARIES}/libnccl.so.2.27.7": library,
         EFA_RECORD: EFA_INSTALLED,

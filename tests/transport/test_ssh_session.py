@@ -107,6 +107,21 @@ def test_a_program_that_says_nothing_is_ended(home: Testbed, monkeypatch: pytest
     assert ended.result(TIMEOUT_S) == "nothing came for 3 s"
 
 
+def test_a_program_that_says_nothing_is_ended_while_its_sshd_says_something(
+    home: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 2.0)
+    home.configure_sshd(NODE, "ClientAliveInterval 1\n")
+    ended = run(sessions(1)[0], Program("/bin/sh -c 'exec sleep 600'"), Heard(), dead_s=5.0)
+    assert ended.result(TIMEOUT_S) == "nothing came for 5 s"
+
+
+def test_a_node_that_takes_no_program_is_left_too(home: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 0.1)
+    stopped = Program("/bin/sh -c 'read -r _ _ _ sshd _ </proc/$PPID/stat; kill -STOP $sshd'", bytes(50_000_000))
+    assert run(sessions(1)[0], stopped, Heard(), dead_s=5.0).result(TIMEOUT_S) == "nothing came for 5 s"
+
+
 def test_a_program_gets_signs_of_life_while_it_says_nothing(home: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 0.1)
     monkeypatch.setattr(module, "BEAT_S", 0.1)

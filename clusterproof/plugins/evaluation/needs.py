@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from clusterproof.plugins.core.result import OF_A_MEMBER, OF_THE_CLUSTER
 from clusterproof.plugins.core.strict import nearest
-from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
+from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
 
 FILE = Path(__file__).with_name("needs.json")  # `scripts/generate needs` makes it: it watches checks at work
 CHECKS = Path(__file__).resolve().parents[2] / "checks"  # those that are packaged
@@ -23,8 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def reads(*collectors: str) -> Callable[[F], F]:
     """Declare which collectors a check reads, besides its device; `pairwise` stands for measurements of pairs.
 
-    A check that declares nothing gets all evidence but those measurements. The values of one's own collectors are
-    always there. Raises ValueError for what is no collector's name.
+    A check that declares nothing gets all evidence but those measurements and what is asked where a job runs. The
+    values of one's own collectors are always there. Raises ValueError for what is no collector's name.
     """
     known = {PAIRWISE, *node_collectors(), *control_plane_collectors()}
     for name in collectors:
@@ -54,7 +54,7 @@ def needs_of(check: str, subject: str, function: Callable[..., Any]) -> frozense
         )
     collectors: tuple[str, ...] | None = getattr(function, "__reads__", None)
     if collectors is None:
-        return node_collectors() | control_plane_collectors()
+        return node_collectors() - OF_A_JOB | control_plane_collectors()
     return recorded().get(subject, frozenset()).union(collectors)
 
 

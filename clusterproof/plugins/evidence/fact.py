@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 # Collectors that only captures have: the probe neither asks the scheduler nor runs jobs.
 ONLY_CAPTURED = frozenset({"nccl_tests", "slurm_node"})
+# What is asked of a job where it runs: device files are opened and libraries loaded, where -m names job alone.
+OF_A_JOB = frozenset({"container"})
 # And those that load the hardware: nodes are asked for them in a second pass.
 LOADING = frozenset(
     {

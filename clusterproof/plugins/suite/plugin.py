@@ -101,6 +101,10 @@ def _packaged(text: str, option: Options) -> Cluster:
             f"--via {option.via:.80} is for clusters of Slurm, HyperPod and Kubernetes, and {text:.80} is none; "
             "expected slurm:…, k8s:… or the name of a HyperPod cluster"
         )
+    if option.in_container and not (option.in_container.strip() and option.in_container.isprintable()):
+        raise InventoryError(
+            f"--in-container {option.in_container!r:.80} would run on the node itself; expected a command in one line"
+        )
     if option.in_container and not is_named(option.markexpr, "job"):
         raise InventoryError("--in-container without -m job: expected both, as all other checks are of nodes")
     if option.in_container and cluster.connection not in ("local", "ssh"):

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
-from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
+from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
 from clusterproof.plugins.evidence.recording import (
     PAIRWISE_FILES,
     read_control_plane,
@@ -41,6 +41,7 @@ from clusterproof.plugins.suite.state import (
     EVIDENCE,
     PAIRWISE,
     POLICY,
+    is_named,
     note_unwritten,
     policy_of,
 )
@@ -122,7 +123,8 @@ class ClusterSession:
             option, paths = self.config.option, command_line.paths_named(self.config)
             others = command_line.others_named(self.config)
             loads = command_line.collectors_named(option, paths, others)
-            self.gather(frozenset(collector_names()), of_control_plane, Path(self.shared.name), loads)
+            of_nodes = frozenset(collector_names()) - (frozenset() if is_named(option.markexpr, "job") else OF_A_JOB)
+            self.gather(of_nodes, of_control_plane, Path(self.shared.name), loads)
             if command_line.pairs_are_needed(option, paths, others):
                 self.measure_pairs(Path(self.shared.name))
 

@@ -19,10 +19,10 @@ CONTROLS = {"/dev/nvidiactl": "", "/dev/nvidia-uvm": ""}
 TWO_OF_EIGHT = {"/dev/nvidia0": "", "/dev/nvidia1": ""}
 SIX_REFUSED = {f"/dev/nvidia{number}": "EPERM" for number in range(2, 8)}
 EIGHT = {f"/dev/nvidia{number}": "" for number in range(8)}
-NOT_THERE = {"path": "", "mount": "", "text": "no such file", "is_there": False}
+NOT_THERE = {"path": "", "mount": "", "text": "no such file", "unread": "", "is_there": False}
 
 
-CUDA, ML = "libcuda.so.1", "libnvidia-ml.so.1"
+CUDA, ML, GDRAPI = "libcuda.so.1", "libnvidia-ml.so.1", "libgdrapi.so.2"
 
 
 def on_bus(number: int, driver: str = "nvidia") -> dict[str, Any]:
@@ -31,7 +31,7 @@ def on_bus(number: int, driver: str = "nvidia") -> dict[str, Any]:
 
 
 def loaded(path: str, text: str = "", mount: str = "/") -> dict[str, Any]:
-    return {"path": path, "mount": mount, "text": text, "is_there": True}
+    return {"path": path, "mount": mount, "text": text, "unread": "", "is_there": True}
 
 
 BOTH = {CUDA: loaded("/lib/libcuda.so.580.126.09"), ML: loaded("/lib/libnvidia-ml.so.580.126.09")}
@@ -56,10 +56,13 @@ def job(
         nvml=nvml(gpu(0, mig_mode=mig)),
         versions={"container": kind, "components": {"driver": {"version": "580.126.09", "from": "/sys"}}},
         container={
-            "devices": [{"path": path, "refused": why} for path, why in devices.items()],
+            "devices": [
+                {"path": path, "refused": why.partition(" ")[0], "driver": why.partition(" ")[2]}
+                for path, why in devices.items()
+            ],
             "verbs": [f"uverbs{number}" for number in range(verbs)],
             "gpus_asked": asked or {},
-            "libraries": {CUDA: NOT_THERE, ML: NOT_THERE} | libraries,
+            "libraries": {CUDA: NOT_THERE, ML: NOT_THERE, GDRAPI: NOT_THERE} | libraries,
         },
     )
 
@@ -94,6 +97,12 @@ def job(
         (CONTROLS | TWO_OF_EIGHT | {"/dev/infiniband/uverbs0": ""}, {"verbs": 2}, PASS, ""),
         ({"/dev/neuron0": "EACCES"}, {"gpus": 0}, FAIL, "runtime: this user may not open /dev/neuron0"),
         ({"/dev/neuron0": ""}, {"gpus": 0}, PASS, ""),
+        (CONTROLS | TWO_OF_EIGHT, {"verbs": 1}, CONCERN, "NCCL falls back to TCP between nodes"),
+        (CONTROLS | EIGHT | {"/dev/nvidia9": "EIO nvidia"}, {}, PASS, ""),
+        (CONTROLS | {"/dev/nvidia0": "EIO nvidia"}, {}, FAIL, "node: the driver refuses /dev/nvidia0 (EIO)"),
+        (CONTROLS | {"/dev/nvidia0": "EIO"}, {}, FAIL, "runtime: no loaded driver has the device of /dev/nvidia0"),
+        (CONTROLS | {"/dev/nvidia0": "EIO vcs"}, {}, FAIL, "runtime: no loaded driver has the device of /dev/nvidia0"),
+        (CONTROLS | {"/dev/nvidia0": "EMFILE nvidia"}, {}, INCOMPLETE, "could not be opened just now: /dev/nvidia0"),
         (CONTROLS | EIGHT | {"/dev/gdrdrv": "EPERM"}, {}, FAIL, "the device cgroup refuses /dev/gdrdrv"),
     ],
 )
@@ -138,6 +147,7 @@ def test_a_library_that_does_not_load_is_said_whatever_else_is_unknown(missing: 
             FAIL,
             "image: libnccl.so.2 does not load: GLIBC_2.99' not found; expected it to load",
         ),
+        (BOTH | {CUDA: loaded("", "no") | {"unread": "why"}}, {}, INCOMPLETE, "libcuda.so.1 was not loaded: why"),
         (BOTH | {"libnccl-net.so": NOT_THERE}, {}, PASS, ""),
         (BOTH | {"libnccl-net.so": NOT_THERE}, {"verbs": 1}, CONCERN, "image: no libnccl-net.so where the loader"),
         ({"libnccl-net.so": NOT_THERE, CUDA: loaded("/x")}, {"devices": {}, "verbs": 1}, PASS, ""),

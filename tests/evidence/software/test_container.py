@@ -17,7 +17,9 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, said
 from tests.builders.probed import probe
 from tests.builders.runs import Runs
+from tests.testbed import software
 from tests.testbed.base import system
+from tests.testbed.compiled import shared_library
 from tests.testbed.needs import needs_runc
 from tests.testbed.newer_glibc import NEEDED, of_newer_glibc
 from tests.testbed.software import library
@@ -29,6 +31,7 @@ COLLECTORS = ("boot", "container", "pci", "rdma", "versions", "nvml")
 LOADED_DRIVER, DRIVER_BEFORE = "580.126.09", "535.54.03"
 LIBRARIES = "/opt/lib"  # where this container's loader looks first
 FUSE = (10, 229)  # a device of this machine's that opens, in the place of a GPU
+FORGING = Path(software.__file__).with_name("forging.c")
 ALL_OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
@@ -143,6 +146,20 @@ def test_a_library_that_loads_passes_and_one_of_the_image_that_is_cut_is_the_ima
     says(container, LOADED, Verdict.PASS)
     (container.folder / "root" / LIBRARIES[1:] / "libnccl.so.2").write_bytes(library()[:500])
     says(container, LOADED, Verdict.FAIL, "image: libnccl.so.2 does not load")
+
+
+def test_a_library_that_root_alone_may_read_is_nobodys_fault(container: Container) -> None:
+    container.in_image["libnccl.so.2"] = library()
+    container.start()
+    (container.folder / "root" / LIBRARIES[1:] / "libnccl.so.2").chmod(0o600)
+    says(container, LOADED, Verdict.INCOMPLETE, "libnccl.so.2 was not loaded: nobody")
+
+
+def test_a_library_writes_to_nothing_but_what_is_asked_of_it(container: Container) -> None:
+    container.in_image["libnccl.so.2"] = shared_library(FORGING, "libnccl.so.2")
+    container.start()
+    says(container, DEVICES, Verdict.PASS)
+    says(container, LOADED, Verdict.FAIL, "image: libnccl.so.2 does not load: libnccl.so.2 ends its process")
 
 
 def test_a_plug_in_of_the_node_that_needs_a_newer_glibc_is_the_runtimes(container: Container) -> None:

@@ -1,10 +1,11 @@
 """What a job's programs get where they run, in a container mostly: device files that open, libraries that load.
 
-`{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM"}], "verbs": ["uverbs0"], "gpus_asked":
-{"SLURM_GPUS_ON_NODE": 8}, "libraries": {"libcuda.so.1": {"path": "/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09",
-"mount": "/", "text": "" | "what the loader says", "is_there": true}}}`. `verbs` are the kernel's, which a container
-shares with its node; `mount` is where the file system with the library is mounted, or with the one that needs what
-others do not have.
+`{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM", "driver": "nvidia" | ""}], "verbs": ["uverbs0"],
+"gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "libraries": {"libcuda.so.1": {"path":
+"/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09", "mount": "/", "text": "" | "what the loader says", "unread":
+"", "is_there": true}}}`. `driver` is who registered the file's number in /proc/devices. That and `verbs` are the
+kernel's, which a container shares with its node; `mount` is where the file system with the library is mounted, or with
+the one that needs what others do not have; `unread` is why `text` is nothing against the library.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ctypes
 import json
 import os
 import re
+import stat
 
 from clusterproof.plugins.agent.reading import Denied, Node, error
 
@@ -21,7 +23,7 @@ FOLDERS = {"/dev/infiniband": re.compile(r"uverbs\d{1,3}"), "/dev/nvidia-caps-im
 MAX_DEVICES = 256
 ASKED, BINDS = ("SLURM_GPUS_ON_NODE",), ("SLURM_GPU_BIND", "SLURM_GPUS_PER_TASK")  # those of a node, unless by task
 LISTS, GPU = "NVIDIA_VISIBLE_DEVICES", re.compile(r"GPU-[\w-]{4,64}|\d{1,3}")
-LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2", "libibverbs.so.1", "libfabric.so.1")
+LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2", "libibverbs.so.1", "libfabric.so.1", "libgdrapi.so.2")
 PLUGIN, NAMES_PLUGIN = "libnccl-net.so", "NCCL_NET_PLUGIN"  # NCCL's network plug-in, and what gives it another name
 PLUGIN_NAME = re.compile(r"[\w.+-]{1,80}")
 NOT_THERE = re.compile(
@@ -29,19 +31,20 @@ NOT_THERE = re.compile(
 )
 NEEDED_BY = re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)")
 RTLD_DI_LINKMAP, NAME_IN_LINKMAP = 2, ctypes.sizeof(ctypes.c_void_p)  # dlfcn.h, link.h
-NOBODY, MAX_BYTES = 65534, 16384
+CLOSED, UNTRIED = "nobody, as whom root loads it, may not read it", "a process for it could not be made ready"
+NOBODY, MAX_BYTES, MAX_FILES = 65534, 65536, 4096
 
 
 def read(node: Node) -> object:
     """As above. Raises Denied where another root is read than the one that the job has."""
     if node.root:
         raise Denied("only what runs where the job runs gets what the job gets; expected no --host-root")
-    mounts = _mount_points(node)
+    mounts, drivers = _mount_points(node), _drivers(node)
     return {
-        "devices": [_opened(node, path) for path in _device_files(node)[:MAX_DEVICES]],
+        "devices": [_opened(node, path, drivers) for path in _device_files(node)[:MAX_DEVICES]],
         "verbs": [name for name in node.names("/sys/class/infiniband_verbs") if name.startswith("uverbs")],
         "gpus_asked": _asked(),
-        "libraries": {name: _loaded(node, name, mounts) for name in (*LIBRARIES, _plugin())},
+        "libraries": {name: _loaded(node, name, mounts) for name in (*LIBRARIES, *_plugin())},
     }
 
 
@@ -60,21 +63,33 @@ def _asked() -> dict[str, int]:
     return found if not all(map(GPU.fullmatch, listed)) else {**found, LISTS: len(listed)}
 
 
-def _opened(node: Node, path: str) -> dict[str, object]:
+def _drivers(node: Node) -> dict[int, str]:
+    """Who registered each number of character devices."""
+    text = str(node.text("/proc/devices", absent="")).partition("Block devices:")[0]
+    return {int(number): name for number, name in re.findall(r"(?m)^ *(\d+) (\S+)$", text)}
+
+
+def _opened(node: Node, path: str, drivers: dict[int, str]) -> dict[str, object]:
     node.at(path)
+    driver, refused = "", ""
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+        status = os.stat(path)
+        driver = drivers.get(os.major(status.st_rdev), "") if stat.S_ISCHR(status.st_mode) else ""
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError as problem:
-        return {"path": path, "refused": error(problem)["error"]}
-    return {"path": path, "refused": ""}
+        refused = str(error(problem)["error"])
+    return {"path": path, "refused": refused, "driver": driver}
 
 
-def _plugin() -> str:
-    """The file of NCCL's network plug-in: by its own variable, else as it is called anywhere."""
+def _plugin() -> tuple[str, ...]:
+    """The file of NCCL's network plug-in: by its own variable, else as it is called anywhere.
+
+    None where the variable holds what is looked for nowhere: `none`, a path, a list.
+    """
     name = os.environ.get(NAMES_PLUGIN, "")
-    if not PLUGIN_NAME.fullmatch(name) or name == "none":
-        return PLUGIN
-    return name if ".so" in name else f"libnccl-net-{name}.so"
+    if name and (not PLUGIN_NAME.fullmatch(name) or name == "none"):
+        return ()
+    return (PLUGIN if not name else name if ".so" in name else f"libnccl-net-{name}.so",)
 
 
 def _mount_points(node: Node) -> list[str]:
@@ -92,6 +107,8 @@ def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
         try:
             for printed in (1, 2):
                 os.dup2(os.open("/dev/null", os.O_WRONLY), printed)
+            os.closerange(3, writing)  # what the library is not to write to
+            os.closerange(writing + 1, MAX_FILES)
             _become_nobody()
             os.write(writing, json.dumps(_load(name)).encode())
         finally:
@@ -104,16 +121,34 @@ def _loaded(node: Node, name: str, mounts: list[str]) -> dict[str, object]:
     finally:
         os.close(reading)
         status = os.waitpid(child, 0)[1]
-    path, text = json.loads(said) if said else ("", f"{name} ends its process ({status})")
+    path, text = _answered(said) or ("", f"{name} ends its process ({status})")
     missing = NOT_THERE.search(text)
+    is_there = not (missing and name in (missing[1], missing[2]))
+    is_closed = not os.geteuid() and ("Permission denied" in text or (not is_there and _is_where_told(name)))
+    is_untried = not said and not status
     needs = NEEDED_BY.search(text)
     at = os.path.realpath(needs[1] if needs else path) if needs or path else ""
     return {
         "path": path,
         "mount": next((mount for mount in mounts if f"{at}/".startswith(f"{mount.rstrip('/')}/")), "") if at else "",
         "text": text,
-        "is_there": not (missing and name in (missing[1], missing[2])),
+        "unread": CLOSED if is_closed else UNTRIED if is_untried else "",
+        "is_there": is_there or is_closed,
     }
+
+
+def _answered(said: bytes) -> tuple[str, str] | None:
+    """What the process found; None where it ended before, or the library wrote in its place."""
+    try:
+        path, text = json.loads(said)
+    except (TypeError, ValueError):
+        return None
+    return (path, text) if isinstance(path, str) and isinstance(text, str) else None
+
+
+def _is_where_told(name: str) -> bool:
+    """Whether it lies where the environment tells the loader to look, which goes on where it may not."""
+    return any(os.path.exists(f"{folder}/{name}") for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"))
 
 
 def _become_nobody() -> None:

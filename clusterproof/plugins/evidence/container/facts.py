@@ -9,6 +9,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.fact import collected_as
 from clusterproof.plugins.evidence.field import Field, Reported, every, flag, table, text, texts, whole
 
+_DRIVERS = ("nvidia", "neuron", "infiniband_verbs", "gdrdrv")
 _VERSION = re.compile(r"\.so\.(\d{1,5}(?:\.\d{1,5}){1,3})$")
 
 
@@ -18,6 +19,12 @@ class DeviceFile(Reported):
 
     path = Field(text)
     refused = Field(text)
+    driver = Field(text)  # who registered its number, as the kernel says; empty for what is no device of anybody's
+
+    @property
+    def is_of_its_driver(self) -> bool:
+        """Whether what it says is a driver's word; an image may hold a folder or a stale number in its place."""
+        return self.driver.startswith(_DRIVERS)
 
 
 @record
@@ -26,6 +33,7 @@ class LoadedLibrary(Reported):
 
     path = Field(text)  # with every link followed; empty where it does not load
     mount = Field(text)  # the mount point above it, or above the one that it does not fit to
+    unread = Field(text)  # why what the loader says is nothing against it; empty where it is
     text = Field(text)  # what the loader says; empty where it loads
     is_there = Field(flag)
 
@@ -54,10 +62,11 @@ class Container(Reported):
     gpus_asked = Field(table)  # by the variable that names the number
     libraries = Field(_libraries)
 
-    def opened(self, pattern: str) -> tuple[list[str], dict[str, str]]:
-        """The device files of this pattern that open, and why each of the others does not. Raises Incomplete."""
-        found = {device.path: device.refused for device in self.devices if re.fullmatch(pattern, device.path)}
-        return [path for path, why in found.items() if not why], {path: why for path, why in found.items() if why}
+    def opened(self, pattern: str) -> tuple[list[str], dict[str, DeviceFile]]:
+        """The device files of this pattern that open, and the others by path. Raises Incomplete."""
+        found = {device.path: device for device in self.devices if re.fullmatch(pattern, device.path)}
+        refused = {path: device for path, device in found.items() if device.refused}
+        return [path for path in found if path not in refused], refused
 
     @property
     def gpus_due(self) -> int | None:

@@ -18,7 +18,7 @@ from clusterproof.plugins.agent.program import ProbeOptions, collector_names
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.evidence.fact import LOADING, ONLY_CAPTURED
+from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.transport import Answer, Limits
 from clusterproof.plugins.transport.gather import evidence_of
@@ -80,7 +80,7 @@ def report_for_ever(
 
 def _collected(within: str, options: ProbeOptions) -> tuple[bytes, NodeEvidence]:
     """A report as it is printed, and what it holds: the lines of the program alone, as nobody else can write them."""
-    every = frozenset(collector_names()) - LOADING - ONLY_CAPTURED
+    every = frozenset(collector_names()) - LOADING - OF_A_JOB - ONLY_CAPTURED
     to_run, nonce = program(every, options)
     answers: list[Answer] = []
 

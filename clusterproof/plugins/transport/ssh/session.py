@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from paramiko import SSHException, Transport
+from paramiko import Message, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.transport import Limits, Program
@@ -104,12 +104,14 @@ class _Running:
         self.ended: Future[str] = Future()
         self._transport, self._close_login, self._received, self._dead_s = transport, close_login, received, dead_s
         self._heard_at = self._beaten_at = time.monotonic()
+        self._is_fed = False
         self._ends = threading.Lock()  # once
 
     def start(self, program: Program, connect_s: float) -> None:
         """Let it run; where it cannot, it has ended."""
         try:
             self._transport.sock.settimeout(LOOK_S)  # paramiko looks at its socket ten times a second otherwise
+            self._look_between_messages()
             self._channel = self._transport.open_session(_WINDOW_BYTES, timeout=connect_s)
             self._channel.set_combine_stderr(True)
             self._channel.in_buffer = self  # type: ignore[assignment] # of which paramiko uses these two methods
@@ -117,7 +119,7 @@ class _Running:
             self._channel.settimeout(connect_s)
             self._channel.sendall(program.stdin)
             self._channel.settimeout(0.0)
-            self._transport.packetizer.set_keepalive(1.0, self._look)
+            self._heard_at, self._is_fed = time.monotonic(), True
         except (SSHException, OSError, EOFError) as problem:
             self._end(f"the connection broke: {problem}")
         except Exception as problem:  # of ours, or of a library
@@ -132,8 +134,6 @@ class _Running:
             self._received(data)
         except Exception as problem:  # for whoever listens
             self._end(problem)
-        else:
-            self._beat()
 
     def close(self) -> None:
         """It writes no more."""
@@ -142,8 +142,20 @@ class _Running:
         else:
             self._end(f"the connection broke: {self._transport.get_exception() or 'it was closed'}")
 
+    def _look_between_messages(self) -> None:
+        """Look before each message is read too: a sshd sends signs of its own life, and says nothing of the program."""
+        packetizer = self._transport.packetizer
+        read = packetizer.read_message
+
+        def looked_and_read() -> tuple[int, Message]:
+            self._look()
+            return read()
+
+        packetizer.set_keepalive(1.0, self._look)  # where none comes
+        packetizer.read_message = looked_and_read  # type: ignore[method-assign]
+
     def _look(self) -> None:
-        """Nothing has come for a while."""
+        """How long nothing has come of it, and whether it is to have a sign of life."""
         if time.monotonic() - self._heard_at >= self._dead_s:
             self._end(f"nothing came for {self._dead_s:.0f} s")
         else:
@@ -151,7 +163,8 @@ class _Running:
 
     def _beat(self) -> None:
         now = time.monotonic()
-        if now - self._beaten_at >= BEAT_S and self._transport.clear_to_send.is_set():  # else keys are exchanged
+        may_send = self._is_fed and self._transport.clear_to_send.is_set()  # else keys are exchanged
+        if may_send and now - self._beaten_at >= BEAT_S:
             self._beaten_at = now
             with contextlib.suppress(OSError, EOFError, SSHException):  # a program that reads no more ends by itself
                 self._channel.sendall(BEAT)
@@ -161,7 +174,10 @@ class _Running:
             threading.Thread(target=self._finish, args=(why,), daemon=True).start()  # paramiko holds its locks here
 
     def _finish(self, why: str | Exception) -> None:
-        self._close_login()
+        try:
+            self._close_login()
+        except Exception as problem:  # of ours, or of a library
+            why = problem
         if isinstance(why, Exception):
             self.ended.set_exception(why)
         else:
