@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.case.ended import WITHOUT_ACCOUNTING, Ended, ended_jobs
@@ -13,7 +13,7 @@ from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.opened import Case, opened_case
 from clusterproof.plugins.case.records import CaseError, Job
 from clusterproof.plugins.case.scheduler import has_completed
-from clusterproof.plugins.case.slurm import Ask, ask, read_job
+from clusterproof.plugins.case.slurm import NODES, Ask, ask, is_down, read_job
 from clusterproof.plugins.case.verdict import COMPLETED
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
@@ -21,6 +21,7 @@ from clusterproof.plugins.evidence.kernel_log.window import window
 
 MAX_CASES = 2_000  # of one page
 MAX_ALIKE = 6  # lines of what is missing
+_ZONE = re.compile(r"(?:[zZ]|[+-]\d\d:?\d\d)\Z")
 NO_END = "no record says when it ended, and its cases count"
 
 
@@ -58,8 +59,8 @@ class Period:
         return sum(one.gpu_hours or 0.0 for one in self.died)
 
 
-def since(text: str, now: float) -> float:
-    """From when on a time such as 7d, 36h or 2026-03-01 counts. Raises CaseError."""
+def since(text: str, now: float, offset_s: float = 0.0) -> float:
+    """From when on a time such as 7d, 36h or 2026-03-01 counts, of a zone so far east. Raises CaseError."""
     try:
         asked = window(text)
     except ValueError:
@@ -67,14 +68,21 @@ def since(text: str, now: float) -> float:
     begins = None if asked is None else now - asked.last_s if asked.last_s is not None else asked.moment
     if begins is None:
         raise CaseError(f"--since is {text!r:.60}; expected 36h, 7d, or a time such as 2026-03-01T08:00")
+    if asked is not None and asked.moment is not None and not _ZONE.search(text):
+        begins -= offset_s
+    if not 0 <= begins <= now:
+        raise CaseError(f"--since is {text!r:.60}; expected a time between 1970 and now")
     return begins
 
 
 def of_slurm(begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask) -> Period:
     """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
+    if logs and not logs.is_dir():
+        raise CaseError(f"{str(logs)!r:.120} is no folder; expected one of kernel logs and output")
     jobs, missing = ended_jobs(begins, ends, asked)
     failed = [one for one in jobs if not has_completed(one.job)]
-    died = tuple(_died(one, logs, offset_s, asked) for one in failed[-MAX_CASES:])
+    known = _known(failed, asked)
+    died = tuple(_died(one, logs, offset_s, known) for one in failed[-MAX_CASES:])
     without = [one for one in jobs if one.gpu_hours is None]
     if len(failed) > MAX_CASES:
         missing.append(f"{len(failed) - MAX_CASES} of the jobs that died, the older ones: ask for a shorter time")
@@ -97,22 +105,42 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float) -> Peri
             continue
         ended = case.collected.job.ran.ends
         if ended is None:
-            missing.append(f"{path.name}: {NO_END}")
+            missing.append(f"{case.collected.name}: {NO_END}")
         if ended is None or begins <= ended <= ends:
-            cases.append((path.name, case))
+            cases.append(case)
     died = tuple(
-        Died(case.collected.job.number or name, case, None)
-        for name, case in cases
+        Died(case.collected.job.number or case.collected.name, case, None)
+        for case in cases
         if case.verdict.standing != COMPLETED
     )
     return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died)))
 
 
+def _known(jobs: Sequence[Ended], asked: Ask) -> Ask:
+    """Slurm's answers, those for all jobs and all nodes asked for once: what is left of each job is its own record."""
+    rows = {one.job.number: one.rows for one in jobs if one.rows}
+    status, text = asked(NODES) if jobs else (0, "")
+    down = [line for line in text.splitlines() if is_down("".join(line.split("|")[1:2]))]
+    nodes = status, text if status else "\n".join(down)
+
+    def known(words: Sequence[str]) -> tuple[int, str]:
+        if words[0] == "sinfo":
+            return nodes
+        row = rows.get(words[2]) if words[0] == "sacct" else None
+        return (0, row) if row else asked(words)
+
+    return known
+
+
 def _died(ended: Ended, logs: Path | None, offset_s: float, asked: Ask) -> Died:
     found = Found()
     number = ended.job.number
-    if logs:
-        read_folder(logs, found, offset_s, number, lambda path: _is_of(path, logs, ended.job))
+    try:
+        if logs:
+            read_folder(logs, found, offset_s, number, lambda path: _is_of(path, logs, ended.job))
+    except CaseError as problem:  # as what lies there as its record is of others
+        found.records.clear()
+        found.missing.append(str(problem))
     try:
         read_job(number, found, offset_s, asked)
     except CaseError as problem:  # as Slurm forgot it a moment ago

@@ -54,7 +54,7 @@ def text(period: Period) -> str:
 
 def markdown(period: Period) -> str:
     """The same as Markdown shows it: as it stands."""
-    return "".join(f"    {line}\n" if line else "\n" for line in _lines(period))
+    return "".join(f"    {line}\n" if line else "\n" for line in text(period).splitlines())
 
 
 def _lines(period: Period) -> Iterator[str]:
