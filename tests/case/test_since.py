@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -99,6 +100,19 @@ def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Pat
     found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
     assert [one.cause for one in found.died] == ["code", "resources", "unknown"]
     assert not any("gpu009" in one for one in found.missing)
+
+
+def test_a_folder_of_logs_is_looked_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[object] = []
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda *words, **more: walked.append(words) or walk(*words, **more))
+    logs = written(tmp_path, {"slurm-71.out": "KeyError: 'image'\n", ".hidden": ""})
+    found = of_slurm(0.0, NOW, logs, 0.0, Slurm((row("71"), row("72"))))
+    assert [one.cause for one in found.died] == ["code", "unknown"]
+    assert len(walked) == 1
+    assert [one for one in found.missing if "begin with a dot" in one] == [
+        "names that begin with a dot are not read: .hidden"
+    ]
 
 
 def test_the_output_that_each_record_names_is_read(tmp_path: Path) -> None:
