@@ -219,6 +219,7 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
         words = _in_words(case, first) if first else _nothing(case)
     suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
+    suspects = suspects.intersection(case.job.nodes or suspects)  # a job's words name any node
     rank = next((event.rank for event in events if event.rank is not None), None)
     leads: Sequence[Lead] = case.leads
     rank = leads[0].rank if rank is None and len(leads) == 1 else rank
