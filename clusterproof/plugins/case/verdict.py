@@ -201,7 +201,8 @@ def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate
     """A job that was stopped: unless it had hung or failed before, that is why it ended."""
     stop = stops[0]
     hung = [event for event in case.events if event.row.role == CASCADE and event.row.hang]
-    failed = [one.event for one in doubts if not one.event.row.of_stop]
+    apart_s = limits().teardown_s  # so long before, nothing is of the stop
+    failed = [one.event for one in doubts if not one.event.row.of_stop or one.event.when.is_before(stop.when, apart_s)]
     if hung or failed:
         return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
     told = stop.when.begins
