@@ -126,6 +126,22 @@ def test_evidence_of_a_node_of_another_job_is_left_out_and_said(tmp_path: Path) 
     assert any("gpu009" in one for one in case.collected.missing)
 
 
+NCCL_OF_9 = "gpu009:10:20 [1] NCCL INFO comm 0x55 rank 3 nranks 8 cudaDev 1\n"
+LINES_OF_9 = {
+    "a failure": {"a.out": "srun: error: Node failure on gpu009\n"},
+    "a rank's": {"a.out": NCCL_OF_9 + "gpu009:10:20 [1] NCCL WARN Cuda failure\n"},
+    "a silent rank's": {"rank_1.log": WATCHDOG_OF_1, "rank_2.log": WATCHDOG_OF_1, "rank_3.log": NCCL_OF_9},
+}
+
+
+@pytest.mark.parametrize("said", LINES_OF_9)
+def test_a_jobs_words_make_no_suspect_of_a_node_on_which_it_did_not_run(said: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, {**LINES_OF_9[said], "sacct.txt": SACCT.format(state="FAILED")})
+    assert (case.verdict.suspects, case.advice.exclude) == ((), ())
+    assert "gpu009" not in case.advice.nodes
+    assert any(one.endswith("on which it did not run: gpu009") for one in case.collected.missing)
+
+
 def test_an_exception_before_the_evidence_is_the_cause(tmp_path: Path) -> None:
     own = "2026-03-01 07:59:55,000 KeyError: 'image'\n"
     case = case_of(tmp_path, {**BROKEN_GPU, "rank_3.log": STEPS, "rank_5.log": STEPS + own})

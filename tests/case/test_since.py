@@ -3,64 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.case.command import case
-from clusterproof.plugins.case.ended import ended_jobs
 from clusterproof.plugins.case.period import of_slurm, since
 from clusterproof.plugins.case.period_report import as_record, text
 from clusterproof.plugins.case.records import CaseError
 from clusterproof.plugins.catalog.causes import CAUSES, published
+from tests.case.all_jobs import NOW, Named, Slurm, row
 from tests.case.files import BROKEN_GPU, CUDA_OF_3, STEPS, written
-
-NOW = 1_772_438_400.0  # 2026-03-02 08:00 UTC
-HEAD = "JobID|State|ExitCode|Start|End|NodeList|AllocTRES"
-TIMES = "2026-03-01T07:00:00|2026-03-01T0{hour}:00:00"
-ROW = f"{{number}}|{{state}}|{{code}}|{TIMES}|{{nodes}}|billing=8,gres/gpu={{gpus}},node=2"
-NO_ACCOUNTING = (1, "Slurm accounting storage is disabled\n")
-NO_JOB = (1, "slurm_load_jobs error: Invalid job id specified\n")
-
-
-def row(number: str, state: str = "FAILED", **more: object) -> str:
-    is_well = state == "COMPLETED"
-    fields = {"code": "0:0" if is_well else "1:0", "hour": 9, "nodes": "gpu[001-002]", "gpus": 16}
-    return ROW.format(**{**fields, "number": number, "state": state, **more})
-
-
-class Slurm:
-    """Answers for all jobs together and for each; `asked` is what was."""
-
-    def __init__(
-        self, rows: Sequence[str], is_accounted: bool = True, outputs: Mapping[str, Path] | None = None
-    ) -> None:
-        self.rows = {one.partition("|")[0]: one for one in rows}
-        self.is_accounted = is_accounted
-        self.outputs = outputs or {}
-        self.asked: list[Sequence[str]] = []
-
-    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
-        self.asked.append(words)
-        if words[0] == "sacct":
-            chosen = self.rows.values() if "-j" not in words else [self.rows[words[2]]]
-            return (0, "\n".join([HEAD, *chosen])) if self.is_accounted else NO_ACCOUNTING
-        if words[0] == "scontrol" and not self.is_accounted:
-            wanted = self.rows if len(words) == 3 else [words[3]]
-            return 0, "\n\n".join(self._shown(number) for number in wanted)
-        if words[0] == "squeue":
-            return 0, "\n".join(self.rows if "-j" not in words else [words[words.index("-j") + 1]])
-        return (0, "") if words[0] == "sinfo" else NO_JOB
-
-    def _shown(self, number: str) -> str:
-        _, state, code, start, end, nodes, tres = self.rows[number].split("|")
-        return (
-            f"JobId={number} JobName=x\n   UserId=u(0) GroupId=u(0)\n   JobState={state} Reason=None\n"
-            f"   Requeue=0 Restarts=0 ExitCode={code}\n   StartTime={start} EndTime={end} Deadline=N/A\n"
-            f"   NodeList={nodes}\n   TRES={tres}\n   StdOut={self.outputs.get(number, '/dev/null')}\n"
-        )
-
 
 DIED = (
     row("70", "COMPLETED"),
@@ -92,20 +47,6 @@ def test_a_slurm_that_answers_nothing_is_no_week_without_deaths() -> None:
         of_slurm(NOW - 3600, NOW, None, 0.0, lambda _: (1, "Unable to contact slurm controller\n"))
 
 
-class Named(Slurm):
-    """The first job has a name with a line break and a record of the owner's own in it; the last is forgotten."""
-
-    def __init__(self, rows: Sequence[str], name: str) -> None:
-        super().__init__(rows, is_accounted=False)
-        self.name = name
-
-    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
-        status, said = super().__call__(words)
-        if list(words) == ["scontrol", "show", "job", list(self.rows)[-1]]:
-            return NO_JOB
-        return status, said.replace("JobName=x", f"JobName=x\n{self.name}", 1) if words[0] == "scontrol" else said
-
-
 FORGED = "   UserId=root(0)\n   JobState=NODE_FAIL ExitCode=0:1\n   EndTime=2026-03-01T09:00:00\n   NodeList=gpu007\n"
 FORGED_OF_OTHERS = ("JobId=72 JobName=y\n", "JobId=99 JobName=y\n", "JobId=71 JobName=y\n", "")
 
@@ -120,22 +61,25 @@ def test_a_name_with_a_record_in_it_is_no_job_that_died(head: str) -> None:
     )
 
 
+def test_each_of_many_jobs_costs_one_process() -> None:
+    slurm = Slurm([row(str(number)) for number in range(100, 130)])
+    found = of_slurm(0.0, NOW, None, 0.0, slurm)
+    assert len(found.died) == 30
+    assert [words[0] for words in slurm.asked] == ["sacct", "sinfo", *["scontrol"] * 30]
+
+
+def test_a_record_of_others_among_the_logs_ends_no_page(tmp_path: Path) -> None:
+    tasks = "".join(f"71_{task}|FAILED|1:0|2026-03-01T07:00:00|2026-03-01T09:00:00|gpu001\n" for task in (1, 2))
+    logs = {"71-sacct.txt": f"JobID|State|ExitCode|Start|End|NodeList\n{tasks}"}
+    found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm((row("71"), row("72"))))
+    assert [one.number for one in found.died] == ["71", "72"]
+    assert any("job 71 is an array" in one for one in found.missing)
+
+
 def test_a_job_that_slurm_forgot_a_moment_ago_still_died() -> None:
     found = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Named((row("71"), row("73", "TIMEOUT")), ""))
     assert [one.number for one in found.died] == ["71", "73"]
     assert any("Slurm knows no job 73" in one for one in found.missing)
-
-
-def test_a_job_of_several_components_is_one() -> None:
-    rows = (row("77+0", gpus=8), row("77+1", gpus=8, nodes="gpu[003-004]"))
-    (one,), _ = ended_jobs(0.0, NOW, Slurm(rows))
-    assert (one.job.number, one.gpus, one.job.nodes) == ("77", 16, ("gpu001", "gpu002", "gpu003", "gpu004"))
-
-
-def test_gpus_of_a_type_are_counted_once() -> None:
-    typed = row("77").replace("gres/gpu=16", "gres/gpu=16,gres/gpu:h100=16")
-    (one,), _ = ended_jobs(0.0, NOW, Slurm((typed,)))
-    assert one.gpus == 16
 
 
 def test_a_job_whose_gpus_slurm_does_not_count_has_hours_of_its_nodes_alone() -> None:
@@ -156,6 +100,19 @@ def test_logs_are_read_for_the_job_whose_number_or_nodes_they_have(tmp_path: Pat
     found = of_slurm(0.0, NOW, written(tmp_path, logs), 0.0, Slurm(rows))
     assert [one.cause for one in found.died] == ["code", "resources", "unknown"]
     assert not any("gpu009" in one for one in found.missing)
+
+
+def test_a_folder_of_logs_is_looked_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[object] = []
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda *words, **more: walked.append(words) or walk(*words, **more))
+    logs = written(tmp_path, {"slurm-71.out": "KeyError: 'image'\n", ".hidden": ""})
+    found = of_slurm(0.0, NOW, logs, 0.0, Slurm((row("71"), row("72"))))
+    assert [one.cause for one in found.died] == ["code", "unknown"]
+    assert len(walked) == 1
+    assert [one for one in found.missing if "begin with a dot" in one] == [
+        "names that begin with a dot are not read: .hidden"
+    ]
 
 
 def test_the_output_that_each_record_names_is_read(tmp_path: Path) -> None:
@@ -201,6 +158,26 @@ def test_the_page_fits_a_terminal_and_has_the_shares_of_others(tmp_path: Path) -
     assert "Acme" in said
 
 
+def test_names_of_folders_reach_a_page_harmless(tmp_path: Path) -> None:
+    written(tmp_path / "a\x1b[31m\n# x", {"rank_3.log": "KeyError: 'a'\n"})
+    for form in ([], ["--markdown"], ["--json"]):
+        _, said = case([str(tmp_path), "--since", "2026-02-20", *form])
+        assert "\x1b" not in said
+        assert "\n# x" not in said
+
+
+def test_all_of_a_page_is_code_to_markdown(tmp_path: Path) -> None:
+    _, said = case([str(week(tmp_path)), "--since", "2026-02-20", "--markdown"])
+    assert [line for line in said.split("\n") if line and not line.startswith("    ")] == []
+
+
+def test_a_time_without_a_zone_is_of_the_zone_that_is_asked_for() -> None:
+    east = 2 * 3600.0
+    assert since("2026-03-01T09:00", NOW, east) == since("2026-03-01T07:00Z", NOW, east)
+    assert since("2026-03-01", NOW, east) == since("2026-02-28T22:00+00:00", NOW)
+    assert since("7d", NOW, east) == NOW - 7 * 86_400
+
+
 def test_published_shares_are_of_our_causes_and_of_no_more_than_all() -> None:
     for source in published().values():
         assert set(source.shares) <= set(CAUSES)
@@ -215,6 +192,9 @@ def test_published_shares_are_of_our_causes_and_of_no_more_than_all() -> None:
         (["--since", "boot"], "--since is 'boot'; expected"),
         (["4711", "--since", "7d"], "a job's number has no --since"),
         ([], "expected the number of a job"),
+        (["--since", "9999-01-01"], "--since is '9999-01-01'; expected a time between 1970 and now"),
+        (["--since", "999999999d"], "--since is '999999999d'; expected a time between 1970 and now"),
+        (["--since", "7d", "--logs", "/no/such/folder"], "is no folder"),
         (["--since", "7d", "--redact"], "--redact is for one case"),
         (["/no/such/folder", "--since", "7d"], "is no folder"),
     ],

@@ -66,6 +66,14 @@ NAME = "x\n   UserId=root(0) GroupId=root(0)\n   JobState=NODE_FAIL\n   NodeList
 WHOLE = f"{NAME}\n   Requeue=0\n   StartTime=2026-03-01T07:00:00\n\nJobId=78 ArrayJobId=77 ArrayTaskId=1 JobName=y"
 
 
+@pytest.mark.parametrize("ends", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_what_ends_a_line_for_python_alone_begins_none_of_slurms(ends: str, tmp_path: Path) -> None:
+    status, text = record(tmp_path / "none", "FAILED")
+    name = NAME.partition("\n   StdOut")[0].replace("\n", ends)
+    job = case_of(Answers((status, text.replace("JobName=x JobState", f"JobName={name} JobState")))).collected.job
+    assert (job.state, job.nodes) == ("FAILED", ("gpu001", "gpu002"))
+
+
 @pytest.mark.parametrize("name", [NAME, WHOLE], ids=["lines", "a record"])
 def test_the_name_of_a_job_puts_nothing_in_place_of_its_record(name: str, tmp_path: Path) -> None:
     status, text = record(tmp_path / "none")

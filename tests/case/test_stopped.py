@@ -39,6 +39,15 @@ def test_a_job_that_was_silent_long_before_its_limit_had_hung(tmp_path: Path) ->
     assert "it hung" in case.verdict.why
 
 
+@pytest.mark.parametrize("state", ["TIMEOUT", "CANCELLED by 1000"])
+@pytest.mark.parametrize(("minute", "cause"), [("07:30", "unknown"), ("08:09", "stopped")])
+def test_an_exception_long_before_a_stop_is_none_of_it(minute: str, cause: str, state: str, tmp_path: Path) -> None:
+    line = f"2026-03-01 {minute}:00,000 "
+    raised = f"{line}Traceback (most recent call last):\nRuntimeError: shard 7 has another schema\n{line}waits\n"
+    files = {"rank_1.log": raised + RUNS_ON.replace("iteration", "waits"), "sacct.txt": SACCT.format(state=state)}
+    assert case_of(tmp_path, files).verdict.cause == cause
+
+
 def test_sigkill_at_the_limit_is_no_want_of_memory(tmp_path: Path) -> None:
     killed = "srun: error: gpu002: task 3: Killed\n"
     files = {"rank_0.log": RUNS_ON, "slurm-77.out": killed, "sacct.txt": SACCT.format(state="TIMEOUT")}

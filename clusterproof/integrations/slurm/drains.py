@@ -107,10 +107,18 @@ def hold(state: State, drain: Drain) -> None:
     state.write(drain.name, drain.to_json())
 
 
+def hold_still(state: State, drain: Drain) -> None:
+    """Remember a drain as it is now, unless it was forgotten meanwhile: its node was taken back. Raises OSError."""
+    with state.locked(f"{FOLDER}.lock"):
+        if state.read(drain.name) or not state.has(FOLDER):
+            hold(state, drain)
+
+
 def release(state: State, drains: Iterable[Drain]) -> None:
     """Forget drains."""
-    for drain in drains:
-        state.forget(drain.name)
+    with state.locked(f"{FOLDER}.lock"):
+        for drain in drains:
+            state.forget(drain.name)
 
 
 def taken_back(state: State, drains: Iterable[Drain]) -> dict[str, Cursor]:

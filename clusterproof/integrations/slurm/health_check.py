@@ -9,7 +9,16 @@ from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.call import Call
 from clusterproof.integrations.slurm.checking import check
 from clusterproof.integrations.slurm.control import SlurmError
-from clusterproof.integrations.slurm.drains import EXPLAIN_S, IN_USE, Drain, begin_of, hold, is_ours, release
+from clusterproof.integrations.slurm.drains import (
+    EXPLAIN_S,
+    IN_USE,
+    Drain,
+    begin_of,
+    hold,
+    hold_still,
+    is_ours,
+    release,
+)
 from clusterproof.integrations.slurm.job import Job, unevaluated
 from clusterproof.integrations.slurm.log import CRITICAL, ERROR, WARNING
 from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
@@ -171,7 +180,7 @@ def stays(call: Call, claim: Drain) -> bool:
     full = look_back(call.node, node.partitions, call.settings.health_check)
     if not full:
         call.log(f"drains: {claim.reason}", ERROR)
-        hold(call.state, replace(claim, is_claim=False))
+        hold_still(call.state, replace(claim, is_claim=False))
         return True
     call.log(f"NOT DRAINED, as {full}: {claim.reason}", CRITICAL)
     last = room_of(call.state)

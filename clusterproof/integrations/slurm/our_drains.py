@@ -24,7 +24,7 @@ from clusterproof.integrations.slurm.drains import (
     LOOKED_AT,
     Drain,
     held,
-    hold,
+    hold_still,
     is_ours,
     is_unexplained,
     release,
@@ -65,7 +65,7 @@ def our_drains(call: Call, asked: Drain | None = None) -> tuple[Drain, ...]:
     if unreported and is_unexplained(node, in_use_before, control.slurm_user):
         control.drain(call.node, unreported.reason)
         claim = replace(unreported, is_reported=True, is_claim=True)
-        hold(call.state, claim)
+        hold_still(call.state, claim)
         drains = tuple(claim if drain is unreported else drain for drain in drains)
         return not_ended(call, drains, [drain for drain in drains if drain.is_reported and drain is not claim])
     if node.is_drained:

@@ -31,8 +31,8 @@ class NotRead:
             yield f"{why}: {listed(names)}"
 
 
-def files_below(folder: Path, not_read: NotRead) -> Iterator[Path]:
-    """The files under a folder, by their names. Raises CaseError."""
+def files_below(folder: Path, not_read: NotRead, most: int = MAX_FILES) -> Iterator[Path]:
+    """The files under a folder, by their names. Raises CaseError where they are more than `most`."""
     count = 0
 
     def locked(wrong: OSError) -> None:
@@ -51,8 +51,9 @@ def files_below(folder: Path, not_read: NotRead) -> Iterator[Path]:
             folders.clear()
         for name in sorted(names):
             count += 1
-            if count > MAX_FILES:
-                raise CaseError(f"{str(folder)!r:.120}: more than {MAX_FILES:,} files; expected the folder of one job")
+            if count > most:
+                expected = "the folder of one job" if most == MAX_FILES else "fewer"
+                raise CaseError(f"{str(folder)!r:.120}: more than {most:,} files; expected {expected}")
             why = _why_not(here / name)
             if why:
                 not_read.add(why, name)

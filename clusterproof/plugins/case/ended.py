@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timezone
 
 from clusterproof.plugins.case import scheduler
 from clusterproof.plugins.case.records import CaseError, Job, Span, one_line
 from clusterproof.plugins.case.slurm import COLUMNS, Ask
 from clusterproof.plugins.case.stamps import Clock
+from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record, replace
 
-_GPUS = re.compile(r"(?:^|[|,= ])gres/gpu=(\d{1,7})(?=[,|\s]|$)", re.MULTILINE)  # of all types together
+_GPUS = re.compile(r"(?:^|[|,= ])gres/gpu=(\d{1,7})(?=[,|\s]|$)")  # of all types together
 _JOB_ID = re.compile(r"JobId=(\d{1,12})\b")
-_ROW_OF = "AllocTRES"
+_ALLOCATED = re.compile(r"^\s{0,12}(?:Alloc)?TRES=(\S{1,4000})", re.MULTILINE)  # by Slurm's age, and one of them
 WITHOUT_ACCOUNTING = "only scontrol knows"
 
 
 @record
 class Ended:
-    """A job that ended; `gpus` is None where its record counts none."""
+    """A job that ended; `gpus` is None where its record counts none; `rows` are sacct's own, where it has them."""
 
     job: Job
     gpus: int | None = None
+    rows: str = ""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it ever had nodes; one that was cancelled in its queue had none."""
+        return bool(self.job.nodes) or Span(0.0, self.job.ran.begins).is_before(
+            Span(self.job.ran.ends), scheduler.RESOLUTION_S
+        )
 
     @property
     def gpu_hours(self) -> float | None:
@@ -41,16 +49,17 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...
     Raises CaseError where Slurm answers nothing.
     """
     since = f"{datetime.fromtimestamp(begins, timezone.utc):%Y-%m-%dT%H:%M:%S}"
-    status, text = asked(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},{_ROW_OF}"))
+    status, text = asked(("sacct", "-a", "-X", "-P", "-S", since, "-o", f"{COLUMNS},AllocTRES"))
     missing: list[str] = []
     found = list(_of_sacct(text))
     if status:
         missing.append(f"sacct: {_said(text)}: {WITHOUT_ACCOUNTING} jobs, and forgets each after MinJobAge")
-        counts = Counter(asked(("squeue", "-h", "-t", "all", "-o", "%A"))[1].split())
+        failed, counted = asked(("squeue", "-h", "-t", "all", "-o", "%A"))
         status, shown = asked(("scontrol", "show", "job"))
-        if status:
-            raise CaseError(f"no job can be listed: sacct: {_said(text)}; scontrol: {_said(shown)}")
-        found, unread = _of_scontrol(shown, counts)
+        if status or failed:
+            why = f"scontrol: {_said(shown)}" if status else f"squeue: {_said(counted)}"
+            raise CaseError(f"no job can be listed: sacct: {_said(text)}; {why}")
+        found, unread = _of_scontrol(shown, frozenset(counted.split()))
         missing += unread
     jobs: dict[str, Ended] = {}
     for one in found:
@@ -58,21 +67,27 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...
         jobs[number] = (
             _joined(jobs[number], one) if number in jobs else replace(one, job=replace(one.job, number=number))
         )
-    within = (
-        one for one in jobs.values() if scheduler.has_ended(one.job) and begins <= (one.job.ran.ends or 0.0) <= ends
-    )
-    return tuple(sorted(within, key=lambda one: one.job.ran.ends or 0.0)), missing
+    within = [one for one in jobs.values() if _has_ended(one.job) and begins <= (one.job.ran.ends or 0.0) <= ends]
+    ran = sorted((one for one in within if one.has_run), key=lambda one: one.job.ran.ends or 0.0)
+    if len(ran) < len(within):
+        missing.append(f"{number_of(len(within) - len(ran), 'job')} that ended before it had a node")
+    return tuple(ran), missing
+
+
+def _has_ended(job: Job) -> bool:
+    """Whether nothing of it is left: of one that completes now, Slurm does not yet say how it ended."""
+    return scheduler.has_ended(job) and job.state != "COMPLETING"
 
 
 def _of_sacct(text: str) -> Iterator[Ended]:
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.startswith("JobID|")]
     for line in lines[heads[0] + 1 :] if heads else ():
-        yield from _read(f"{lines[heads[0]]}\n{line}", line)
+        yield from _read(f"{lines[heads[0]]}\n{line}\n", line)
 
 
-def _of_scontrol(text: str, counts: Mapping[str, int]) -> tuple[list[Ended], list[str]]:
-    """The jobs of whose records squeue counts as many as there are, and what is said of the others.
+def _of_scontrol(text: str, known: Collection[str]) -> tuple[list[Ended], list[str]]:
+    """The jobs that squeue has too and of which there is one record, and what is said of the others.
 
     The name of a job may have lines like Slurm's own, a further record among them.
     """
@@ -83,17 +98,21 @@ def _of_scontrol(text: str, counts: Mapping[str, int]) -> tuple[list[Ended], lis
     ended: list[Ended] = []
     unread: list[str] = []
     for number, own in records.items():
-        read = [one for one in _read(own[0], own[0]) if one.job.state] if len(own) == counts.get(number, 0) else []
-        ended += read
-        if not read:
+        allocated = _ALLOCATED.findall(own[0])
+        read = [one for one in _read(own[0], *allocated) if one.job.state] if len(own) == 1 else []
+        if read and number in known:
+            ended += read
+        elif not read or _has_ended(read[0].job):  # else it was submitted a moment ago
             unread.append(f"job {number}: {scheduler.OF_OWNER}")
     return ended, unread
 
 
-def _read(text: str, counted: str) -> Iterator[Ended]:
-    gpus = _GPUS.search(counted)
+def _read(text: str, *allocated: str) -> Iterator[Ended]:
+    """The job of a record, and its GPUs where the record says once what it was allocated."""
+    gpus = _GPUS.search(allocated[0]) if len(allocated) == 1 else None
+    rows = "" if _JOB_ID.match(text) else text
     for job, _ in scheduler.read(text, "", Clock(0)):
-        yield Ended(job, int(gpus[1]) if gpus else None)
+        yield Ended(job, int(gpus[1]) if gpus else None, rows)
 
 
 def _joined(whole: Ended, part: Ended) -> Ended:
@@ -104,7 +123,8 @@ def _joined(whole: Ended, part: Ended) -> Ended:
     ends = [time for time in (job.ran.ends, other.ran.ends) if time is not None]
     ran = Span(job.ran.begins, max(ends) if len(ends) == 2 else None)
     gpus = [count for count in (whole.gpus, part.gpus) if count is not None]
-    return Ended(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None)
+    rows = f"{whole.rows}{part.rows.partition(chr(10))[2]}"
+    return Ended(replace(first, number=job.number, nodes=nodes, ran=ran), sum(gpus) if gpus else None, rows)
 
 
 def _said(text: str) -> str:

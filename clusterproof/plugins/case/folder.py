@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from clusterproof.plugins.captures.folder import prefix
 from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import node_log, output, pods, results, scheduler
-from clusterproof.plugins.case.below import NotRead, files_below
+from clusterproof.plugins.case.below import MAX_FILES, NotRead, files_below
 from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.output import LEFT_OUT, Place
 from clusterproof.plugins.case.records import CaseError, Collected, label, one_line
@@ -46,23 +46,29 @@ def collect(folder: Path, offset_s: float = 0.0) -> Collected:
     return joined(folder.resolve().name, found)
 
 
-def read_folder(
-    folder: Path, found: Found, offset_s: float, number: str = "", is_of: Callable[[Path], bool] = lambda _: True
-) -> None:
-    """Add what a folder has of the job of this number, else of the only one in it; of its files those that are of it.
+def read_folder(folder: Path, found: Found, offset_s: float, number: str = "") -> None:
+    """Add what a folder has of the job of this number, else of the only one in it. Raises CaseError."""
+    files, not_read = files_of(folder)
+    read_files(folder, files, found, offset_s, number)
+    found.missing.extend(not_read)
 
-    Raises CaseError.
-    """
+
+def files_of(folder: Path, most: int = MAX_FILES) -> tuple[list[Path], list[str]]:
+    """The files of a folder, and what in it is not read. Raises CaseError where there are none, or more than `most`."""
     if not folder.is_dir():
         raise CaseError(f"{str(folder)!r:.120} is no folder; expected the folder of what a job left, or a job's number")
     not_read = NotRead()
-    files = list(files_below(folder, not_read))
+    files = list(files_below(folder, not_read, most))
     if not files:
         why = "; ".join(not_read.lines()) or "no file in it"
         raise CaseError(
             one_line(f"{str(folder)!r:.120}: {why}; expected the output of ranks, sacct, kernel logs of nodes", 400)
         )
-    files = list(filter(is_of, files))
+    return files, list(not_read.lines())
+
+
+def read_files(folder: Path, files: Iterable[Path], found: Found, offset_s: float, number: str = "") -> None:
+    """Add what files of a folder have of the job of this number, else of the only one in them. Raises CaseError."""
     reader = Reader(folder, found, Clock(datetime.now(timezone.utc).year, offset_s))
     reader.date(files)
     for path in files:
@@ -70,7 +76,6 @@ def read_folder(
     if number:
         found.of_job(number)
     found.settle(number)
-    found.missing.extend(not_read.lines())
 
 
 class Reader:
@@ -243,9 +248,9 @@ class Reader:
             self.found.missing.append(one_line(f"{name}: {str(wrong).removeprefix(f'{path}: ')}", 400))
 
 
-def is_of_node(path: Path, root: Path, nodes: Sequence[str]) -> bool:
-    """Whether a file is the kernel log of one of these nodes, by its name or its folder's."""
-    return bool(_KERNEL_LOG.search(path.name)) and label(_node_named(path, root)) in nodes
+def node_of(path: Path, root: Path) -> str:
+    """The node that a kernel log is of, by its name or its folder's; empty of all else."""
+    return label(_node_named(path, root)) if _KERNEL_LOG.search(path.name) else ""
 
 
 def _node_named(path: Path, root: Path) -> str:

@@ -71,6 +71,9 @@ def joined(name: str, found: Found) -> Collected:
     for each in found.outputs:
         of_ranks |= each.nodes_of_ranks
     said = (*found.events, *(event for each in found.outputs for event in each.events))
+    others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
+    if others:
+        found.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
     known = frozenset((*nodes, *found.nodes_with_log))
     last = [each.last for each in found.outputs if each.last is not None]
     progress = [each.progress for each in found.outputs if each.progress is not None]

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from clusterproof.plugins.case.ended import WITHOUT_ACCOUNTING, Ended, ended_jobs
-from clusterproof.plugins.case.folder import collect, is_of_node, read_folder
+from clusterproof.plugins.case.folder import collect, files_of, node_of, read_files
 from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.opened import Case, opened_case
 from clusterproof.plugins.case.records import CaseError, Job
 from clusterproof.plugins.case.scheduler import has_completed
-from clusterproof.plugins.case.slurm import Ask, ask, read_job
+from clusterproof.plugins.case.slurm import NODES, Ask, ask, is_down, read_job
 from clusterproof.plugins.case.verdict import COMPLETED
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.window import window
 
 MAX_CASES = 2_000  # of one page
+MAX_KEPT = 1_000_000  # files of a folder of what many jobs left
+_NUMBER = re.compile(r"\d+(?:_\d+)?")
 MAX_ALIKE = 6  # lines of what is missing
+_ZONE = re.compile(r"(?:[zZ]|[+-]\d\d:?\d\d)\Z")
 NO_END = "no record says when it ended, and its cases count"
 
 
@@ -58,8 +61,35 @@ class Period:
         return sum(one.gpu_hours or 0.0 for one in self.died)
 
 
-def since(text: str, now: float) -> float:
-    """From when on a time such as 7d, 36h or 2026-03-01 counts. Raises CaseError."""
+@record
+class Kept:
+    """The files of a folder of what was kept of any job, by the numbers in their names and by the nodes they are of."""
+
+    folder: Path
+    by_number: Mapping[str, Sequence[Path]]
+    by_node: Mapping[str, Sequence[Path]]
+    not_read: Sequence[str]
+
+    @classmethod
+    def below(cls, folder: Path) -> Kept:
+        """Those of a folder. Raises CaseError."""
+        files, not_read = files_of(folder, MAX_KEPT)
+        by_number: dict[str, list[Path]] = {}
+        by_node: dict[str, list[Path]] = {}
+        for path in files:
+            by_node.setdefault(node_of(path, folder), []).append(path)
+            for number in set(_NUMBER.findall(str(path.relative_to(folder)))):
+                by_number.setdefault(number, []).append(path)
+        return cls(folder, by_number, by_node, not_read)
+
+    def of_job(self, job: Job) -> list[Path]:
+        """Files in whose name, or a folder's, its number is, and the kernel logs of its nodes."""
+        of_nodes = (path for node in job.nodes for path in self.by_node.get(node, ()))
+        return sorted({*self.by_number.get(job.number, ()), *of_nodes})
+
+
+def since(text: str, now: float, offset_s: float = 0.0) -> float:
+    """From when on a time such as 7d, 36h or 2026-03-01 counts, of a zone so far east. Raises CaseError."""
     try:
         asked = window(text)
     except ValueError:
@@ -67,14 +97,21 @@ def since(text: str, now: float) -> float:
     begins = None if asked is None else now - asked.last_s if asked.last_s is not None else asked.moment
     if begins is None:
         raise CaseError(f"--since is {text!r:.60}; expected 36h, 7d, or a time such as 2026-03-01T08:00")
+    if asked is not None and asked.moment is not None and not _ZONE.search(text):
+        begins -= offset_s
+    if not 0 <= begins <= now:
+        raise CaseError(f"--since is {text!r:.60}; expected a time between 1970 and now")
     return begins
 
 
 def of_slurm(begins: float, ends: float, logs: Path | None, offset_s: float, asked: Ask = ask) -> Period:
     """The jobs of this machine's Slurm; `logs` is a folder of what was kept of any by hand. Raises CaseError."""
+    kept = Kept.below(logs) if logs else None
     jobs, missing = ended_jobs(begins, ends, asked)
+    missing += kept.not_read if kept else ()
     failed = [one for one in jobs if not has_completed(one.job)]
-    died = tuple(_died(one, logs, offset_s, asked) for one in failed[-MAX_CASES:])
+    known = _known(failed, asked)
+    died = tuple(_died(one, kept, offset_s, known) for one in failed[-MAX_CASES:])
     without = [one for one in jobs if one.gpu_hours is None]
     if len(failed) > MAX_CASES:
         missing.append(f"{len(failed) - MAX_CASES} of the jobs that died, the older ones: ask for a shorter time")
@@ -97,34 +134,48 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float) -> Peri
             continue
         ended = case.collected.job.ran.ends
         if ended is None:
-            missing.append(f"{path.name}: {NO_END}")
+            missing.append(f"{case.collected.name}: {NO_END}")
         if ended is None or begins <= ended <= ends:
-            cases.append((path.name, case))
+            cases.append(case)
     died = tuple(
-        Died(case.collected.job.number or name, case, None)
-        for name, case in cases
+        Died(case.collected.job.number or case.collected.name, case, None)
+        for case in cases
         if case.verdict.standing != COMPLETED
     )
     return Period(begins, ends, len(cases), 0.0, died, (*missing, *_alike(died)))
 
 
-def _died(ended: Ended, logs: Path | None, offset_s: float, asked: Ask) -> Died:
+def _known(jobs: Sequence[Ended], asked: Ask) -> Ask:
+    """Slurm's answers, those for all jobs and all nodes asked for once: what is left of each job is its own record."""
+    rows = {one.job.number: one.rows for one in jobs if one.rows}
+    status, text = asked(NODES) if jobs else (0, "")
+    down = [line for line in text.splitlines() if is_down("".join(line.split("|")[1:2]))]
+    nodes = status, text if status else "\n".join(down)
+
+    def known(words: Sequence[str]) -> tuple[int, str]:
+        if words[0] == "sinfo":
+            return nodes
+        row = rows.get(words[2]) if words[0] == "sacct" else None
+        return (0, row) if row else asked(words)
+
+    return known
+
+
+def _died(ended: Ended, kept: Kept | None, offset_s: float, asked: Ask) -> Died:
     found = Found()
     number = ended.job.number
-    if logs:
-        read_folder(logs, found, offset_s, number, lambda path: _is_of(path, logs, ended.job))
+    try:
+        if kept:
+            read_files(kept.folder, kept.of_job(ended.job), found, offset_s, number)
+    except CaseError as problem:  # as what lies there as its record is of others
+        found.records.clear()
+        found.missing.append(str(problem))
     try:
         read_job(number, found, offset_s, asked)
     except CaseError as problem:  # as Slurm forgot it a moment ago
         found.jobs.append(ended.job)
         found.missing.append(str(problem))
     return Died(number, opened_case(joined(f"job {number}", found)), ended.gpu_hours)
-
-
-def _is_of(path: Path, logs: Path, job: Job) -> bool:
-    """Whether a file is of a job: its name or a folder's has the number, or it is the log of one of its nodes."""
-    names = path.relative_to(logs).parts
-    return any(job.number in re.findall(r"\d+(?:_\d+)?", name) for name in names) or is_of_node(path, logs, job.nodes)
 
 
 def _alike(died: tuple[Died, ...]) -> Iterator[str]:

@@ -54,7 +54,7 @@ def text(period: Period) -> str:
 
 def markdown(period: Period) -> str:
     """The same as Markdown shows it: as it stands."""
-    return "".join(f"    {line}\n" if line else "\n" for line in _lines(period))
+    return "".join(f"    {line}\n" if line else "\n" for line in text(period).splitlines())
 
 
 def _lines(period: Period) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _causes(period: Period) -> Iterator[str]:
         of_hardware = sum(one.gpu_hours or 0.0 for one in period.died if one.cause == HARDWARE) / period.gpu_hours
         yield fill(
             f"Of all GPU hours, {of_hardware:.1%} were of jobs that hardware ended; at Meta's RSC, "
-            f"{hardware_of_gpu_time():.0%} were of jobs that it touched.",
+            f"{hardware_of_gpu_time():.0%} were of jobs that it touched, as it is commonly cited.",
             WIDTH,
             subsequent_indent="  ",
         )

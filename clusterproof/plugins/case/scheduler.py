@@ -42,7 +42,7 @@ Record: TypeAlias = tuple[Job, tuple[Event, ...]]
 
 def is_record(text: str) -> bool:
     """Whether all of it is what Slurm wrote of jobs; a header alone is too."""
-    lines = [line for line in _record(text).splitlines() if line.strip()]
+    lines = _lines(_record(text))
     if not lines:
         return False
     if lines[0].startswith("JobId="):
@@ -92,7 +92,7 @@ def is_forged(text: str) -> bool:
     if text.lstrip().startswith("JobId="):
         own = list(map(_OWN_LINE.findall, blocks(text)))
         return any(len(names) != len(set(names)) for names in own)
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = _lines(text)
     return len({line.count("|") for line in (lines if len(text) < LOOKED_AT else lines[:-1])}) > 1
 
 
@@ -109,6 +109,11 @@ def has_ended(job: Job) -> bool:
 def has_completed(job: Job) -> bool:
     """Whether Slurm says that all of it ended well."""
     return (job.state, job.exit_code) == COMPLETED
+
+
+def _lines(text: str) -> list[str]:
+    """The lines that Slurm wrote: the name of a job may have what else ends a line for Python, such as `\\r`."""
+    return [line.rstrip() for line in text.split("\n") if line.strip()]
 
 
 def _record(text: str) -> str:
@@ -155,7 +160,7 @@ def _records(text: str) -> Iterator[Iterator[tuple[str, str]]]:
     if text.lstrip().startswith("JobId="):
         yield from map(_of_scontrol, blocks(text))
         return
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = _lines(text)
     if not lines or not _HEAD.match(lines[0]):
         return
     for row in filter(_ROW.match, lines[1:]):  # of jobs themselves: steps have a point
@@ -171,7 +176,7 @@ def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
     if found := _NUMBERS.match(text):
         job, array, task, whole, part = found.groups()
         yield "JobID", f"{array}_{task}" if array and task else f"{whole}+{part}" if whole else job
-    for line in text.splitlines():
+    for line in _lines(text):
         pairs = _PAIR.findall(line)
         if pairs and pairs[0][0] in OWN_LINES:
             yield from ((names.get(name, name), value) for name, value in pairs)

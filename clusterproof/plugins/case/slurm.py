@@ -26,6 +26,7 @@ MAX_BYTES = 64 << 20  # of an answer: some 400,000 jobs
 BY_UTC = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%Y-%m-%dT%H:%M:%S", "LC_ALL": "C"}  # so that no time is of a zone
 COLUMNS = "JobID,State,ExitCode,DerivedExitCode,Start,End,NodeList"
 NOT_INSTALLED = 127
+NODES = ("sinfo", "-N", "-h", "-o", "%N|%T|%H|%E")
 _PLACE = re.compile(r"^\s{0,12}(StdOut|StdErr)=(\S.*)$", re.MULTILINE)
 _OWNER = re.compile(r"^\s{0,12}UserId=\S{1,100}\((\d{1,10})\)", re.MULTILINE)
 _BEGINS = re.compile(r"^(?:JobId=|JobID\|)", re.MULTILINE)
@@ -107,17 +108,22 @@ def _read_nodes(nodes: Sequence[str], found: Found, clock: Clock, asked: Ask, en
     """Nodes of the job that are down: slurmctld says since when, and why; not of those that went long after it."""
     if not nodes:
         return
-    status, text = asked(("sinfo", "-N", "-h", "-n", fold(nodes), "-o", "%N|%T|%H|%E"))
+    status, text = asked((*NODES, "-n", fold(nodes)))
     if status:
         found.missing.append(f"the state of its nodes: sinfo: {_line(text)}")
         return
     rows: Mapping[str, list[str]] = {row[0]: row for line in text.splitlines() if len(row := line.split("|", 3)) == 4}
-    for name, state, since, why in rows.values():
+    for name, state, since, why in (row for row in rows.values() if label(row[0]) in nodes):
         went = clock.of(since).begins
         is_later = None not in (went, ended) and (went or 0.0) > (ended or 0.0) + limits().before_s
-        if _DOWN.search(state) and _SILENT.search(why) and not is_later:
+        if is_down(state) and _SILENT.search(why) and not is_later:
             words = one_line(f"{state} since {since}: {why}")
             found.events.append(Event("node_failed", words, "sinfo", clock.of(since), label(name)))
+
+
+def is_down(state: str) -> bool:
+    """Whether a node in this state of sinfo's is no longer there."""
+    return bool(_DOWN.search(state))
 
 
 def _read_output(record: str, found: Found, offset_s: float) -> None:

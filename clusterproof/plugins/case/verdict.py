@@ -201,7 +201,8 @@ def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate
     """A job that was stopped: unless it had hung or failed before, that is why it ended."""
     stop = stops[0]
     hung = [event for event in case.events if event.row.role == CASCADE and event.row.hang]
-    failed = [one.event for one in doubts if not one.event.row.of_stop]
+    apart_s = limits().teardown_s  # so long before, nothing is of the stop
+    failed = [one.event for one in doubts if not one.event.row.of_stop or one.event.when.is_before(stop.when, apart_s)]
     if hung or failed:
         return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
     told = stop.when.begins
@@ -219,6 +220,7 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
         words = _in_words(case, first) if first else _nothing(case)
     suspects = {event.node for event in events if event.row.cause in (HARDWARE, NETWORK) and event.node}
     suspects |= {lead.node for lead in case.leads if lead.node and lead.is_late}
+    suspects = suspects.intersection(case.job.nodes or suspects)  # a job's words name any node
     rank = next((event.rank for event in events if event.rank is not None), None)
     leads: Sequence[Lead] = case.leads
     rank = leads[0].rank if rank is None and len(leads) == 1 else rank

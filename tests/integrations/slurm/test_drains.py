@@ -87,6 +87,7 @@ def test_words_that_stand_from_the_last_drain_are_replaced_where_slurm_lets_them
         assert controller.state(running) == "IDLE"
         assert controller.reason(running).startswith(f"{OURS}gpu_answers: ")
         put(running, HELD)
+        controller.has_jobs(running, "40")  # as Slurm says until it drains for it
         assert script(running, "epilog", "40").returncode == 1
         drained_by_slurm(running, "Epilog error")
         assert eventually(lambda: text if "leftover" in (text := controller.reason(running)) else "")

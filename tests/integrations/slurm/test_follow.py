@@ -7,6 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from clusterproof.integrations.slurm import control, health_check
+from clusterproof.integrations.slurm.call import Call
+from clusterproof.integrations.slurm.control import NodeState
+from clusterproof.integrations.slurm.drains import Drain, held, hold, release
+from clusterproof.integrations.slurm.log import Log
+from clusterproof.integrations.slurm.moment import since_boot_s
+from clusterproof.integrations.slurm.settings import Settings
+from clusterproof.integrations.slurm.state import State
+from clusterproof.integrations.slurm.verdict import NO_JOB
 from tests.faults import BY_NAME
 from tests.integrations.slurm import controller
 from tests.integrations.slurm.controller import drained_by_slurm
@@ -67,6 +76,24 @@ def test_of_many_calls_that_drain_one_follows_the_node_and_one_waits_to() -> Non
         eventually(lambda: "two" if len(explaining(running)) <= 2 else "")
         drained_by_slurm(running, "Prolog error")
         assert explained(running).startswith(f"{OURS}gpu_answers: GPU 3")
+
+
+def test_a_drain_that_is_forgotten_while_it_is_looked_back_at_stays_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = State(str(tmp_path / "state"))
+    state.prepare()
+    claim = Drain("prolog", "41", (), "clusterproof: gpu.gpu_answers: lost", None, since_boot_s(), True, True)
+    hold(state, claim)
+
+    def taken_back(*_: object) -> str:
+        release(state, (claim,))
+        return ""
+
+    monkeypatch.setattr(control, "node_state", lambda _: NodeState(frozenset({"IDLE"}), "", ("gpu",)))
+    monkeypatch.setattr(health_check, "look_back", taken_back)
+    assert health_check.stays(Call("explain", "gpu001", NO_JOB, Settings("drain"), state, Log("test", "")), claim)
+    assert held(state) == ()
 
 
 def kept(running: Node) -> list[Path]:

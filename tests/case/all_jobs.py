@@ -1,0 +1,65 @@
+"""What Slurm answers of all jobs together and of each, as tests of a time have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+NOW = 1_772_438_400.0  # 2026-03-02 08:00 UTC
+HEAD = "JobID|State|ExitCode|Start|End|NodeList|AllocTRES"
+TIMES = "2026-03-01T07:00:00|2026-03-01T0{hour}:00:00"
+ROW = f"{{number}}|{{state}}|{{code}}|{TIMES}|{{nodes}}|billing=8,gres/gpu={{gpus}},node=2"
+NO_ACCOUNTING = (1, "Slurm accounting storage is disabled\n")
+NO_JOB = (1, "slurm_load_jobs error: Invalid job id specified\n")
+
+
+def row(number: str, state: str = "FAILED", **more: object) -> str:
+    is_well = state == "COMPLETED"
+    fields = {"code": "0:0" if is_well else "1:0", "hour": 9, "nodes": "gpu[001-002]", "gpus": 16}
+    return ROW.format(**{**fields, "number": number, "state": state, **more})
+
+
+class Slurm:
+    """Answers for all jobs together and for each; `asked` is what was."""
+
+    def __init__(
+        self, rows: Sequence[str], is_accounted: bool = True, outputs: Mapping[str, Path] | None = None
+    ) -> None:
+        self.rows = {one.partition("|")[0]: one for one in rows}
+        self.is_accounted = is_accounted
+        self.outputs = outputs or {}
+        self.asked: list[Sequence[str]] = []
+
+    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
+        self.asked.append(words)
+        if words[0] == "sacct":
+            chosen = self.rows.values() if "-j" not in words else [self.rows[words[2]]]
+            return (0, "\n".join([HEAD, *chosen])) if self.is_accounted else NO_ACCOUNTING
+        if words[0] == "scontrol" and not self.is_accounted:
+            wanted = self.rows if len(words) == 3 else [words[3]]
+            return 0, "\n\n".join(self._shown(number) for number in wanted)
+        if words[0] == "squeue":
+            return 0, "\n".join(self.rows if "-j" not in words else [words[words.index("-j") + 1]])
+        return (0, "") if words[0] == "sinfo" else NO_JOB
+
+    def _shown(self, number: str) -> str:
+        _, state, code, start, end, nodes, tres = self.rows[number].split("|")
+        return (
+            f"JobId={number} JobName=x\n   UserId=u(0) GroupId=u(0)\n   JobState={state} Reason=None\n"
+            f"   Requeue=0 Restarts=0 ExitCode={code}\n   StartTime={start} EndTime={end} Deadline=N/A\n"
+            f"   NodeList={nodes}\n   TRES={tres}\n   StdOut={self.outputs.get(number, '/dev/null')}\n"
+        )
+
+
+class Named(Slurm):
+    """The first job has a name with a line break and a record of the owner's own in it; the last is forgotten."""
+
+    def __init__(self, rows: Sequence[str], name: str) -> None:
+        super().__init__(rows, is_accounted=False)
+        self.name = name
+
+    def __call__(self, words: Sequence[str]) -> tuple[int, str]:
+        status, said = super().__call__(words)
+        if list(words) == ["scontrol", "show", "job", list(self.rows)[-1]]:
+            return NO_JOB
+        return status, said.replace("JobName=x", f"JobName=x\n{self.name}", 1) if words[0] == "scontrol" else said
