@@ -110,6 +110,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*DEMO, "--connect-timeout", "0"], "--connect-timeout is 0; expected at least 0.1"),
     ([*DEMO, "--host-root", "here"], "expected a folder that begins with /"),
     ([*DEMO, "--in-container", "docker run -i x"], "--in-container without -m job: expected both"),
+    ([*DEMO, "-m", "job or host", "--in-container", "x"], "--in-container without -m job: expected both"),
     ([*DEMO, "-m", "job", "--in-container", " "], "--in-container ' ' would run on the node itself"),
     (
         [*DEMO, "-m", "job", "--in-container", "docker run x\n"],

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.transport import MAX_ANSWER_BYTES, Answer, Limits, Program, connection_for
+from clusterproof.plugins.transport.gather import gather
 from tests.builders.probed import padded, reported
 
 END_S = 600.0
@@ -92,3 +94,11 @@ def test_a_shell_that_does_not_start_is_reported(monkeypatch: pytest.MonkeyPatch
 def test_only_known_connections_have_a_name() -> None:
     with pytest.raises(LookupError, match="no connection is called 'sssh'; known are local, ssh"):
         connection_for("sssh")
+
+
+@pytest.mark.parametrize("command", ["false", "no-such-runtime run IMAGE", "echo hello #", "sleep 600 #"])
+def test_a_command_that_brings_no_container_is_nothing_against_the_node(command: str) -> None:
+    cluster, options = Cluster("here", "local", (Target("here"),)), ProbeOptions(in_container=command)
+    told: list[NodeEvidence] = []
+    answers = gather(cluster, connection_for("local"), ("kernel",), options, Limits(answer_s=1.0), told.append)
+    assert [one.unreached for one in (*told, answers["here"])] == [Unreached.NO_CONTAINER] * 2

@@ -49,6 +49,7 @@ class Unreached(str, Enum):
     NO_LOG = "no_log"  # of the pod, which ran
     REMOVED = "removed"  # the pod, by somebody else
     API = "api"  # Kubernetes' API server refused, or did not answer
+    NO_CONTAINER = "no_container"  # the command that was to begin one did not bring the probe's answer
     NO_PYTHON = "no_python"
     GARBLED = "garbled"  # it answered, but not with the probe's frame
     CUT = "cut"  # the frame began and did not end

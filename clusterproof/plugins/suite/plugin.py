@@ -27,7 +27,7 @@ from clusterproof.plugins.suite.policy import SitePolicy
 from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.selection import needs_pairs
 from clusterproof.plugins.suite.session import ClusterSession
-from clusterproof.plugins.suite.state import CLUSTER, POLICY, ROUTES, TRAINING_RUN, is_named
+from clusterproof.plugins.suite.state import CLUSTER, POLICY, ROUTES, TRAINING_RUN, is_named, requires
 
 if TYPE_CHECKING:
     from clusterproof.plugins.options.parsed import Options
@@ -105,7 +105,7 @@ def _packaged(text: str, option: Options) -> Cluster:
         raise InventoryError(
             f"--in-container {option.in_container!r:.80} would run on the node itself; expected a command in one line"
         )
-    if option.in_container and not is_named(option.markexpr, "job"):
+    if option.in_container and not requires(option.markexpr, "job"):
         raise InventoryError("--in-container without -m job: expected both, as all other checks are of nodes")
     if option.in_container and cluster.connection not in ("local", "ssh"):
         raise InventoryError(

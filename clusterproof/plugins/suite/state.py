@@ -138,6 +138,11 @@ def is_named(markexpr: str, mark: str) -> bool:
     return mark in _named(markexpr)
 
 
+def requires(markexpr: str, mark: str) -> bool:
+    """Whether `-m` chooses nothing that has not a mark."""
+    return is_named(markexpr, mark) and "or" not in markexpr.replace("(", " ").replace(")", " ").split()
+
+
 def _named(markexpr: str) -> set[str]:
     operands = markexpr.replace("(", " ").replace(")", " ").split()
     return {word for before, word in zip(["", *operands], operands) if before != "not"}  # noqa: B905

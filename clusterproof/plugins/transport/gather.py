@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clusterproof.plugins.agent.parts import Parts
 
 MAY_ANSWER = (None, Unreached.CUT, Unreached.GARBLED, Unreached.TIMED_OUT)  # another program, after one that ended so
+OF_ITS_COMMAND = (Unreached.CUT, Unreached.GARBLED, Unreached.LOST, Unreached.NO_PYTHON, Unreached.TIMED_OUT)
 OnAnswer = Callable[[NodeEvidence], "NodeEvidence | None"]  # what is kept of it, where that is not itself
 
 
@@ -45,6 +46,7 @@ def gather(
     too: every node of the cluster is in the result.
     """
     options = replace(options, room=room_of(connection, limits))
+    on_answer = _of_container(on_answer) if options.in_container else on_answer
     asked = frozenset({*collectors, *(path.stem for path in further)})
     own = getattr(connection, "program", None)
     if own:
@@ -56,6 +58,17 @@ def gather(
     if len(programs.programs) == 1 and not programs.left_out:
         return ask(cluster, connection, programs.programs[0][1], limits, on_answer, asked)
     return _ask_for_each(cluster, connection, programs, limits, on_answer)
+
+
+def _of_container(on_answer: OnAnswer) -> OnAnswer:
+    """Take what the command that begins a container says for its word: it is none of the node's."""
+
+    def answered(evidence: NodeEvidence) -> NodeEvidence:
+        if evidence.unreached in OF_ITS_COMMAND:
+            evidence = replace(evidence, unreached=Unreached.NO_CONTAINER)
+        return on_answer(evidence) or evidence
+
+    return answered
 
 
 def room_of(connection: Connection, limits: Limits) -> int:
