@@ -17,6 +17,7 @@ from clusterproof.plugins.core.opened import read_whole
 from clusterproof.plugins.core.record import record
 
 MAX_BYTES = 1_000_000
+MAX_LINE = 10_000  # characters: what splits a line into words as bash does takes the square of its length
 EVERYWHERE = "*"
 LINE = re.compile(r"^(\S+)\s*\|\|\s*(\S.*)$")
 VARIABLE = re.compile(r"^(?:export\s+)?([A-Za-z_]\w*)=(.*)$")
@@ -66,9 +67,12 @@ def replacements() -> Mapping[str, Replacement]:
 
 
 def read_nhc(path: Path) -> tuple[Line, ...]:
-    """The lines of an nhc.conf. Raises OSError; ValueError for what is not text, or has no line of NHC's."""
+    """The lines of an nhc.conf. Raises OSError; ValueError for what is not text, is too long, or is none of NHC's."""
     text = read_whole(path, MAX_BYTES).decode()
     rows = [(number, row.strip()) for number, row in enumerate(text.splitlines(), 1)]
+    long = next((number for number, row in rows if len(row) > MAX_LINE), 0)
+    if long:
+        raise ValueError(f"has more than {MAX_LINE:,} characters in line {long}; expected an nhc.conf")
     lines = tuple(_line(number, row) for number, row in rows if row and not row.startswith("#"))
     if not any(line.target for line in lines):
         raise ValueError("has no line such as: * || check_fs_mount_rw -f /")
