@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 
 SCRIPTS = sorted(path.name for path in (ROOT / "scripts").iterdir() if path.is_file() and os.access(path, os.X_OK))
 WRONG = (
-    ("bench slrum", "'slrum' chooses none of 18 (did you mean slurm?); expected one of runs.start_up, "),
+    ("bench slrum", "'slrum' chooses none of 19 (did you mean slurm?); expected one of runs.start_up, "),
     ("bench runs.start_up slrum", "'slrum' chooses none of"),
     ("chaos --seconds 0", "'0'; expected a whole number from 1 on"),
     ("counterparts kwokk", "no counterpart is called kwokk; expected one of: "),
@@ -25,7 +25,7 @@ WRONG = (
     ("faults nosuchfault", "'nosuchfault' chooses none of "),
     ("faults a GPU that is losd", "(did you mean a GPU that is lost?); expected words of a fault's name"),
     ("faults --nosuch", "unrecognized arguments: --nosuch"),
-    ("fuzz rusn", "'rusn' chooses none of 7 (did you mean runs?); expected one of frames, evidence, "),
+    ("fuzz rusn", "'rusn' chooses none of 9 (did you mean runs?); expected one of frames, evidence, "),
     ("fuzz --seconds 0", "'0'; expected a whole number from 1 on"),
     ("furnished", "usage: scripts/furnished COMMAND..."),
     ("generate manpage", "manpage; expected nothing, needs, manifests or demo"),

@@ -39,7 +39,7 @@ fi
 cd /
 export pid FROZEN="$3" DAEMONS="$5" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 exec chroot $built/root /bin/sh -e -c '
-    [ -e /etc/ld.so.cache ] || ldconfig -X 2>/dev/null # as whoever installed these libraries did
+    [ -e /etc/ld.so.cache ] || { ldconfig -X 2>/dev/null && rm -r /var/cache/ldconfig; } # as who installed libraries did
     [ ! -x /usr/lib/testbed/ticks ] || /usr/lib/testbed/ticks </dev/null >/dev/null 2>&1 3<&- &
     for daemon in $DAEMONS; do
         "/usr/sbin/$daemon" </dev/null 3<&- &
