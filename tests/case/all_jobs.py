@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class Slurm:
     def _shown(self, number: str) -> str:
         _, state, code, start, end, nodes, tres = self.rows[number].split("|")
         return (
-            f"JobId={number} JobName=x\n   UserId=u(0) GroupId=u(0)\n   JobState={state} Reason=None\n"
+            f"JobId={number} JobName=x\n   UserId=u({os.getuid()}) GroupId=u(0)\n   JobState={state} Reason=None\n"
             f"   Requeue=0 Restarts=0 ExitCode={code}\n   StartTime={start} EndTime={end} Deadline=N/A\n"
             f"   NodeList={nodes}\n   TRES={tres}\n   StdOut={self.outputs.get(number, '/dev/null')}\n"
         )

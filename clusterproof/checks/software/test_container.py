@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from clusterproof.plugins.core.marks import mark
@@ -14,9 +15,15 @@ from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.software, mark.job, mark.hyperpod_node_debugger("M")]
 
-ACCELERATORS = (("GPUs", "nvidia", r"/dev/nvidia\d+"), ("Neuron devices", "neuron", r"/dev/neuron\d+"))
+ACCELERATORS = (
+    ("GPUs", "nvidia", re.compile(r"/dev/nvidia\d{1,9}")),
+    ("Neuron devices", "neuron", re.compile(r"/dev/neuron\d{1,9}")),
+)
 CONTROLS = ("/dev/nvidiactl", "/dev/nvidia-uvm")  # CUDA opens both before any GPU
-VERBS, CHANNELS, GDRCOPY = r"/dev/infiniband/uverbs\d+", r"/dev/nvidia-caps-imex-channels/channel\d+", "/dev/gdrdrv"
+CONTROL = re.compile(r"/dev/nvidia(?:ctl|-uvm)")
+VERBS = re.compile(r"/dev/infiniband/uverbs\d{1,9}")
+CHANNELS = re.compile(r"/dev/nvidia-caps-imex-channels/channel\d{1,9}")
+GDRCOPY = re.compile(r"/dev/gdrdrv")
 CGROUP, MODE, BUSY = "EPERM", "EACCES", ("EBUSY", "EAGAIN", "EINTR", "EMFILE", "ENFILE", "ENOMEM")
 OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 COMPATIBLE = "/compat/"  # the folder of CUDA's forward compatibility, whose libcuda is newer than the driver
@@ -50,7 +57,7 @@ def test_container_devices(node: Node) -> None:
         library = container.of(node).libraries.get("libgdrapi.so.2")  # as the image has it, where the job uses it
         uses_it = bool(gpus) and library is not None and library.is_there
         missing = uses_it and not opened and not refused and "gdrdrv" in node.modules
-        concern_if(missing, f"runtime: no {GDRCOPY} here, and gdrdrv is loaded; expected it, for libgdrapi")
+        concern_if(missing, "runtime: no /dev/gdrdrv here, and gdrdrv is loaded; expected it, for libgdrapi")
     with part:
         opened, refused = container.of(node).opened(CHANNELS)
         require_opened(refused)
@@ -59,7 +66,7 @@ def test_container_devices(node: Node) -> None:
         concern_if(missing, f"{seen}; expected /dev/nvidia-caps-imex-channels/channel0")
 
 
-def accelerators(node: Node, name: str, on_node: int, files: str) -> None:
+def accelerators(node: Node, name: str, on_node: int, files: re.Pattern[str]) -> None:
     """Fail where the job does not get the GPUs that it is due, or what CUDA opens before them."""
     data, asked = container.of(node), None
     opened, refused = data.opened(files)
@@ -67,7 +74,7 @@ def accelerators(node: Node, name: str, on_node: int, files: str) -> None:
         return
     if name == "GPUs":
         with part:
-            controls, unopened = data.opened("|".join(CONTROLS))
+            controls, unopened = data.opened(CONTROL)
             require_opened(unopened)
             missing = [path for path in CONTROLS if (opened or refused) and path not in {*controls, *unopened}]
             fail_if(missing, f"runtime: no {' and no '.join(missing)} here; expected what CUDA opens before GPUs")

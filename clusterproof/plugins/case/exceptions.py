@@ -11,7 +11,7 @@ HEADERS = {CUT: "Traceback (most recent call last)", CUT_CPP: "terminate called 
 SHORTEST = 6  # characters of the half of a header
 OF_LAUNCHERS = ("srun:", "slurmstepd", "mpirun", "prterun")  # who tell of a rank's end, and not of its exception
 
-_BEFORE = re.compile(r"(?:\s{0,7}(?:\[1,\d{1,7}\]<std\w{3}>: ?|\d{1,7}: |\[rank\d{1,7}\]:? ?))+")
+_BEFORE = re.compile(r" {0,7}(?:(?:\[1,\d{1,7}\]<std\w{3}>:|\d{1,7}:(?= )|\[rank\d{1,7}\]:?) ?)+")
 _NAME = re.compile(
     r"^[A-Za-z_][\w.]{0,200}: |^[A-Za-z_]\w{0,100}(?:\.\w{1,100}){1,9}$"
     r"|(?:^|[\s>])[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?::(?= |$)|$)"

@@ -62,9 +62,9 @@ class Container(Reported):
     gpus_asked = Field(table)  # by the variable that names the number
     libraries = Field(_libraries)
 
-    def opened(self, pattern: str) -> tuple[list[str], dict[str, DeviceFile]]:
-        """The device files of this pattern that open, and the others by path. Raises Incomplete."""
-        found = {device.path: device for device in self.devices if re.fullmatch(pattern, device.path)}
+    def opened(self, paths: re.Pattern[str]) -> tuple[list[str], dict[str, DeviceFile]]:
+        """The device files of these paths that open, and the others by path. Raises Incomplete."""
+        found = {device.path: device for device in self.devices if paths.fullmatch(device.path)}
         refused = {path: device for path, device in found.items() if device.refused}
         return [path for path in found if path not in refused], refused
 
