@@ -34,10 +34,11 @@ def said_of(folder: Path, text: str, state: str = "FAILED") -> tuple[str, int | 
         HEADER + FRAME,
         HEADER + '  File "tra',
         HEADER + FRAME + "KeyErr",
+        HEADER + FRAME + "    size: int = 3",
         "Tracebac",
         "╭──────────── Traceback (most recent call last) ────────────╮\n│ /job/train.py:8 in <module>          │",
     ],
-    ids=["header", "frames", "half a frame", "half a name", "half a header", "of rich"],
+    ids=["header", "frames", "half a frame", "half a name", "a line of code", "half a header", "of rich"],
 )
 def test_an_exception_that_is_cut_off_is_said_with_its_rank(left: str, tmp_path: Path) -> None:
     cause, rank, why = said_of(tmp_path, labelled(left) + EXITED)
