@@ -60,7 +60,7 @@ def test_a_dry_run_says_order_hours_and_what_is_proven(tmp_path: Path) -> None:
     assert status == 0
     assert text.splitlines()[0] == "8 nodes of n[1-8]; 4 under load at once; at most 24 h"
     assert "2. Every node alone: bandwidth, clocks under load, storage: 3 times each, what is open again" in text
-    assert "about 0.6 h where nothing has to be repeated" in text
+    assert "about 38 min where nothing has to be repeated" in text
 
 
 def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_dry_run_counts_no_stage_that_is_not_run_and_says_what_cannot_be_kept(
     assert "the plan says that 9 nodes were bought, so this cluster cannot be accepted" in text
     assert "3. Groups: all pairs within each place: not here" in text
     assert text.splitlines()[-1] == (
-        "about 0.4 h where nothing has to be repeated, which is more than the 0.2 h of the plan"
+        "about 22 min where nothing has to be repeated, which is more than the 0.2 h of the plan"
     )
 
 

@@ -37,6 +37,8 @@ def the_same_way(node: Node) -> str:
         return f"scontrol show node {quote(node.name)}"
     if unreached in OF_KUBERNETES:
         return f"kubectl describe node {quote(node.name)}"
+    if unreached is Unreached.NO_CONTAINER:
+        return "COMMAND python3 -V"
     target = node.target
     port = f"-p {target.port} " if target.port else ""
     user = f"{target.user}@" if target.user else ""

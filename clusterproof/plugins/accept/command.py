@@ -129,10 +129,10 @@ def _planned(plan: Plan, cluster: Cluster) -> Iterator[str]:
         whole += hours
         times = f"{least} times each" if least > 1 else "once"
         more = f", what is open again, at most {plan.most_runs} times" if stage.name == "speed" else ""
-        yield f"{number}. {stage.title}: {times}{more}, about {hours:.1f} h"
+        yield f"{number}. {stage.title}: {times}{more}, {_about(hours)}"
         yield f"   proves that {stage.proves}"
     more = f", which is more than the {plan.hours:g} h of the plan" if whole > plan.hours else ""
-    yield f"about {whole:.1f} h where nothing has to be repeated{more}"
+    yield f"{_about(whole)} where nothing has to be repeated{more}"
     if not any(stage.is_repeated for stage in plan.stages):
         return
     of = plan.errors
@@ -140,6 +140,10 @@ def _planned(plan: Plan, cluster: Cluster) -> Iterator[str]:
         f"declared: at most {of.good_rejected:.2%} of good nodes rejected, {of.bad_accepted:.2%} of bad ones accepted; "
         f"bad is {of.slower:.0%} slower, in at least {of.shows_in:.0%} of runs"
     )
+
+
+def _about(hours: float) -> str:
+    return f"about {hours:.1f} h" if hours >= 1 else f"about {max(1, round(hours * 60))} min"
 
 
 def _load(plan: Plan, count: int) -> str:

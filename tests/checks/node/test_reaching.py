@@ -64,6 +64,7 @@ def test_for_a_fault_of_the_callers_nobody_is_told_to_replace_or_reboot(why: Unr
         (Target("gpu001"), Unreached.REFUSED, "ssh gpu001 true"),
         (Target("gpu001", "10.0.0.7", "ubuntu", 2222), Unreached.AUTH, "ssh -p 2222 ubuntu@10.0.0.7 true"),
         (Target("gpu001", "a;b"), Unreached.REFUSED, "ssh 'a;b' true"),
+        (Target("gpu001"), Unreached.NO_CONTAINER, "COMMAND python3 -V"),
         (Target("gpu001"), Unreached.DRAINED, "scontrol show node gpu001"),
         (Target("gpu001"), Unreached.NOT_READY, "kubectl describe node gpu001"),
         (
