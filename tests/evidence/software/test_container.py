@@ -8,12 +8,16 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from clusterproof.plugins.agent.program import ProbeOptions
+from clusterproof.plugins.agent.reading import Broke
 from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.evidence.container.collect import MAX_DEVICES, read
 from tests.builders.evaluated import expect, said
 from tests.builders.probed import probe
 from tests.builders.runs import Runs
@@ -178,3 +182,10 @@ def test_a_run_asks_in_the_container_that_the_command_line_begins(container: Con
         DEVICES: Verdict.PASS,
         LOADED: Verdict.PASS,
     }
+
+
+def test_more_device_files_than_are_opened_are_said() -> None:
+    channels = [f"channel{number}" for number in range(MAX_DEVICES + 1)]
+    node: Any = SimpleNamespace(root="", names=lambda folder: channels if "imex" in folder else [])
+    with pytest.raises(Broke, match=f"{MAX_DEVICES + 1} device files; expected {MAX_DEVICES} at most"):
+        read(node)

@@ -16,11 +16,14 @@ import os
 import re
 import stat
 
-from clusterproof.plugins.agent.reading import Denied, Node, error
+from clusterproof.plugins.agent.reading import Broke, Denied, Node, error
 
 FILES = re.compile(r"nvidia\d{1,3}|nvidiactl|nvidia-uvm|gdrdrv|neuron\d{1,3}")
-FOLDERS = {"/dev/infiniband": re.compile(r"uverbs\d{1,3}"), "/dev/nvidia-caps-imex-channels": re.compile(r"channel\d+")}
-MAX_DEVICES = 256
+FOLDERS = {
+    "/dev/infiniband": re.compile(r"uverbs\d{1,3}"),
+    "/dev/nvidia-caps-imex-channels": re.compile(r"channel\d{1,4}"),
+}
+MAX_DEVICES = 4096  # a node has up to 2,048 IMEX channels
 ASKED, BINDS = ("SLURM_GPUS_ON_NODE",), ("SLURM_GPU_BIND", "SLURM_GPUS_PER_TASK")  # those of a node, unless by task
 LISTS, GPU = "NVIDIA_VISIBLE_DEVICES", re.compile(r"GPU-[\w-]{4,64}|\d{1,3}")
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2", "libibverbs.so.1", "libfabric.so.1", "libgdrapi.so.2")
@@ -36,12 +39,15 @@ NOBODY, MAX_BYTES, MAX_FILES = 65534, 65536, 4096
 
 
 def read(node: Node) -> object:
-    """As above. Raises Denied where another root is read than the one that the job has."""
+    """As above. Raises Denied where another root is read than the job's, Broke where there are too many files."""
     if node.root:
         raise Denied("only what runs where the job runs gets what the job gets; expected no --host-root")
+    files = _device_files(node)
+    if len(files) > MAX_DEVICES:
+        raise Broke(f"{len(files)} device files; expected {MAX_DEVICES} at most")
     mounts, drivers = _mount_points(node), _drivers(node)
     return {
-        "devices": [_opened(node, path, drivers) for path in _device_files(node)[:MAX_DEVICES]],
+        "devices": [_opened(node, path, drivers) for path in files],
         "verbs": [name for name in node.names("/sys/class/infiniband_verbs") if name.startswith("uverbs")],
         "gpus_asked": _asked(),
         "libraries": {name: _loaded(node, name, mounts) for name in (*LIBRARIES, *_plugin())},
