@@ -33,6 +33,12 @@ def test_jobs_that_died_are_told_from_those_that_completed_or_run(is_accounted: 
     assert (found.ended, found.gpu_hours, found.died_gpu_hours) == (4, 32 + 32 + 16 + 16, 64)
 
 
+def test_a_job_that_ended_in_this_second_has_ended() -> None:
+    ended = of_slurm(NOW - 7 * 86_400, NOW, None, 0.0, Slurm((row("71"),))).died[0].case.collected.job.ran.ends or 0.0
+    assert of_slurm(NOW - 7 * 86_400, ended - 0.5, None, 0.0, Slurm((row("71"),))).ended == 1
+    assert of_slurm(NOW - 7 * 86_400, ended - 1.5, None, 0.0, Slurm((row("71"),))).ended == 0
+
+
 def test_what_ended_before_that_time_is_left_out() -> None:
     assert of_slurm(NOW - 3600, NOW, None, 0.0, Slurm(DIED, is_accounted=False)).ended == 0
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.fuzz.altering import Edit, altered, edits
 from tests.fuzz.doors import Door
 
-MOST_S = 5.0  # of a processor, for a file of a megabyte
+IDLE_S = 5.0  # of a processor, for a file of a megabyte, where nothing else runs
+MOST_S = 30.0  # … on a machine that is as busy as can be
 AFTER_S = 60.0  # … after which it is interrupted
 AT_ONCE = 200  # examples
 
@@ -36,20 +37,20 @@ class Tried:
     failures: list[str] = field(default_factory=list)
 
 
-def tried(door: Door, seconds: float, first: int, most: int = 10**9) -> Tried:
-    """A door tried for so long, or with so many examples. `first` seeds the chance."""
+def tried(door: Door, seconds: float, first: int, most: int = 10**9, most_s: float = MOST_S) -> Tried:
+    """A door tried for so long, or with so many examples, of `most_s` each. `first` seeds the chance."""
     data, until = Tried(), time.monotonic() + seconds
     for number in range(first, first + 10**9):
         if data.examples >= most or time.monotonic() >= until or len(data.failures) >= 5:
             return data
         try:
-            _try_some(door, number, min(AT_ONCE, most - data.examples), until, data)
+            _try_some(door, number, min(AT_ONCE, most - data.examples), until, data, most_s)
         except Exception as problem:
             data.failures.append(f"{type(problem).__name__}: {problem!s:.400}; {_note(problem)}")
     return data
 
 
-def _try_some(door: Door, number: int, count: int, until: float, data: Tried) -> None:
+def _try_some(door: Door, number: int, count: int, until: float, data: Tried, most_s: float) -> None:
     all_seeds = door.seeds
 
     @seed(number)
@@ -69,7 +70,7 @@ def _try_some(door: Door, number: int, count: int, until: float, data: Tried) ->
         data.examples += 1
         content = altered(all_seeds[name], changes)
         try:
-            data.worst_s = max(data.worst_s, opened(door, name, content, data))
+            data.worst_s = max(data.worst_s, opened(door, name, content, data, most_s))
         except Exception as problem:
             problem.args = (f"{name} {json.dumps(repr(changes))[:300]}: {problem!s:.200}",)
             raise
@@ -77,16 +78,16 @@ def _try_some(door: Door, number: int, count: int, until: float, data: Tried) ->
     try_one()
 
 
-def opened(door: Door, name: str, content: bytes, data: Tried | None = None) -> float:
+def opened(door: Door, name: str, content: bytes, data: Tried | None = None, most_s: float = MOST_S) -> float:
     """The seconds of a processor that a file takes. Raises TooLong, and whatever the door may not."""
     with TemporaryDirectory(prefix="clusterproof-fuzz-") as folder:
         path = Path(folder, name)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        return soon_opened(door, Path(folder), name, data)
+        return soon_opened(door, Path(folder), name, data, most_s)
 
 
-def soon_opened(door: Door, folder: Path, name: str, data: Tried | None = None) -> float:
+def soon_opened(door: Door, folder: Path, name: str, data: Tried | None = None, most_s: float = MOST_S) -> float:
     """The same of a file that is there, with what lies beside it."""
     began = time.process_time()
     with _interrupted(AFTER_S):
@@ -98,8 +99,8 @@ def soon_opened(door: Door, folder: Path, name: str, data: Tried | None = None) 
             if data:
                 data.read += 1
     took = time.process_time() - began
-    if took > MOST_S:
-        raise TooLong(f"{took:.1f} s of a processor; expected {MOST_S:g} s at most for a megabyte")
+    if took > most_s:
+        raise TooLong(f"{took:.1f} s of a processor; expected {most_s:g} s at most for a megabyte")
     return took
 
 

@@ -67,7 +67,7 @@ def ended_jobs(begins: float, ends: float, asked: Ask) -> tuple[tuple[Ended, ...
         jobs[number] = (
             _joined(jobs[number], one) if number in jobs else replace(one, job=replace(one.job, number=number))
         )
-    within = [one for one in jobs.values() if _has_ended(one.job) and begins <= (one.job.ran.ends or 0.0) <= ends]
+    within = [one for one in jobs.values() if _has_ended(one.job) and scheduler.ended_between(one.job, begins, ends)]
     ran = sorted((one for one in within if one.has_run), key=lambda one: one.job.ran.ends or 0.0)
     if len(ran) < len(within):
         missing.append(f"{number_of(len(within) - len(ran), 'job')} that ended before it had a node")

@@ -12,7 +12,7 @@ from clusterproof.plugins.case.folder import collect, files_of, node_of, read_fi
 from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.opened import Case, opened_case
 from clusterproof.plugins.case.records import CaseError, Job
-from clusterproof.plugins.case.scheduler import has_completed
+from clusterproof.plugins.case.scheduler import ended_between, has_completed
 from clusterproof.plugins.case.slurm import NODES, Ask, ask, is_down, read_job
 from clusterproof.plugins.case.verdict import COMPLETED
 from clusterproof.plugins.core.message import number_of
@@ -132,10 +132,10 @@ def of_folder(folder: Path, begins: float, ends: float, offset_s: float) -> Peri
         except CaseError as problem:
             missing.append(str(problem))
             continue
-        ended = case.collected.job.ran.ends
-        if ended is None:
+        job = case.collected.job
+        if job.ran.ends is None:
             missing.append(f"{case.collected.name}: {NO_END}")
-        if ended is None or begins <= ended <= ends:
+        if job.ran.ends is None or ended_between(job, begins, ends):
             cases.append(case)
     died = tuple(
         Died(case.collected.job.number or case.collected.name, case, None)

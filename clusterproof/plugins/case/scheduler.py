@@ -106,6 +106,11 @@ def has_ended(job: Job) -> bool:
     return not job.state.startswith(RUNS)
 
 
+def ended_between(job: Job, begins: float, ends: float) -> bool:
+    """Whether it ended between two times, of which the second may be the second in which it did."""
+    return job.ran.ends is not None and begins <= job.ran.ends and job.ran.ends - RESOLUTION_S <= ends
+
+
 def has_completed(job: Job) -> bool:
     """Whether Slurm says that all of it ended well."""
     return (job.state, job.exit_code) == COMPLETED

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from clusterproof.plugins.case.first import Candidate, candidates
 from clusterproof.plugins.case.records import Collected, Event, Fact, Lead
-from clusterproof.plugins.case.relevance import is_relevant
+from clusterproof.plugins.case.relevance import relevant
 from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.case.window import dated, undated
 from clusterproof.plugins.catalog.causes import (
@@ -79,16 +79,16 @@ def _outlived(case: Collected) -> Iterator[str]:
 
 def _by_evidence(case: Collected) -> Verdict | None:
     """By what the nodes' own logs say of the time in which the job ended; None where they say nothing of it."""
-    relevant = [fact for fact in dated(case) if is_relevant(fact, case)]
-    if not relevant:
+    facts = relevant(dated(case), case)
+    if not facts:
         return _by_undated(case)
-    first = relevant[0]
+    first = facts[0]
     apart_s = limits().clocks_apart_s
-    at_once = [fact for fact in relevant if fact.cause == first.cause and not first.when.is_before(fact.when, apart_s)]
-    others = {fact.cause for fact in relevant if not first.when.is_before(fact.when, apart_s)} - {first.cause}
+    at_once = [fact for fact in facts if fact.cause == first.cause and not first.when.is_before(fact.when, apart_s)]
+    others = {fact.cause for fact in facts if not first.when.is_before(fact.when, apart_s)} - {first.cause}
     if others and HARDWARE in (first.cause, *others):
-        first = next((fact for fact in relevant if fact.cause == HARDWARE), first)
-        at_once = [fact for fact in relevant if fact.cause == HARDWARE and not first.when.is_before(fact.when, apart_s)]
+        first = next((fact for fact in facts if fact.cause == HARDWARE), first)
+        at_once = [fact for fact in facts if fact.cause == HARDWARE and not first.when.is_before(fact.when, apart_s)]
     earlier = [one for one in candidates(case) if _is_earlier(one, first, apart_s)]
     if earlier:
         return None
