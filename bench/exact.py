@@ -1,6 +1,7 @@
 """Of so many faults put into exact products, how many are found; of so many clean products, how many are called wrong.
 
-PyTorch multiplies on the processor, in every data type that it has there; the last line is one JSON object. A fault
+PyTorch multiplies on the processor, or with --device cuda on a GPU, in every data type that it has there, and four
+ranks exchange by gloo, or NCCL. The last line is one JSON object. A fault
 that changes no result is absorbed: others are put in until enough have changed one.
 """
 
@@ -22,9 +23,9 @@ LEAST_FOUND = 0.9999
 ROOT = Path(__file__).parents[1]
 
 
-def simulate(python: str, faults: int, clean: int, seed: int) -> tuple[str, Mapping[str, int]]:
+def simulate(python: str, faults: int, clean: int, seed: int, device: str) -> tuple[str, Mapping[str, int]]:
     """What the program of faults prints in that Python, and its figures. Raises subprocess.CalledProcessError."""
-    words = [exact_kinds_setting(), str(faults), str(clean), str(seed)]
+    words = [exact_kinds_setting(), str(faults), str(clean), str(seed), device]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     ran = subprocess.run(
         [python, "-m", "bench.exact_found", *words],
@@ -49,13 +50,14 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("faults", type=count, nargs="?", default=FAULTS, help=f"how many; {FAULTS} unless given")
     parser.add_argument("clean", type=count, nargs="?", default=CLEAN, help=f"clean products; {CLEAN} unless given")
     parser.add_argument("--seed", type=count, default=1, help="of the random numbers; 1 unless given")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what multiplies; cpu unless given")
     parser.add_argument("--torch-python", metavar="PATH", help="a Python that has PyTorch")
     asked = parser.parse_args(words)
     python = torch_python(asked.torch_python)
     if python is None:
         tried = asked.torch_python or ", ".join(PYTHONS)
         parser.error(f"no PyTorch in {tried}; expected --torch-python PATH, or: apt-get install python3-torch")
-    tables, figures = simulate(python, asked.faults, asked.clean, asked.seed)
+    tables, figures = simulate(python, asked.faults, asked.clean, asked.seed, asked.device)
     print(tables)
     print(json.dumps(figures))
     return 0 if is_good(figures) else 1

@@ -1,7 +1,8 @@
-"""Faults in what ranks exchange: real collectives of gloo between processes, with one fault in each round."""
+"""Faults in what ranks exchange: real collectives between processes, by gloo or NCCL, with one fault in each round."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -9,9 +10,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
+import torch
 import torch.distributed as dist
 
-from clusterproof.plugins.benchmarks.exact.collectives import GLOO, Group, Way, copies, sums, way_of
+from clusterproof.plugins.benchmarks.exact.collectives import GLOO, NCCL, Group, Way, copies, sums, way_of
 from clusterproof.plugins.benchmarks.exact.operands import Kind, of_settings
 from clusterproof.plugins.benchmarks.exact.processes import forked
 from clusterproof.plugins.benchmarks.exact.products import AS_INTEGERS
@@ -96,12 +98,19 @@ def altered(way: Way, fault: Fault, random: Random) -> Way:
     return way._replace(**{fault.operation: call})
 
 
-def of_rank(rank: int, meeting: str, kinds: list[Kind], faults: int, clean: int, seed: int) -> dict[str, Any]:
+def of_rank(
+    rank: int, meeting: str, kinds: list[Kind], faults: int, clean: int, seed: int, device: str
+) -> dict[str, Any]:
     """What one rank finds wrong in each round, the clean ones last."""
     store = dist.FileStore(meeting, RANKS)
-    dist.init_process_group(GLOO, store=store, rank=rank, world_size=RANKS)
-    group = Group(rank, RANKS, "cpu", LENGTH, seed)
-    way = way_of(GLOO, group)
+    backend, own = GLOO, device
+    if device != "cpu":
+        os.environ["NCCL_HOSTID"] = f"host {rank}"  # so that NCCL lets ranks share a GPU
+        backend, own = NCCL, f"{device}:{rank % torch.cuda.device_count()}"
+        torch.cuda.set_device(own)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=RANKS)
+    group = Group(rank, RANKS, own, LENGTH, seed)
+    way = way_of(backend, group)
     cells: list[tuple[int, Cell]] = []
     made = 0
     for number in range(faults + clean):
@@ -123,13 +132,13 @@ def of_rank(rank: int, meeting: str, kinds: list[Kind], faults: int, clean: int,
     return {"cells": cells, "made": made}
 
 
-def exchanges(text: str, faults: int, clean: int, seed: int) -> dict[str, Counter[str]]:
+def exchanges(text: str, faults: int, clean: int, seed: int, device: str) -> dict[str, Counter[str]]:
     """By fault how many there were and were found, and how many named a rank; under "" the clean operations."""
     kinds = [kind for kind in of_settings(text) if kind.name in TYPES]
     with tempfile.TemporaryDirectory() as folder:
 
         def job(rank: int) -> Callable[[], dict[str, Any]]:
-            return lambda: of_rank(rank, f"{folder}/store", kinds, faults, clean, seed)
+            return lambda: of_rank(rank, f"{folder}/store", kinds, faults, clean, seed, device)
 
         answers = forked([job(rank) for rank in range(RANKS)], WITHIN_S)
     if problems := [answer["error"] for answer in answers if "error" in answer]:

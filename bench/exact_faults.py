@@ -1,4 +1,4 @@
-"""Faults in exact products, under PyTorch on a processor: what is put into one product of a batch.
+"""Faults in exact products, under PyTorch: what is put into one product of a batch.
 
 Into an operand, a partial sum, the result, or the product in float64 that results are held against.
 """
@@ -21,6 +21,7 @@ from clusterproof.plugins.benchmarks.exact.products import (
 
 SIZE = 32  # rows and columns: a lane is one of 32
 ONE_BY_ONE = ("int8", "float8_e4m3fn", "float8_e5m2")  # PyTorch takes no batch of them
+WIDE = ("float16", "bfloat16")  # … nor of these where results are wider than operands, which GPUs alone make
 LANES = 32
 
 
@@ -40,16 +41,23 @@ class Work(NamedTuple):
 Inject = Callable[[Work, torch.Generator], Any]
 
 
+def is_batched(kind: Kind, device: str) -> bool:
+    """Whether PyTorch multiplies a batch of this type there."""
+    return kind.name not in (ONE_BY_ONE if device == "cpu" else ONE_BY_ONE + WIDE)
+
+
 def multiply(unit: Unit, kind: Kind, left: Any, right: Any) -> Any:
     """A batch of products."""
-    if kind.name not in ONE_BY_ONE:
+    if is_batched(kind, left.device.type):
         return unit.multiply(left, right)
     return torch.stack([unit.multiply(one, other) for one, other in zip(left, right, strict=True)])
 
 
-def work(kind: Kind, unit: Unit, data: Operands, seed: int, complement: bool, size: int, batch: int) -> Work:
+def work(
+    kind: Kind, unit: Unit, data: Operands, seed: int, complement: bool, size: int, batch: int, device: str
+) -> Work:
     """So many products."""
-    given = pair(data, size, size, seed, complement, "cpu", (batch,))
+    given = pair(data, size, size, seed, complement, device, (batch,))
     left, right = operands_of(given, data, kind, unit)
     return Work(
         kind,
@@ -65,7 +73,7 @@ def work(kind: Kind, unit: Unit, data: Operands, seed: int, complement: bool, si
 
 def draw(most: int, done: Work, random: torch.Generator) -> Any:
     """A number below `most` for each product."""
-    return torch.randint(most, (done.product.shape[0],), generator=random)
+    return torch.randint(most, (done.product.shape[0],), generator=random, device=random.device)
 
 
 def bits_of(matrix: Any) -> Any:
@@ -81,7 +89,7 @@ def mask(bit: Any, like: Any) -> Any:
 def flipped(matrix: Any, done: Work, random: torch.Generator, bits: int = 1) -> Any:
     """A matrix in each of whose products so many bits of one element are the other way."""
     integers = bits_of(matrix)
-    every = torch.arange(integers.shape[0])
+    every = torch.arange(integers.shape[0], device=integers.device)
     row, column = draw(integers.shape[1], done, random), draw(integers.shape[2], done, random)
     first = draw(8 * matrix.element_size(), done, random)
     for number in range(bits):
@@ -120,9 +128,9 @@ def stuck(done: Work, random: torch.Generator, period: int) -> Any:
     """A bit of every so many columns is stuck at 1 in half of the products, at 0 in the others."""
     integers = bits_of(done.product)
     lane, bit = draw(min(period, SIZE), done, random), draw(8 * done.product.element_size(), done, random)
-    columns = (torch.arange(SIZE) % period == lane.unsqueeze(-1)).unsqueeze(1)
+    columns = (torch.arange(SIZE, device=lane.device) % period == lane.unsqueeze(-1)).unsqueeze(1)
     held = mask(bit, integers).reshape(-1, 1, 1)
-    at_one = (torch.arange(len(lane)) % 2 == 0).reshape(-1, 1, 1)
+    at_one = (torch.arange(len(lane), device=lane.device) % 2 == 0).reshape(-1, 1, 1)
     broken = torch.where(at_one, integers | held, integers & ~held)
     return torch.where(columns, broken, integers).view(done.product.dtype)
 
@@ -130,7 +138,7 @@ def stuck(done: Work, random: torch.Generator, period: int) -> Any:
 def exchanged(done: Work, random: torch.Generator, both: bool) -> Any:
     """A row comes in place of another: twice, or the two exchanged."""
     integers = bits_of(done.product)
-    every = torch.arange(integers.shape[0])
+    every = torch.arange(integers.shape[0], device=integers.device)
     row = draw(SIZE, done, random)
     other = (row + 1 + draw(SIZE - 1, done, random)) % SIZE
     before = integers.clone()
@@ -175,7 +183,7 @@ def reference_bit(done: Work, random: torch.Generator) -> Any:
 def cancelling(done: Work, random: torch.Generator, in_columns: bool) -> Any:
     """Two elements of a row are wrong by as much, one up and one down; or four, so that columns agree as well."""
     broken = done.integers.clone()
-    every = torch.arange(broken.shape[0])
+    every = torch.arange(broken.shape[0], device=broken.device)
     row, column = draw(SIZE, done, random), draw(SIZE - 1, done, random)
     by = 1.0 + draw(1000, done, random)
     broken[every, row, column] += by

@@ -1,4 +1,4 @@
-"""Faults in exact products and collectives, and clean ones, under PyTorch on a processor: how many are found.
+"""Faults in exact products and collectives, and clean ones, under PyTorch: how many are found.
 
 Runs in a Python that has PyTorch. Each fault is put into one product of a batch, or into one round of collectives.
 What changes no result is absorbed, and counted apart: nobody can see it.
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from bench.exact_exchanges import exchanges
-from bench.exact_faults import IN_REFERENCES, IN_RESULTS, ONE_BY_ONE, SIZE, Work, draw, work
+from bench.exact_faults import IN_REFERENCES, IN_RESULTS, SIZE, Work, draw, is_batched, work
 from clusterproof.plugins.benchmarks.exact.operands import Kind, data_sets, of_settings
 from clusterproof.plugins.benchmarks.exact.products import (
     Unavailable,
@@ -26,7 +26,7 @@ from clusterproof.plugins.benchmarks.exact.products import (
     unit_of,
 )
 
-CLEAN_SIZE = 16  # rows and columns
+CLEAN_SIZE = {"cpu": 16, "cuda": SIZE}  # rows and columns
 LONGEST = 64  # terms of a sum
 BATCH, CLEAN_BATCH = 64, 4096
 LESS = 100  # times fewer clean products of types that come one by one
@@ -66,31 +66,30 @@ def inject(done: Work, name: str, random: torch.Generator) -> Counter[str]:
     )
 
 
-def kinds_here(text: str) -> tuple[list[tuple[Kind, Unit]], list[str]]:
+def kinds_here(text: str, device: str) -> tuple[list[tuple[Kind, Unit]], list[str]]:
     """The types that are multiplied here, and why others are not."""
     found, missing = [], []
     for kind in of_settings(text):
         try:
-            found.append((kind, unit_of(kind, "cpu", SIZE)))
+            found.append((kind, unit_of(kind, device, SIZE)))
         except Unavailable as why:
             missing.append(f"{kind.name} was not multiplied: {why}")
     return found, missing
 
 
-def clean(kinds: list[tuple[Kind, Unit]], products: int, seed: int) -> Counter[str]:
+def clean(kinds: list[tuple[Kind, Unit]], products: int, seed: int, device: str) -> Counter[str]:
     """Products without a fault, and how many of them, or of what they are held against, are called wrong."""
     counts: Counter[str] = Counter()
-    many = [(kind, unit) for kind, unit in kinds if kind.name not in ONE_BY_ONE]
-    few = [(kind, unit) for kind, unit in kinds if kind.name in ONE_BY_ONE]
+    many = [(kind, unit) for kind, unit in kinds if is_batched(kind, device)]
+    few = [(kind, unit) for kind, unit in kinds if not is_batched(kind, device)]
     rounds = 0
     while counts["clean"] < products:
         for kind, unit in many + (few if rounds % LESS == 0 else []):
-            batch = CLEAN_BATCH if kind.name not in ONE_BY_ONE else CLEAN_BATCH // LESS
+            batch = CLEAN_BATCH if is_batched(kind, device) else CLEAN_BATCH // LESS
             sets = list(data_sets(kind, LONGEST))
+            data, is_complement = sets[rounds % len(sets)], rounds // len(sets) % 2 == 1
             choose(unit)
-            done = work(
-                kind, unit, sets[rounds % len(sets)], seed + rounds, rounds // len(sets) % 2 == 1, CLEAN_SIZE, batch
-            )
+            done = work(kind, unit, data, seed + rounds, is_complement, CLEAN_SIZE[device], batch, device)
             rows, columns = disagreeing(done.given.left, done.given.right, done.integers, seed + rounds)
             wrong = wrong_products(differing(done.product, expected(done))) | rows.any(1) | columns.any(1)
             counts.update({"clean": len(wrong), "false": int(wrong.sum()), kind.name: len(wrong)})
@@ -98,22 +97,22 @@ def clean(kinds: list[tuple[Kind, Unit]], products: int, seed: int) -> Counter[s
     return counts
 
 
-def main(text: str, faults: int, products: int, seed: int) -> None:
+def main(text: str, faults: int, products: int, seed: int, device: str) -> None:
     """Print the tables, and the figures as one JSON object."""
     torch.set_num_threads(1)
-    kinds, missing = kinds_here(text)
+    of_ranks = exchanges(text, max(1, faults // EXCHANGED), max(1, products // CLEAN_A_ROUND), seed, device)
+    kinds, missing = kinds_here(text, device)  # after the ranks: a process that has used a GPU cannot fork
     print(*missing, sep="\n")
     names = (*IN_RESULTS, *IN_REFERENCES)
     found: dict[str, Counter[str]] = {name: Counter() for name in names}
-    random = torch.Generator().manual_seed(seed)
+    random = torch.Generator(device=device).manual_seed(seed)
     rounds = 0
-    of_ranks = exchanges(text, max(1, faults // EXCHANGED), max(1, products // CLEAN_A_ROUND), seed)
     found.update({name: count for name, count in of_ranks.items() if name})
     while sum(count["faults"] for count in found.values()) < faults:
         for kind, unit in kinds:
             choose(unit)
             for data in data_sets(kind, LONGEST):
-                done = work(kind, unit, data, seed + rounds, rounds % 2 == 1, SIZE, BATCH)
+                done = work(kind, unit, data, seed + rounds, rounds % 2 == 1, SIZE, BATCH, device)
                 for name in names:
                     found[name] += inject(done, name, random)
         rounds += 1
@@ -123,7 +122,7 @@ def main(text: str, faults: int, products: int, seed: int) -> None:
         shares[1] = "not tried" if count["exchanged"] else shares[1]
         print(f"| {name} | {count['faults']:,} | {' | '.join(shares)} | {count['absorbed']:,} |")
     whole: Counter[str] = sum(found.values(), Counter())
-    counted = clean(kinds, products, seed) + of_ranks[""]
+    counted = clean(kinds, products, seed, device) + of_ranks[""]
     print(", ".join(f"{count:,} clean of {name}" for name, count in counted.items() if name not in ("clean", "false")))
     figures = {"faults": whole["faults"], "found": whole["found"], "clean": counted["clean"], "false": counted["false"]}
     print(
@@ -143,4 +142,4 @@ def main(text: str, faults: int, products: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

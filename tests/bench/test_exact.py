@@ -35,7 +35,7 @@ def test_every_fault_that_changes_a_result_is_found_and_no_clean_product_is_call
     python = torch_python(None)
     if python is None:
         pytest.skip("no PyTorch here: apt-get install python3-torch")
-    tables, figures = simulate(python, 1_000, 10_000, seed=7)
+    tables, figures = simulate(python, 1_000, 10_000, seed=7, device="cpu")
     assert (figures["found"], figures["false"]) == (figures["faults"], 0), tables
     assert figures["faults"] >= 1_000
     assert figures["clean"] >= 10_000
