@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.agent.program import collector_names
-from clusterproof.plugins.captures.collection import COMMANDS, how_to_collect
+from clusterproof.plugins.captures.collection import COMMANDS, how_to_collect, understood
+from clusterproof.plugins.captures.folder import layout
 from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.parsing import Form
@@ -105,3 +108,24 @@ def test_every_form_is_in_the_manual(form: Form) -> None:
 def test_every_collector_that_a_command_gives_is_a_collector(collector: str) -> None:
     assert collector in collector_names()
     assert COMMANDS[collector] in how_to_collect(collector)
+
+
+RECIPE = (ROOT / "docs" / "captures.md").read_text(encoding="utf-8").partition("```sh\n")[2].partition("```")[0]
+
+
+@pytest.mark.parametrize("collector", sorted(COMMANDS))
+def test_what_is_to_be_collected_is_in_the_manual(collector: str) -> None:
+    for command in COMMANDS[collector].replace("sudo ", "as_root ").split("; "):
+        assert " ".join(command.split()) in " ".join(RECIPE.split())
+
+
+def test_what_the_manual_collects_is_understood_or_says_why_not(runs: Runs) -> None:
+    machine = runs.folder / "cap"
+    machine.mkdir()
+    subprocess.run(["bash", "-c", RECIPE], cwd=machine, stdin=subprocess.DEVNULL, check=False)
+    (folder,) = machine.iterdir()
+    (node,) = layout(machine).nodes
+    read = understood(node, machine, collector_names())
+    assert [line for line in read.unknown if "none of the known forms" in line and ": " not in line] == []
+    known = {name for name, value in read.evidence.collectors.items() if value.status is Status.READ}
+    assert known >= {"boot", "cpus", "kernel", "limits", "memory", "mounts", "processes"}, folder

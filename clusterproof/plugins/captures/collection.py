@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from clusterproof.plugins.evidence.storage import parse_fstab as fstab
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": fstab.completed}
 MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 bug reports of NVIDIA's have some 1 billion
 MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
+FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output
 SHOWN = 20  # lines about files that were not understood
 PROBE = {"source": "capture"}  # in the place of what the probe says of itself
 COMMANDS = {
@@ -41,7 +43,6 @@ COMMANDS = {
     "libfabric": "fi_info -p efa -t FI_EP_RDM",
     "limits": "cat /proc/self/limits",
     "mounts": "cat /proc/self/mountinfo; df -PT; cat /etc/fstab",
-    "naming": "cat /etc/hosts /etc/resolv.conf; ip addr",
     "nvml": "nvidia-smi -q",
     "pci": "lspci -Dnnvv",
     "platform": "sudo dmidecode -t system",
@@ -81,7 +82,7 @@ def understood(
         data += found
         unknown += [f"{name}: {problem}" for problem in problems]
         if not found and not problems:
-            unknown.append(f"{name} is none of the known forms")
+            unknown.append(f"{name} is none of the known forms{_instead(file, root)}")
     return Understood(_evidence(node.name, _values(data, unknown), collectors), tuple(unknown))
 
 
@@ -129,6 +130,14 @@ def _of_file(file: Path, root: Path, forms: Sequence[Form], budget: Budget) -> t
     if len(content) > most or (len(whole) >= most and whole != content):
         problems.append(f"is longer than {most:,} bytes, and was read no further")
     return data, problems
+
+
+def _instead(file: Path, root: Path) -> str:
+    """What a file of few lines says in place of an output: that the command is not there, or may not be run."""
+    with suppress(OSError), opened(file, root) as stream:
+        lines = plain(decoded(stream.read(MAX_SAID + 1))).strip().splitlines()
+        return "" if len(lines) > FEW else f": {lines[0]:.{MAX_SAID}}" if lines else ": it is empty"
+    return ""
 
 
 def _of_text(text: str, forms: Sequence[Form]) -> tuple[list[_Part], list[str]]:
