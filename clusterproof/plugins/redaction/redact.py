@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ _KEPT = ("region", "arn", "partition", "ec2")  # settings that say what kind of 
 _ARN = re.compile(r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:(?P<account>\d{12}):cluster/(?P<id>[a-z0-9]+)")
 _INSTANCE = re.compile(r"\bi-[0-9a-f]{8,17}$")
 _OF_TEXT = ("", "text", "number", "version", "hardware", "symbol")  # kinds of place that hold no name
+PRINTED = "output"  # the key of what a program printed
 _LARGEST = 10**8  # of a number whose kind is not declared
 
 
@@ -168,12 +170,32 @@ class Redaction:
         if isinstance(data, list):
             return [self._value(entry, place) for entry in data]
         if isinstance(data, dict):
-            return {self._key(key, place): self._value(entry, place.at(key)) for key, entry in data.items()}
+            return {
+                self._key(key, place): self._printed(entry, place)
+                if key == PRINTED
+                else self._value(entry, place.at(key))
+                for key, entry in data.items()
+            }
         if isinstance(data, (int, float)) and not isinstance(data, bool):
             if place.kind in _OF_TEXT[1:]:
                 return data
             return 0 if isinstance(data, int) and (place.kind or abs(data) >= _LARGEST) else data
         return data
+
+    def _printed(self, data: Any, place: Place) -> Any:
+        """What a program printed: a line that is a JSON object has the places of the collector's own value."""
+        if not isinstance(data, str):
+            return self._value(data, place.at(PRINTED))
+        return "".join(self._line(line, place) for line in data.splitlines(keepends=True))
+
+    def _line(self, line: str, place: Place) -> str:
+        try:
+            document = json.loads(line) if line.startswith("{") else None
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            return self._replaced(line, place.at(PRINTED).kind)
+        return json.dumps(self._value(document, place)) + line[len(line.rstrip()) :]
 
     def _key(self, key: str, place: Place) -> str:
         if key in place.within or key in ("error", "text"):
