@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.agent.program import collector_names
-from clusterproof.plugins.captures.collection import COMMANDS, how_to_collect
-from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.collection import COMMANDS, FORMS, how_to_collect
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.parsing import Form

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.facts_account import (
+from clusterproof.plugins.evidence.aws.facts_account import (
     efa_security_groups,
     missing_endpoints,
     subnets_used,
     table_of,
 )
+from clusterproof.plugins.evidence.cluster import ClusterFacts
 
 pytestmark = [mark.control_plane, mark.preflight]
 

@@ -6,8 +6,7 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import concern_if, fail_if
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.placement import (
+from clusterproof.plugins.evidence.aws.placement import (
     Spread,
     instances_of_an_ultraserver,
     job_groups,
@@ -18,6 +17,7 @@ from clusterproof.plugins.evidence.ec2.placement import (
     ultraservers,
     zones,
 )
+from clusterproof.plugins.evidence.cluster import ClusterFacts
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger("B")]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.aws.facts_account import needs
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.facts_account import needs
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_node_debugger("C")]
 

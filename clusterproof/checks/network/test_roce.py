@@ -11,7 +11,7 @@ from clusterproof.plugins.core.verdict import NotApplicable, concern_if, not_app
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import Values, differences, in_words
-from clusterproof.plugins.evidence.network.facts_roce import RocePort
+from clusterproof.plugins.evidence.network.of_node import RocePort
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]

@@ -11,9 +11,9 @@ from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.group import Median
-from clusterproof.plugins.evidence.nccl.facts import NcclLog, Row
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median, say_slower
+from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
 
 pytestmark = [mark.gpu, mark.perf]

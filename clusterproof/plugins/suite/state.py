@@ -13,8 +13,8 @@ from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.written import NO_ROOM
 from clusterproof.plugins.evaluation.routing import OCCASIONS, Route
+from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
 from clusterproof.plugins.evidence.nodes import nodes

@@ -21,9 +21,8 @@ from clusterproof.plugins.evidence.host.facts import (
     ProcessLimits,
     Service,
 )
-from clusterproof.plugins.evidence.memory.facts import MainMemory, MemoryController
-from clusterproof.plugins.evidence.processes.facts import Jobs, KernelLimits
-from clusterproof.plugins.evidence.processors.facts import Processors
+from clusterproof.plugins.evidence.host.facts_hardware import MainMemory, MemoryController, Processors
+from clusterproof.plugins.evidence.host.facts_processes import Jobs, KernelLimits
 
 memory_controllers = list_collected_as("edac", "controllers", MemoryController)
 

@@ -1,4 +1,4 @@
-"""What a node reports about its load. Logs of the same programs that people collected are read by the same rules."""
+"""What a node reports about its load, and with its pairs. Logs that people collected are read by the same rules."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.dcgm.facts import DcgmDiag
-from clusterproof.plugins.evidence.fact import CollectorData, Fact
-from clusterproof.plugins.evidence.nccl.facts import NcclLog, Nccom
+from clusterproof.plugins.evidence.fact import CollectorData, Fact, collected_by
 from clusterproof.plugins.evidence.perf.collective import ExactCollective
 from clusterproof.plugins.evidence.perf.exact import CpuExact, GpuExact
 from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
+from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, Nccom
 from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
 from clusterproof.plugins.evidence.perf.step import ExactStep
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
+    from clusterproof.plugins.evidence.pairs import PairsOfNode
+
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
         return DcgmDiag(data.value)
     require_hardware(node, data, "gpus")
     ran = Ran(data.value)
-    from clusterproof.plugins.evidence.dcgm import parse as dcgmi  # only where there is something for it to read
+    from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi  # only where there is something for it to read
 
     if not dcgmi.is_json(ran.output):
         raise Incomplete(f"{ran.ended}; expected the JSON of its results")
@@ -52,7 +53,7 @@ def nccom(node: Node, data: CollectorData) -> Nccom:
     if "none" in data.value and not node.neuron_devices_due:
         raise NotApplicable("no Neuron device on this node")
     ran = Ran(data.value)
-    from clusterproof.plugins.evidence.nccl import parse_nccom as form
+    from clusterproof.plugins.evidence.perf import parse_nccom as form
 
     return Nccom(understood(ran, form.read_table, ran.as_saved)["nccom"])
 
@@ -62,7 +63,7 @@ def node_busbw(node: Node, data: CollectorData) -> NcclLog:
     """The all-reduce over this node's own GPUs. Raises NotApplicable where it has but one."""
     require_hardware(node, data, "gpus", least=2)
     ran = Ran(data.value)
-    from clusterproof.plugins.evidence.nccl import parse as nccl_tests
+    from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 
     collector = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
     return NcclLog(collector["logs"][0])
@@ -148,3 +149,12 @@ def understood(ran: Ran, read: Callable[[str], Mapping[str, Any]], text: str) ->
         return read(text)
     except CaptureError as problem:
         raise Incomplete(f"{ran.ended}; not understood: {problem}") from None
+
+
+@collected_by()
+def pairwise(node: Node) -> PairsOfNode:
+    """The measurements of pairs that it took part in. Raises Incomplete, NotApplicable."""
+    if node.between is None:
+        why = "nothing was measured between nodes"
+        raise Incomplete(why, cause=why)
+    return node.between.of_node(node.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterproof.plugins.agent.reading import Absent, Node
-from clusterproof.plugins.evidence.lustre.collect import FOLDER, MAX_CLIENTS, ROOTS, clients, whole
+from clusterproof.plugins.evidence.storage.collect_lustre import FOLDER, MAX_CLIENTS, ROOTS, clients, whole
 
 KINDS = {"osc": "ost", "mdc": "mdt"}
 NUMBERS = {

@@ -6,7 +6,7 @@ import os
 import time
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.evidence.processes.collect import read
+from clusterproof.plugins.evidence.host.collect_processes import read
 
 LOOK_S = 9.5  # at all processes: a walk of some 20 ms
 BLOCKED = b"D"

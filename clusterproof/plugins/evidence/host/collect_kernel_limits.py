@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from clusterproof.plugins.agent.reading import Node, error
-from clusterproof.plugins.evidence.processes.collect_owner import control_groups, daemons
+from clusterproof.plugins.evidence.host.collect_owner import control_groups, daemons
 
 FILES = "/proc/sys/fs/file-nr"
 LOAD = "/proc/loadavg"

@@ -20,9 +20,9 @@ from clusterproof.plugins.catalog.aws import (
     vpc_endpoint_rows,
 )
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.aws.facts_ec2 import Endpoint, RouteTable, SecurityGroup, Subnet
+from clusterproof.plugins.evidence.aws.facts_hyperpod import InstanceGroup
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.facts import Endpoint, RouteTable, SecurityGroup, Subnet
-from clusterproof.plugins.evidence.hyperpod.facts import InstanceGroup
 
 AVAILABLE = "available"
 T = TypeVar("T", Subnet, SecurityGroup)

@@ -6,7 +6,7 @@ import os
 import resource
 
 from clusterproof.plugins.agent.reading import Node, error
-from clusterproof.plugins.evidence.processes.collect_owner import control_groups, daemons
+from clusterproof.plugins.evidence.host.collect_owner import control_groups, daemons
 
 LOGINS = "sshd"  # what starts logins
 DAEMONS = ("slurmd", "containerd", LOGINS)

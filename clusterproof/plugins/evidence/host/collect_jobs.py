@@ -7,7 +7,7 @@ import re
 import time
 
 from clusterproof.plugins.agent.reading import Node, error
-from clusterproof.plugins.evidence.processes.collect_owner import ROOT, daemon_users, in_turn, is_daemon, owner
+from clusterproof.plugins.evidence.host.collect_owner import ROOT, daemon_users, in_turn, is_daemon, owner
 from clusterproof.plugins.evidence.storage.collect_mounts import unmounted
 
 STEP = "slurmstepd"  # there is one for every step of a job that runs here

@@ -10,8 +10,8 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.aws.facts_fsx import FileSystem
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.fsx.facts import FileSystem
 from clusterproof.plugins.evidence.node import Node
 
 SETTING = "mounts"  # of a cluster: one line for each source that its nodes mount

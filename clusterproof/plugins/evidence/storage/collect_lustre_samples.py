@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from clusterproof.plugins.agent.reading import Absent, Node
-from clusterproof.plugins.evidence.lustre.collect import read
+from clusterproof.plugins.evidence.storage.collect_lustre import read
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
