@@ -6,9 +6,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
-from clusterproof.plugins.evidence.field import number, objects, optional, read, readings, table, text, texts, whole
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    number,
+    objects,
+    optional,
+    read,
+    readings,
+    table,
+    text,
+    texts,
+    whole,
+)
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
@@ -19,9 +33,6 @@ from clusterproof.plugins.evidence.software.facts import Variable
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
 
-
-from clusterproof.plugins.core.record import record
-from clusterproof.plugins.evidence.field import Field, Reported, every
 
 LEAST_S = 0.01  # between two looks at a counter: less says nothing of a rate
 

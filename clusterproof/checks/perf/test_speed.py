@@ -1,4 +1,4 @@
-"""GPUs under load: how fast they copy, compute, and reduce together."""
+"""Nodes under load: how fast GPUs copy, compute and reduce, EFA sends, and file systems write and read."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from statistics import median
 from clusterproof.plugins.catalog.catalog import floor
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
-from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.group import Median
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median, say_slower
 from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
 from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
 
-pytestmark = [mark.gpu, mark.perf]
+pytestmark = [mark.perf]
 
 
+@mark.gpu
 @mark.hyperpod_node_debugger("G")
 @evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
 def test_gpu_bandwidth(node: Node) -> None:
@@ -50,6 +52,7 @@ def copies(node: Node) -> Mapping[str, Speeds]:
     return node.gpu_bandwidth.speeds
 
 
+@mark.gpu
 @mark.hyperpod_node_debugger("G")
 @evidence("gpu-fryer 60, or a loop of torch.matmul on every GPU at once, and nvidia-smi dmon beside it")
 def test_gpu_gemm(node: Node) -> None:
@@ -70,6 +73,7 @@ def products(node: Node) -> Mapping[str, Speeds]:
     return node.gpu_gemm.speeds
 
 
+@mark.gpu
 @mark.hyperpod_nccl
 @evidence("all_reduce_perf -b 1G -e 8G -f 2 -g 8 -c 1 -w 5 -n 20")
 def test_node_busbw(node: Node) -> None:
@@ -152,3 +156,81 @@ def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]],
         return
     values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in data.items() for speed in speeds.values())
     incomplete(f"{values or 'nothing was measured'}; expected further GPUs or nodes to compare with")
+
+
+@mark.network
+@mark.hyperpod_node_debugger("A")
+@evidence("FI_EFA_ENABLE_SHM_TRANSFER=0 fi_pingpong -e rdm -p efa -d DOMAIN & the same with 127.0.0.1 behind it")
+def test_efa_loopback(node: Node) -> None:
+    """EFA message exchange within the node.
+
+    Server and client run on this node, one EFA domain after another, with libfabric's shared memory disabled, so that
+    every message goes through the device. The port's state proves nothing: EFA's driver always reports ACTIVE.
+
+    Remedy (investigate): If no domain works, let the security group admit its own members in both directions, and check
+    memlock. If one does not work or stays slow, replace the node.
+    """
+    try:
+        exchanges = node.efa_loopback.exchanges
+    except Absent as absent:
+        if not node.efa_devices:
+            not_applicable("no EFA device on this node")
+        incomplete(f"{absent}; expected EFA's software on the host")
+    if not exchanges:
+        incomplete("libfabric offers no EFA domain; expected one for each device")
+    speeds: dict[str, float] = {}
+    broken: dict[str, list[str]] = {}
+    for one in exchanges:
+        with part:
+            speed = one.mb_per_s
+            if speed is None:
+                broken.setdefault(one.why_not, []).append(one.domain)
+            else:
+                speeds[one.domain] = speed
+    for why, domains in broken.items():
+        seen = f"no exchange through {listed(domains)} ({why})"
+        fail_if(domains, f"{seen}; expected one through each of {len(exchanges)} domains")
+    usual, share = median(speeds.values() or [0.0]), node.threshold("load.loopback_percent")
+    slow = [f"{name} {speed:.0f} MB/s" for name, speed in speeds.items() if speed < share / 100 * usual]
+    concern_if(slow, f"{listed(slow)}; expected at least {share:g} % of the {usual:.0f} MB/s of most domains")
+
+
+@mark.storage
+@mark.hyperpod_performance_debugger("B")
+@evidence("fio --name=x --directory=DIR --rw=write (read) --bs=1M --size=512M --numjobs=8 --thread --direct=1")
+def test_fs_bandwidth(node: Node) -> None:
+    """File system bandwidth.
+
+    Eight streams write one scratch file, bypassing the node's own cache (direct I/O), then read it back. A shared file
+    system is tested by a few nodes at a time, always the same number, so that conditions are equal. The file was just
+    written: a file server may still have it in memory.
+
+    Remedy (investigate): Compare the node's mount options, its network and Lustre's tunables with those of a fast node.
+    If all nodes are slow, look at the file system's own throughput (test_fsx_throughput).
+    """
+    data = node.fs_bandwidth.gb_per_s
+    folder = node.fs_bandwidth.folder
+    least = node.threshold("load.fs_gb_per_s")
+    low = [
+        f"{direction} {apart(speed, least, 3, SIGNIFICANT)[0]} GB/s"
+        for direction, speed in data.items()
+        if speed < least
+    ]
+    concern_if(low, f"{folder}: {', '.join(low)}; expected at least {least:g} GB/s")
+    shared = node.group.medians("fs_bandwidth", speeds)
+    share = node.threshold("load.fs_percent")
+    usual = {one: shared[f"{one} in {folder}"] for one in data}
+    slow = [
+        f"{one} {speed:.3g} GB/s where {usual[one].nodes} nodes have {usual[one].value:.3g}"
+        for one, speed in data.items()
+        if usual[one].is_comparable and speed < share / 100 * usual[one].value
+    ]
+    concern_if(slow, f"{folder}: {', '.join(slow)}; expected at least {share:g} % of their median")
+    if not least and not all(one.is_comparable for one in usual.values()):
+        values = ", ".join(f"{one} {speed:.3g} GB/s" for one, speed in data.items())
+        incomplete(f"{folder}: {values}; expected further nodes to compare with, or a limit (load.fs_gb_per_s)")
+
+
+def speeds(node: Node) -> Mapping[str, float]:
+    """What the node's group is compared by."""
+    return {f"{one} in {node.fs_bandwidth.folder}": speed for one, speed in node.fs_bandwidth.gb_per_s.items()}

@@ -11,7 +11,7 @@ from clusterproof.plugins.evidence.host.collect_services import WANTED as SERVIC
 from clusterproof.plugins.evidence.network.collect_rdma import MODULES
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARIES
 from clusterproof.plugins.evidence.software.version import rules
-from clusterproof.plugins.manifest import words
+from clusterproof.plugins.manifest import values as words
 
 MANIFEST_TABLES = ("manifest", "versions", "modules", "libraries", "services", "sizes")
 
