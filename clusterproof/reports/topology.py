@@ -19,7 +19,7 @@ from clusterproof.plugins.evidence.aws.placement import (
     zones,
 )
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes import of_cluster as by_labels
+from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
     trays_of,
 )
 from clusterproof.plugins.evidence.group import Values, differences, in_words
-from clusterproof.plugins.evidence.host.of_node import service_state
+from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]

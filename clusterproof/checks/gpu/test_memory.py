@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
-from clusterproof.plugins.evidence.gpu.of_node import is_busy
+from clusterproof.plugins.evidence.gpu.facts_node import is_busy
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.gpu, mark.preflight]

@@ -12,7 +12,7 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known, readings, require
 from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.network.facts import Port, RdmaDevice
-from clusterproof.plugins.evidence.network.of_node import RocePort
+from clusterproof.plugins.evidence.network.facts_node import RocePort
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.network, mark.preflight, mark.hyperpod_node_debugger("A")]

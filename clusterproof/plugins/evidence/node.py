@@ -15,17 +15,17 @@ from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
 from clusterproof.plugins.evidence.fact import answer_of, captured_as, collected_as, collected_by
+from clusterproof.plugins.evidence.gpu import facts_node as of_gpus
 from clusterproof.plugins.evidence.gpu import facts_rack as of_rack
-from clusterproof.plugins.evidence.gpu import of_node as of_gpus
 from clusterproof.plugins.evidence.group import Group
-from clusterproof.plugins.evidence.host import of_node as host
+from clusterproof.plugins.evidence.host import facts_node as host
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
 from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
-from clusterproof.plugins.evidence.network import of_node as network
+from clusterproof.plugins.evidence.network import facts_node as network
 from clusterproof.plugins.evidence.neuron import facts as of_neuron
 from clusterproof.plugins.evidence.pci import facts_config
-from clusterproof.plugins.evidence.perf import of_node as perf
+from clusterproof.plugins.evidence.perf import facts_node as perf
 from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
 from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from clusterproof.plugins.evidence.software.facts import Image, Software

@@ -114,10 +114,10 @@ def file_systems(cluster: ClusterFacts) -> tuple[FileSystem, ...]:
     shown = cluster.fsx_systems
     found: dict[str, tuple[Mapping[str, Any], str, set[str]]] = {}
     for source, where in sorted(paths.items(), key=lambda entry: entry[0].text):
-        fitting = [system for system in shown if source.is_of(system)]
-        if not fitting and not source.is_of_fsx:
+        candidates = [system for system in shown if source.is_of(system)]
+        if not candidates and not source.is_of_fsx:
             continue  # an NFS server of somebody else's
-        name, data, unknown = _one_of(fitting, source)
+        name, data, unknown = _one_of(candidates, source)
         found.setdefault(name, (data, unknown, set()))[2].update(where)
     return tuple(
         FileSystem(data, tuple(sorted(where)), unknown, lambda: cluster.fsx_metrics, cluster.catalog)
@@ -146,17 +146,17 @@ def _paths(nodes: Iterable[Node]) -> Paths:
     return paths
 
 
-def _one_of(fitting: Sequence[Mapping[str, Any]], source: Source) -> tuple[str, Mapping[str, Any], str]:
+def _one_of(candidates: Sequence[Mapping[str, Any]], source: Source) -> tuple[str, Mapping[str, Any], str]:
     """What a source is called, the file system that it is of, or why that cannot be said."""
-    if len(fitting) == 1:
-        return str(fitting[0].get("FileSystemId")), fitting[0], ""
+    if len(candidates) == 1:
+        return str(candidates[0].get("FileSystemId")), candidates[0], ""
     name = source.name if source.is_lustre else source.text
     where = f"mounted from {source.text}"
-    if not fitting:
+    if not candidates:
         return (
             name,
             {},
             f"{where}; expected in fsx:DescribeFileSystems, which shows no such one in this account and region",
         )
-    ids = ", ".join(sorted(str(system.get("FileSystemId")) for system in fitting)[:5])
-    return name, {}, f"{where}; expected one file system of that name, there are {len(fitting)}: {ids}"
+    ids = ", ".join(sorted(str(system.get("FileSystemId")) for system in candidates)[:5])
+    return name, {}, f"{where}; expected one file system of that name, there are {len(candidates)}: {ids}"

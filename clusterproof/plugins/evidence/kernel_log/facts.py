@@ -37,7 +37,7 @@ from clusterproof.plugins.evidence.kernel_log.events_host import (
 from clusterproof.plugins.evidence.kernel_log.line import (
     IGNORING_CASE,
     begins_with_a_name,
-    fitting,
+    form_of,
     pci_address,
     unwrap,
 )
@@ -139,7 +139,7 @@ def _still_holds(event: Event) -> bool:
 def _events(messages: Iterable[Message]) -> Iterator[Event]:
     driver, groups = Driver(), MemoryGroups()
     for time, message, left_out, level in messages:
-        fitted = fitting(message)
+        fitted = form_of(message)
         event: Event | None = None
         if not fitted and _is_of_driver(message):
             driver.unknown()

@@ -26,7 +26,7 @@ from clusterproof.plugins.evidence.field import (
 from clusterproof.plugins.evidence.host.facts import (
     Command,
 )
-from clusterproof.plugins.evidence.host.of_node import inherited
+from clusterproof.plugins.evidence.host.facts_node import inherited
 from clusterproof.plugins.evidence.network.facts import Counters, Interface, Naming, RdmaDevice
 from clusterproof.plugins.evidence.software.facts import Variable
 

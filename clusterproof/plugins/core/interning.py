@@ -1,4 +1,4 @@
-"""Values that many nodes have in common, kept once: most of 10,000 nodes of one kind differ in little."""
+"""Interning: values that many nodes have in common, kept once: most of 10,000 nodes of one kind differ in little."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_VALUES = 200_000  # that are remembered; values of one node alone fill this,
 DEEPEST = 12  # levels below which a value is kept as it came
 
 
-class Alike:
+class Interning:
     """The values so far. Evidence is never changed, so that nodes can hold the same objects."""
 
     def __init__(self) -> None:
