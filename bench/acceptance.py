@@ -24,7 +24,7 @@ from bench.noisy import LEAVES_OPEN, OF_NODES, concluded, disturbed
 from clusterproof.plugins.accept.population import Errors
 from clusterproof.plugins.accept.sequential import Population, Standing, standing_of, to_measure
 from clusterproof.plugins.catalog.acceptance import default_errors
-from clusterproof.plugins.evidence.pairwise.model import Kind, pair
+from clusterproof.plugins.evidence.pairs import Kind, pair
 from scripts.arguments import Arguments, share
 
 SIZES = {64: 16, 256: 5, 1024: 1, 4096: 1}  # nodes, and how many clusters of each noise

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair, Reading
+from clusterproof.plugins.evidence.pairs import Measurement, Pair, Reading
 
 NOMINAL_GB_PER_S = 400.0
 OUTLIERS = 0.05

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from bench.clusters import Simulated
-from clusterproof.plugins.evidence.pairwise.model import Kind, Pair
+from clusterproof.plugins.evidence.pairs import Kind, Pair
 
 SLOWER = (0.03, 0.05, 0.07, 0.10, 0.20, 0.50)
 

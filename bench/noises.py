@@ -9,7 +9,7 @@ from math import exp, sqrt
 from random import Random
 
 from bench.clusters import RACK, Shares
-from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairs import Pair
 
 ROUND_SIGMA = 0.05
 STUDENT_FREEDOM, STUDENT_SCALE = 3, 0.015

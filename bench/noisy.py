@@ -13,7 +13,7 @@ from bench.faults import slow_nodes
 from bench.noises import NOISES, Noise
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import next_round, plan
-from clusterproof.plugins.evidence.pairwise.model import Kind, Measurement
+from clusterproof.plugins.evidence.pairs import Kind, Measurement
 
 SIZES = (16, 64, 256)
 CLUSTERS = {None: 2.0, 0.07: 1.0, 0.10: 2.0}  # how many times as many nodes, by how much slower those are that are slow

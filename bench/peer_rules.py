@@ -11,7 +11,7 @@ from statistics import fmean, median
 
 from bench.clusters import NOMINAL_GB_PER_S, Simulated
 from clusterproof.plugins.benchmarks.pairwise.schedule import circle
-from clusterproof.plugins.evidence.pairwise.model import Pair, pair
+from clusterproof.plugins.evidence.pairs import Pair, pair
 
 FLOOR = 0.8 * NOMINAL_GB_PER_S  # CHS: 150 GB/s where about 190 is usual
 TIMES_THE_MEDIAN = 2.0  # dlrover

@@ -24,7 +24,7 @@ from bench.tables import GOAL_EFFECT, GOAL_NOISE, OURS, Tallies, figures, noise_
 from bench.tally import Tally
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round, plan
-from clusterproof.plugins.evidence.pairwise.model import Kind, Measurement
+from clusterproof.plugins.evidence.pairs import Kind, Measurement
 from scripts.arguments import share_asked
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)

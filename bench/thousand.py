@@ -22,9 +22,9 @@ from random import Random
 from bench.figure import Figure
 from bench.watched_streams import hello_line, tick_line
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import NodeEvidence, load
+from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.transport import Limits, Program
@@ -140,7 +140,7 @@ def watch(address: str, real: int) -> dict[str, float]:
 def _visited(names: list[str]) -> dict[str, NodeEvidence]:
     """The answers of all nodes at the first visit: that of one, under names of their own."""
     text = (ROOT / "fixtures/demo/nodes/gpu001.json").read_text(encoding="utf-8")
-    once = Alike().once
+    once = Interning().once
     return {name: once(load(text.replace("gpu001", name).replace("GPU-", f"GPU-{name}"))) for name in names}
 
 

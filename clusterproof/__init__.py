@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from clusterproof.plugins.core.version import __version__ as __version__
     from clusterproof.plugins.evaluation.needs import reads as reads
     from clusterproof.plugins.evaluation.routing import evidence as evidence
+    from clusterproof.plugins.evidence.aws.facts_fsx import FileSystem as FileSystem
     from clusterproof.plugins.evidence.cluster import ClusterFacts as ClusterFacts
     from clusterproof.plugins.evidence.field import readings as readings
     from clusterproof.plugins.evidence.field import require as require
-    from clusterproof.plugins.evidence.fsx.facts import FileSystem as FileSystem
     from clusterproof.plugins.evidence.gpu.facts import Gpu as Gpu
     from clusterproof.plugins.evidence.host.facts import Mount as Mount
-    from clusterproof.plugins.evidence.lustre.facts import LustreClient as LustreClient
-    from clusterproof.plugins.evidence.lustre.facts import LustreTarget as LustreTarget
     from clusterproof.plugins.evidence.network.facts import RdmaDevice as RdmaDevice
     from clusterproof.plugins.evidence.neuron.facts import NeuronDevice as NeuronDevice
     from clusterproof.plugins.evidence.node import Node as Node
     from clusterproof.plugins.evidence.pci.facts import PciDevice as PciDevice
     from clusterproof.plugins.evidence.storage.facts import NvmeController as NvmeController
+    from clusterproof.plugins.evidence.storage.facts_lustre import LustreClient as LustreClient
+    from clusterproof.plugins.evidence.storage.facts_lustre import LustreTarget as LustreTarget
     from clusterproof.plugins.transport import Answer as Answer
     from clusterproof.plugins.transport import Connection as Connection
     from clusterproof.plugins.transport import Limits as Limits

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from clusterproof.plugins.core.opened import append, created
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.written import append, created
 from clusterproof.reports.records import Described, read
 
 PART = ".part"  # behind the name of a file that a full disk ended

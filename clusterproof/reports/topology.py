@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.placement import (
+from clusterproof.plugins.evidence.aws.placement import (
     JobGroup,
     job_groups,
     lowest_layers,
@@ -19,7 +18,8 @@ from clusterproof.plugins.evidence.ec2.placement import (
     ultraservers,
     zones,
 )
-from clusterproof.plugins.evidence.kubernetes import of_cluster as by_labels
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 
 T = TypeVar("T")
 

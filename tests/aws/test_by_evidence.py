@@ -15,8 +15,8 @@ import pytest
 
 from clusterproof.plugins.aws import collectors
 from clusterproof.plugins.core.cluster import Cluster, Target
+from clusterproof.plugins.evidence.aws import by_evidence
 from clusterproof.plugins.evidence.cluster import OF_HYPERPOD
-from clusterproof.plugins.evidence.ec2 import by_evidence
 from tests.aws.clients import client
 from tests.aws.evidence_runs import (
     ALL,

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
-from clusterproof.plugins.evidence.fsx.mounted import source_of
+from clusterproof.plugins.evidence.aws.mounted_fsx import source_of
 from clusterproof.plugins.evidence.nodes import nodes
 from tests.aws.cluster_faults import listed
 from tests.aws.cluster_runs import CHECKS, messages, verdicts

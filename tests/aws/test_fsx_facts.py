@@ -15,8 +15,8 @@ from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.aws.facts_fsx import FileSystem, Metrics, Series
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.fsx.facts import FileSystem, Metrics, Series
 from clusterproof.plugins.evidence.node import Node
 from tests.aws.storage import LUSTRE_MOUNT, mounting
 from tests.builders.recordings import node

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import PACKAGED
-from clusterproof.plugins.evidence.fsx import sustained as load
-from clusterproof.plugins.evidence.fsx.sustained import Period, clock
+from clusterproof.plugins.evidence.aws import facts_fsx as load
+from clusterproof.plugins.evidence.aws.facts_fsx import Period, clock
 
 SPAN, HOT = int(PACKAGED.threshold("fsx.span_minutes")), int(PACKAGED.threshold("fsx.hot_minutes"))
 LIMIT = 80.0

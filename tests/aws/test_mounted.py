@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.evidence.fsx.mounted import MAX_SOURCES, Source, as_setting, source_of, sources_of
+from clusterproof.plugins.evidence.aws.mounted_fsx import MAX_SOURCES, Source, as_setting, source_of, sources_of
 from clusterproof.plugins.evidence.storage import collect_mounts as mounts
 from tests.aws.storage import mounting
 from tests.builders.recordings import node

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.ec2.placement import JobGroup, spreads
+from clusterproof.plugins.evidence.aws.placement import JobGroup, spreads
 from tests.aws.cluster_faults import revoked
 from tests.aws.cluster_runs import CHECKS, found, messages, verdicts
 from tests.aws.clusters import NAME, with_cluster

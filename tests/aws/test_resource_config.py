@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.agent.reading import Broke, Node
-from clusterproof.plugins.evidence.hyperpod.collect_resource_config import read
+from clusterproof.plugins.evidence.aws.collect_resource_config import read
 from tests.aws.standing import CONFIG, TAG
 from tests.builders.examples import examples
 

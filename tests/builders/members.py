@@ -10,7 +10,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evaluation import evaluate
 from clusterproof.plugins.evaluation.check import Check
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
+from clusterproof.plugins.evidence.kubernetes.facts_cluster import NodeOfCluster
 
 
 def of_each(check: Check, facts: ClusterFacts) -> dict[str, Result]:

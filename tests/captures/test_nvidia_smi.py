@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.collection import FORMS
 from clusterproof.plugins.captures.text import pieces, text_of
 from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.samples import FOLDER, Sample, manifest, of_topic, sample

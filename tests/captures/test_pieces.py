@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterproof.plugins.captures.forms import FORMS
+from clusterproof.plugins.captures.collection import FORMS
 from clusterproof.plugins.captures.text import pieces
 from clusterproof.plugins.evidence.parsing import Form
 

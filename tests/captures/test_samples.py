@@ -18,27 +18,27 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
-from clusterproof.plugins.evidence.dcgm import parse as dcgmi
-from clusterproof.plugins.evidence.ec2 import parse as ec2
+from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
+from clusterproof.plugins.evidence.host import parse_hardware as cpus
+from clusterproof.plugins.evidence.host import parse_hardware as memory
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
-from clusterproof.plugins.evidence.lustre import parse as lustre
-from clusterproof.plugins.evidence.memory import parse as memory
-from clusterproof.plugins.evidence.nccl import parse as nccl_tests
-from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
 from clusterproof.plugins.evidence.network import parse as network
 from clusterproof.plugins.evidence.network import parse_rdma as rdma
 from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
 from clusterproof.plugins.evidence.pci import parse as pci
-from clusterproof.plugins.evidence.processors import parse as cpus
+from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
+from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
-from clusterproof.plugins.evidence.storage import parse_disks as disks
-from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+from clusterproof.plugins.evidence.storage import parse as disks
+from clusterproof.plugins.evidence.storage import parse as fstab
+from clusterproof.plugins.evidence.storage import parse as lustre
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.command_line.nhc import SETTINGS, comparison, is_covered, policy_of, read_nhc, replacements
 from clusterproof.plugins.evaluation.index import read_index
-from clusterproof.plugins.policy.file import read_policy
+from clusterproof.plugins.policy import read_policy
 from tests.fuzz.doors import DOORS
 from tests.fuzz.trying import MOST_S, soon_opened
 

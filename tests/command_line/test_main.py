@@ -16,7 +16,7 @@ from clusterproof.plugins.command_line.subcommands import NAMES
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.options import perf_table, table
-from clusterproof.plugins.policy.file import read_policy
+from clusterproof.plugins.policy import read_policy
 
 
 def test_the_help_fits_on_a_screen() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.memory import collect_edac as edac
-from clusterproof.plugins.evidence.memory.facts import MemoryController
+from clusterproof.plugins.evidence.host import collect_edac as edac
+from clusterproof.plugins.evidence.host.facts_hardware import MemoryController
 from tests.testbed.kernel_log import edac_controller
 
 MODULE = "CPU_SrcID#0_MC#0_Chan#1_DIMM#0"

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.verdict import Incomplete, Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
-from clusterproof.plugins.evidence.ec2 import collect_imds as imds
+from clusterproof.plugins.evidence.aws import collect_imds as imds
 from clusterproof.plugins.evidence.node import Node as FactsNode
 from tests.testbed.imds import identity
 

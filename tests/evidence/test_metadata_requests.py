@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from clusterproof.plugins.evidence.ec2.collect_imds import MAX_BYTES, address, request
+from clusterproof.plugins.evidence.aws.collect_imds import MAX_BYTES, address, request
 
 PATIENT_S = 30.0
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.ec2 import parse as ec2
+from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
+from clusterproof.plugins.evidence.host import parse_hardware as cpus
+from clusterproof.plugins.evidence.host import parse_hardware as memory
 from clusterproof.plugins.evidence.host import parse_system as system
-from clusterproof.plugins.evidence.lustre import parse as lustre
-from clusterproof.plugins.evidence.memory import parse as memory
 from clusterproof.plugins.evidence.parsing import CaptureError
-from clusterproof.plugins.evidence.processors import parse as cpus
 from clusterproof.plugins.evidence.software import parse as versions
-from clusterproof.plugins.evidence.storage import parse_disks as disks
+from clusterproof.plugins.evidence.storage import parse as disks
+from clusterproof.plugins.evidence.storage import parse as lustre
 from tests.builders.samples import sample
 
 # Memory, processors, Lustre

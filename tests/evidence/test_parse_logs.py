@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.evidence.dcgm import parse as dcgmi
-from clusterproof.plugins.evidence.nccl import parse as nccl_tests
-from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
 from clusterproof.plugins.evidence.parsing import exit_status
+from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
+from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from tests.builders.samples import sample

@@ -9,7 +9,7 @@ import pytest
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.network.collect_roce import read
-from clusterproof.plugins.evidence.network.facts_roce import RocePort
+from clusterproof.plugins.evidence.network.facts_node import RocePort
 
 ZERO = "0000:" * 7 + "0000"
 LINK = "fe80:" + "0000:" * 6 + "0001"

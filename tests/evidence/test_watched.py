@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.evidence.lustre.collect_lustre_samples import Sampler as Lustre
+from clusterproof.plugins.evidence.host import collect_processes_samples as processes
 from clusterproof.plugins.evidence.network.collect_network_samples import Sampler as Network
-from clusterproof.plugins.evidence.processes import collect_processes_samples as processes
 from clusterproof.plugins.evidence.storage import collect_mounts
 from clusterproof.plugins.evidence.storage import collect_mounts_samples as mounts
+from clusterproof.plugins.evidence.storage.collect_lustre_samples import Sampler as Lustre
 from clusterproof.plugins.evidence.storage.collect_touch import LEFT, UNKNOWN, are_left
 
 IB, NET = "sys/class/infiniband/mlx5_0", "sys/class/net/ib0"

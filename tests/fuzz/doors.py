@@ -25,7 +25,7 @@ from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load
 from clusterproof.plugins.evidence.recording import read_cluster, read_control_plane
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.inventory.recording import DEMO
-from clusterproof.plugins.policy.file import read_policy
+from clusterproof.plugins.policy import read_policy
 from clusterproof.plugins.suite.training_run import RunHeader
 from clusterproof.plugins.training_run.reading import read_run
 from clusterproof.plugins.training_run.records import RunError

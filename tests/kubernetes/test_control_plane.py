@@ -10,7 +10,7 @@ import pytest
 
 from clusterproof.plugins.core.evidence import Collected, Status
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.kubernetes import of_cluster as places
+from clusterproof.plugins.evidence.kubernetes import facts_cluster as places
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS, NODES, PODS, SLICES, STORAGE
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.collector import ask

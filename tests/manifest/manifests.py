@@ -12,7 +12,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.evidence.nodes import nodes
 from clusterproof.plugins.manifest.compose import manifest_of, text_of
-from clusterproof.plugins.policy.file import read_policy
+from clusterproof.plugins.policy import read_policy
 from tests.builders.evaluated import probed
 from tests.testbed import software
 from tests.testbed.healthy import DRIVER, healthy_cpu, healthy_p5

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.check import Check
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
+from clusterproof.plugins.evidence.kubernetes.facts_cluster import NodeOfCluster
 from clusterproof.plugins.evidence.node import Node
 from tests.mutants.mutations import Mutant, live_objects
 

@@ -17,7 +17,7 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.inventory import InventoryError
-from clusterproof.plugins.policy.file import find_policy, read_policy
+from clusterproof.plugins.policy import find_policy, read_policy
 from clusterproof.plugins.suite.ending import EXIT_UNCHECKED
 from tests.builders.runs import LIGHT, USUAL, Runs, counts, saying
 

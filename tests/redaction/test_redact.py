@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached, to_json
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
-from clusterproof.plugins.evidence.kernel_log.line import fitting
+from clusterproof.plugins.evidence.kernel_log.line import form_of
 from clusterproof.plugins.redaction.redact import Redaction
 from tests.builders.recordings import boot, gpu, node, nvml, unreached
 from tests.builders.runs import saying
@@ -283,7 +283,7 @@ OF_A_SITE = {"rebooted", "lustre_unmounted", "trap"}  # forms with a boot's id, 
 def test_a_line_of_the_kernel_log_keeps_its_form(line: KnownLine) -> None:
     (record,) = redacted(["gpu001"], node("gpu001", kernel_log={"lines": [[1.0, line.text]]}))
     ((_, text),) = record["collectors"]["kernel_log"]["value"]["lines"]
-    fitted = fitting(text)
+    fitted = form_of(text)
     assert (fitted[0].name if fitted else "") == line.form or line.form in OF_A_SITE
 
 

@@ -15,7 +15,7 @@ from bench.clusters import Simulated
 from clusterproof.plugins.benchmarks.meters.baseline import Figure, Stack
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Reading, pair
+from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
 from clusterproof.reports.document.places import blocks, in_order
 from clusterproof.reports.document.strip import MAX_LINES
 from clusterproof.reports.formats import write_report

@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.pairwise.journal import read, write
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.pairwise.model import pair
+from clusterproof.plugins.evidence.pairs import pair
 from clusterproof.plugins.suite.reporters.bundle import ROOT as IN_BUNDLE
 from clusterproof.reports.history.store import read_past
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, PAIR_FAULTS, PairFault, write_recording

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clusterproof.plugins.core.evidence import Unreached
+from clusterproof.plugins.core.opened import append
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding, Result, from_json, with_findings
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.core.written import append
 from clusterproof.reports import records
 from clusterproof.reports import results as results_module
 from clusterproof.reports.results import ResultsFile, read_results

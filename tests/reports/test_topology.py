@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.evidence.ec2.placement import JobGroup
+from clusterproof.plugins.evidence.aws.placement import JobGroup
 from clusterproof.reports.topology import MAX_LINES, MAX_ROWS, Topology, lines, section
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.suite import outcomes, run_loop, session
 from tests.builders.runs import DEVICES, LIGHT, VERDICTS, Runs, all_verdicts, counts, saying
 
@@ -102,9 +102,9 @@ def output_of(name: str, value: object) -> NodeEvidence:
 
 def test_what_two_nodes_report_alike_is_kept_once_and_what_differs_stays() -> None:
     values: list[Any] = [{"devices": [{"address": "0000:00:04.0", "lanes": n}, {"numa": [0, 1]}]} for n in (8, 16)]
-    alike = Alike()
+    interning = Interning()
     first, second = (
-        alike.once(output_of(f"gpu{number}", value)).collectors["pci"].value for number, value in enumerate(values)
+        interning.once(output_of(f"gpu{number}", value)).collectors["pci"].value for number, value in enumerate(values)
     )
     assert [first, second] == values
     assert first["devices"][1] is second["devices"][1]
@@ -113,16 +113,16 @@ def test_what_two_nodes_report_alike_is_kept_once_and_what_differs_stays() -> No
 
 @pytest.mark.parametrize("pair", [(1, True), (1, 1.0), (0.0, -0.0), ("1", 1), (None, False), ([], {})])
 def test_values_that_only_compare_equal_are_not_taken_for_each_other(pair: tuple[object, object]) -> None:
-    alike = Alike()
+    interning = Interning()
     for value in pair:
-        assert repr(alike.once(output_of("gpu1", [value])).collectors["pci"].value) == repr([value])
+        assert repr(interning.once(output_of("gpu1", [value])).collectors["pci"].value) == repr([value])
 
 
 def test_a_value_too_deep_for_the_comparison_stays_as_it_came() -> None:
     deep: Any = []
     for _ in range(5_000):
         deep = [deep]
-    assert Alike().once(output_of("gpu1", deep)).collectors["pci"].value is deep
+    assert Interning().once(output_of("gpu1", deep)).collectors["pci"].value is deep
 
 
 def test_an_item_is_given_what_pytest_keeps_in_items_when_somebody_asks(runs: Runs) -> None:

@@ -12,7 +12,7 @@ from clusterproof.plugins.agent.reading import MAX_FILE_BYTES, Broke, Node
 from clusterproof.plugins.agent.tools import MAX_LISTING_BYTES, MAX_OUTPUT_BYTES, command, lines
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.gpu import collect_nvml_gpu
-from clusterproof.plugins.evidence.processes.collect import MAX_BLOCKED
+from clusterproof.plugins.evidence.host.collect_processes import MAX_BLOCKED
 from clusterproof.plugins.evidence.slurm import slurm, slurm_jobs
 from clusterproof.plugins.evidence.slurm.facts import SlurmCluster
 from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, MAX_MOUNTS, read

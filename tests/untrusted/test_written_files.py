@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.core.written import appendable
+from clusterproof.plugins.core.opened import appendable
 from clusterproof.plugins.evidence import recording
 from clusterproof.plugins.watch.recording import append_changes
 from clusterproof.reports.formats import write_whole

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.evidence.gpu.collect_nvml_samples import COLUMNS as OF_GPU
 from clusterproof.plugins.evidence.host.collect_host_samples import COLUMNS as OF_HOST
-from clusterproof.plugins.evidence.lustre.collect_lustre_samples import COLUMNS as OF_LUSTRE
 from clusterproof.plugins.evidence.network.collect_network_samples import COLUMNS as OF_NETWORK
+from clusterproof.plugins.evidence.storage.collect_lustre_samples import COLUMNS as OF_LUSTRE
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, HOST_COLUMNS
 from clusterproof.plugins.watch.updates import (
     MAX_LINE,

@@ -10,8 +10,8 @@ from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import KubernetesNode
+from clusterproof.plugins.evidence.kubernetes.facts_cluster import slices_of
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
-from clusterproof.plugins.evidence.kubernetes.of_cluster import slices_of
 from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.control_plane, mark.preflight]

@@ -12,9 +12,9 @@ from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.field import each
 from clusterproof.plugins.evidence.gpu.facts_processes import GpuProcess
 from clusterproof.plugins.evidence.kubernetes.facts import in_words
+from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on
 from clusterproof.plugins.evidence.kubernetes.facts_pods import STUCK, KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
-from clusterproof.plugins.evidence.kubernetes.of_cluster import pods_on
 
 pytestmark = [mark.control_plane, mark.preflight]
 

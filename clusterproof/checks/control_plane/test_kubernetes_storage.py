@@ -9,9 +9,9 @@ from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, inco
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.kubernetes.facts import in_words
+from clusterproof.plugins.evidence.kubernetes.facts_cluster import pods_on
 from clusterproof.plugins.evidence.kubernetes.facts_pods import KubernetesPod
 from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
-from clusterproof.plugins.evidence.kubernetes.of_cluster import pods_on
 
 pytestmark = [mark.control_plane, mark.preflight]
 

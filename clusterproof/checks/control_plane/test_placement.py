@@ -1,13 +1,14 @@
-"""Where nodes are: a job's nodes should be as close to each other as AWS can place them."""
+"""Where nodes are: as close to each other as a job needs, in EC2, in Kubernetes' labels and in its queues."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.verdict import concern_if, fail_if
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, concern_if, fail_if, incomplete, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.placement import (
+from clusterproof.plugins.evidence.aws.placement import (
     Spread,
     instances_of_an_ultraserver,
     job_groups,
@@ -18,6 +19,9 @@ from clusterproof.plugins.evidence.ec2.placement import (
     ultraservers,
     zones,
 )
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+from clusterproof.plugins.evidence.kubernetes.nodes import MemberNode
+from clusterproof.plugins.evidence.node import Node
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_cluster_debugger("B")]
 
@@ -83,3 +87,89 @@ def test_ultraserver_block(cluster: ClusterFacts) -> None:
 
 def _in_words(wide: list[Spread]) -> str:
     return "; ".join(spread.in_words for spread in wide)
+
+
+PLACES = ("zone", "layers", "ultraserver")
+
+
+@evidence(
+    "kubectl get nodes -L topology.kubernetes.io/zone,topology.k8s.aws/network-node-layer-3; "
+    "aws ec2 describe-instance-topology --instance-ids ID"
+)
+def test_k8s_topology_labels(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
+    """Node topology labels.
+
+    Schedulers place a job's pods close together by the zone and the network nodes in these labels. Without them a node
+    is left out or placed anywhere; wrong ones spread jobs out and slow them down.
+
+    Remedy (fix configuration): Check that the cloud controller manager runs and is allowed to query the topology;
+    delete a wrong label, or let the node register again.
+    """
+    listed = k8s_node.listed
+    in_ec2, zone = _layers_in_ec2(cluster, k8s_node.label), _own_zone(k8s_node.node)
+    is_other = listed.zone and zone and listed.zone != zone
+    fail_if(is_other, f"label {listed.zone}, and it is in {zone}; expected the same zone")
+    is_elsewhere = listed.layers and in_ec2 and listed.layers != in_ec2
+    words = f"labels {'/'.join(listed.layers)}, EC2 reports {'/'.join(in_ec2)}; expected the same network nodes"
+    fail_if(is_elsewhere, words)
+    lacking = [f"{words}, as {whose} has" for words, whose in _lacking(k8s_node, bool(in_ec2), bool(zone))]
+    concern_if(lacking, f"no label of {', no label of '.join(lacking)}; expected labels of where it stands")
+    if not (listed.zone or listed.layers or listed.ultraserver):
+        not_applicable("nothing says where this node is")
+
+
+def _lacking(node: MemberNode, in_ec2: bool, has_zone: bool) -> Iterator[tuple[str, str]]:
+    """What it has no label for, and who has one."""
+    listed, others = node.listed, node.others
+    for words, own, by_others, by_itself in (
+        ("its zone", bool(listed.zone), any(one.zone for one in others), has_zone and "the node itself"),
+        ("its network nodes", bool(listed.layers), any(one.layers for one in others), in_ec2 and "EC2"),
+        ("its UltraServer", bool(listed.ultraserver), any(one.ultraserver for one in others), False),
+    ):
+        whose = "another of its group" if by_others else by_itself
+        if not own and whose:
+            yield words, whose
+
+
+def _layers_in_ec2(cluster: ClusterFacts, name: str) -> tuple[str, ...]:
+    """The network nodes above a node as EC2 reports them; nothing where it was not asked, or does not know."""
+    try:
+        return next((one.layers for one in cluster.instance_topologies if one.hostname == name), ())
+    except (Incomplete, NotApplicable):
+        return ()
+
+
+def _own_zone(node: Node) -> str:
+    try:
+        return node.metadata.identity.availability_zone
+    except (Incomplete, NotApplicable):
+        return ""
+
+
+@evidence("kubectl get resourceflavors,topologies -o yaml; kubectl get nodes -l LABELS")
+def test_k8s_queues(cluster: ClusterFacts) -> None:
+    """Kueue flavors and their nodes.
+
+    Kueue admits a job to a flavor whatever nodes exist: if none matches the flavor, the job's pods stay pending, and a
+    node without the labels of the flavor's topology gets no pods.
+
+    Remedy (fix configuration): Correct nodeLabels in the ResourceFlavor, name a Topology that exists, or label the
+    nodes.
+    """
+    flavors = cluster.kueue_flavors
+    if not flavors:
+        not_applicable("Kueue has no flavors")
+    lost = [
+        f"{one.name} names the topology {one.topology}, which is not there" for one in flavors if not one.has_topology
+    ]
+    fail_if(lost, f"{', '.join(lost)}; expected topologies that exist")
+    empty = [f"{one.name} ({one.labels or 'any node'}) matches no node" for one in flavors if not one.nodes]
+    bare = [
+        f"{one.name}: {level.count} of {one.nodes} nodes without {level.level} ({fold(level.nodes)})"
+        for one in flavors
+        for level in one.unlabelled
+    ]
+    seen = ", ".join([*empty, *bare])
+    concern_if(seen, f"{seen}; expected flavors whose nodes exist and have the labels of their topology")
+    if left_out := cluster.kueue_flavors_left_out:
+        incomplete(f"{left_out} more flavors were not looked at; expected at most {len(flavors)}")

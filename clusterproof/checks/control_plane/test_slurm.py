@@ -1,13 +1,20 @@
-"""What Slurm reports about a node, in captures of scontrol and sinfo."""
+"""Slurm: nodes that get no jobs, their GPUs, the network, and settings that cause harm later."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
+
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
+from clusterproof.plugins.core.nodeset import fold
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.slurm.facts import SlurmCluster, SlurmNode
 
 pytestmark = [mark.control_plane, mark.preflight, mark.hyperpod_slurm_debugger]
+
 
 OUT_OF_USE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "ERROR"})
 UNKNOWN = frozenset({"UNKNOWN", "UNK"})
@@ -33,3 +40,115 @@ def test_slurm_nodes(node: Node) -> None:
             incomplete(f"Slurm reports it as {data.state or 'nothing'}; expected a state")
     gpus, expected = data.gpus, node.expected("gpus")
     concern_if(gpus != expected, f"GRES {data.gres or '(null)'}; expected {expected} GPUs")
+
+
+OUR_REASON = "clusterproof:"  # how the health check begins its reason for a drain
+NO_LIMIT = ("", "65534", "INFINITE", "UNLIMITED")
+
+
+@evidence("sinfo -R; scontrol show node NODE")
+def test_slurm_nodes_take_jobs(cluster: ClusterFacts) -> None:
+    """Slurm nodes accepting jobs.
+
+    A job that wants all of them waits. A node drained by this suite's own health check is a concern: its reason says
+    which check failed.
+
+    Remedy (restore service): Fix what the reason names, then resume the node (scontrol update nodename=NODE
+    state=resume).
+    """
+    out = [node for node in cluster.slurm.nodes_beside(_names(cluster)) if not node.takes_jobs]
+    foreign = [node for node in out if not node.reason.startswith(OUR_REASON)]
+    fail_if(foreign, f"{_by_state(foreign)}; expected nodes that take jobs")
+    ours = [node for node in out if node not in foreign]
+    concern_if(ours, f"{_by_state(ours)}; expected nodes that take jobs")
+
+
+@evidence("sinfo -N -o '%N %G'; nvidia-smi -L | wc -l")
+def test_slurm_gres(cluster: ClusterFacts) -> None:
+    """GPUs in Slurm (GRES).
+
+    A job for all GPUs of such a node never starts, or starts with fewer than the node has.
+
+    Remedy (fix configuration): Correct Gres= in slurm.conf and gres.conf, then restart slurmd and reconfigure (scontrol
+    reconfigure).
+    """
+    slurm = {node.name: node for node in cluster.slurm.nodes}
+    wrong: dict[str, list[str]] = defaultdict(list)
+    unknown: list[str] = []
+    for name, node in cluster.nodes.items():
+        if name not in slurm:
+            unknown.append(f"Slurm knows no node {name}")
+            continue
+        try:
+            expected = node.expected("gpus")
+        except Incomplete as why:
+            unknown.append(f"{name}: {why}")
+            continue
+        if slurm[name].gpus != expected:
+            wrong[f"GRES {slurm[name].gres or '(null)'} and {expected} GPUs"].append(name)
+    seen = [f"{fold(names)} has {words}" for words, names in wrong.items()]
+    fail_if(seen, f"{', '.join(seen)}; expected the same number")
+    if unknown:
+        raise Incomplete(unknown[0], cause="the GPUs to expect are not known")
+
+
+@evidence("scontrol show topology; scontrol show config | grep Topology")
+def test_slurm_topology(cluster: ClusterFacts) -> None:
+    """Slurm topology.
+
+    Without a topology Slurm spreads jobs over racks needlessly, and nodes that are under no switch cannot share a job
+    with others.
+
+    Remedy (fix configuration): Write topology.conf (on HyperPod from the network layers that EC2 reports), and set
+    TopologyPlugin.
+    """
+    nodes = [node.name for node in cluster.slurm.nodes_beside(_names(cluster))]
+    held = cluster.slurm.nodes_in_topology
+    if held is None:
+        few = cluster.threshold("slurm.nodes_without_topology")
+        if len(nodes) > few:
+            concern(f"{len(nodes)} nodes and no topology; expected one above {few:g} nodes")
+        return
+    missing = set(nodes) - held
+    if missing:
+        concern(f"no switch or block holds {fold(missing)}; expected every node in topology.conf")
+
+
+@evidence("scontrol show config | grep -E 'Prolog|Epilog|HealthCheck'")
+def test_slurm_config(cluster: ClusterFacts) -> None:
+    """slurm.conf settings.
+
+    Without a time limit a hanging prolog holds its node forever; without a health check nothing looks at idle nodes;
+    and without PrologFlags=Alloc a prolog runs only when a job's first step reaches the node.
+
+    Remedy (fix configuration): Set PrologEpilogTimeout, HealthCheckProgram with HealthCheckInterval, and
+    PrologFlags=Alloc.
+    """
+    seen = list(_risks(cluster.slurm))
+    if seen:
+        concern(f"{', '.join(seen)}; expected limits, a health check, and a prolog that comes first")
+
+
+def _risks(slurm: SlurmCluster) -> Iterator[str]:
+    has_prolog = bool(slurm.program("Prolog"))
+    for name in ("Prolog", "Epilog"):
+        if slurm.program(name) and slurm.limit_of(name) in NO_LIMIT:
+            yield f"{name} has no time limit"
+    if has_prolog and "alloc" not in slurm.setting("PrologFlags").lower():
+        yield f"PrologFlags is {slurm.setting('PrologFlags') or 'not set'}"
+    if not slurm.setting("HealthCheckProgram"):
+        yield "HealthCheckProgram is not set"
+    elif slurm.setting("HealthCheckInterval") == "0":
+        yield "HealthCheckInterval is 0"
+
+
+def _names(cluster: ClusterFacts) -> list[str]:
+    return [member.name for member in cluster.members]
+
+
+def _by_state(nodes: list[SlurmNode]) -> str:
+    """`gpu[003-004] (IDLE+DRAIN: kernel upgrade)`, by state and reason."""
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        kinds[f"{node.state}{node.why}"].append(node.name)
+    return ", ".join(f"{fold(names)}: {words}" for words, names in kinds.items())

@@ -9,9 +9,9 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.dcgm.facts import DiagLog, DiagTest, Result
 from clusterproof.plugins.evidence.field import known, readings
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.facts_logs import DiagLog, DiagTest, Result
 
 pytestmark = [mark.gpu, mark.preflight, mark.perf, mark.hyperpod_node_debugger("G.1.b")]
 

@@ -1,4 +1,4 @@
-"""The NVLink fabric of nodes with NVSwitches: each GPU's place in it, and who manages it."""
+"""The NVLink fabric: each GPU's place in it, who manages it, and the trays of a rack that it joins."""
 
 from __future__ import annotations
 
@@ -7,28 +7,36 @@ from collections import Counter
 
 from clusterproof.plugins.catalog import fabric_faults, fabric_state, fabric_statuses, fabric_summary
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.gpu.facts import Fabric, Gpu
-from clusterproof.plugins.evidence.gpu.facts_rack import FABRIC, NO_CLUSTER, is_of_a_rack, place, place_of
-from clusterproof.plugins.evidence.group import differences, in_words
-from clusterproof.plugins.evidence.host.of_node import service_state
+from clusterproof.plugins.evidence.gpu.facts_rack import (
+    CLUSTER,
+    FABRIC,
+    NO_CLUSTER,
+    cluster_of,
+    is_of_a_rack,
+    place,
+    place_of,
+    require_rack,
+    trays_of,
+)
+from clusterproof.plugins.evidence.group import Values, differences, in_words
+from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
-pytestmark = [
-    mark.gpu,
-    mark.preflight,
-    mark.prolog,
-    mark.ami,
-    mark.hyperpod_node_debugger("G"),
-]
+pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
+
 
 NOT_SUPPORTED, COMPLETED, SUCCESS = 0, 3, 0  # nvmlGpuFabricState_t, nvmlReturn_t
 WITHOUT_REGISTRATION = ("V100", "A100")  # GPUs registered with a fabric begin with Hopper
 
 
+@mark.prolog
+@mark.ami
 @evidence("nvidia-smi -q | grep -A12 Fabric")
 def test_fabric_state(gpu: Gpu, node: Node) -> None:
     """NVLink fabric state.
@@ -54,6 +62,8 @@ def test_fabric_state(gpu: Gpu, node: Node) -> None:
         concern_if(summary.verdict == "concern", f"fabric health is {summary.words}; expected healthy")
 
 
+@mark.prolog
+@mark.ami
 @evidence("nvidia-smi --query-gpu=index,fabric.cliqueId,fabric.clusterUuid --format=csv")
 def test_fabric_uniform(node: Node) -> None:
     """NVLink fabric membership.
@@ -96,6 +106,8 @@ def fabric_of(gpu: Gpu, node: Node) -> Fabric:
     return fabric
 
 
+@mark.prolog
+@mark.ami
 @evidence("systemctl status nvidia-fabricmanager; nv-fabricmanager --version")
 def test_fabric_manager(node: Node) -> None:
     """Fabric manager.
@@ -120,3 +132,85 @@ def test_fabric_manager(node: Node) -> None:
     assert found[0] == node.nvml.driver, (
         f"fabric manager {found[0]} with driver {node.nvml.driver}; expected the same version"
     )
+
+
+@evidence("nvidia-smi --query-gpu=fabric.clusterUuid --format=csv on all trays of the rack")
+def test_rack_trays(node: Node) -> None:
+    """Trays of the NVLink domain.
+
+    The trays of a rack are in one cluster of the NVLink fabric. How many that should be is what --expect trays=N says:
+    more are a fault, fewer a concern, as one may be away for repair, and incomplete in a run of some nodes only.
+    Without it a domain that is larger than the largest of its type is a concern, and one that is not whole where most
+    domains here are.
+
+    Remedy (investigate): Look for trays that did not answer or are not among the nodes, and compare the partitions of
+    the rack's fabric manager; a tray in a cluster of its own has to be reset.
+    """
+    require_rack(node)
+    own = cluster_of(node)[CLUSTER]
+    if own is None:
+        not_applicable("no GPU here is known to be in a cluster of the fabric")
+    trays, due = trays_of(node, own), node.target.expect.get("trays")
+    unknown = len(node.group.nodes) - len(node.group.values(CLUSTER, cluster_of))
+    seen = f"{own} has {len(trays)} trays here ({fold(trays)})"
+    if due is not None:
+        fail_if(len(trays) > due, f"{seen}; expected {due}")
+        is_less = len(trays) + unknown < due
+        if is_less and node.group.is_part:
+            incomplete(f"{seen}; expected {due}, of which this run does not have all nodes of the inventory")
+        concern_if(is_less, f"{seen}; expected {due}")
+        return
+    sizes = sizes_of(node)
+    concern_if(len(trays) > max(sizes), f"{seen}; expected at most {max(sizes)}")
+    domains = Counter(found for data in node.group.values(CLUSTER, cluster_of).values() if (found := data[CLUSTER]))
+    whole = [count for count in domains.values() if count in sizes]
+    is_less = len(trays) not in sizes and len(trays) + unknown < max(sizes)
+    usual = max(whole, default=0)
+    concern_if(
+        is_less and len(whole) > len(domains) * node.threshold("group.majority"),
+        f"{seen}; expected {usual}, as {len(whole)} of {len(domains)} domains here are whole",
+    )
+
+
+def sizes_of(node: Node) -> tuple[int, ...]:
+    """How many trays a domain of its type has; where the type is unknown, those of an NVL72."""
+    row = readings(node, "type")[0].get("type")
+    return row.trays if row and row.trays else (int(node.threshold("rack.trays")),)
+
+
+@evidence(
+    "nvidia-smi --query-gpu=driver_version,vbios_version --format=csv; nvidia-imex-ctl -N; on all trays of a rack"
+)
+def test_rack_uniform(node: Node) -> None:
+    """Trays of one NVLink domain alike.
+
+    IMEX refuses connections between trays of different versions, and a tray with fewer NVLinks slows all of its rack.
+    Driver, GPU firmware, links, versions of nvidia-imex and channels are compared with the other trays of the domain.
+
+    Remedy (fix configuration): Bring the tray to the versions of the others, and to their NVreg_ImexChannelCount; if
+    NVLinks are missing, reset the GPUs.
+    """
+    require_rack(node)
+    if cluster_of(node)[CLUSTER] is None:
+        not_applicable("no GPU here is known to be in a cluster of the fabric")
+    found = differences(node, "trays of a domain", of_tray, absent=None)
+    concern_if(found, in_words(found))
+
+
+def of_tray(node: Node) -> Values:
+    """What is alike on the trays of a domain, by its name with the domain's; None where it is unknown."""
+    where = cluster_of(node)[CLUSTER]
+    gpus = [readings(gpu, "vbios", "nvlinks")[0] for gpu in node.gpus]
+    links = [sum(link is True for link in data["nvlinks"]) for data in gpus if "nvlinks" in data]
+    nvml, imex = (readings(node, name)[0].get(name) for name in ("nvml", "imex"))
+    own = readings(node, "imex_self")[0].get("imex_self")
+    channels = readings(imex, "channels", "channel_count")[0] if imex else {}
+    data = {
+        "driver": readings(nvml, "driver")[0].get("driver") if nvml else None,
+        "VBIOS": ", ".join(sorted({one["vbios"] for one in gpus if "vbios" in one})) or None,
+        "active NVLinks": str(sum(links)) if len(links) == len(gpus) else None,
+        "nvidia-imex": (own.version or None) if own else None,
+        "IMEX channel 0": ("there" if 0 in channels["channels"] else "missing") if "channels" in channels else None,
+        "IMEX channels": str(count) if (count := channels.get("channel_count")) else None,
+    }
+    return {f"{name} in {where}": value for name, value in data.items()} if where else {}

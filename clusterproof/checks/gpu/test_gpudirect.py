@@ -1,24 +1,27 @@
-"""GPUDirect RDMA: what lets network devices reach the memory of GPUs."""
+"""GPUDirect RDMA: what lets network devices reach GPUs' memory, and how PCIe is set on the way."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if, incomplete, not_applicable, part
+from clusterproof.plugins.core.verdict import NotApplicable, concern, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.field import each, readings
+from clusterproof.plugins.evidence.group import Values, differences, in_words
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.pci.facts_config import PciFunction, PciPaths, PciSettings
 
-pytestmark = [
-    mark.gpu,
-    mark.preflight,
-    mark.ami,
-    mark.hyperpod_node_debugger("G"),
-]
+pytestmark = [mark.gpu, mark.preflight, mark.hyperpod_node_debugger("G")]
+
 
 PROPRIETARY = "P"  # in a kernel module's taint
 
 
+@mark.ami
 @evidence("lsmod | grep -E 'nvidia_peermem|gdrdrv'; cat /sys/module/nvidia/taint; uname -r")
 def test_peermem(node: Node) -> None:
     """GPUDirect RDMA kernel support.
@@ -65,3 +68,135 @@ def is_open(node: Node) -> bool:
     if not node.nvidia_taint:
         incomplete("no NVIDIA kernel module is loaded, or it does not report its taint; expected a module")
     return PROPRIETARY not in node.nvidia_taint
+
+
+TRANSLATED = ("DMA", "DMA-FQ")
+X86 = "x86_64"
+EMULATED = ("1b36:", "15ad:", "1d0f:")  # vendors of ports in virtual machines, by pci.ids: QEMU, VMware, Amazon
+DATA_DIRECT = "15b3:2100"  # the function by which a ConnectX-8 reaches the memory of a GPU past the CPU
+
+
+@evidence("sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'")
+def test_pcie_acs(node: Node) -> None:
+    """PCIe access control between GPUs and network devices.
+
+    Where a GPU and a network device are below one switch, they reach each other by it, unless access control services
+    on its ports send all of that to the CPU first (ReqRedir, CmpltRedir, UpstreamFwd, SrcValid). In a virtual machine
+    the bridges are emulated; on Grace other settings are right.
+
+    Remedy (fix configuration): Disable ACS in the firmware, or give the kernel pci=config_acs for these ports; hosts of
+    virtual machines need it on.
+    """
+    paths = node.pci_settings
+    require_metal(node)
+    functions, ports = paths.functions, dict[str, tuple[str, str]]()
+    for port, gpu, nic in paths.between():
+        ports.setdefault(port, (gpu, nic))
+    if not ports:
+        not_applicable("no GPU here is below one PCIe switch with a network device")
+    for port, (gpu, nic) in ports.items():
+        with part:
+            row = functions.get(port)
+            redirects = row.settings.redirects if row and row.settings else ()
+            seen = f"ACS on {port} has {' '.join(redirects)}, between {gpu} and {nic}"
+            concern_if(redirects, f"{seen}; expected none of it")
+
+
+@evidence("cat /sys/bus/pci/devices/*/iommu_group/type; cat /proc/cmdline")
+def test_pcie_iommu(node: Node) -> None:
+    """IOMMU mode of GPUs and network devices.
+
+    An IOMMU that translates every access of a device slows traffic between GPUs and network, and sends it through the
+    CPU. On bare metal it is off, or passes through (identity).
+
+    Remedy (fix configuration): Boot with iommu=pt, or disable the IOMMU in the firmware; hosts with more than 255
+    processors need it on.
+    """
+    paths = node.pci_settings
+    require_metal(node)
+    if not paths.ends:
+        not_applicable("no GPU or network device on the PCI bus")
+    modes = dict(each(paths.ends, lambda row: (row.address, row.iommu)))
+    translated = [f"{address} ({mode})" for address, mode in modes.items() if mode in TRANSLATED]
+    seen = f"an IOMMU translates for {len(translated)} of {len(modes)} devices: {', '.join(translated[:4])}"
+    concern_if(translated, f"{seen}; expected identity, or none")
+
+
+@evidence("sudo lspci -vvv | grep -E '^[0-9a-f]|MaxPayload|RlxdOrd'")
+def test_pcie_settings(node: Node) -> None:
+    """PCIe requests of GPUs and network devices.
+
+    A device whose largest payload is another than that of the port that it hangs on loses packets or sends small ones;
+    with smaller read requests, or without relaxed ordering, it is slower than its like. In a virtual machine payloads
+    are not compared, as the ports are emulated.
+
+    Remedy (fix configuration): Compare the firmware's settings with a neighbouring node and boot again; drivers or
+    setpci may have changed the device since.
+    """
+    paths = node.pci_settings
+    if not any(row.data.get("settings") for row in paths.rows):
+        not_applicable("no GPU or network device of PCI Express is awake here")
+    functions = paths.functions
+    for row in paths.ends:
+        with part:
+            port = functions.get((row.path or ("",))[-1])
+            own, above = row.settings, port.settings if port else None
+            is_unlike = own and above and own.max_payload and above.max_payload and own.max_payload != above.max_payload
+            if own and above and is_unlike and not is_emulated(port, paths):
+                seen = f"MaxPayload of {row.address} is {own.max_payload} bytes, that of its port {above.max_payload}"
+                concern(f"{seen}; expected the same")
+    for what, read in SETTINGS.items():
+        for values in settings_by_model(paths, read).values():
+            odd_ones(node, what, values)
+    with suppress(NotApplicable):
+        found = differences(node, "settings of PCIe", usual_settings, absent=None)
+        concern_if(found, in_words(found))
+
+
+def is_emulated(port: PciFunction | None, paths: PciPaths) -> bool:
+    """Whether a hypervisor made a port up, whose settings say nothing of the real one."""
+    return bool(port and port.model.startswith(EMULATED)) or paths.is_virtual
+
+
+SWITCHED: dict[bool | None, str] = {True: "on", False: "off"}
+SETTINGS: dict[str, Callable[[PciSettings], object]] = {
+    "MaxReadReq": lambda settings: settings.max_read_request,
+    "relaxed ordering": lambda settings: SWITCHED.get(settings.relaxed_ordering),
+}
+
+
+def settings_by_model(paths: PciPaths, read: Callable[[PciSettings], object]) -> dict[str, dict[str, object]]:
+    """What the settings of each device are, by its model and address, as far as they are known."""
+    found: dict[str, dict[str, object]] = {}
+    for row in paths.ends:
+        with part:
+            value = read(row.settings) if row.settings else None
+            if value is not None:
+                found.setdefault(row.model, {})[row.address] = value
+    return found
+
+
+def odd_ones(node: Node, what: str, values: Mapping[str, object]) -> None:
+    """A concern of each device that differs from most of its model here."""
+    usual, alike = Counter(values.values()).most_common(1)[0]
+    if alike > len(values) * node.threshold("group.majority"):
+        for address, value in values.items():
+            concern_if(value != usual, f"{what} of {address} is {value}; expected {usual} as most of its model here")
+
+
+def usual_settings(node: Node) -> Values:
+    """What most devices of a model have on a node, by the setting's name with the model."""
+    return {
+        f"{what} of {model}": str(Counter(values.values()).most_common(1)[0][0])
+        for what, read in SETTINGS.items()
+        for model, values in settings_by_model(node.pci_settings, read).items()
+    }
+
+
+def require_metal(node: Node) -> None:
+    """Raise NotApplicable on a virtual machine, and on Grace."""
+    if node.pci_settings.is_virtual:
+        not_applicable("a virtual machine: the bridges that it shows are emulated, and its IOMMU is the host's")
+    models = [readings(row, "model")[0].get("model") for row in node.pci_settings.rows]
+    if node.pci_settings.machine != X86 or DATA_DIRECT in models:
+        not_applicable("Grace, or network devices that reach GPUs past the CPU: their ports need settings of their own")

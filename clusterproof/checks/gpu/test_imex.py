@@ -23,7 +23,7 @@ from clusterproof.plugins.evidence.gpu.facts_rack import (
     runs_imex,
 )
 from clusterproof.plugins.evidence.group import Values
-from clusterproof.plugins.evidence.host.of_node import service_state
+from clusterproof.plugins.evidence.host.facts_node import service_state
 from clusterproof.plugins.evidence.node import Node
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""GPU memory: errors that corrupt a run, or will; and who still holds it."""
+"""GPU memory: errors that corrupt a run, or will; signs of wear; and who still holds it."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import apart
 from clusterproof.plugins.core.verdict import (
     NotApplicable,
     concern,
@@ -16,12 +17,13 @@ from clusterproof.plugins.core.verdict import (
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings, require
 from clusterproof.plugins.evidence.gpu.facts import Gpu
-from clusterproof.plugins.evidence.gpu.of_node import is_busy
+from clusterproof.plugins.evidence.gpu.facts_node import is_busy
 from clusterproof.plugins.evidence.node import Node
 
-pytestmark = [mark.gpu, mark.preflight, mark.prolog]
+pytestmark = [mark.gpu, mark.preflight]
 
 
+@mark.prolog
 @mark.ami
 @mark.hyperpod_node_debugger("G")
 @evidence("nvidia-smi -q -d ECC")
@@ -50,6 +52,7 @@ def ecc_is_off(gpu: Gpu) -> bool:
     return data.get("ecc_enabled") is False
 
 
+@mark.prolog
 @mark.hyperpod_node_debugger("G.1.a")
 @evidence("nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure --format=csv")
 def test_row_remap(gpu: Gpu, node: Node) -> None:
@@ -86,6 +89,7 @@ def test_row_remap(gpu: Gpu, node: Node) -> None:
         require(unread)
 
 
+@mark.prolog
 @mark.epilog
 @mark.hyperpod_node_debugger("I")
 @evidence("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")
@@ -124,3 +128,42 @@ def evaluate_processes(gpu: Gpu, node: Node) -> None:
         assert not strays, f"held by {named}, of no job; expected no process"
     busy = named or ", ".join(f"{process.name} (pid {process.pid})" for process in gpu.processes)
     concern_if(busy, f"held by {busy}; expected no process")
+
+
+DAY_S = 86_400
+
+
+@mark.hyperpod_node_debugger("G")
+@mark.ami
+@evidence("nvidia-smi -q -d ECC | grep -i -A3 sram")
+def test_sram_threshold(gpu: Gpu, node: Node) -> None:
+    """SRAM error threshold.
+
+    The driver raises a flag when a GPU's SRAM meets NVIDIA's criterion for replacement. A count above four without the
+    flag is close to it.
+
+    Remedy (replace): Flag raised: replace the node. Otherwise watch it.
+    """
+    with part:
+        fail_if(gpu.sram_threshold_exceeded, "the SRAM error threshold is exceeded; expected not to be")
+    with part:
+        errors, most = gpu.ecc_aggregate_uncorrected_sram, node.threshold("ecc.aggregate_sram")
+        concern_if(errors > most, f"{errors} uncorrected SRAM errors in its life; expected at most {most:.0f}")
+
+
+@mark.hyperpod_node_debugger("G")
+@evidence("nvidia-smi --query-gpu=index,ecc.errors.corrected.volatile.total --format=csv")
+def test_corrected_ecc_rate(gpu: Gpu, node: Node) -> None:
+    """Corrected GPU memory error rate.
+
+    Corrected errors do no harm individually. A rising rate precedes uncorrected ones, and thousands a second stall the
+    driver while every tool reports the GPU as healthy. The rate is the mean since boot.
+
+    Remedy (replace): Above a thousand a second: drain the node and replace it. Above a thousand a day: watch it.
+    """
+    per_s = gpu.ecc_corrected_total / max(node.boot.uptime_s, 1.0)
+    most_per_s, most_per_day = node.threshold("ecc.corrected_per_s"), node.threshold("ecc.corrected_per_day")
+    seen, most = apart(per_s, most_per_s)
+    assert per_s <= most_per_s, f"{seen} corrected ECC errors a second; expected at most {most}"
+    seen, most = apart(per_s * DAY_S, most_per_day)
+    concern_if(per_s * DAY_S > most_per_day, f"{seen} corrected ECC errors a day; expected at most {most}")

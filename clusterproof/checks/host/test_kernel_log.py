@@ -1,12 +1,18 @@
-"""What the kernel log reports about the host: out-of-memory kills, PCIe errors, crashes, CPU lockups."""
+"""What the kernel log reports about the host: out-of-memory kills, PCIe errors, crashes, lockups, heat."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.catalog.log_forms import is_crash_of_training
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern_if
+from clusterproof.plugins.core.verdict import concern_if, not_applicable
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.kernel_log.events_host import AllocationFailure, OomKill, PcieError, Segfault
+from clusterproof.plugins.evidence.kernel_log.events_host import (
+    AllocationFailure,
+    NotKnown,
+    OomKill,
+    PcieError,
+    Segfault,
+)
 from clusterproof.plugins.evidence.kernel_log.wording import (
     PROCESSES,
     fail_by_log,
@@ -20,11 +26,14 @@ from clusterproof.plugins.evidence.kernel_log.wording import (
 )
 from clusterproof.plugins.evidence.node import Node
 
+pytestmark = [mark.host, mark.preflight]
+
+
 CRASHES = ("segf", "general", "other")  # classes of lines that were left out
 
-pytestmark = [mark.host, mark.preflight, mark.prolog, mark.epilog]
 
-
+@mark.prolog
+@mark.epilog
 @mark.hyperpod_node_debugger("I")
 @evidence("journalctl -k -b | grep -iE 'out of memory|allocation failure|fork rejected'")
 def test_no_oom_kill(node: Node) -> None:
@@ -52,6 +61,8 @@ def test_no_oom_kill(node: Node) -> None:
     require_whole_log(node)
 
 
+@mark.prolog
+@mark.epilog
 @mark.hyperpod_node_debugger("G")
 @evidence("journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
 def test_pcie_aer(node: Node) -> None:
@@ -85,6 +96,8 @@ def test_pcie_aer(node: Node) -> None:
     require_whole_log(node)
 
 
+@mark.prolog
+@mark.epilog
 @mark.hyperpod_nccl
 @evidence("journalctl -k -b | grep -E 'segfault at|general protection'")
 def test_segfaults(node: Node) -> None:
@@ -107,6 +120,8 @@ def test_segfaults(node: Node) -> None:
     require_whole_log(node, PROCESSES)
 
 
+@mark.prolog
+@mark.epilog
 @mark.hyperpod_node_debugger("N")
 @evidence("journalctl -k -b | grep -iE 'lockup|detected.*stall|blocked.*for more than'")
 def test_lockups(node: Node) -> None:
@@ -134,3 +149,52 @@ def _failed(event: AllocationFailure) -> str:
 
 def _crashed(event: Segfault) -> str:
     return f"{event.process} in {event.library}" if event.library else event.process
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence(
+    "journalctl -k -b | grep -E 'BUG:|kernel BUG at|Oops|general protection fault,|corruption|unstable|nobody cared'"
+)
+def test_kernel_oops(node: Node) -> None:
+    """Kernel Oops.
+
+    An Oops kills the task that was running and leaves behind what it held: locks, memory, half-finished changes.
+    Anything that runs on such a kernel may hang or misbehave later, until the next boot. The line names where it
+    happened, and the log what led there: usually a driver, sometimes bad memory. A clock that became unstable, an
+    interrupt that was turned off and a BMC that does not answer are concerns.
+
+    Remedy (reset or reboot): Reboot the node. If it returns, look at the call trace for the driver, and replace the
+    node if no other node with the same kernel has it.
+    """
+    say(node, "host.kernel_oops", "no kernel error")
+    require_whole_log(node)
+
+
+@mark.hyperpod_node_debugger("N")
+@evidence("journalctl -k -b -p err")
+def test_unknown_errors(node: Node) -> None:
+    """Kernel errors that no rule knows.
+
+    What the kernel logged as an error, or as worse, about a GPU, a network adapter, a disk or a Neuron device, and for
+    which the catalogue has no form. It is listed here and not evaluated.
+
+    Remedy (investigate): Look for the words in the driver's source and at other nodes.
+    """
+    unknown = dict.fromkeys(event.kind for event in node.kernel_events if isinstance(event, NotKnown))
+    if unknown:
+        not_applicable(f"logged, and no rule says what it means: {in_list(unknown)}")
+    require_whole_log(node)
+
+
+@mark.hyperpod_performance_debugger("A")
+@evidence("journalctl -k -b | grep 'temperature'; grep . /sys/devices/system/cpu/cpu0/thermal_throttle/package*")
+def test_cpu_throttled(node: Node) -> None:
+    """CPU thermal throttling.
+
+    Data loaders, NCCL's proxy threads and kernel launches then wait for the CPU. Only throttling of a whole package is
+    reported: single cores reach their limit briefly in normal work. A machine that shuts down for its heat fails.
+
+    Remedy (investigate): Check fans, airflow and the machine's power cap; in a cloud, replace the node if it returns.
+    """
+    say(node, "host.cpu_throttled", "none slowed by heat")
+    require_whole_log(node)

@@ -10,8 +10,8 @@ from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, not_
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import each, known
 from clusterproof.plugins.evidence.group import compared, differences, in_words
+from clusterproof.plugins.evidence.host.facts_hardware import FrequencyPolicy, Processors, in_ranges
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.processors.facts import FrequencyPolicy, Processors, in_ranges
 
 pytestmark = [mark.host, mark.preflight]
 

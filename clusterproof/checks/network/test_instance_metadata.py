@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern_if, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
-from clusterproof.plugins.evidence.ec2.facts import HTTP_OK, Metadata
+from clusterproof.plugins.evidence.aws.facts_ec2 import HTTP_OK, Metadata
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.node import Node
 

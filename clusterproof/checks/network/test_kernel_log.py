@@ -1,4 +1,4 @@
-"""What the EFA driver wrote to the kernel log."""
+"""What the kernel log reports about EFA, Ethernet and InfiniBand devices, and the kernel's network tables."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.kernel_log.wording import require_whole_log, say
 from clusterproof.plugins.evidence.node import Node
 
-pytestmark = [
-    mark.network,
-    mark.preflight,
-    mark.prolog,
-    mark.epilog,
-    mark.hyperpod_node_debugger("A"),
-]
+pytestmark = [mark.network, mark.preflight]
 
 
+@mark.prolog
+@mark.epilog
+@mark.hyperpod_node_debugger("A")
 @evidence("journalctl -k -b | grep -E ' efa [0-9a-f:.]+|infiniband rdmap'")
 def test_efa_driver_errors(node: Node) -> None:
     """EFA driver errors.
@@ -40,3 +37,66 @@ def _is_without_efa(node: Node) -> bool:
         return not node.efa_devices and not node.expected("efa")
     except Incomplete:
         return False
+
+
+@mark.hyperpod_node_debugger("A")
+@evidence("journalctl -k -b | grep -E ' ena [0-9a-f:.]+'; ethtool -S eth0 | grep wd_expired")
+def test_ena_driver_errors(node: Node) -> None:
+    """ENA adapter resets.
+
+    Its driver received nothing from the device for seconds, or lost packets that it had sent, and reset it. Connections
+    stall meanwhile, and NCCL's bootstrap or a file system may time out.
+
+    Remedy (investigate): A single reset is seldom the node's fault. Replace the node if it returns; check the driver's
+    version.
+    """
+    say(node, "network.ena_driver_errors", "no reset")
+    require_whole_log(node)
+
+
+@mark.prolog
+@mark.hyperpod_node_debugger("A")
+@evidence("journalctl -k -b | grep -E 'mlx5_core|bnxt_en|NETDEV WATCHDOG'; mlxfwmanager --query; ethtool -i ens1f0")
+def test_nic_driver_errors(node: Node) -> None:
+    """Network adapter errors.
+
+    The firmware of an adapter stopped, does not answer its driver or reports an error; the driver could not start or
+    recover it; it is too hot, or one of its queues has stalled. Its port may still be reported as ACTIVE. What the
+    driver recovered from no longer counts.
+
+    Remedy (reset or reboot): Reload the adapter's driver when no job is running, or reboot the node. Update the
+    firmware; replace the node if it returns.
+    """
+    say(node, "network.nic_driver_errors", "every adapter to work")
+    require_whole_log(node)
+
+
+@mark.hyperpod_node_debugger("O")
+@evidence("journalctl -k -b | grep -E 'table overflow|table full'; sysctl net.ipv4.neigh.default.gc_thresh3")
+def test_kernel_tables(node: Node) -> None:
+    """Kernel network tables.
+
+    With no room in the neighbour table a node cannot reach hosts of its own network that it has not talked to yet; with
+    no room in the connection table, new connections are dropped. Both look like a network that fails now and then.
+    Users can fill the connection table of a network namespace of their own.
+
+    Remedy (fix configuration): Raise net.ipv4.neigh.default.gc_thresh1 to 3 (net.ipv6 for ndisc_cache) above the number
+    of hosts in the subnet, and net.netfilter.nf_conntrack_max above the connections of a busy node.
+    """
+    say(node, "network.kernel_tables", "room for every host and connection")
+    require_whole_log(node)
+
+
+@mark.hyperpod_node_debugger("A")
+@evidence("journalctl -k -b | grep -E 'mlx5_core.*(Link|Cable)|NIC Link is|link status definitely'; ibstat")
+def test_link_flaps(node: Node) -> None:
+    """Network link flaps.
+
+    A link that was up is down, or one is lost so often that NCCL's messages on it are resent or time out; the count is
+    compared with the time that the log covers. A port that never had a cable, or came up late, is no fault. So is a
+    bond without any link no more than a concern: anybody can have that logged of a bond in a network of their own.
+
+    Remedy (investigate): Clean or reseat the cable and its transceivers, then replace them; look at the switch port.
+    """
+    say(node, "network.link_flaps", "every link that came up to stay up")
+    require_whole_log(node)

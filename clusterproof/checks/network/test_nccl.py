@@ -10,8 +10,8 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import known, readings
-from clusterproof.plugins.evidence.nccl.facts import NcclLog
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.facts_logs import NcclLog
 
 pytestmark = [mark.network, mark.preflight]
 

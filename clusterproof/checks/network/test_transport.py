@@ -1,4 +1,4 @@
-"""The transport that jobs will use: what their environment makes NCCL and libfabric do."""
+"""The transport that jobs will use: what their environment makes NCCL and libfabric do, and memory to lock."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from itertools import product
 from clusterproof.plugins.catalog.node import EnvironmentRule, environment_rules
 from clusterproof.plugins.core.cluster import InstanceType
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, incomplete, part
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software.facts import Variable, chosen_interfaces
 
-pytestmark = [mark.network, mark.preflight, mark.ami, mark.hyperpod_nccl("13")]
+pytestmark = [mark.network, mark.preflight, mark.ami]
 
 
+@mark.hyperpod_nccl("13")
 @evidence("grep -rE 'NCCL_|FI_' /etc/environment /etc/profile.d /etc/nccl.conf $(grep -i TaskProlog slurm.conf)")
 def test_transport_plan(node: Node) -> None:
     """NCCL and libfabric variables of jobs.
@@ -84,3 +85,28 @@ def _names_interfaces(variable: Variable) -> bool:
 def _setting(variable: Variable) -> str:
     sometimes = ", on a condition" if variable.conditional else ""
     return f"{variable.name}={variable.value[:80]} ({variable.where}{sometimes})"
+
+
+@mark.prolog
+@mark.job
+@mark.hyperpod_nccl("17")
+@evidence("ulimit -l; grep 'locked memory' /proc/$(pgrep -o slurmd)/limits")
+def test_memlock(node: Node) -> None:
+    """Locked memory limit.
+
+    RDMA pins the memory that it sends from. Jobs inherit the limit of the daemon that starts them, not that of a login.
+
+    Remedy (fix configuration): Set memlock to unlimited in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the
+    daemon's unit; restart it.
+    """
+    if not node.rdma_devices and node.expected("efa") == 0:
+        not_applicable("no EFA, InfiniBand or RoCE device on this node")
+    least_gib = node.threshold("memlock.minimum_gib")
+    limits = [(name, limit) for name, limit in node.memlock_bytes.items() if limit is not None]
+    seen = ", ".join(f"{in_words(limit)} for {name}" for name, limit in limits if limit < least_gib * 2**30)
+    assert not seen, f"memlock is {seen}; expected at least {least_gib:g} GiB, or unlimited"
+
+
+def in_words(size: int) -> str:
+    """Bytes in KiB, or in MiB from one on."""
+    return f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"

@@ -8,9 +8,9 @@ from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import fail_if, incomplete, part
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.field import readings
-from clusterproof.plugins.evidence.nccl.facts import NccomLog
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.perf.facts import below_median, say_slower
+from clusterproof.plugins.evidence.perf.facts_logs import NccomLog
 
 pytestmark = [
     mark.neuron,

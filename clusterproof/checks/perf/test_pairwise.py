@@ -13,8 +13,7 @@ from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if
 from clusterproof.plugins.evaluation.routing import by_hand, evidence
 from clusterproof.plugins.evidence.field import readings
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
-from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, PairsOfNode
 
 pytestmark = [mark.network, mark.perf, mark.hyperpod_performance_debugger("A")]
 

@@ -10,14 +10,6 @@ from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.manifest.values import (
-    size_of,
-    state_of_library,
-    state_of_module,
-    states_of_service,
-    unattached,
-    version_of,
-)
-from clusterproof.plugins.manifest.words import (
     ABSENT,
     ACTIVE,
     DRIVERS,
@@ -26,6 +18,12 @@ from clusterproof.plugins.manifest.words import (
     NOT_LOADED,
     component,
     listed,
+    size_of,
+    state_of_library,
+    state_of_module,
+    states_of_service,
+    unattached,
+    version_of,
 )
 
 pytestmark = [mark.software, mark.ami, mark.hyperpod_version_checker]

@@ -10,9 +10,16 @@ from clusterproof.plugins.catalog.aws import fsx_limits, fsx_metrics
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail_if, incomplete, not_applicable, part
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.aws.facts_fsx import (
+    FileSystem,
+    Period,
+    Points,
+    Series,
+    clock,
+    may_be_sustained,
+    sustained,
+)
 from clusterproof.plugins.evidence.field import each
-from clusterproof.plugins.evidence.fsx.facts import FileSystem, Series
-from clusterproof.plugins.evidence.fsx.sustained import Period, Points, clock, may_be_sustained, sustained
 
 pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
 

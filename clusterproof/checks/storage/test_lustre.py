@@ -10,8 +10,8 @@ from clusterproof.plugins.core.verdict import concern, concern_if, incomplete, n
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import each, known
-from clusterproof.plugins.evidence.lustre.facts import LustreClient, LustreTarget
 from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.facts_lustre import LustreClient, LustreTarget
 
 pytestmark = [mark.storage, mark.preflight, mark.hyperpod_performance_debugger("B")]
 

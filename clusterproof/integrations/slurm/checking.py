@@ -109,7 +109,7 @@ def policy_of(settings: Settings, checks: frozenset[str]) -> Policy:
     from pathlib import Path
 
     from clusterproof.plugins.core.cluster import InventoryError
-    from clusterproof.plugins.policy.file import find_policy, refuse_unknown
+    from clusterproof.plugins.policy import find_policy, refuse_unknown
 
     try:
         policy = find_policy(settings.policy or None, Path.cwd())

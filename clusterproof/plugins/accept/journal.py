@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.opened import opened, read_whole
+from clusterproof.plugins.core.opened import append, appendable, opened, read_whole
 from clusterproof.plugins.core.record import as_json, names_of, record
-from clusterproof.plugins.core.written import append, appendable
 
 if TYPE_CHECKING:
     from io import FileIO

@@ -25,8 +25,7 @@ from clusterproof.plugins.accept.plan import Plan
 from clusterproof.plugins.accept.state import State, Step
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.core.opened import distrust, opened
-from clusterproof.plugins.core.written import keep_private
+from clusterproof.plugins.core.opened import distrust, keep_private, opened
 
 ENDED = (0, 1, 5, 10)  # exit codes of runs that came to their end
 EXIT, BEGAN, COMMAND, OUTPUT, LOCK = "exit", "began", "command.json", "output.txt", "lock"

@@ -8,9 +8,9 @@ from typing import Any
 
 from clusterproof.plugins.aws.account import Account
 from clusterproof.plugins.core.cluster import Cluster
-from clusterproof.plugins.evidence.ec2.by_evidence import SETTING
-from clusterproof.plugins.evidence.fsx.mounted import SETTING as MOUNTED
-from clusterproof.plugins.evidence.fsx.mounted import Source
+from clusterproof.plugins.evidence.aws.by_evidence import SETTING
+from clusterproof.plugins.evidence.aws.mounted_fsx import SETTING as MOUNTED
+from clusterproof.plugins.evidence.aws.mounted_fsx import Source
 
 Description = Mapping[str, Any]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clusterproof.plugins.captures.folder import NoCaptureError, NodeFiles, layout
-from clusterproof.plugins.captures.forms import FORMS
 from clusterproof.plugins.captures.merge import completed, merged
 from clusterproof.plugins.captures.text import MAX_BYTES, decoded, most_bytes, pieces, plain, unpacked
 from clusterproof.plugins.core.cluster import Cluster
@@ -16,8 +15,54 @@ from clusterproof.plugins.core.errors import place_of
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import Budget, opened
+from clusterproof.plugins.evidence.aws import parse as aws
+from clusterproof.plugins.evidence.gpu import parse_imex as imex
+from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_csv as nvidia_smi_csv
+from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_lists as nvidia_smi_lists
+from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_q as nvidia_smi_q
+from clusterproof.plugins.evidence.gpu import parse_nvidia_smi_table as nvidia_smi_table
+from clusterproof.plugins.evidence.host import parse as host
+from clusterproof.plugins.evidence.host import parse_hardware as hardware
+from clusterproof.plugins.evidence.host import parse_system as system
+from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
+from clusterproof.plugins.evidence.network import parse as network
+from clusterproof.plugins.evidence.network import parse_rdma as rdma
+from clusterproof.plugins.evidence.neuron import parse as neuron
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
-from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+from clusterproof.plugins.evidence.pci import parse as pci
+from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi
+from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
+from clusterproof.plugins.evidence.perf import parse_nccom as nccom
+from clusterproof.plugins.evidence.slurm import parse as slurm
+from clusterproof.plugins.evidence.software import parse as versions
+from clusterproof.plugins.evidence.storage import parse as fstab
+from clusterproof.plugins.evidence.storage import parse as storage
+from clusterproof.plugins.evidence.storage import parse_mounts as mounts
+
+FORMS: tuple[Form, ...] = (
+    *hardware.FORMS,
+    *dcgmi.FORMS,
+    *versions.FORMS,
+    *aws.FORMS,
+    *storage.FORMS,
+    *host.FORMS,
+    *imex.FORMS,
+    *kernel_log.FORMS,
+    *network.FORMS,
+    *mounts.FORMS,
+    *nccl_tests.FORMS,
+    *nccom.FORMS,
+    *neuron.FORMS,
+    *pci.FORMS,
+    *rdma.FORMS,
+    *slurm.FORMS,
+    *system.FORMS,
+    *nvidia_smi_csv.FORMS,
+    *nvidia_smi_lists.FORMS,
+    *nvidia_smi_q.FORMS,
+    *nvidia_smi_table.FORMS,
+)
+
 
 # What is left to do with a collector's value when every file has been read.
 _FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": fstab.completed}

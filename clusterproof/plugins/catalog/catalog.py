@@ -16,6 +16,7 @@ from clusterproof.plugins.core.verdict import Incomplete
 if TYPE_CHECKING:
     from clusterproof.plugins.core.policy import Policy
 
+
 FILE = "thresholds.toml"
 SITE = "site."  # begins the names of numbers that only a site's own checks compare with, and only its policy sets
 FLOORS = "floors.toml"
@@ -111,3 +112,28 @@ class Catalog:
 
 
 PACKAGED = Catalog()
+
+
+EXACT = "exact.toml"
+
+
+@record
+class ExactKind:
+    """A data type: bits of its significand, and of what its products are summed in."""
+
+    name: str
+    significand: int
+    accumulator: int
+    source: str
+
+
+@cache
+def exact_kinds() -> Mapping[str, ExactKind]:
+    """Every row of exact.toml by its type. Raises CatalogError."""
+    return table(ExactKind, EXACT, "kinds", "name")
+
+
+@cache
+def exact_kinds_setting() -> str:
+    """The same as a setting of collectors: `float32:24:24,…`."""
+    return ",".join(f"{kind.name}:{kind.significand}:{kind.accumulator}" for kind in exact_kinds().values())

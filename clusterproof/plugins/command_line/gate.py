@@ -32,7 +32,7 @@ from clusterproof.plugins.kubernetes.gate.metrics import Tally
 from clusterproof.plugins.kubernetes.gate.remove import remove
 from clusterproof.plugins.kubernetes.gate.round import taken
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
-from clusterproof.plugins.policy.file import find_policy
+from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
 from clusterproof.plugins.watch.metrics.http_server import Address, Listener

@@ -24,11 +24,11 @@ class Kind:
 
 
 KINDS = (
-    Kind("local", "local", "inventory.hosts:local"),
+    Kind("local", "local", "inventory.file:local"),
     Kind("demo", "demo", "inventory.recording:demo"),
     Kind("replay:", "replay:DIR", "inventory.recording:replay"),
     Kind("capture:", "capture:PATH", "inventory.recording:capture"),
-    Kind("ssh:", "ssh:[user@]NODESET[:port]", "inventory.hosts:ssh"),
+    Kind("ssh:", "ssh:[user@]NODESET[:port]", "inventory.file:ssh"),
     Kind("slurm:", "slurm:[PARTITION|NODESET|job:ID]", "inventory.slurm:slurm"),
     Kind("k8s:", "k8s:CONTEXT[/SELECTOR]", "inventory.kubernetes:k8s"),
     Kind("eks:", "eks:NAME", "inventory.kubernetes:eks"),

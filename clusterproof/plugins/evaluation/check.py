@@ -34,7 +34,7 @@ SUBJECTS_OF_PAIR: dict[str, Callable[[Any], Iterable[Any]]] = {"pair": lambda pa
 
 
 def _file_systems(cluster: Any) -> Iterable[Any]:
-    from clusterproof.plugins.evidence.fsx.mounted import file_systems  # no node has any
+    from clusterproof.plugins.evidence.aws.mounted_fsx import file_systems  # no node has any
 
     return file_systems(cluster)
 

@@ -21,7 +21,7 @@ from clusterproof.plugins.core.result import (
 from clusterproof.plugins.core.verdict import Concern, Incomplete, NotApplicable, Recording, Several, Verdict
 from clusterproof.plugins.evaluation.check import COUNTED, DEVICES, UNLABELLED, Check, Owner, call, subjects_of
 from clusterproof.plugins.evaluation.routing import Route
-from clusterproof.plugins.evidence.gpu.of_node import HIDDEN
+from clusterproof.plugins.evidence.gpu.facts_node import HIDDEN
 from clusterproof.plugins.evidence.node import Node
 
 Examined: TypeAlias = tuple[list[Finding], float]  # what a check says of its subjects, and the seconds that it took

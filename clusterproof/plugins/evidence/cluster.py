@@ -12,8 +12,8 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
 from clusterproof.plugins.core.record import field, record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
-from clusterproof.plugins.evidence.ec2.facts import (
+from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.evidence.aws.facts_ec2 import (
     Endpoint,
     Instance,
     InstanceTopology,
@@ -22,10 +22,10 @@ from clusterproof.plugins.evidence.ec2.facts import (
     SecurityGroup,
     Subnet,
 )
+from clusterproof.plugins.evidence.aws.facts_fsx import Metrics
+from clusterproof.plugins.evidence.aws.facts_hyperpod import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
 from clusterproof.plugins.evidence.field import at_least_one, flag, objects, optional, whole
-from clusterproof.plugins.evidence.fsx.facts import Metrics
-from clusterproof.plugins.evidence.hyperpod.facts import HyperpodCluster, HyperpodNode, NodeZone
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.kubernetes.facts import (
     NODES,

@@ -8,13 +8,13 @@ from clusterproof.plugins.catalog import InstanceType, instance_types
 from clusterproof.plugins.catalog.instance_types import machine_type
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.ec2.facts import Metadata
+from clusterproof.plugins.evidence.aws.facts_ec2 import Metadata
+from clusterproof.plugins.evidence.aws.facts_hyperpod import ResourceConfig
 from clusterproof.plugins.evidence.fact import collected_as, collected_by
 from clusterproof.plugins.evidence.host.facts import (
     Boot,
     Platform,
 )
-from clusterproof.plugins.evidence.hyperpod.facts import ResourceConfig
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node

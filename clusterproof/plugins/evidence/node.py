@@ -15,26 +15,24 @@ from clusterproof.plugins.core.result import UNREACHABLE
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.evidence import expectation
 from clusterproof.plugins.evidence.fact import answer_of, captured_as, collected_as, collected_by
+from clusterproof.plugins.evidence.gpu import facts_node as of_gpus
 from clusterproof.plugins.evidence.gpu import facts_rack as of_rack
-from clusterproof.plugins.evidence.gpu import of_node as of_gpus
 from clusterproof.plugins.evidence.group import Group
-from clusterproof.plugins.evidence.host import of_node as host
-from clusterproof.plugins.evidence.kernel_log import of_node as kernel_log
+from clusterproof.plugins.evidence.host import facts_node as host
+from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
 from clusterproof.plugins.evidence.kubernetes.facts import Kubelet
-from clusterproof.plugins.evidence.nccl.facts import NcclTests
-from clusterproof.plugins.evidence.network import facts_roce
-from clusterproof.plugins.evidence.network import of_node as network
-from clusterproof.plugins.evidence.neuron import of_node as of_neuron
-from clusterproof.plugins.evidence.pairwise import of_node as between_nodes
+from clusterproof.plugins.evidence.network import facts_node as network
+from clusterproof.plugins.evidence.neuron import facts as of_neuron
 from clusterproof.plugins.evidence.pci import facts_config
-from clusterproof.plugins.evidence.perf import of_node as perf
+from clusterproof.plugins.evidence.perf import facts_node as perf
+from clusterproof.plugins.evidence.perf.facts_logs import NcclTests
 from clusterproof.plugins.evidence.slurm.facts import SlurmNode, SlurmNodes
 from clusterproof.plugins.evidence.software.facts import Image, Software
-from clusterproof.plugins.evidence.storage import of_node as storage
+from clusterproof.plugins.evidence.storage import facts as storage
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.evidence.pairwise.facts import Between
+    from clusterproof.plugins.evidence.pairs import Between
 
 HEALTH_CHECK = "health check"  # between jobs, of all that is around one
 DRAINING = ("prolog", "epilog", HEALTH_CHECK)  # where a fail keeps jobs away
@@ -145,7 +143,7 @@ class Node:
     efa_usual = network.efa_usual
     efa_attached = network.efa_attached
     ib_devices = network.ib_devices
-    roce_ports = facts_roce.roce_ports
+    roce_ports = network.roce_ports
     modules = network.modules
     uverbs = network.uverbs
     nvidia_taint = network.nvidia_taint
@@ -236,8 +234,7 @@ class Node:
     cpu_exact = perf.cpu_exact
     efa_loopback = perf.efa_loopback
     fs_bandwidth = perf.fs_bandwidth
-
-    pairwise = between_nodes.pairwise
+    pairwise = perf.pairwise
 
     # Only in captures
 

@@ -16,7 +16,7 @@ from clusterproof.plugins.evidence.kernel_log.window import BOOT, Window
 from clusterproof.plugins.evidence.node import Node
 
 if TYPE_CHECKING:
-    from clusterproof.plugins.evidence.pairwise.facts import Between
+    from clusterproof.plugins.evidence.pairs import Between
 
 
 def nodes(

@@ -17,10 +17,9 @@ from urllib.parse import quote_from_bytes
 
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load, to_json
-from clusterproof.plugins.core.opened import read_whole
+from clusterproof.plugins.core.opened import created, read_whole
 from clusterproof.plugins.core.strict import Table, read_text
-from clusterproof.plugins.core.written import created
-from clusterproof.plugins.evidence.ec2.by_evidence import SETTING, may_be_on_ec2
+from clusterproof.plugins.evidence.aws.by_evidence import SETTING, may_be_on_ec2
 
 SCHEMA = 1
 CONTROL_PLANE_FILE = "control_plane.json"

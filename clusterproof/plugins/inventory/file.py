@@ -1,16 +1,17 @@
-"""`--cluster FILE.toml`: an inventory in a file. Its form is in docs/inventory.md."""
+"""`--cluster FILE.toml`, an inventory in a file (docs/inventory.md); `local`, this machine; `ssh:…`, nodes by name."""
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
-from clusterproof.plugins.core.nodeset import NodesetError, expand, is_address, is_user
+from clusterproof.plugins.core.nodeset import NodesetError, expand, fold, is_address, is_user
 from clusterproof.plugins.core.opened import opened
 from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
-from clusterproof.plugins.inventory.hosts import MAX_PORT
 
 _CONNECTIONS = ("ssh", "local")
 _SSH_FILES = ("identity_file", "config", "known_hosts")
@@ -125,3 +126,43 @@ def _user(table: Table) -> str:
 
 def _port(table: Table) -> int:
     return table.number("port", 1, MAX_PORT)
+
+
+_FORM = "ssh:[user@]NODESET[:port], such as ssh:root@gpu[001-016]:2222"
+MAX_PORT = 65535
+
+
+def local(_rest: str, _options: Mapping[str, str]) -> Cluster:
+    """One target, named as this machine names itself; of how many, nobody says."""
+    here = Target(name=socket.gethostname() or "localhost")
+    return Cluster(name="local", connection="local", targets=(here,), is_part=True)
+
+
+def ssh(rest: str, _options: Mapping[str, str]) -> Cluster:
+    """The nodes of a nodeset, reached over SSH. Raises InventoryError."""
+    if rest.startswith("//"):
+        raise InventoryError(f"{_shown(rest)} is a URL (did you mean ssh:{rest.strip('/'):.80}?)")
+    login, nodeset, port = _parts(rest)
+    try:
+        names = expand(nodeset)
+    except NodesetError as problem:
+        raise InventoryError(f"{_shown(rest)}: {problem}") from None
+    return Cluster(
+        name=fold(names),
+        connection="ssh",
+        targets=tuple(Target(name=name, user=login, port=port) for name in names),
+    )
+
+
+def _shown(rest: str) -> str:
+    return f"--cluster {'ssh:' + rest!r:.90}"
+
+
+def _parts(rest: str) -> tuple[str, str, int]:
+    user, at, host = rest.rpartition("@")
+    if at and not is_user(user):
+        raise InventoryError(f"{_shown(rest)}: {user!r:.40} is not a user name; expected {_FORM}")
+    nodeset, colon, port = host.partition(":")
+    if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= MAX_PORT):
+        raise InventoryError(f"{_shown(rest)}: {port!r:.40} is not a port; expected {_FORM}")
+    return user, nodeset, int(port or 0)

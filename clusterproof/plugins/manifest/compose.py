@@ -17,14 +17,6 @@ from clusterproof.plugins.evidence.software import version
 from clusterproof.plugins.evidence.software.collect_versions import FILES, LIBRARIES, PACKAGES
 from clusterproof.plugins.evidence.software.collect_versions import LOADED as LIBRARY_NAMES
 from clusterproof.plugins.manifest.values import (
-    size_of,
-    state_of_library,
-    state_of_module,
-    states_of_service,
-    unattached,
-    version_of,
-)
-from clusterproof.plugins.manifest.words import (
     ABSENT,
     FABRIC_MANAGER,
     INSTALLED,
@@ -32,6 +24,12 @@ from clusterproof.plugins.manifest.words import (
     NOT_LOADED,
     SIZES,
     WHOLE,
+    size_of,
+    state_of_library,
+    state_of_module,
+    states_of_service,
+    unattached,
+    version_of,
 )
 
 COMPONENTS = tuple(

@@ -1,29 +1,63 @@
-"""What a node says of the parts that a golden manifest has rows for."""
+"""The words of a golden manifest's rules, and what a node says of the parts that it has rows for."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.fact import Absent
 from clusterproof.plugins.evidence.field import readings
-from clusterproof.plugins.manifest.words import (
-    ABSENT,
-    DEVICE_OF,
-    FABRIC_MANAGER,
-    GPU,
-    IB,
-    INSTALLED,
-    LOADED,
-    NEURON,
-    RDMA,
-    WHOLE,
-)
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node
     from clusterproof.plugins.evidence.software.facts import Library
+
+ABSENT = "absent"
+LOADED, INSTALLED, NOT_LOADED = "loaded", "installed", "not loaded"
+WHOLE = "whole"
+ACTIVE = "active"
+MODULE = (LOADED, INSTALLED, NOT_LOADED, ABSENT)
+LIBRARY = (WHOLE, ABSENT)
+SERVICE = (
+    ACTIVE,
+    "inactive",
+    "failed",
+    INSTALLED,
+    ABSENT,
+    "enabled",
+    "disabled",
+    "static",
+    "masked",
+    "indirect",
+    "alias",
+)
+SIZES = ("cpus", "memory_gib", "gpus", "efa", "nvme_disks", "root_gib", "dev_shm_gib")
+FABRIC_MANAGER = "fabric_manager"  # a component whose version its own program prints
+
+GPU, EFA, NEURON = "NVIDIA GPU", "EFA device", "Neuron device"
+IB, RDMA = "InfiniBand or RoCE device", "RDMA device"
+DRIVERS = ("driver", "efa", "gdrcopy", "neuron_driver", "ofed")  # components that show their version once loaded
+DEVICE_OF: Mapping[str, str] = {  # what must be attached before a driver, a module or a service shows itself at work
+    **dict.fromkeys(("driver", "gdrcopy", "gdrdrv", "nvidia", "nvidia_uvm", "nvidia_peermem", "nvidia_fs"), GPU),
+    **dict.fromkeys(("nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm", "dcgm"), GPU),
+    **dict.fromkeys(("neuron_driver", "neuron"), NEURON),
+    **dict.fromkeys(("ofed", "mlx5_core", "mlx5_ib"), IB),
+    **dict.fromkeys(("ib_core", "ib_uverbs"), RDMA),
+    "efa": EFA,
+}
+
+
+def listed(rule: str) -> list[str]:
+    """The words of a rule that has several: `active, enabled`."""
+    return [word.strip() for word in rule.split(",")]
+
+
+def component(name: str) -> str:
+    """A component by the name that the probe has for it: `EFA-installer` is `efa_installer`."""
+    return name.lower().replace("-", "_")
+
 
 KIB_PER_GIB = 1024 * 1024
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from clusterproof.plugins.agent.reading import NO_CURSOR
-from clusterproof.plugins.core.opened import is_file, is_folder
-from clusterproof.plugins.core.written import NO_ROOM
+from clusterproof.plugins.core.opened import NO_ROOM, is_file, is_folder
 from clusterproof.plugins.evidence.kernel_log.window import window
 
 if TYPE_CHECKING:

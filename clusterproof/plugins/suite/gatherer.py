@@ -15,9 +15,9 @@ from clusterproof.plugins.aws import collectors as aws
 from clusterproof.plugins.aws.account import NO_CREDENTIALS, Account, AwsError
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status
+from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
+from clusterproof.plugins.evidence.aws.mounted_fsx import SETTING, Source, as_setting, sources_of
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
-from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
-from clusterproof.plugins.evidence.fsx.mounted import SETTING, Source, as_setting, sources_of
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.plugins.evidence.recording import read_control_plane
 from clusterproof.plugins.kubernetes import HOST

@@ -15,7 +15,7 @@ from clusterproof.plugins.evaluation.check import SUBJECTS, Check, Owner, call, 
 from clusterproof.plugins.evaluation.evaluate import Examined, not_run, verdict_on
 from clusterproof.plugins.evaluation.routing import Route, route
 from clusterproof.plugins.evidence.cluster import ClusterFacts, why_not_asked
-from clusterproof.plugins.evidence.kubernetes.of_cluster import NodeOfCluster
+from clusterproof.plugins.evidence.kubernetes.facts_cluster import NodeOfCluster
 from clusterproof.plugins.suite.state import (
     CLUSTER,
     ROUTES,

@@ -9,13 +9,13 @@ import pytest
 
 from clusterproof.fixtures import node, pairwise
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.core.opened import keep_private
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
-from clusterproof.plugins.core.written import keep_private
 from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.options.validate import check_options, check_root
-from clusterproof.plugins.policy.file import find_policy
+from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite import collect, report, run_loop
 from clusterproof.plugins.suite.collect import load_chosen, with_every_node
 from clusterproof.plugins.suite.ending import Signals

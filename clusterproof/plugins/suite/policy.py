@@ -11,7 +11,7 @@ from clusterproof.plugins.core.cluster import InventoryError
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.policy import Policy, words_of
-from clusterproof.plugins.policy.file import refuse_unknown
+from clusterproof.plugins.policy import refuse_unknown
 from clusterproof.plugins.suite.items import CheckItem, node_name, route_of
 
 

@@ -14,8 +14,8 @@ from _pytest.mark.expression import Expression  # pytest has no public name for 
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes, is_of_slurm
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.evaluation.needs import PAIRWISE, needs_of, node_collectors
+from clusterproof.plugins.evidence.aws.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.cluster import SLURM_COLLECTOR, is_of_instances
-from clusterproof.plugins.evidence.ec2.by_evidence import may_be_on_ec2
 from clusterproof.plugins.evidence.kubernetes.facts import NODES
 from clusterproof.plugins.suite.items import CheckItem, asks_for_node
 

@@ -13,9 +13,9 @@ import pytest
 
 from clusterproof.plugins.agent.program import collector_names
 from clusterproof.plugins.aws import collectors as aws
-from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence, Status
+from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS
 from clusterproof.plugins.evidence.fact import LOADING, OF_A_JOB, ONLY_CAPTURED
@@ -203,7 +203,7 @@ class ClusterSession:
         self.config.stash[EVIDENCE] = kept
         is_replaced = self.is_large and not (self.config.option.bundle or shared)
         left_out = frozenset(collector_names()) - collectors
-        alike = Alike()
+        interning = Interning()
 
         def needed(evidence: NodeEvidence) -> NodeEvidence:
             """A node without what a recording has of it and no check asks for; what was not reported stays."""
@@ -213,7 +213,7 @@ class ClusterSession:
                 for name, collector in data
                 if name not in left_out or collector.status is not Status.READ
             }
-            return alike.once(replace(evidence, collectors=asked))
+            return interning.once(replace(evidence, collectors=asked))
 
         def keep(evidence: NodeEvidence) -> None:
             kept[evidence.node] = needed(evidence) if is_replaced else evidence

@@ -10,11 +10,11 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster, is_of_aws, is_of_kubernetes
 from clusterproof.plugins.core.evidence import NodeEvidence, Unreached
+from clusterproof.plugins.core.opened import NO_ROOM
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.core.written import NO_ROOM
 from clusterproof.plugins.evaluation.routing import OCCASIONS, Route
+from clusterproof.plugins.evidence.aws.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.by_evidence import Instances, may_be_on_ec2
 from clusterproof.plugins.evidence.kernel_log.window import window
 from clusterproof.plugins.evidence.node import HEALTH_CHECK, Node
 from clusterproof.plugins.evidence.nodes import nodes

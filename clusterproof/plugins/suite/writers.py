@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.core.written import NO_ROOM
+from clusterproof.plugins.core.opened import NO_ROOM
 from clusterproof.plugins.suite.state import note_unwritten
 
 _WRITERS = (("_pytest.junitxml", "--junitxml", "xmlpath"), ("pytest_html", "--html", "htmlpath"))

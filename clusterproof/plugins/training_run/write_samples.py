@@ -10,7 +10,7 @@ from typing import Any
 
 import zstandard
 
-from clusterproof.plugins.core.written import append, appendable
+from clusterproof.plugins.core.opened import append, appendable
 from clusterproof.plugins.training_run.sample_columns import Header
 
 LINES = 6  # in a frame: a minute at 10 s. One of 30 lines is smaller by a tenth

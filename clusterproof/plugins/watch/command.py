@@ -12,11 +12,11 @@ from pathlib import Path
 
 from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
+from clusterproof.plugins.core.opened import keep_private
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.verdict import EXIT_FAILED, EXIT_INCOMPLETE, Verdict
-from clusterproof.plugins.core.written import keep_private
 from clusterproof.plugins.kubernetes.api import KubernetesError
-from clusterproof.plugins.policy.file import find_policy
+from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.watch.controller import Controller, Settings

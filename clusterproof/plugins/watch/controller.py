@@ -12,9 +12,9 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
+from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
 from clusterproof.plugins.transport import Connection, Limits, connection_for
@@ -187,7 +187,7 @@ class Controller:
             connection = connection_for(self.cluster.connection)
             self._visitors.append(connection)
             settings = self.settings
-            once = Alike().once  # a thousand nodes at once are much, and report mostly the same
+            once = Interning().once  # a thousand nodes at once are much, and report mostly the same
 
             def answered(evidence: NodeEvidence) -> NodeEvidence:
                 self._awaited.answered(evidence)

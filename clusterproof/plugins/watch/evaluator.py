@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from clusterproof.plugins.catalog.log_forms import log_forms
-from clusterproof.plugins.core.alike import Alike
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
+from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
@@ -74,7 +74,7 @@ class Evaluator:
         known = {name: one if one else self._of(name) for name, one in every.items()}
         made = nodes(self.cluster, known, OCCASION, self.policy)
         said = {}
-        alike = Alike()  # nodes of a kind report mostly the same, at one visit
+        interning = Interning()  # nodes of a kind report mostly the same, at one visit
         for name in data:
             results = self._results(made[name], self._checks)
             self.on_results(name, results)
@@ -82,7 +82,7 @@ class Evaluator:
         for name in data:
             if not data[name].unreached:
                 kept = {one: value for one, value in data[name].collectors.items() if one in KEPT}
-                once = with_known(alike.once(replace(data[name], collectors=kept)), self._of(name))
+                once = with_known(interning.once(replace(data[name], collectors=kept)), self._of(name))
                 self._nodes[name] = replace(made[name], evidence=once, known={})
         for name, node in self._nodes.items():  # none is left with its last group, and so with the nodes of that
             self._nodes[name] = replace(node, group=made[name].group)

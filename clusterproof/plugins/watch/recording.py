@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.opened import append, appendable
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.core.written import append, appendable
 from clusterproof.plugins.evidence.recording import recording_file
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SUFFIX, Header, SampledGpu, columns_for
 from clusterproof.plugins.training_run.write_samples import SamplesFile

@@ -11,9 +11,8 @@ from clusterproof.plugins.catalog.aws import fsx_metrics
 from clusterproof.plugins.core.cluster import is_of_aws
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.fsx.facts import FileSystem
-from clusterproof.plugins.evidence.fsx.mounted import file_systems
-from clusterproof.plugins.evidence.fsx.sustained import Points, clock
+from clusterproof.plugins.evidence.aws.facts_fsx import FileSystem, Points, clock
+from clusterproof.plugins.evidence.aws.mounted_fsx import file_systems
 from clusterproof.reports.document.section import Section, table
 from clusterproof.reports.run import Run
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.aws.placement import lowest_layers, network_layers, ultraservers, zones
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.placement import lowest_layers, network_layers, ultraservers, zones
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.reports.document.section import Section
 from clusterproof.reports.run import Run

@@ -13,7 +13,7 @@ from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.benchmarks.pairwise.messages import estimate_in_words, finding_in_words
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
 from clusterproof.reports.document import chords, heat, strip
 from clusterproof.reports.document.data import MAX_NAME
 from clusterproof.reports.document.heat import Cell, HeatMap, Line

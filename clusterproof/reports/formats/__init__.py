@@ -14,7 +14,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from clusterproof.plugins.core.written import created
+from clusterproof.plugins.core.opened import created
 
 if TYPE_CHECKING:
     from clusterproof.reports.run import Run

@@ -14,7 +14,7 @@ from pathlib import Path
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Launcher
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Limits
 from tests.testbed.cluster import Testbed
 from tests.testbed.node import Node

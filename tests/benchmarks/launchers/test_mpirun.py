@@ -21,7 +21,7 @@ from clusterproof.plugins.benchmarks.launchers.over_nodes import Turn
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import nccl_tests
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.suite.gatherer import Gatherer
 from clusterproof.plugins.transport import Limits, Unusable, connection_for
 from tests.benchmarks.launchers.launched import (
@@ -128,7 +128,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun
-from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairs import Pair
 from tests.benchmarks.launchers.launched import all_reduce, measured, over_ssh
 names = [f"gpu-{number}" for number in range(1, 5)]
 bed = SimpleNamespace(addresses=dict.fromkeys(names, ""), ssh_config=Path(sys.argv[1]))

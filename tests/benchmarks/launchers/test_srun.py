@@ -18,7 +18,7 @@ from clusterproof.plugins.benchmarks.launchers.on_submit_host import OTHERS_S
 from clusterproof.plugins.benchmarks.launchers.srun import srun
 from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.by_srun import NAMES, ROUND, campaign, round_of
 from tests.benchmarks.launchers.launched import all_reduce, are_soon_quiet, measured, sending, wait_for

@@ -15,7 +15,7 @@ import pytest
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.launchers.launched import (
     PATIENT,
@@ -170,7 +170,7 @@ def test_a_node_that_dies_in_mid_round_is_at_fault_and_the_others_are_measured(v
 CONTROLLER = """
 import sys
 from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
-from clusterproof.plugins.evidence.pairwise.model import Pair
+from clusterproof.plugins.evidence.pairs import Pair
 from tests.benchmarks.launchers.launched import measured, over_ssh, sending
 from types import SimpleNamespace
 from pathlib import Path

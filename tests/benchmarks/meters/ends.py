@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from tests.testbed.needs import SYSTEM_PATH
 from tests.transport.loopback import free_port
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figur
 from clusterproof.plugins.catalog.busbw import (
     BusbwKey,
 )
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 
 GIB = 2**30
 P5 = BusbwKey(

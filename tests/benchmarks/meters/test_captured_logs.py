@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from tests.builders.samples import FOLDER, of_topic
 
 GIB = 2**30

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
 from clusterproof.plugins.benchmarks.meters.choose import METERS
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from tests.builders.samples import sample
 from tests.testbed.outputs import NCCL_ROWS, nccl_log, nccom_log
 

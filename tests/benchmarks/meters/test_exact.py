@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters.choose import METERS
 from clusterproof.plugins.benchmarks.meters.exact import client, server
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Pair, Reading
 from tests.benchmarks.launchers.launched import PATIENT, cluster_of
 from tests.benchmarks.launchers.launched import measured as launched
 from tests.benchmarks.meters.ends import measured

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.benchmarks.meters import fi_pingpong
 from clusterproof.plugins.benchmarks.meters.choose import METERS
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from tests.benchmarks.meters.ends import GB, measured
 from tests.testbed.needs import needs_fi_pingpong
 

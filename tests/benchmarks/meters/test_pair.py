@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.meters import fi_pingpong, iperf3
 from clusterproof.plugins.benchmarks.meters.choose import METERS
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import proven_network
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from tests.benchmarks.meters.ends import GB, ended, measured, start
 from tests.testbed.needs import needs_iperf3
 from tests.transport.loopback import free_port

@@ -8,7 +8,7 @@ from random import Random
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
-from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
 
 NORMAL_GB_PER_S = 100.0
 

@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, write
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.pairwise.model import NOT_AT_FAULT, NOT_INSTALLED, Measurement, Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, NOT_INSTALLED, Measurement, Pair, Reading, pair
 
 NODES = 32
 TYPE, EFA, SIZE_BYTES = "p5.48xlarge", 32, 8 * 2**30

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
-from clusterproof.plugins.evidence.pairwise.model import Kind
+from clusterproof.plugins.evidence.pairs import Kind
 from tests.benchmarks.pairwise.measured import NORMAL_GB_PER_S, Cluster, concluded, names, racks
 
 MIN_EFFECT = 0.0513

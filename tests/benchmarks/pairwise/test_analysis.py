@@ -8,7 +8,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.normal import Settings
-from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, pair
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,

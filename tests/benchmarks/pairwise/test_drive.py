@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import FIRST_ROUNDS, RETEST_ROUNDS, Plan, plan
 from clusterproof.plugins.benchmarks.pairwise.drive import LEAST_FIRST_ROUNDS, Progress, drive
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal, Writer, read
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
 from clusterproof.plugins.transport import Unusable
 from tests.benchmarks.pairwise.measured import Cluster, names, verdicts
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clusterproof.plugins.benchmarks.pairwise.analysis import analyse
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, plan
 from clusterproof.plugins.benchmarks.pairwise.normal import Settings
-from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading, pair
 from tests.benchmarks.pairwise.measured import (
     Cluster,
     concluded,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan, next_round
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA, Journal, JournalError, Writer, read, write
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Reading, pair
+from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
 from tests.builders.examples import examples
 

@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.pairwise.centres import difference, in_comm
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, confidence, normal_part, own_noise
 from clusterproof.plugins.benchmarks.pairwise.normal import OUTLIERS, Normal, Settings, tails
 from clusterproof.plugins.benchmarks.pairwise.schedule import circle
-from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, Reading
 
 SIGMA = 0.02
 USUAL = Normal(0.0, 0.0, SIGMA)

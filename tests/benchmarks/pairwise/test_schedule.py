@@ -20,7 +20,7 @@ from clusterproof.plugins.benchmarks.pairwise.campaign import (
 )
 from clusterproof.plugins.benchmarks.pairwise.schedule import Round, circle, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.screen import screen
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 from tests.benchmarks.pairwise.measured import Cluster, measured, names, racks
 from tests.builders.examples import examples
 

@@ -15,8 +15,8 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
+from clusterproof.plugins.evidence.aws.facts_account import needs
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.facts_account import needs
 from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import node

@@ -9,8 +9,8 @@ import pytest
 
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.nccl import parse as nccl_tests
-from clusterproof.plugins.evidence.nccl import parse_nccom as nccom
+from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
+from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from tests.builders.evaluated import said
 from tests.builders.recordings import node
 from tests.testbed.outputs import NCCL_NETWORK, NCCL_ROWS, NCCL_SUMMARY, nccl_log, nccom_log

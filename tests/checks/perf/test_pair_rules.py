@@ -22,7 +22,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind, Measurement, Reading, pair
+from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, Measurement, Reading, pair
 
 FAIL, CONCERN, INCOMPLETE = Verdict.FAIL, Verdict.CONCERN, Verdict.INCOMPLETE
 NA, PASS = Verdict.NOT_APPLICABLE, Verdict.PASS

@@ -17,7 +17,7 @@ from clusterproof.plugins.evaluation.all_checks import all_checks
 from clusterproof.plugins.evaluation.check import Check
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from tests.benchmarks.pairwise.pair_faults import HEALTHY, KEY, PAIR_FAULTS, TYPE, PairFault, run_of
 
 CHECKS = {name: check for name, check in all_checks().items() if check.needs_pairs}

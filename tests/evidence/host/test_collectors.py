@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from clusterproof.plugins.agent.program import ProbeOptions
-from clusterproof.plugins.evidence.processors.facts import in_ranges
+from clusterproof.plugins.evidence.host.facts_hardware import in_ranges
 from tests.builders.probed import PATIENT, probe, probe_node, value
 from tests.testbed.image import File
 from tests.testbed.needs import needs_frozen, needs_hung_mount, needs_nodes

@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import read
 from clusterproof.plugins.evidence.host.facts import ProcessLimits, newer
-from clusterproof.plugins.evidence.memory.facts import MainMemory
-from clusterproof.plugins.evidence.processors.facts import MAX_CPUS, FrequencyPolicy, Processors, cpu_list, in_ranges
+from clusterproof.plugins.evidence.host.facts_hardware import (
+    MAX_CPUS,
+    FrequencyPolicy,
+    MainMemory,
+    Processors,
+    cpu_list,
+    in_ranges,
+)
 from tests.builders.probed import host_root, read_under
 from tests.builders.samples import Sample, sample
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.agent.reading import Node
-from clusterproof.plugins.evidence.processes import collect_kernel_limits as kernel_limits
-from clusterproof.plugins.evidence.processes.collect_owner import control_groups
+from clusterproof.plugins.evidence.host import collect_kernel_limits as kernel_limits
+from clusterproof.plugins.evidence.host.collect_owner import control_groups
 from tests.testbed.needs import needs_root
 
 TOPS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))  # of version 1, and of version 2

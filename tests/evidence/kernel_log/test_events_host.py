@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, Kept
-from clusterproof.plugins.evidence.kernel_log.events_host import BOUND, HardwareError, Logged, OomKill, Segfault
+from clusterproof.plugins.evidence.kernel_log.events_host import (
+    BOUND,
+    LONGEST_WORDS,
+    HardwareError,
+    Logged,
+    OomKill,
+    Segfault,
+)
 from clusterproof.plugins.evidence.kernel_log.facts import Cleared, Event, Events
-from clusterproof.plugins.evidence.kernel_log.makers import LONGEST_WORDS
 from tests.builders.samples import Sample, of_topic, sample
 from tests.evidence.kernel_log.host_lines import CLOSER_READ
 from tests.evidence.kernel_log.known_lines import EVERY_TEXT

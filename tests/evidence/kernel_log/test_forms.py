@@ -14,7 +14,7 @@ from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log import parse as capture
 from clusterproof.plugins.evidence.kernel_log.collect_lines import UNKNOWN, Kept, topic_of
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged
-from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, OF_PROCESS, begins_with_a_name, fitting
+from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, OF_PROCESS, begins_with_a_name, form_of
 from tests.evidence.kernel_log.known_lines import EVERY_TEXT, KNOWN_LINES, KnownLine
 from tests.evidence.kernel_log.user_text import ANY_LENGTH, COMM_CHARACTERS, OF_A_PROCESS
 
@@ -26,7 +26,7 @@ lines = pytest.mark.parametrize("line", KNOWN_LINES, ids=lambda line: line.text[
 
 def names_of(text: str) -> str:
     """The form that a line fits; empty where there is none."""
-    fitted = fitting(text)
+    fitted = form_of(text)
     return fitted[0].name if fitted else ""
 
 

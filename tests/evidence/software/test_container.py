@@ -17,7 +17,7 @@ import pytest
 from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import Broke
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evidence.container.collect import MAX_DEVICES, read
+from clusterproof.plugins.evidence.software.collect_container import MAX_DEVICES, read
 from tests.builders.evaluated import expect, said
 from tests.builders.probed import probe
 from tests.builders.runs import Runs

@@ -15,9 +15,14 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.host.facts import Mount
-from clusterproof.plugins.evidence.lustre.facts import CheckpointFolder, LustreClient, LustreTarget, parse_lfs_df
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.storage.facts import is_network, is_read_only, mounted_alike
+from clusterproof.plugins.evidence.storage.facts_lustre import (
+    CheckpointFolder,
+    LustreClient,
+    LustreTarget,
+    parse_lfs_df,
+)
 from tests.builders.examples import examples
 from tests.builders.recordings import boot, node
 from tests.builders.runs import Runs

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.evidence.storage import parse_fstab as fstab
+from clusterproof.plugins.evidence.storage import parse as fstab
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from tests.builders.samples import sample
 from tests.testbed.outputs import DF

@@ -1,9 +1,19 @@
-"""The HyperPod cluster and its nodes, as SageMaker describes them; of that only what checks read."""
+"""The HyperPod cluster and its nodes, as SageMaker describes them, and the availability zone of each node.
+
+A listing has no zones, and to describe every node takes long. Where a group has subnets in several zones, a
+node's host name holds its address in one of them: names and CIDR blocks are matched here, where both still are
+as AWS returned them. A node that no subnet places is described by itself, as all are in a cluster without subnets.
+"""
 
 from __future__ import annotations
 
-from clusterproof.plugins.aws.account import Account
-from clusterproof.plugins.aws.resources import Description, described, hostnames, nodes, types_of
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv4Address, ip_address, ip_network
+
+from clusterproof.plugins.aws.account import Account, AwsDenied, AwsError
+from clusterproof.plugins.aws.resources import Description, described, hostnames, networks, nodes, subnets, types_of
 from clusterproof.plugins.core.cluster import Cluster
 
 KINDS = ("hyperpod",)
@@ -49,3 +59,75 @@ def _node(data: Description, name: str) -> dict[str, object]:
         "UltraServerId": ultraserver.get("Id", ""),
         "UltraServerType": ultraserver.get("Type", ""),
     }
+
+
+AT_ONCE = 8  # nodes that are asked for side by side; AWS throttles more
+OF_ADDRESS = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(?:\.|$)")
+
+
+def read_zones(account: Account, cluster: Cluster) -> object:
+    """The zone of each validated node; null where neither its subnets nor SageMaker show it. Raises AwsError."""
+    names, by_id = hostnames(cluster), {str(subnet["SubnetId"]): subnet for subnet in subnets(account, cluster)}
+    of_group = {
+        group: [by_id[subnet] for subnet in network.subnets if subnet in by_id]
+        for group, network in networks(account, cluster).items()
+    }
+    zones = {
+        str(node["InstanceId"]): _zone(node, of_group[str(node["InstanceGroupName"])])
+        for node in nodes(account, cluster)
+        if str(node["InstanceId"]) in names
+    }
+    zones |= _placed(account, cluster, zones)
+    return {"nodes": [{"hostname": names[one], "zone": zone} for one, zone in zones.items()]}
+
+
+def _placed(account: Account, cluster: Cluster, zones: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The zones, as SageMaker reports them, of those nodes that have none.
+
+    Raises AwsError where there would be none at all; beside others a node that cannot be asked for has none.
+    """
+
+    denied: list[AwsDenied] = []  # what is not allowed of one node is of none
+
+    def ask(node: str) -> str | AwsError | None:
+        if denied:
+            return denied[0]
+        try:
+            data = account.call("sagemaker", "describe_cluster_node", ClusterName=cluster.settings["arn"], NodeId=node)
+        except AwsError as problem:
+            denied.extend([problem] if isinstance(problem, AwsDenied) else [])
+            return problem
+        return data["NodeDetails"].get("Placement", {}).get("AvailabilityZone")  # type: ignore[no-any-return]
+
+    without = [node for node, zone in zones.items() if zone is None]
+    with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="aws-zone") as pool:
+        data = dict(zip(without, pool.map(ask, without), strict=True))
+    problem = next((answer for answer in data.values() if isinstance(answer, AwsError)), None)
+    if problem and len(without) == len(zones) and not any(isinstance(answer, str) for answer in data.values()):
+        raise problem
+    return {node: None if isinstance(answer, AwsError) else answer for node, answer in data.items()}
+
+
+def _zone(node: Description, group: Sequence[Description]) -> str | None:
+    zones = _zones(group)
+    if len(zones) > 1:
+        address = _address(str(node.get("PrivateDnsHostname", "")))
+        zones = _zones(subnet for subnet in group if address and _has(subnet, address))
+    return zones.pop() if len(zones) == 1 else None
+
+
+def _zones(group: Iterable[Description]) -> set[str]:
+    return {str(subnet["AvailabilityZone"]) for subnet in group}
+
+
+def _has(subnet: Description, address: IPv4Address) -> bool:
+    return address in ip_network(str(subnet["CidrBlock"]), strict=False)
+
+
+def _address(name: str) -> IPv4Address | None:
+    parts = OF_ADDRESS.match(name)
+    try:
+        address = ip_address(".".join(parts.groups())) if parts else None
+    except ValueError:
+        return None
+    return address if isinstance(address, IPv4Address) else None

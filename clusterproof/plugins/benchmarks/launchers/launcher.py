@@ -9,7 +9,7 @@ from typing import Protocol
 
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.evidence.pairwise.model import NOT_AT_FAULT, Pair, Reading
+from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT, Pair, Reading
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 
 RUN_S = 120.0

@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, attribu
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.transport import Unusable
 
 SETTING = "mpirun_options"  # further words for mpirun

@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.payload import new_nonce
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, at_fault, silenced
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor, Whereabouts
 from clusterproof.plugins.core.cluster import InventoryError, Target
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 
 

@@ -17,7 +17,7 @@ from clusterproof.plugins.benchmarks.launchers.peer import WHERE, WORD
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
 from clusterproof.plugins.benchmarks.launchers.two_ends import two_ends
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 from clusterproof.plugins.transport import Unusable
 
 SOURCE = "CLUSTERPROOF_PEER_SOURCE"

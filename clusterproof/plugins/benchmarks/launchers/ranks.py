@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.launchers.cleanup import VARIABLE
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.sent_bytes import WORD_BYTES
 from clusterproof.plugins.benchmarks.meters.meter import Output
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 
 FOLDERS = "/usr/local/bin:/usr/bin:/bin:/opt/amazon/efa/bin:/opt/amazon/openmpi/bin:/opt/aws/neuron/bin"
 

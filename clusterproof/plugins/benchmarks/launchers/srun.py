@@ -19,7 +19,7 @@ from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, 
 from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Answer, Unusable, connection_for
 from clusterproof.plugins.transport.srun.connection import WAIT_S
 from clusterproof.plugins.transport.srun.submit_host import ask_submit_host, formless, submit_host

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from clusterproof.plugins.benchmarks.launchers.launcher import NOT_STARTED, Campaign, at_fault, attributed, check, typed
 from clusterproof.plugins.benchmarks.launchers.over_nodes import Outcome, OverNodes, Turn
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, NodeAnswer
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading
+from clusterproof.plugins.evidence.pairs import Pair, Reading
 from clusterproof.plugins.transport import Unusable
 
 ADDRESS = "clusterproofaddress"  # in the client's command: the address is known only once it was tried

@@ -13,7 +13,7 @@ from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS
 from clusterproof.plugins.benchmarks.meters.meter import Output
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.evidence.pairwise.model import NOT_AT_FAULT
+from clusterproof.plugins.evidence.pairs import NOT_AT_FAULT
 from clusterproof.plugins.transport import Answer, Connection, Limits, Program
 
 ENDS_S = 15.0  # beside a run's deadline: to end what runs, and to report

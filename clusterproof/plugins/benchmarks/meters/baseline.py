@@ -12,7 +12,7 @@ from typing import Any
 from clusterproof.plugins.catalog.busbw import BusbwKey
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import read_whole
-from clusterproof.plugins.evidence.pairwise.model import MAX_GB_PER_S, Reading, is_believable
+from clusterproof.plugins.evidence.pairs import MAX_GB_PER_S, Reading, is_believable
 from clusterproof.plugins.evidence.recording import write_whole
 
 SCHEMA = "clusterproof baseline 1"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from clusterproof.plugins.benchmarks.meters import outcome, shell
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import EFA, proven_network
-from clusterproof.plugins.evidence.pairwise.model import Reading, is_believable
+from clusterproof.plugins.evidence.pairs import Reading, is_believable
 from clusterproof.plugins.evidence.parsing import bytes_of, number
 
 PLACES = ("/opt/amazon/efa/bin",)

@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.meters import outcome, shell
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import proven_network
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.evidence.pairwise.model import Reading, is_believable
+from clusterproof.plugins.evidence.pairs import Reading, is_believable
 
 REMEDY = "install the package iperf3, or name its program (the same path on every node)"
 SECONDS, SKIPPED_SECONDS = 4, 1  # the first of them is TCP's slow start

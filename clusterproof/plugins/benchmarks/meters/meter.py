@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import re
 from clusterproof.plugins.benchmarks.meters import outcome, shell
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import efa_devices, proven_network
-from clusterproof.plugins.evidence.nccl import parse as log_form
-from clusterproof.plugins.evidence.nccl.facts import Measured, NcclLog, NcclTests, Network, Row
-from clusterproof.plugins.evidence.pairwise.model import APART, Reading
+from clusterproof.plugins.evidence.pairs import APART, Reading
+from clusterproof.plugins.evidence.perf import parse_nccl as log_form
+from clusterproof.plugins.evidence.perf.facts_logs import Measured, NcclLog, NcclTests, Network, Row
 
 COLLECTIVES = (
     *("all_reduce", "all_gather", "alltoall", "broadcast", "gather"),

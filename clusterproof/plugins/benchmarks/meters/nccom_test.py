@@ -5,9 +5,9 @@ from __future__ import annotations
 from clusterproof.plugins.benchmarks.meters import outcome, shell
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import proven_network
-from clusterproof.plugins.evidence.nccl import parse_nccom as log_form
-from clusterproof.plugins.evidence.nccl.facts import Nccom, NccomLog, NccomRow
-from clusterproof.plugins.evidence.pairwise.model import Reading
+from clusterproof.plugins.evidence.pairs import Reading
+from clusterproof.plugins.evidence.perf import parse_nccom as log_form
+from clusterproof.plugins.evidence.perf.facts_logs import Nccom, NccomLog, NccomRow
 
 COLLECTIVES = {
     "all_reduce": "allr",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.evidence.pairwise.model import is_believable
+from clusterproof.plugins.evidence.pairs import is_believable
 
 LONGEST = 300
 LONGEST_LINE = 1000

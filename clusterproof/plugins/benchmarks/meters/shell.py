@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
-from clusterproof.plugins.evidence.pairwise.model import NO_PROGRAM, NOT_INSTALLED
+from clusterproof.plugins.evidence.pairs import NO_PROGRAM, NOT_INSTALLED
 
 NOT_FOUND = 127
 SERVES_AT_MOST_SECONDS = 600  # a server whose client never comes ends by itself

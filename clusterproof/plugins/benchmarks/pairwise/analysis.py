@@ -15,7 +15,7 @@ from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, su
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.core.message import speed
 from clusterproof.plugins.core.robust import location, location_error, spread
-from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind, Measurement, estimated
+from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind, Measurement, estimated
 
 SHARE_UNDER_FLOOR = 0.5  # of all pairs, from which on no node is named
 RETESTS = 3  # without which no node is named

@@ -14,7 +14,7 @@ from random import Random
 from clusterproof.plugins.benchmarks.pairwise.normal import Settings, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.schedule import Round, full, is_inside, quick
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, screen
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair, pair
+from clusterproof.plugins.evidence.pairs import Measurement, Pair, pair
 
 FIRST_ROUNDS = 4
 RETEST_ROUNDS = 4

@@ -12,7 +12,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import LEAST_SIGMA, nor
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, is_relaxed, log_of, succeeded, tails
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
 from clusterproof.plugins.core.robust import MAX_VALUES, location, location_error
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
 FEWEST = 2  # values, for a round to show what it has in common
 BEST_OF = {2: 0.56, 3: 0.85}  # standard deviations by which the best of so many values is above their middle

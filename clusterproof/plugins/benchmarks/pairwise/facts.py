@@ -9,8 +9,7 @@ from functools import cached_property
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
-from clusterproof.plugins.evidence.pairwise.facts import PairsOfNode
-from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, PairsOfNode, Reading, pair
 
 SLOW = 0.95  # of what is normal: below it a single measurement is worth mentioning
 OF_PLACES = (Kind.CONFIGURATION, Kind.SLOW_GROUP, Kind.CONTENTION)

@@ -16,9 +16,8 @@ from typing import IO, Any
 
 from clusterproof.plugins.benchmarks.pairwise.campaign import Plan
 from clusterproof.plugins.core.errors import ClusterproofError
-from clusterproof.plugins.core.opened import read_whole
-from clusterproof.plugins.core.written import appendable
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Reading, is_believable, pair
+from clusterproof.plugins.core.opened import appendable, read_whole
+from clusterproof.plugins.evidence.pairs import Measurement, Reading, is_believable, pair
 
 SCHEMA = "clusterproof pairs 1"
 MAX_BYTES = 2**30

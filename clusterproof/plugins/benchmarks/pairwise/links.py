@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import ONE_SIDED, SURE,
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_pair, slow_together
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, failing_nodes
 from clusterproof.plugins.core.robust import location, location_error
-from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement, Pair, estimated
+from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement, Pair, estimated
 
 FEWEST_NODES = 3  # with two, a slow link cannot be distinguished from a slow node
 RETESTS = 2  # beside other pairs than before

@@ -14,7 +14,7 @@ from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
 from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.catalog.busbw import FLOOR, BusbwKey, OfWire, expected_busbw, of_wire
-from clusterproof.plugins.evidence.pairwise.model import Kind, Measurement, Pair
+from clusterproof.plugins.evidence.pairs import Kind, Measurement, Pair
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clusterproof.plugins.benchmarks.pairwise.facts import MeasuredPair
 from clusterproof.plugins.core.message import number_of, speed
 from clusterproof.plugins.core.nodeset import fold
-from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind
+from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind
 
 SURE_AT_MOST = 0.9999  # nobody is surer than that of anything measured
 

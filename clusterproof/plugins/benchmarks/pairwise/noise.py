@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, at_least, 
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened
 from clusterproof.plugins.core.robust import location_error
-from clusterproof.plugins.evidence.pairwise.model import Estimate, Finding, Kind
+from clusterproof.plugins.evidence.pairs import Estimate, Finding, Kind
 
 TO_BE_NAMED = 0.10  # slower: whoever is, and is a little unlucky, is to be named
 SURE_ENOUGH = 0.95  # that it is not so slow: from there on nothing is said of a node

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import log
 
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
 OUTLIERS = 0.05  # of the values, at least: a healthy one is now and then anything slower,
 LONGEST = 0.7  # up to so much

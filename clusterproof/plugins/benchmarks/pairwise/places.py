@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.aws.placement import lowest_layers, network_layers, ultraservers, zones
 from clusterproof.plugins.evidence.cluster import ClusterFacts
-from clusterproof.plugins.evidence.ec2.placement import lowest_layers, network_layers, ultraservers, zones
-from clusterproof.plugins.evidence.kubernetes import of_cluster as by_labels
+from clusterproof.plugins.evidence.kubernetes import facts_cluster as by_labels
 
 Places = Mapping[str, str | None]
 

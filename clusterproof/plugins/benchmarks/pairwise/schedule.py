@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from random import Random
 
-from clusterproof.plugins.evidence.pairwise.model import Pair, pair
+from clusterproof.plugins.evidence.pairs import Pair, pair
 
 Round = tuple[Pair, ...]
 

@@ -11,7 +11,7 @@ from clusterproof.plugins.benchmarks.pairwise.centres import normal
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace, residuals, slow_places
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, Value, by_node, values
 from clusterproof.plugins.core.robust import location_error
-from clusterproof.plugins.evidence.pairwise.model import Measurement, Pair
+from clusterproof.plugins.evidence.pairs import Measurement, Pair
 
 PASSES = 4  # over who is suspect, so that what is normal is taken from those who are not
 SUSPECT = 1 / 3  # of the minimum effect: from there on a node is measured again

@@ -9,7 +9,7 @@ from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Absent, Denied, Node, error
 from clusterproof.plugins.agent.tools import command
 from clusterproof.plugins.agent.trust import distrust
-from clusterproof.plugins.evidence.processes.collect_owner import OF_THE_HOST, program
+from clusterproof.plugins.evidence.host.collect_owner import OF_THE_HOST, program
 
 CONFIG = "/etc/nvidia-imex/config.cfg"
 NODES = "/etc/nvidia-imex/nodes_config.cfg"

@@ -16,7 +16,7 @@ from clusterproof.plugins.agent.reading import Absent, Broke, Node
 from clusterproof.plugins.agent.trust import distrust
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, fields
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import gpu
-from clusterproof.plugins.evidence.processes.collect_owner import daemon_users
+from clusterproof.plugins.evidence.host.collect_owner import daemon_users
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pynvml
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call, fields, filled, newest
 from clusterproof.plugins.evidence.gpu.collect_nvml_link import fabric, nvlinks
-from clusterproof.plugins.evidence.processes.collect_owner import in_turn, owner, parent, program
+from clusterproof.plugins.evidence.host.collect_owner import in_turn, owner, parent, program
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from clusterproof.plugins.evidence.field import (
 from clusterproof.plugins.evidence.gpu.facts import Fabric
 from clusterproof.plugins.evidence.group import Values
 from clusterproof.plugins.evidence.host.facts import Command
-from clusterproof.plugins.evidence.host.of_node import service_state
+from clusterproof.plugins.evidence.host.facts_node import service_state
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.gpu.parse_imex import ImexDomain, ImexNode

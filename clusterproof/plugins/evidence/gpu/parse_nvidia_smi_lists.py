@@ -1,4 +1,4 @@
-"""`nvidia-smi -L`, `nvlink -s`, `nvlink -e`: a line for each GPU, and lines about it below."""
+"""`nvidia-smi -L`, `nvlink -s`, `nvlink -e`: a line for each GPU, and lines about it below; the matrix of `topo -m`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from clusterproof.plugins.evidence.gpu.parse_nvidia_words import error, unsupported
 from clusterproof.plugins.evidence.parsing import CaptureError, Form
+from clusterproof.plugins.evidence.pci.facts import NEAREST_FIRST
 
 MAX_LINKS = 64  # of one GPU; none has more than 36
 _MAX_LINE = 400
@@ -154,8 +155,74 @@ def _form(name: str, recognises: Callable[[str], bool], read: Callable[[str], Ma
     return Form(name=name, recognises=recognises, read=read, rank=rank, begins=_begins)
 
 
+_GPU_OF_TOPO = re.compile(r"GPU(\d{1,3})")
+_NIC = re.compile(r"NIC\d{1,3}|[a-z]\w{0,30}\d")  # its number, or its name as older drivers print it
+_LEGEND = re.compile(r"\s{1,8}(NIC\d{1,3}): (\S{1,60})")
+_CONNECTION = re.compile(r"X|NV\d{1,3}|SYS|NODE|PHB|PXB|PIX|PSB|N/A")
+_LINES = 400
+
+
+def _lines(text: str) -> list[list[str]]:
+    return [line[:4000].split() for line in text.split("\n")[:_LINES]]
+
+
+def _rows(lines: list[list[str]]) -> dict[int, list[str]]:
+    """The row of each GPU, by its number: how it is connected to the others."""
+    rows: dict[int, list[str]] = {}
+    for words in lines:
+        named = _GPU_OF_TOPO.fullmatch(words[0]) if len(words) > 1 else None
+        if named and _CONNECTION.fullmatch(words[1]):
+            rows[int(named[1])] = words[1:]
+    return rows
+
+
+def _columns(lines: list[list[str]]) -> list[str]:
+    """What the columns are of, up to the affinities; a heading may be wrapped. Nothing where it is not understood."""
+    words: list[str] = []
+    for line in lines:
+        if words and (not line or _rows([line])):
+            break
+        if words or line[:1] == ["GPU0"]:
+            words += line
+    names = words[: words.index("CPU")] if "CPU" in words else words
+    return names if all(_GPU_OF_TOPO.fullmatch(name) or _NIC.fullmatch(name) for name in names) else []
+
+
+def _paths(row: list[str], columns: list[str], names: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What lies between this GPU and the others, and network devices: NVLinks say nothing of the bus."""
+    if not all(_CONNECTION.fullmatch(way) for way in row[: len(columns)]):
+        return {"gpus": {}, "nics": {}}
+    ways = [(names.get(column, column), way) for column, way in zip(columns, row, strict=False) if way in NEAREST_FIRST]
+    gpus = {f"GPU {name[3:]}": way for name, way in ways if _GPU_OF_TOPO.fullmatch(name)}
+    return {"gpus": gpus, "nics": {name: way for name, way in ways if not _GPU_OF_TOPO.fullmatch(name)}}
+
+
+def _is_topo(text: str) -> bool:
+    return "GPU0" in text and ("Affinity" in text or "Legend:" in text) and bool(_rows(_lines(text)))
+
+
+def _read_topo(text: str) -> Mapping[str, object]:
+    lines = _lines(text)
+    rows, columns = _rows(lines), _columns(lines)
+    if not rows:
+        raise CaptureError("it has no row of a GPU")
+    names = {found[1]: found[2] for line in text.split("\n")[:_LINES] if (found := _LEGEND.match(line))}
+    gpus = [{"index": number, "paths": _paths(rows[number], columns, names)} for number in sorted(rows)]
+    data: dict[str, object] = {"init": None, "gpus": gpus}
+    if sorted(rows) == list(range(len(rows))):
+        data["count"] = len(rows)
+    return {"nvml": data}
+
+
 FORMS = (
     _form("nvidia-smi -L", _is_list, _read_list, 40),
     _form("nvidia-smi nvlink -s", _is_status, _read_status, 60),
     _form("nvidia-smi nvlink -e", _is_counters, _read_counters, 60),
+    Form(
+        name="nvidia-smi topo -m",
+        recognises=_is_topo,
+        read=_read_topo,
+        rank=10,
+        begins=lambda line: "GPU0" in line and "CPU Affinity" in line,
+    ),
 )

@@ -6,7 +6,7 @@ import re
 
 from clusterproof.plugins.agent.reading import Absent, Broke, Denied, Node, error
 from clusterproof.plugins.agent.tools import command, lines
-from clusterproof.plugins.evidence.processes.collect_owner import daemons, slurm_confs
+from clusterproof.plugins.evidence.host.collect_owner import daemons, slurm_confs
 
 WANTED = (
     "slurmd",

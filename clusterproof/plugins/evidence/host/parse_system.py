@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from clusterproof.plugins.evidence.host.collect_limits import LIMITS
 from clusterproof.plugins.evidence.host.collect_services import MAX_FAILED, WANTED
 from clusterproof.plugins.evidence.parsing import CaptureError, Form, number, sections, whole
-from clusterproof.plugins.evidence.processes.collect_limits import LIMITS
 
 KIB = 1024
 

@@ -8,12 +8,11 @@ import time
 
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.kernel_log.collect import BLOCK_BYTES, ESCAPED, KERNEL_FACILITY, KMSG, RECORD
-from clusterproof.plugins.evidence.kernel_log.collect_kinds import Kinds, Paired
-from clusterproof.plugins.evidence.kernel_log.collect_lines import MAX_CHARACTERS, further, topic_of
+from clusterproof.plugins.evidence.kernel_log.collect_lines import MAX_CHARACTERS, Kinds, Paired, further, topic_of
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
-    from clusterproof.plugins.evidence.kernel_log.collect_kinds import Entry
+    from clusterproof.plugins.evidence.kernel_log.collect_lines import Entry
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MAX_RECORDS = 2000  # that are read at once: who floods the log does not keep the sampler from its other work

@@ -1,10 +1,15 @@
-"""What the kernel log can show of the host: lines of one meaning, and those that are read closer or counted."""
+"""What the kernel log can show of the host, and what is made of a line by the event that its form names."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from clusterproof.plugins.core.record import record
+from clusterproof.plugins.catalog.log_forms import LogForm, ends
+from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
+from clusterproof.plugins.evidence.pattern import Pattern
 
 BOUND = "the NUMA nodes that it is bound to"
 
@@ -102,3 +107,138 @@ class Segfault:
 
 
 HostEvent: TypeAlias = Logged | NotKnown | OomKill | AllocationFailure | HardwareError | PcieError | Segfault
+
+
+LONGEST_WORDS = 120  # characters of a line that a finding repeats
+UNCORRECTED = 1 << 61  # of the status of a machine check bank
+DEVICE = ("name", "again", "pci")  # groups of a form that name the device, the first that a line has
+NAMES = (*DEVICE, "whole", "prefix")  # and all by which a line calls what it is about
+ADDRESSES = ("pci", "again")
+
+Found: TypeAlias = re.Match[str]
+Make: TypeAlias = Callable[[Found, float | None], HostEvent | None]
+
+
+def made(form: LogForm, found: Found, time: float | None) -> HostEvent | None:
+    """The event of a line that fits a form, if it means something here."""
+    if form.event:
+        return MAKERS[form.event](found, time) if form.event in MAKERS else None
+    return logged(form, found, time) if form.check or form.name in ends() else None
+
+
+def logged(form: LogForm, found: Found, time: float | None) -> Logged:
+    """What the form says of the device that the line names."""
+    groups = {name: text.strip() for name, text in found.groupdict().items() if text}
+    groups |= {name: pci_address(groups[name]) or groups[name] for name in ADDRESSES if name in groups}
+    names = tuple(groups[name] for name in NAMES if name in groups)
+    device = next((groups[name] for name in DEVICE if name in groups), "")
+    words = form.meaning.format_map(_Named(groups)) if form.meaning else found[0].strip()[:LONGEST_WORDS]
+    return Logged(form.name, device, words, names, time)
+
+
+class _Named(dict[str, str]):
+    """Groups of a line; what it leaves out is `?`."""
+
+    def __missing__(self, _: str) -> str:
+        return "?"
+
+
+class MemoryGroups:
+    """Names the group whose limit a process was killed for: the kernel logs it in a line before."""
+
+    def __init__(self) -> None:
+        self._limits: dict[tuple[bool, str], tuple[str, str]] = {}  # by whether it is a group's, and the process
+
+    def named(self, form: LogForm, found: Found, event: HostEvent | None) -> HostEvent | None:
+        """The event; a kill with the group whose limit it was, where that was logged of the same process."""
+        if isinstance(event, OomKill):
+            of_group, pid = bool(event.group), str(event.pid)
+            cut = ("", "") if of_group else self._limits.pop((False, ""), ("", ""))
+            constraint, group = self._limits.pop((of_group, pid), cut)
+            if of_group:
+                return replace(event, group=group) if group else event
+            return replace(event, group=BOUND) if constraint in _BOUND else event
+        if form.event == "oom_limit":
+            group_found, pid_found = _OOM_GROUP.match(found.string), _OOM_PID.search(found.string)
+            whose = found["constraint"] == "MEMCG", pid_found[1] if pid_found else ""
+            self._limits[whose] = found["constraint"], group_found[1] if group_found else ""
+        return event
+
+
+# The process's name and those of its control groups stand between, and are its user's to choose.
+_OOM_GROUP = Pattern(r"oom-kill:constraint=CONSTRAINT_MEMCG,.{0,400}?,oom_memcg=([^,]{1,200}),", IGNORING_CASE)
+_OOM_PID = Pattern(r",pid=(\d{1,10}),uid=\d{1,10}\s*\Z", IGNORING_CASE)  # not there in a line that was cut
+_BOUND = ("CPUSET", "MEMORY_POLICY")
+
+
+def _killed(found: Found, time: float | None) -> OomKill:
+    return OomKill(found["process"], int(found["pid"]), "?" if found["group"] else "", time)
+
+
+def _page_allocation(found: Found, time: float | None) -> AllocationFailure:
+    return AllocationFailure(f"page allocation failure of {found['process']}", int(found["order"]), time)
+
+
+def _fork(found: Found, time: float | None) -> AllocationFailure:
+    group = found["group"] or "a control group"
+    return AllocationFailure(f"fork rejected by pids controller in {group}", None, time)
+
+
+def _segfault(found: Found, time: float | None) -> Segfault:
+    return Segfault(found["process"].strip(), int(found["pid"]), found["library"] or "", time)
+
+
+def _hardware(source: str, is_corrected: bool, found: Found, time: float | None, count: int = 1) -> HardwareError:
+    words = found.string[:LONGEST_WORDS].strip()
+    return HardwareError(source, is_corrected, max(count, 1), words, False, time)
+
+
+def _edac(found: Found, time: float | None) -> HardwareError:
+    return _hardware("edac", found["kind"].upper() == "CE", found, time, int(found["count"] or 1))
+
+
+def _machine_check(found: Found, time: float | None) -> HardwareError:
+    return _hardware("mce", not int(found["status"], 16) & UNCORRECTED, found, time)
+
+
+def _apei(found: Found, time: float | None) -> HardwareError | None:
+    severity = found["kind"].lower()
+    if severity == "info":
+        return None
+    # The kernel numbers what it reports as it happens. What it finds at boot, left by the boot before, has no number.
+    error = _hardware("apei", severity == "corrected", found, time)
+    return replace(error, is_of_previous_boot=not found["number"])
+
+
+def _amd(found: Found, time: float | None) -> HardwareError:
+    return _hardware("mce", found["kind"].lower() == "corrected error", found, time)
+
+
+def _bus_error(found: Found, time: float | None) -> PcieError:
+    return PcieError(pci_address(found["pci"]), _severity(found), found["layer"].strip().lower(), time)
+
+
+def _announced(found: Found, time: float | None) -> PcieError:
+    return PcieError(pci_address(found["of"] or found["pci"]), _severity(found), "", time)
+
+
+def _severity(found: Found) -> str:
+    if found["severity"].lower().startswith("correct"):
+        return "corrected"
+    return "fatal" if (found["serious"] or "").lower() == "fatal" else "nonfatal"
+
+
+MAKERS: Mapping[str, Make] = {
+    "oom_kill": _killed,
+    "page_allocation": _page_allocation,
+    "fork_rejected": _fork,
+    "segfault": _segfault,
+    "edac": _edac,
+    "machine_check": _machine_check,
+    "machine_checks_logged": lambda found, time: _hardware("mce log", True, found, time),
+    "memory_lost": lambda found, time: _hardware("memory", False, found, time),
+    "apei": _apei,
+    "mce_amd": _amd,
+    "bus_error": _bus_error,
+    "announced": _announced,
+}

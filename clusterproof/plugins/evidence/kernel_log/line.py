@@ -119,7 +119,7 @@ def _epoch(data: str, zone: str) -> float | None:
 
 
 @lru_cache(MESSAGES)
-def fitting(message: str) -> tuple[LogForm, re.Match[str]] | None:
+def form_of(message: str) -> tuple[LogForm, re.Match[str]] | None:
     """The first form that the kernel's message fits, and how; a process's name is not the kernel's own text."""
     small = message.lower()
     for words, name, pattern in _tries(NAMED if begins_with_a_name(message) else small[:BEGINNING]):

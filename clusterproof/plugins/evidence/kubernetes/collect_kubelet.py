@@ -9,7 +9,7 @@ import time
 
 from clusterproof.plugins.agent.process_group import stat_fields
 from clusterproof.plugins.agent.reading import Absent, Broke, Node
-from clusterproof.plugins.evidence.processes.collect_owner import OF_THE_HOST, program
+from clusterproof.plugins.evidence.host.collect_owner import OF_THE_HOST, program
 
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from clusterproof.plugins.agent.reading import Node, error
-from clusterproof.plugins.evidence.processes.collect_owner import SLURM
+from clusterproof.plugins.evidence.host.collect_owner import SLURM
 from clusterproof.plugins.evidence.software.collect_assignments import MAX_CHARACTERS, exported, plain, printed
 
 WANTED = re.compile(r"(?:NCCL|FI|OFI|CUDA)_\w+|LD_LIBRARY_PATH|LD_PRELOAD")

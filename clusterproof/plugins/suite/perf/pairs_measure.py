@@ -31,7 +31,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.plugins.evidence.pairwise.model import Pair, Reading, pair
+from clusterproof.plugins.evidence.pairs import Pair, Reading, pair
 from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
 from clusterproof.plugins.suite.perf.pairs_planning import meter_of, parts, planned

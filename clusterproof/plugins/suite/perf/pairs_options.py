@@ -15,7 +15,7 @@ from clusterproof.plugins.options.perf_table import FULL, QUICK
 
 if TYPE_CHECKING:
     from clusterproof.plugins.benchmarks.meters.meter import MeterSettings
-    from clusterproof.plugins.evidence.pairwise.model import Pair
+    from clusterproof.plugins.evidence.pairs import Pair
     from clusterproof.plugins.options.parsed import Options
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -98,7 +98,7 @@ def _check_words(flag: str, text: str) -> None:
 
 def asked_pairs(asked: Iterable[tuple[str, str]], nodes: Collection[str]) -> tuple[Pair, ...]:
     """The pairs that a person named, of these nodes. Raises pytest.UsageError."""
-    from clusterproof.plugins.evidence.pairwise.model import pair
+    from clusterproof.plugins.evidence.pairs import pair
 
     for data in asked:
         for node in data:

@@ -20,10 +20,10 @@ from urllib.parse import quote
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster
+from clusterproof.plugins.core.opened import created
 from clusterproof.plugins.core.result import Result
-from clusterproof.plugins.core.written import created
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
-from clusterproof.plugins.policy.file import policy_as_written
+from clusterproof.plugins.policy import policy_as_written
 from clusterproof.plugins.redaction.policy import as_toml, file_without_names
 from clusterproof.plugins.suite.state import (
     CONTROL_PLANE,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from io import FileIO
 from pathlib import Path
 
-from clusterproof.plugins.core.written import append, appendable, created
+from clusterproof.plugins.core.opened import append, appendable, created
 from clusterproof.plugins.watch.notify.outbox import WRONG, Entry, Outbox
 from clusterproof.plugins.watch.own_health import Outage
 

@@ -1,0 +1,236 @@
+"""Nodes under load: how fast GPUs copy, compute and reduce, EFA sends, and file systems write and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+
+from clusterproof.plugins.catalog.catalog import floor
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import SIGNIFICANT, apart, listed
+from clusterproof.plugins.core.verdict import concern_if, fail_if, incomplete, not_applicable, part
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.group import Median
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.perf.facts import Shortfall, below_best, below_median, say_slower
+from clusterproof.plugins.evidence.perf.facts_logs import NcclLog, Row
+from clusterproof.plugins.evidence.perf.gpu_speed import DIRECTIONS, Speeds
+
+pytestmark = [mark.perf]
+
+
+@mark.gpu
+@mark.hyperpod_node_debugger("G")
+@evidence("nvbandwidth -t host_to_device_memcpy_ce (device_to_host_memcpy_ce, device_to_device_memcpy_read_ce)")
+def test_gpu_bandwidth(node: Node) -> None:
+    """GPU copy bandwidth.
+
+    Copies from the host, to it, and between GPUs, one GPU at a time, by nvbandwidth or, without it, by PyTorch. A GPU
+    is held back by its PCIe link or its NVLinks; a whole node is compared with the others of its group.
+
+    Remedy (investigate): Check the link of that GPU (nvidia-smi -q -d PCIE, nvidia-smi nvlink -s) and whether anything
+    else uses it. Run again; if it stays slow, reset the GPU, then replace the node.
+    """
+    say_slower(node, shortfalls(node, copies), "GB/s")
+    limits = {
+        direction: floor(node.type_name, direction.lower().replace(" ", "_")) for direction in DIRECTIONS.values()
+    }
+    low = [
+        f"GPU {gpu}, {direction}: {speed:.4g} GB/s where others reach {limits[direction]:g}"
+        for direction, speeds in node.gpu_bandwidth.gb_per_s.items()
+        for gpu, speed in speeds.items()
+        if speed < (limits[direction] or 0.0)
+    ]
+    concern_if(low, f"{listed(low)}; expected as much as others published for such nodes")
+    if not any(limits.values()):
+        require_comparison(node, copies, "GB/s")
+
+
+def copies(node: Node) -> Mapping[str, Speeds]:
+    """What test_gpu_bandwidth compares."""
+    return node.gpu_bandwidth.speeds
+
+
+@mark.gpu
+@mark.hyperpod_node_debugger("G")
+@evidence("gpu-fryer 60, or a loop of torch.matmul on every GPU at once, and nvidia-smi dmon beside it")
+def test_gpu_gemm(node: Node) -> None:
+    """GPU compute speed.
+
+    Products of large matrices in PyTorch on all GPUs at once, after a warm-up. A GPU that is capped, hot or short of
+    power holds back every other GPU of a training job.
+
+    Remedy (investigate): Look at its clocks, temperature and power under load (nvidia-smi -q -d
+    CLOCK,TEMPERATURE,POWER,PERFORMANCE) and for a foreign process on it. Replace the node if it stays slow.
+    """
+    say_slower(node, shortfalls(node, products), "TFLOP/s")
+    require_comparison(node, products, "TFLOP/s")
+
+
+def products(node: Node) -> Mapping[str, Speeds]:
+    """What test_gpu_gemm compares."""
+    return node.gpu_gemm.speeds
+
+
+@mark.gpu
+@mark.hyperpod_nccl
+@evidence("all_reduce_perf -b 1G -e 8G -f 2 -g 8 -c 1 -w 5 -n 20")
+def test_node_busbw(node: Node) -> None:
+    """NCCL bus bandwidth within the node.
+
+    An all-reduce over the GPUs of one node, without any network: the bandwidth of NVLink and NVSwitch. The largest
+    message is compared with the median of the group and, where one was published, with the minimum for the type.
+
+    Remedy (investigate): Look for inactive NVLinks, the state of the fabric and the version of NCCL. Run it again alone
+    on the node; if it stays slow, or values are wrong, drain the node and replace it.
+    """
+    log = node.node_busbw
+    wrong = [f"{row.wrong} wrong values at {row.size_bytes} bytes" for row in log.rows if row.wrong]
+    fail_if(wrong, f"{listed(wrong)}; expected 0")
+    outside = log.out_of_bounds or log.out_of_bounds_word not in ("", "OK")
+    fail_if(outside, f"out of bounds values: {log.out_of_bounds} {log.out_of_bounds_word}; expected 0 OK")
+    with part:
+        require_end(log)
+    row = require_measured(log)
+    speed, gib = row.out_of_place.busbw_gb_per_s or 0.0, row.gib
+    shared = node.group.medians("node_busbw", busbw).get(gib)
+    say_slower(node, below_median(f"all-reduce of {gib}", speed, shared), "GB/s")
+    least = floor(node.type_name, "all_reduce") or 0.0
+    seen, due = apart(speed, least, 4, SIGNIFICANT)
+    concern_if(
+        speed < least, f"all-reduce of {gib}: {seen} GB/s; expected {due} as others measured on {node.type_name}"
+    )
+    if not least and not (shared and shared.is_comparable):
+        incomplete(f"all-reduce of {gib}: {speed:.4g} GB/s; expected further nodes to compare with")
+
+
+def busbw(node: Node) -> Mapping[str, float]:
+    """What the node's group is compared by: the bandwidth of the largest message."""
+    row = require_measured(node.node_busbw)
+    return {row.gib: row.out_of_place.busbw_gb_per_s or 0.0}
+
+
+def require_measured(log: NcclLog) -> Row:
+    """The row of the largest message. Raises Incomplete where it has no bandwidth."""
+    if not log.rows:
+        why = f": {log.problems[0]}" if log.problems else ""
+        incomplete(f"all_reduce_perf measured nothing (exit status {log.exit}){why}; expected a row for each size")
+    largest = max(log.rows, key=lambda row: row.size_bytes)
+    if largest.out_of_place.busbw_gb_per_s is None:
+        incomplete(f"no bandwidth or no check of {largest.gib}; expected both")
+    return largest
+
+
+def require_end(log: NcclLog) -> None:
+    """Raise Incomplete where the run did not end well, or did not check its results."""
+    size = require_measured(log).gib
+    if log.exit != 0 or log.out_of_bounds is None:
+        why = f": {log.problems[0]}" if log.problems else ""
+        incomplete(f"all_reduce_perf ended with exit status {log.exit} after {size}{why}; expected 0")
+    if not require_measured(log).out_of_place.is_checked:
+        incomplete(f"no check of {size}; expected one")
+
+
+def shortfalls(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Iterator[Shortfall]:
+    """How far each GPU is behind the best of its node, and behind the median of the nodes of its group."""
+    shared = medians(node, read)
+    for name, speeds in read(node).items():
+        yield from below_best(speeds, name)
+        for gpu, speed in speeds.items():
+            yield from below_median(f"GPU {gpu}, {name}", speed, shared.get(name))
+
+
+def medians(node: Node, read: Callable[[Node], Mapping[str, Speeds]]) -> Mapping[str, Median]:
+    """What the group is compared by: the median of each node's GPUs."""
+    return node.group.medians(
+        read.__name__, lambda other: {name: median(speeds.values()) for name, speeds in read(other).items()}
+    )
+
+
+def require_comparison(node: Node, read: Callable[[Node], Mapping[str, Speeds]], unit: str) -> None:
+    """Raise Incomplete where a single GPU was measured, and there is nothing to compare it with."""
+    data = read(node)
+    has_best = any(len(speeds) > 1 and any(speeds.values()) for speeds in data.values())
+    if has_best or any(one.is_comparable for one in medians(node, read).values()):
+        return
+    values = listed(f"{name}: {speed:.4g} {unit}" for name, speeds in data.items() for speed in speeds.values())
+    incomplete(f"{values or 'nothing was measured'}; expected further GPUs or nodes to compare with")
+
+
+@mark.network
+@mark.hyperpod_node_debugger("A")
+@evidence("FI_EFA_ENABLE_SHM_TRANSFER=0 fi_pingpong -e rdm -p efa -d DOMAIN & the same with 127.0.0.1 behind it")
+def test_efa_loopback(node: Node) -> None:
+    """EFA message exchange within the node.
+
+    Server and client run on this node, one EFA domain after another, with libfabric's shared memory disabled, so that
+    every message goes through the device. The port's state proves nothing: EFA's driver always reports ACTIVE.
+
+    Remedy (investigate): If no domain works, let the security group admit its own members in both directions, and check
+    memlock. If one does not work or stays slow, replace the node.
+    """
+    try:
+        exchanges = node.efa_loopback.exchanges
+    except Absent as absent:
+        if not node.efa_devices:
+            not_applicable("no EFA device on this node")
+        incomplete(f"{absent}; expected EFA's software on the host")
+    if not exchanges:
+        incomplete("libfabric offers no EFA domain; expected one for each device")
+    speeds: dict[str, float] = {}
+    broken: dict[str, list[str]] = {}
+    for one in exchanges:
+        with part:
+            speed = one.mb_per_s
+            if speed is None:
+                broken.setdefault(one.why_not, []).append(one.domain)
+            else:
+                speeds[one.domain] = speed
+    for why, domains in broken.items():
+        seen = f"no exchange through {listed(domains)} ({why})"
+        fail_if(domains, f"{seen}; expected one through each of {len(exchanges)} domains")
+    usual, share = median(speeds.values() or [0.0]), node.threshold("load.loopback_percent")
+    slow = [f"{name} {speed:.0f} MB/s" for name, speed in speeds.items() if speed < share / 100 * usual]
+    concern_if(slow, f"{listed(slow)}; expected at least {share:g} % of the {usual:.0f} MB/s of most domains")
+
+
+@mark.storage
+@mark.hyperpod_performance_debugger("B")
+@evidence("fio --name=x --directory=DIR --rw=write (read) --bs=1M --size=512M --numjobs=8 --thread --direct=1")
+def test_fs_bandwidth(node: Node) -> None:
+    """File system bandwidth.
+
+    Eight streams write one scratch file, bypassing the node's own cache (direct I/O), then read it back. A shared file
+    system is tested by a few nodes at a time, always the same number, so that conditions are equal. The file was just
+    written: a file server may still have it in memory.
+
+    Remedy (investigate): Compare the node's mount options, its network and Lustre's tunables with those of a fast node.
+    If all nodes are slow, look at the file system's own throughput (test_fsx_throughput).
+    """
+    data = node.fs_bandwidth.gb_per_s
+    folder = node.fs_bandwidth.folder
+    least = node.threshold("load.fs_gb_per_s")
+    low = [
+        f"{direction} {apart(speed, least, 3, SIGNIFICANT)[0]} GB/s"
+        for direction, speed in data.items()
+        if speed < least
+    ]
+    concern_if(low, f"{folder}: {', '.join(low)}; expected at least {least:g} GB/s")
+    shared = node.group.medians("fs_bandwidth", speeds)
+    share = node.threshold("load.fs_percent")
+    usual = {one: shared[f"{one} in {folder}"] for one in data}
+    slow = [
+        f"{one} {speed:.3g} GB/s where {usual[one].nodes} nodes have {usual[one].value:.3g}"
+        for one, speed in data.items()
+        if usual[one].is_comparable and speed < share / 100 * usual[one].value
+    ]
+    concern_if(slow, f"{folder}: {', '.join(slow)}; expected at least {share:g} % of their median")
+    if not least and not all(one.is_comparable for one in usual.values()):
+        values = ", ".join(f"{one} {speed:.3g} GB/s" for one, speed in data.items())
+        incomplete(f"{folder}: {values}; expected further nodes to compare with, or a limit (load.fs_gb_per_s)")
+
+
+def speeds(node: Node) -> Mapping[str, float]:
+    """What the node's group is compared by."""
+    return {f"{one} in {node.fs_bandwidth.folder}": speed for one, speed in node.fs_bandwidth.gb_per_s.items()}

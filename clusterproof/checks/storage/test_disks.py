@@ -1,0 +1,91 @@
+"""Disks: NVMe all there, alive and in use, and EBS volumes that their limits slow down."""
+
+from __future__ import annotations
+
+from clusterproof.plugins.core.marks import mark
+from clusterproof.plugins.core.message import apart
+from clusterproof.plugins.core.verdict import concern_if, fail_if, not_applicable
+from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.evidence.fact import Absent
+from clusterproof.plugins.evidence.field import at_least_one, each, known
+from clusterproof.plugins.evidence.node import Node
+from clusterproof.plugins.evidence.storage.facts import NvmeController
+
+pytestmark = [mark.storage, mark.preflight]
+
+
+@mark.ami
+@mark.hyperpod_node_debugger("D")
+@evidence("nvme list; lsblk -o NAME,MODEL,SIZE,TYPE,MOUNTPOINT")
+def test_nvme_scratch(node: Node) -> None:
+    """Local NVMe disks.
+
+    Only the machine's own disks are counted, not EBS volumes. One that is in no mounted file system, nor in a mounted
+    array or volume, is scratch space that nobody uses: caches and checkpoints then fill the root volume.
+
+    Remedy (fix configuration): A missing disk: stop and start the instance, or replace the node. Otherwise look at what
+    should have mounted them (the image's service, the lifecycle script).
+    """
+    local = [controller for controller in node.nvme_controllers if controller.is_local]
+    expected = known(lambda: int(node.of_type("nvme")), 0)
+    if not (expected or local):
+        not_applicable(f"{node.type_name or 'this node'} has no local NVMe disk")
+    fail_if(len(local) < expected, f"{len(local)} local NVMe disks; expected {expected}")
+    disks = [*each(local, lambda controller: (controller.label, controller.disks))]
+    bare = ", ".join(label for label, has in disks if not has)
+    fail_if(bare, f"no disk on {bare}; expected one on each controller")
+    every = [disk for _, has in disks for disk in has]
+    unused = ", ".join(filter(None, each(every, lambda disk: "" if disk.mounted else disk.name)))
+    concern_if(unused, f"not mounted: {unused}; expected every local disk in a mounted file system")
+
+
+@mark.ami
+@mark.prolog
+@mark.hyperpod_node_debugger("F")
+@evidence("cat /sys/class/nvme/*/state")
+def test_nvme_state(nvme: NvmeController) -> None:
+    """NVMe controller state.
+
+    The controller is being reset, is dead or was given up by the driver. What is on its disk cannot be read. Media
+    errors are in the kernel log; the disk's own counters need a program run as root, and are not read.
+
+    Remedy (replace): Search the kernel log for nvme. Replace the node if the controller does not return to live.
+    """
+    assert nvme.state == "live", f"{known(lambda: nvme.model, 'the controller')} is {nvme.state}; expected live"
+
+
+LIMITS = {
+    "volume_iops_us": "the volume's IOPS",
+    "volume_throughput_us": "the volume's throughput",
+    "instance_iops_us": "the instance's IOPS",
+    "instance_throughput_us": "the instance's throughput",
+}
+
+
+@mark.hyperpod_performance_debugger("B")
+@evidence("sudo nvme amzn stats /dev/nvme0")
+def test_ebs_limits(node: Node) -> None:
+    """EBS performance limits.
+
+    A volume has a limit of operations and of bytes a second, and so have all volumes of an instance together. Requests
+    beyond it wait: programs and images load slowly from a root volume, logs and checkpoints are written slowly. The
+    mean since boot is evaluated, which includes the first minutes with their packages and images. What jobs read and
+    write counts too.
+
+    Remedy (fix configuration): Raise the volume's IOPS and throughput (aws ec2 modify-volume; gp3 starts at 3000 IOPS
+    and 125 MB/s), or move images, caches and checkpoints to local NVMe disks or FSx. For the instance's limits only a
+    larger instance helps.
+    """
+    try:
+        volumes = at_least_one(list(node.ebs_volumes), "volume of EBS")
+    except Absent:
+        not_applicable("no volume of EBS")
+    limit_s, period_s = node.threshold("ebs.exceeded_s"), node.threshold("ebs.period_s")
+    periods = max(1.0, node.boot.uptime_s / period_s)
+    above = []
+    limits = [(volume, name) for volume in volumes for name in LIMITS]
+    for volume, limit, exceeded_s in each(limits, lambda one: (one[0], LIMITS[one[1]], getattr(*one) / 1e6)):
+        if exceeded_s > limit_s * periods:
+            mean = apart(exceeded_s / periods, limit_s)[0]
+            above.append(f"{volume.label}: above {limit} for {exceeded_s:.0f} s, {mean} s in {period_s:g} s")
+    concern_if(above, f"{', '.join(above)}; expected at most {limit_s:g} s")

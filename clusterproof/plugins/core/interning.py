@@ -1,0 +1,54 @@
+"""Interning: values that many nodes have in common, kept once: most of 10,000 nodes of one kind differ in little."""
+
+from __future__ import annotations
+
+import marshal
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+from clusterproof.plugins.core.evidence import Collected, NodeEvidence
+
+MAX_VALUES = 200_000  # that are remembered; values of one node alone fill this, and all are forgotten then
+DEEPEST = 12  # levels below which a value is kept as it came
+
+
+class Interning:
+    """The values so far. Evidence is never changed, so that nodes can hold the same objects."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, Any] = {}
+        self._texts: dict[str, str] = {}
+
+    def once(self, evidence: NodeEvidence) -> NodeEvidence:
+        """The same evidence, made of the values of earlier nodes where they are the same."""
+        collectors = {self._text(name): self._collector(collector) for name, collector in evidence.collectors.items()}
+        return replace(evidence, collectors=collectors)
+
+    def _collector(self, collector: Collected) -> Collected:
+        return replace(collector, value=self._value(collector.value), detail=self._text(collector.detail))
+
+    def _value(self, data: Any, level: int = 0) -> Any:
+        if isinstance(data, str):
+            return self._text(data)
+        if not isinstance(data, (dict, list)) or level > DEEPEST:
+            return data
+        try:  # the second version's bytes are one for one value; they distinguish 1 from 1.0 and true, as == does not
+            key = blake2b(marshal.dumps(data, 2), digest_size=16).digest()
+        except ValueError:  # nested more deeply than marshal goes, or half of a surrogate pair
+            return data
+        if key not in self._kept:
+            if len(self._kept) >= MAX_VALUES:
+                self._kept.clear()
+            self._kept[key] = self._parts(data, level + 1)
+        return self._kept[key]
+
+    def _parts(self, data: dict[str, Any] | list[Any], level: int) -> dict[str, Any] | list[Any]:
+        if isinstance(data, list):
+            return [self._value(entry, level) for entry in data]
+        return {self._text(name): self._value(entry, level) for name, entry in data.items()}
+
+    def _text(self, data: str) -> str:
+        if len(self._texts) >= MAX_VALUES:
+            self._texts.clear()
+        return self._texts.setdefault(data, data)

@@ -1,0 +1,1 @@
+"""What AWS reports of instances, HyperPod clusters and file systems of FSx."""

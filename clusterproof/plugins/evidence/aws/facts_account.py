@@ -1,0 +1,169 @@
+"""What a cluster needs of its account: the subnets and security groups of its nodes, endpoints, service quotas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.catalog.aws import (
+    ALWAYS,
+    INTERFACES,
+    NODES,
+    PER_TYPE,
+    SAGEMAKER,
+    VOLUME,
+    interfaces,
+    quotas,
+    vpc_endpoint_rows,
+)
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.aws.facts_ec2 import Endpoint, RouteTable, SecurityGroup, Subnet
+from clusterproof.plugins.evidence.aws.facts_hyperpod import InstanceGroup
+from clusterproof.plugins.evidence.cluster import ClusterFacts
+
+AVAILABLE = "available"
+T = TypeVar("T", Subnet, SecurityGroup)
+
+
+def efa_security_groups(cluster: ClusterFacts) -> list[SecurityGroup]:
+    """The security groups of all nodes whose type has EFA. Raises Incomplete, NotApplicable."""
+    return _found(_ids_of_efa(cluster), cluster.security_groups, "security group")
+
+
+def subnets_used(cluster: ClusterFacts) -> list[Subnet]:
+    """The subnets of all instance groups. Raises Incomplete, NotApplicable."""
+    if not cluster.is_hyperpod:
+        return _found({one.subnet_id for one in cluster.ec2_instances}, cluster.vpc_subnets, "subnet")
+    networks = [cluster.hyperpod.network_of(group) for group in cluster.hyperpod.groups]
+    return _found({one for network in networks for one in network.subnet_ids}, cluster.vpc_subnets, "subnet")
+
+
+def table_of(subnet: Subnet, tables: Iterable[RouteTable]) -> RouteTable:
+    """The route table of a subnet: its own, else its VPC's main one. Raises Incomplete where neither was reported."""
+    of_vpc = [table for table in tables if table.vpc_id == subnet.vpc_id]
+    own = [table for table in of_vpc if subnet.id in table.subnet_ids]
+    found = [*own, *(table for table in of_vpc if table.is_main)]
+    if not found:
+        raise Incomplete(f"AWS reports no route table of {subnet.id}", cause="no route table reported")
+    return found[0]
+
+
+def missing_endpoints(cluster: ClusterFacts) -> list[str]:
+    """What endpoints the nodes' subnets lack, in words."""
+    lacking: dict[str, None] = {}
+    for subnet in subnets_used(cluster):
+        lacking |= dict.fromkeys(_lacking(subnet, table_of(subnet, cluster.route_tables), cluster.vpc_endpoints))
+    return list(lacking)
+
+
+def _lacking(subnet: Subnet, table: RouteTable, endpoints: Iterable[Endpoint]) -> Iterator[str]:
+    own = [one for one in endpoints if one.vpc_id == subnet.vpc_id]
+    for row in vpc_endpoint_rows():
+        if row.needed != ALWAYS and table.default_ways:
+            continue
+        named = [one for one in own if one.service == row.service]
+        if any(_serves(one, table) for one in named):
+            continue
+        if not named:
+            yield f"{subnet.vpc_id} has no endpoint for {row.service} ({row.needed_for})"
+        elif all(one.state.lower() != AVAILABLE for one in named):
+            yield f"the endpoint for {row.service} is {named[0].state} ({row.needed_for})"
+        else:
+            yield f"{table.id} does not lead to the endpoint for {row.service} ({row.needed_for})"
+
+
+def _serves(endpoint: Endpoint, table: RouteTable) -> bool:
+    is_reached = endpoint.kind != "Gateway" or table.id in endpoint.route_table_ids
+    return endpoint.state.lower() == AVAILABLE and is_reached
+
+
+def _ids_of_efa(cluster: ClusterFacts) -> set[str]:
+    if cluster.is_hyperpod:
+        groups = [group for group in cluster.hyperpod.groups if _has_efa(group.counts, cluster.catalog)]
+        ids = {one for group in groups for one in _security_groups(cluster, group)}
+    else:
+        instances = [one for one in cluster.ec2_instances if _has_efa([one.ec2_type], cluster.catalog)]
+        ids = {group for one in instances for group in one.security_group_ids}
+    if not ids:
+        raise NotApplicable("no node of it has EFA")
+    return ids
+
+
+def _security_groups(cluster: ClusterFacts, group: InstanceGroup) -> tuple[str, ...]:
+    return cluster.hyperpod.network_of(group).security_group_ids
+
+
+def _has_efa(types: Iterable[str], catalog: Catalog) -> bool:
+    """Whether a node of these types may have EFA; one that the catalogue does not know may."""
+    return any(_may_have_efa(name, catalog) for name in types)
+
+
+def _may_have_efa(name: str, catalog: Catalog) -> bool:
+    devices = catalog.efa_devices(name)
+    return catalog.accelerators(name) != 0 if devices is None else devices > 0
+
+
+def _found(ids: set[str], data: Iterable[T], what: str) -> list[T]:
+    """Those that AWS reported for these ids. Raises Incomplete where one is missing, or where there is no id."""
+    if not ids:
+        raise Incomplete(f"AWS names no {what} of its nodes", cause=f"no {what} was reported")
+    by_id = {one.id: one for one in data}
+    lost = sorted(ids - by_id.keys())
+    if lost:
+        raise Incomplete(
+            f"AWS reports nothing about the {what} {', '.join(lost[:5])}", cause=f"a {what} was not reported"
+        )
+    return [by_id[one] for one in sorted(ids)]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one quota must allow; `amount` is None where the catalogue does not know an instance type."""
+
+    service: str
+    name: str
+    amount: int | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What finds the quota."""
+        return self.service, self.name
+
+
+def needs(cluster: ClusterFacts) -> Iterator[Need]:
+    """Every quota that the cluster depends on, once. Raises Incomplete."""
+    counts = _counts(cluster)
+    for row in quotas():
+        if row.service == SAGEMAKER and not cluster.is_hyperpod:
+            continue
+        if row.needs == PER_TYPE:
+            for name, count in sorted(counts.items()):
+                yield Need(row.service, row.name.format(type=f"ml.{name}"), count)
+        else:
+            yield Need(row.service, row.name, _amount(row.needs, cluster, counts))
+
+
+def _counts(cluster: ClusterFacts) -> Counter[str]:
+    """How many nodes of each instance type there are or are wanted, controllers too."""
+    if not cluster.is_hyperpod:
+        return Counter(member.ec2_type for member in cluster.members)
+    counts: Counter[str] = Counter()
+    for group in cluster.hyperpod.groups:
+        counts.update(group.counts)
+    return counts
+
+
+def _amount(what: str, cluster: ClusterFacts, counts: Counter[str]) -> int | None:
+    if what == NODES:
+        return counts.total()
+    if what == VOLUME:
+        sizes = (size for one in cluster.hyperpod.groups for size in one.volumes_gb)
+        return max([int(cluster.threshold("quotas.ebs_gb")), *sizes])
+    if what == INTERFACES:
+        each = {name: interfaces(name, cluster.catalog) for name in counts}
+        known = {name: number for name, number in each.items() if number is not None}
+        return sum(known[name] * count for name, count in counts.items()) if len(known) == len(each) else None
+    return 1

@@ -1,0 +1,274 @@
+"""A file system of FSx that nodes mount: its limits, how loaded and how full it was, and when a load is sustained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from itertools import accumulate
+from typing import Any, TypeVar
+
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.field import (
+    Decode,
+    Field,
+    Reported,
+    every,
+    number,
+    optional,
+    read,
+    table,
+    text,
+    values,
+    whole,
+)
+
+T = TypeVar("T")
+
+MB = 10**6  # bytes of the megabyte in which throughput is sold
+GIB = 2**30
+PERIOD_S = 60
+TYPES = {"LUSTRE": "Lustre", "OPENZFS": "OpenZFS"}
+ELASTIC = "INTELLIGENT_TIERING"
+SHOWN_PATHS = 3
+
+
+@record
+class Series(Reported):
+    """One metric and statistic of a file system, or of one of its servers or targets."""
+
+    file_system = Field(text)
+    server = Field(text)
+    target = Field(text)
+    metric = Field(text)
+    statistic = Field(text)
+
+    @property
+    def points(self) -> Points:
+        """A value for each minute, None where there is none. Raises Incomplete."""
+        where = f"{self.metric} of {self.place or self.file_system}"
+        return tuple(read(entry, optional(number), where) for entry in read(self.data.get("values"), values, where))
+
+    @property
+    def place(self) -> str:
+        """Its server or target, empty for the file system as a whole."""
+        return self.server or self.target
+
+
+@record
+class Metrics(Reported):
+    """What CloudWatch returned for all file systems."""
+
+    begin = Field(number)
+    minutes = Field(whole)
+    series = Field(every(Series), where="fsx_metrics: series")
+
+
+@record
+class FileSystem(Reported):
+    """One file system that nodes mount. Every fact raises Incomplete where FSx does not show it, and says why."""
+
+    paths: tuple[str, ...]
+    unknown: str  # why nothing is known of it, else empty
+    ask: Callable[[], Metrics]
+    catalog: Catalog
+
+    @property
+    def label(self) -> str:
+        """Where it is mounted, and its id: `/fsx (fs-0123456789abcdef0)`."""
+        more = "" if len(self.paths) <= SHOWN_PATHS else f" and {len(self.paths) - SHOWN_PATHS} more"
+        name = self.data.get("FileSystemId")
+        return f"{', '.join(self.paths[:SHOWN_PATHS])}{more}" + (f" ({name})" if isinstance(name, str) else "")
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """What DescribeFileSystems shows. Raises Incomplete."""
+        if self.unknown:
+            raise Incomplete(self.unknown, cause="a file system that FSx does not show")
+        return self.data
+
+    @property
+    def id(self) -> str:
+        """`fs-0123456789abcdef0`."""
+        return read(self.described.get("FileSystemId"), text, "FileSystemId")
+
+    @property
+    def kind(self) -> str:
+        """`LUSTRE` or `OPENZFS`. Raises NotApplicable for the others."""
+        kind = read(self.described.get("FileSystemType"), text, "FileSystemType")
+        if kind not in TYPES:
+            raise NotApplicable(f"a file system of type {kind} is not evaluated; FSx for Lustre and OpenZFS are")
+        return kind
+
+    @property
+    def baseline_mb_s(self) -> float:
+        """The throughput that it is provisioned for, in MB/s. Raises Incomplete where its description does not say."""
+        if self.kind == "OPENZFS" or self.is_elastic:
+            return self._of_configuration("ThroughputCapacity", number)
+        per_tib = (
+            self.catalog.threshold("fsx.scratch_mb_s_per_tib")
+            if self._of_configuration("DeploymentType", text) == "SCRATCH_2"
+            else self._of_configuration("PerUnitStorageThroughput", number)
+        )
+        return self.capacity_gib / self.catalog.threshold("fsx.gib_per_tib") * per_tib
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether its storage grows with what is put in."""
+        return read(self.described.get("StorageType"), optional(text), "StorageType") == ELASTIC
+
+    @property
+    def capacity_gib(self) -> int:
+        """Its storage in GiB, at least one. Raises Incomplete."""
+        capacity = read(self.described.get("StorageCapacity"), whole, "StorageCapacity")
+        if capacity < 1:
+            raise Incomplete(f"StorageCapacity is {capacity} GiB", cause="no storage capacity")
+        return capacity
+
+    @property
+    def begin(self) -> float:
+        """The first minute that CloudWatch was asked for, in seconds since 1970."""
+        return self.ask().begin
+
+    def series(self, metric: str, statistic: str = "Average") -> tuple[Series, ...]:
+        """A metric's series of this file system: one, or one for each server or target; none where it has none."""
+        return tuple(
+            series
+            for series in self.ask().series
+            if series.file_system == self.id and series.metric == metric and series.statistic == statistic
+        )
+
+    def whole(self, metric: str, statistic: str) -> Points:
+        """The points of the file system as a whole. Raises Incomplete where CloudWatch has no such metric of it."""
+        found = [series for series in self.series(metric, statistic) if not series.place]
+        if not found:
+            raise Incomplete(f"CloudWatch has no {metric} of it", cause=f"no {metric} in CloudWatch")
+        return found[0].points
+
+    @property
+    def throughput_percent(self) -> Points:
+        """Bytes read and written a second by clients, in percent of the baseline; None where either is missing.
+
+        Bursts and cache bring it above 100. Raises Incomplete.
+        """
+        full = self.baseline_mb_s * MB * PERIOD_S / 100
+        if full <= 0:
+            raise Incomplete(f"its throughput capacity is {self.baseline_mb_s:g} MB/s", cause="no throughput capacity")
+        both = zip(self.whole("DataReadBytes", "Sum"), self.whole("DataWriteBytes", "Sum"))  # noqa: B905
+        return tuple(None if read is None or written is None else (read + written) / full for read, written in both)
+
+    @property
+    def used_percent(self) -> float:
+        """How much of its storage is in use, at the last minute with data. Raises Incomplete."""
+        if self.kind == "OPENZFS":
+            total, used = self._last("StorageCapacity", "Average"), self._last("UsedStorageCapacity", "Average")
+            if total <= 0:
+                raise Incomplete(f"StorageCapacity is {total:g} bytes", cause="no storage capacity")
+            return 100 * used / total
+        return 100 * (1 - self._last("FreeDataStorageCapacity", "Sum") / (self.capacity_gib * GIB))
+
+    @property
+    def fullest_target(self) -> tuple[str, float]:
+        """The fullest object storage target of Lustre and its use in percent, at the last minute with data.
+
+        Where CloudWatch does not report each target, it is calculated from the least free space of one, as if all
+        were of one size.
+        """
+        data = [
+            (last, series.place)
+            for series in self.series("StorageCapacityUtilization", "Maximum")
+            if series.place and (last := _last(series.points)) is not None
+        ]
+        if data:
+            used, name = max(data)
+            return name, used
+        size = self.capacity_gib * GIB / max(1.0, self._last("FreeDataStorageCapacity", "SampleCount"))
+        return "the fullest OST", 100 * (1 - self._last("FreeDataStorageCapacity", "Minimum") / size)
+
+    def _last(self, metric: str, statistic: str) -> float:
+        last = _last(self.whole(metric, statistic))
+        if last is None:
+            raise Incomplete(f"CloudWatch reports no {metric} of it in this time", cause=f"no {metric} in CloudWatch")
+        return last
+
+    def _of_configuration(self, key: str, decode: Decode[T]) -> T:
+        name = "LustreConfiguration" if self.kind == "LUSTRE" else "OpenZFSConfiguration"
+        return read(read(self.described.get(name), table, name).get(key), decode, key)
+
+
+def _last(points: Points) -> float | None:
+    """The last value that is not missing."""
+    return next((point for point in reversed(points) if point is not None), None)
+
+
+Points = Sequence[float | None]  # one a minute, None where it is missing
+
+
+@record
+class Period:
+    """Minutes in which a load was sustained, the last one included; how many were hot, and the mean of those."""
+
+    first: int
+    last: int
+    hot: int
+    mean: float
+
+    @property
+    def minutes(self) -> int:
+        """How long."""
+        return self.last - self.first + 1
+
+    def mean_of(self, points: Points) -> float | None:
+        """The mean of other points of the same minutes, None where all are missing."""
+        data = [point for point in points[self.first : self.last + 1] if point is not None]
+        return sum(data) / len(data) if data else None
+
+
+def sustained(points: Points, limit: float, catalog: Catalog) -> Period | None:
+    """The longest time at or above `limit` in enough minutes of every span of 15, None where there is none.
+
+    A missing minute is neither above nor below.
+    """
+    hot = [point is not None and point >= limit for point in points]
+    periods = [_period(points, hot, first, behind) for first, behind in _joined(_spans(hot, catalog), catalog)]
+    return max(periods, key=lambda period: (period.minutes, period.mean), default=None)
+
+
+def may_be_sustained(points: Points, limit: float, catalog: Catalog) -> bool:
+    """Whether missing minutes could hide a sustained load, as they do where points are too few for any span."""
+    if len(points) < catalog.threshold("fsx.span_minutes"):
+        return True
+    return bool(_spans([point is None or point >= limit for point in points], catalog))
+
+
+def clock(seconds: float) -> str:
+    """A time of CloudWatch's in words: `2026-11-21 07:10`."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):
+        return "a time that is none"
+
+
+def _spans(hot: Sequence[bool], catalog: Catalog) -> list[int]:
+    """The first minutes of the spans in which enough minutes are hot."""
+    length, least = int(catalog.threshold("fsx.span_minutes")), catalog.threshold("fsx.hot_minutes")
+    counted = [0, *accumulate(hot)]
+    return [first for first in range(len(hot) - length + 1) if counted[first + length] - counted[first] >= least]
+
+
+def _joined(spans: Sequence[int], catalog: Catalog) -> list[tuple[int, int]]:
+    """Spans that meet or overlap as one: first minute, and the one after the last."""
+    length = int(catalog.threshold("fsx.span_minutes"))
+    joined: list[tuple[int, int]] = []
+    for first in spans:
+        if joined and first <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], first + length)
+        else:
+            joined.append((first, first + length))
+    return joined
+
+
+def _period(points: Points, hot: Sequence[bool], first: int, behind: int) -> Period:
+    loads = {minute: point for minute in range(first, behind) if hot[minute] and (point := points[minute]) is not None}
+    return Period(min(loads), max(loads), len(loads), sum(loads.values()) / len(loads))

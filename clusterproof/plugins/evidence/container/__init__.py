@@ -1,1 +1,0 @@
-"""What a job gets of its node where it runs."""

@@ -1,1 +1,0 @@
-"""DCGM: what `dcgmi diag` and `dcgmi nvlink` print."""

@@ -1,1 +1,0 @@
-"""FSx: file systems that nodes mount, their limits and their load."""

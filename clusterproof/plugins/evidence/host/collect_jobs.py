@@ -1,0 +1,105 @@
+"""What jobs have left: processes whose job runs here no more, and files in /dev/shm whose owner has no process."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from clusterproof.plugins.agent.reading import Node, error
+from clusterproof.plugins.evidence.host.collect_owner import ROOT, daemon_users, in_turn, is_daemon, owner
+from clusterproof.plugins.evidence.storage.collect_mounts import unmounted
+
+STEP = "slurmstepd"  # there is one for every step of a job that runs here
+TITLE = re.compile(r"slurmstepd: \[(\d+)")
+JOB = re.compile(r"(?:^|\0)SLURM_JOB_ID=(\d{1,12})(?:\0|$)")
+STARTED_HERE = re.compile(r"(?:^|\0)SLURMD_NODENAME=")  # by a step, which salloc's own shell is not
+# A control group that slurmstepd has made: no process leaves it by itself, and users make none of that path.
+GROUP = re.compile(
+    r"(?m)^\d+:[^:]*:/(?:slurm[^/\n]*/uid_\d+|(?:system\.slice/)?[^/\n]*slurmstepd\.scope)/job_(\d{1,12})(?:/|$)"
+)
+SHM = "/dev/shm"
+MAX_PROCESSES = 64
+MAX_FILES = 100_000
+
+
+def read(node: Node) -> object:
+    """The jobs that run here, processes of others, and what owners without a process have in /dev/shm."""
+    running: set[str] = set()
+    owners: set[int] = set()
+    daemons = daemon_users(node)
+    started: list[dict[str, object]] = []
+    unread = 0
+    doubted: set[str] = set()  # jobs of what may be a step: only root may know
+    for pid in node.names("/proc"):
+        if not pid.isdecimal():
+            continue
+        try:
+            uid = owner(node, pid)
+            owners.add(uid)
+            name = node.read(f"/proc/{pid}/comm").strip()
+            if name.startswith(STEP) and uid in daemons:
+                titled = TITLE.match(node.read(f"/proc/{pid}/cmdline"))
+                try:
+                    (running if is_daemon(node, pid, STEP, daemons) else set()).update(
+                        titled.groups() if titled else ()
+                    )
+                except PermissionError:
+                    doubted.update(titled.groups() if titled else ())
+            elif uid != ROOT:  # its processes are prologs, epilogs and daemons, and no job's
+                job, is_sure = _job(node, pid)
+                started += [{"pid": int(pid), "name": name, "uid": uid, "job": job, "is_sure": is_sure}] if job else []
+        except PermissionError:
+            unread += 1
+        except OSError:
+            continue  # it has ended meanwhile
+    unread += sum(process["job"] in doubted - running for process in started)
+    left = [process for process in started if process["job"] not in running | doubted]
+    left.sort(key=lambda process: not process["is_sure"])
+    return {
+        "running": sorted(running, key=int),
+        "left": in_turn(left, "uid", MAX_PROCESSES),
+        "left_out": max(0, len(left) - MAX_PROCESSES),
+        "unread": unread,
+        "shm": _shm(node, owners),
+    }
+
+
+def _job(node: Node, pid: str) -> tuple[str, bool]:
+    """The job that a process was started for: surely by its control group, else by its environment. Raises OSError.
+
+    What a process has for its environment is its own to write.
+    """
+    try:
+        group = GROUP.search(node.read(f"/proc/{pid}/cgroup"))
+    except FileNotFoundError:
+        group = None
+    if group:
+        return group[1], True
+    environment = node.read(f"/proc/{pid}/environ")
+    data = JOB.search(environment) if STARTED_HERE.search(environment) else None
+    return (data[1] if data else ""), False
+
+
+def _shm(node: Node, owners: set[int]) -> object:
+    """What lies in /dev/shm of each owner who has no process, largest first."""
+    now = time.time()
+    found: dict[int, dict[str, float]] = {}
+    try:
+        names = unmounted(node, SHM)
+    except OSError as problem:
+        return error(problem)
+    for name in names[:MAX_FILES]:
+        try:
+            file = os.lstat(node.path(f"{SHM}/{name}"))
+        except OSError:
+            continue  # it was removed meanwhile
+        if file.st_uid in owners or file.st_uid == ROOT:
+            continue
+        data = found.setdefault(file.st_uid, {"uid": file.st_uid, "count": 0, "kib": 0, "oldest_s": 0.0})
+        data["count"] += 1
+        data["kib"] += file.st_blocks // 2
+        data["oldest_s"] = max(data["oldest_s"], round(now - file.st_mtime, 1))
+    if not found and len(names) > MAX_FILES:
+        return {"error": "E2BIG", "text": f"{SHM}: more than {MAX_FILES} files"}
+    return sorted(found.values(), key=lambda data: -data["kib"])

@@ -1,0 +1,115 @@
+"""Processes in uninterruptible sleep, and zombies: two looks at /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from clusterproof.plugins.agent.process_group import functions, stat_fields
+from clusterproof.plugins.agent.reading import Node
+from clusterproof.plugins.evidence.host.collect_owner import in_turn, owner
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
+BETWEEN_LOOKS_S = 0.25
+MAX_BLOCKED = 64
+STATE, PARENT, SESSION, START, PROCESSOR = 2, 3, 5, 21, 38  # fields of /proc/PID/stat
+LAST_RAN = "se.exec_start"
+
+
+def read(node: Node) -> object:
+    """How many processes there are, how many zombies, and those blocked (D) at both looks."""
+    looked = (_stat(node, pid) for pid in node.names("/proc") if pid.isdecimal())
+    first = _not_ours(node, [fields for fields in looked if fields])
+    suspects = [fields for fields in first if fields[STATE] == "D"]
+    if suspects:
+        node.at(f"{len(suspects)} processes in state D again")
+        time.sleep(BETWEEN_LOOKS_S)
+    uptime_s = float(node.read("/proc/uptime").split()[0])
+    blocked: list[dict[str, Any]] = sorted(
+        (
+            {"fields": fields, "uid": _user(node, fields[0]), "wait": _wait(node, fields[0])}
+            for fields in suspects
+            if _is_same_and_blocked(fields, _stat(node, fields[0]))
+        ),
+        key=lambda one: int(one["fields"][START]),  # of many alike those that may have waited longest
+    )
+    alike = [{**one, "kind": (one["uid"], one["wait"])} for one in blocked]
+    shown = in_turn(alike, "kind", MAX_BLOCKED)
+    kinds = {one["kind"] for one in shown}
+    return {
+        "total": len(first),
+        "zombies": sum(fields[STATE] == "Z" for fields in first),
+        "blocked": [_blocked(node, uptime_s, one["fields"], one["uid"], one["wait"]) for one in shown],
+        "blocked_alike": sum(one["kind"] in kinds for one in alike) - len(shown),
+        "blocked_left_out": sum(one["kind"] not in kinds for one in alike),
+    }
+
+
+def _stat(node: Node, pid: str) -> list[str]:
+    """The fields of a process, none where it has ended meanwhile."""
+    try:
+        fields = stat_fields(node.read(f"/proc/{pid}/stat"))
+    except OSError:
+        return []
+    return fields if len(fields) > PROCESSOR else []
+
+
+def _not_ours(node: Node, processes: list[list[str]]) -> list[list[str]]:
+    """All but the probe's own collectors and what they started: each collector has a session of its own."""
+    own = _stat(node, "self")  # with the numbers that this /proc gives us; none where it does not see us
+    collectors = {fields[0] for fields in processes if own and fields[PARENT] == own[PARENT]}
+    return [fields for fields in processes if fields[SESSION] not in collectors]
+
+
+def _is_same_and_blocked(first: list[str], second: list[str]) -> bool:
+    return bool(second) and second[STATE] == "D" and second[START] == first[START]
+
+
+def _user(node: Node, pid: str) -> int | None:
+    try:
+        return owner(node, pid)
+    except OSError:
+        return None  # it has ended meanwhile
+
+
+def _wait(node: Node, pid: str) -> str:
+    """The kernel's function that a process waits in; empty where the kernel does not tell."""
+    wait = node.text(f"/proc/{pid}/wchan", absent="")
+    return wait if isinstance(wait, str) and wait != "0" else ""
+
+
+def _blocked(node: Node, uptime_s: float, fields: list[str], uid: int | None, wait: str) -> dict[str, object]:
+    pid = fields[0]
+    node.at(f"process {pid} ({fields[1]})")
+    return {
+        "pid": int(pid),
+        "name": fields[1],
+        "uid": uid,
+        "wait": wait,
+        "stack": functions("", str(node.text(f"/proc/{pid}/stack", absent=""))),
+        "blocked_s": _blocked_s(node, pid, int(fields[PROCESSOR])),
+        "age_s": round(uptime_s - int(fields[START]) / os.sysconf("SC_CLK_TCK"), 2),
+    }
+
+
+def _blocked_s(node: Node, pid: str, processor: int) -> float | None:
+    """How long ago a process last ran, where the kernel reports it.
+
+    Each processor has its own clock for that, behind by what interrupts and the hypervisor took: we go to the
+    processor where the process last ran, and compare with ourselves.
+    """
+    try:
+        os.sched_setaffinity(0, [processor])
+        then, now = _last_ran_ms(node, f"/proc/{pid}/sched"), _last_ran_ms(Node(), "/proc/self/sched")
+    except (OSError, ValueError):
+        return None
+    return round(max(0.0, (now - then) / 1000), 2) if then > 0 else None
+
+
+def _last_ran_ms(node: Node, path: str) -> float:
+    """Raises OSError, ValueError."""
+    data = node.read(path)
+    return float(data[data.index(LAST_RAN) :].split(":", 1)[1].split()[0])

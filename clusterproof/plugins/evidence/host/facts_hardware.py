@@ -1,0 +1,215 @@
+"""The processors and memory of a node as the kernel reports them, and the errors that memory controllers counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from math import ceil
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    flag,
+    number,
+    one,
+    optional,
+    read,
+    text,
+    texts,
+    values,
+    whole,
+)
+
+CPUS = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
+MAX_CPUS = 8192  # that a kernel can be built for
+SETS_ITS_OWN_PACE = frozenset({"intel_pstate", "amd-pstate-epp"})  # where powersave is no fixed low frequency
+TICKS = "cpus: times"
+TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+def cpu_list(data: object) -> frozenset[int]:
+    """The CPUs of a list such as `0-47,96-143`. Raises TypeError."""
+    words = text(data)
+    cpus: set[int] = set()
+    for part in words.split(",") if words else ():
+        found = CPUS.fullmatch(part)
+        last = int(found[2] or found[1]) if found else MAX_CPUS
+        if not found or last >= MAX_CPUS:
+            raise TypeError
+        cpus.update(range(int(found[1]), last + 1))
+    return frozenset(cpus)
+
+
+def in_ranges(cpus: Iterable[int]) -> str:
+    """The CPUs as a list such as `0-47,96-143`."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+@record
+class FrequencyPolicy(Reported):
+    """How the kernel chooses the frequency of some CPUs; `count` policies are alike, `first` names one of them."""
+
+    driver = Field(text)
+    governor = Field(text)
+    max_khz = Field(whole)
+    limit_khz = Field(whole)
+    first = Field(text)
+    count = Field(whole)
+
+    @property
+    def is_at_full_speed(self) -> bool:
+        """Whether the governor lets its CPUs run as fast as they can."""
+        return self.governor == "performance" or (self.driver in SETS_ITS_OWN_PACE and self.governor == "powersave")
+
+
+@record
+class IdleState(Reported):
+    """A state that an idle CPU may enter, and the time that it takes to wake from it."""
+
+    name = Field(text)
+    latency_us = Field(whole)
+    disabled = Field(flag)
+
+
+@record
+class ProcessorInfo(Reported):
+    """What /proc/cpuinfo says; empty and 0 where it does not name a thing."""
+
+    model = Field(text)
+    microcode = Field(texts)
+    sockets = Field(whole)
+    cores = Field(whole)
+
+
+@record
+class Processors(Reported):
+    """The processors of a node."""
+
+    machine = Field(text)
+    online = Field(cpu_list)
+    present = Field(cpu_list)
+    smt = Field(text)
+    info = Field(one(ProcessorInfo))
+    policies = Field(every(FrequencyPolicy))
+    idle_states = Field(every(IdleState))
+    times = Field(values)
+
+    @property
+    def threads_per_core(self) -> int:
+        """How many CPUs a core has that has all its own online; 0 where the kernel does not report it."""
+        return ceil(len(self.online) / self.info.cores) if self.info.cores else 0
+
+    @property
+    def time_percent(self) -> Mapping[str, float]:
+        """What all CPUs did between two looks, in % of their time. Raises Incomplete."""
+        looks = [[read(tick, whole, TICKS) for tick in read(look, values, TICKS)] for look in self.times]
+        if len(looks) != 2 or min(map(len, looks)) < len(TIMES):
+            raise Incomplete(f"{TICKS} is not understood", cause="not understood")
+        spent = [now - then for _, then, now in zip(TIMES, *looks)]  # noqa: B905
+        if sum(spent) <= 0:
+            raise Incomplete("/proc/stat did not move between two looks", cause="/proc/stat stands still")
+        return {name: 100 * ticks / sum(spent) for name, ticks in zip(TIMES, spent)}  # noqa: B905
+
+
+KIB_PER_GIB = 2**20
+
+
+@record
+class HugePages(Reported):
+    """Pages of one size that are reserved, and how many of them nobody uses."""
+
+    size_kib = Field(whole)
+    pages = Field(whole)
+    free = Field(whole)
+
+
+@record
+class NumaNode(Reported):
+    """A NUMA node: memory, and the CPUs that are near it."""
+
+    node = Field(whole)
+    memory_kib = Field(whole)
+    cpus = Field(cpu_list)
+
+
+@record
+class Segments(Reported):
+    """NCCL's files in /dev/shm."""
+
+    count = Field(whole)
+    kib = Field(whole)
+    oldest_s = Field(number)
+    left_out = Field(optional(whole))  # whose size and age were not looked at
+
+
+@record
+class MainMemory(Reported):
+    """The memory of a node; `transparent` and `numa_balancing` are empty where the kernel has no such thing."""
+
+    total_kib = Field(whole)
+    available_kib = Field(whole)
+    swap_total_kib = Field(whole)
+    swap_free_kib = Field(whole)
+    huge_pages = Field(every(HugePages))
+    transparent = Field(text)
+    numa_balancing = Field(text)
+    numa = Field(every(NumaNode))
+    nccl_shm = Field(one(Segments))
+
+    @property
+    def total_gib(self) -> float:
+        """What the kernel has to deal out. Raises Incomplete."""
+        return self.total_kib / KIB_PER_GIB
+
+    @property
+    def transparent_mode(self) -> str:
+        """The chosen word of `always [madvise] never`; empty where the kernel has no transparent huge pages."""
+        return self.transparent.partition("[")[2].partition("]")[0]
+
+    @property
+    def sockets(self) -> tuple[NumaNode, ...]:
+        """The NUMA nodes that have CPUs: memory of GPUs and expanders is a node of its own."""
+        return tuple(node for node in self.numa if node.cpus)
+
+
+DAY_S = 86400
+
+
+@record
+class MemoryModule(Reported):
+    """A memory module that has counted errors; `name` is its label where the firmware gives one."""
+
+    name = Field(text)
+    corrected = Field(whole)
+    uncorrected = Field(whole)
+
+
+@record
+class MemoryController(Reported):
+    """A memory controller. Counts are of the last `counted_s` seconds, as a rule since its driver was loaded."""
+
+    name = Field(text)
+    corrected = Field(whole)
+    uncorrected = Field(whole)
+    counted_s = Field(whole)
+    modules = Field(every(MemoryModule))
+
+    @property
+    def label(self) -> str:
+        """`mc0: CPU_SrcID#0_MC#0_Chan#1_DIMM#0`: its name, and the modules that counted errors. Raises Incomplete."""
+        modules = ", ".join(module.name for module in self.modules)
+        return f"{self.name}: {modules}" if modules else self.name
+
+    @property
+    def corrected_per_day(self) -> float:
+        """How many errors a day it corrects; in the first day, how many it has. Raises Incomplete."""
+        return self.corrected / max(self.counted_s / DAY_S, 1.0)

@@ -1,0 +1,245 @@
+"""Processors and memory: lscpu, /proc/cpuinfo, cpupower, free, /proc/meminfo, and what sysfs says of frequencies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.host.collect_cpus import MAX_KINDS, POLICY
+from clusterproof.plugins.evidence.host.collect_memory import KEYS
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, bytes_of, sections, short, whole
+
+GHZ_IN_KHZ, MHZ_IN_KHZ = 1_000_000, 1_000
+
+_LSCPU = re.compile(r"^([A-Z][\w() /.-]{2,40}?):[ \t]{1,80}(\S.{0,400})$", re.MULTILINE)
+_NUMA = re.compile(r"NUMA node(\d{1,4}) CPU\(s\)")
+
+
+def is_lscpu(text: str) -> bool:
+    """Whether it is lscpu."""
+    return bool(re.search(r"^On-line CPU\(s\) list:[ \t]{1,80}\d", text, re.MULTILINE))
+
+
+def read_lscpu(text: str) -> Mapping[str, object]:
+    """The collector `cpus`, with the number of CPUs of `boot` and the NUMA nodes of `memory`."""
+    rows: dict[str, str] = {}
+    for key, value in _LSCPU.findall(text):
+        rows.setdefault(key, value.strip())  # of big and little cores the first
+    cpus: dict[str, Any] = {"online": rows["On-line CPU(s) list"]} if "On-line CPU(s) list" in rows else {}
+    if "Architecture" in rows:
+        cpus["machine"] = rows["Architecture"]
+    if "Off-line CPU(s) list" not in rows and "online" in cpus:
+        cpus["present"] = cpus["online"]
+    if (whole(rows.get("Thread(s) per core", "")) or 0) > 1:
+        cpus["smt"] = "on"  # with one thread it may be off, or the processor has none
+    cpus["info"] = _info(rows)
+    numa = [{"node": int(found[1]), "cpus": value} for key, value in rows.items() if (found := _NUMA.fullmatch(key))]
+    data: dict[str, object] = {"cpus": cpus}
+    online = _count(rows.get("On-line CPU(s) list", ""))
+    if online:
+        data["boot"] = {"cpus": online}
+    return {**data, "memory": {"numa": numa}} if numa else data
+
+
+def _info(rows: Mapping[str, str]) -> dict[str, object]:
+    sockets, cores = (whole(rows.get(key, "")) for key in ("Socket(s)", "Core(s) per socket"))
+    data: dict[str, object] = {"model": short(rows.get("Model name", ""))}
+    if rows.get("Microcode version"):
+        data["microcode"] = [short(rows["Microcode version"])]
+    if sockets:
+        data["sockets"] = sockets
+    return {**data, "cores": sockets * cores} if sockets and cores else data
+
+
+def _count(data: str) -> int:
+    """How many `0-3,8` are; 0 where it is no such list."""
+    if not re.fullmatch(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?){0,2000}", data):
+        return 0
+    parts = [part.split("-") for part in data.split(",")]
+    return sum(int(part[-1]) - int(part[0]) + 1 for part in parts)
+
+
+def is_cpuinfo(text: str) -> bool:
+    """Whether it is /proc/cpuinfo."""
+    return bool(re.search(r"^processor[ \t]{0,4}: \d{1,5}$", text, re.MULTILINE))
+
+
+def read_cpuinfo(text: str) -> Mapping[str, object]:
+    """What the collector `cpus` reports about the processors."""
+    blocks = [_block(block) for block in text.split("\n\n")[:8192]]
+    blocks = [block for block in blocks if "processor" in block]
+    microcode = sorted({block["microcode"] for block in blocks if block.get("microcode")})
+    info: dict[str, object] = {
+        "model": next((block["model name"] for block in blocks if block.get("model name")), ""),
+        "microcode": microcode[:MAX_KINDS],
+        "sockets": len({block["physical id"] for block in blocks if "physical id" in block}),
+        "cores": len({(block.get("physical id"), block["core id"]) for block in blocks if "core id" in block}),
+    }
+    return {"cpus": {"info": info}, "boot": {"cpus": len(blocks)}} if blocks else {"cpus": {"info": info}}
+
+
+def _block(text: str) -> dict[str, str]:
+    rows = (line.partition(":") for line in text.split("\n"))
+    return {key.strip(): value.strip()[:200] for key, separator, value in rows if separator}
+
+
+_ANALYZED = re.compile(r"^analyzing CPU (\d{1,5}):", re.MULTILINE)
+_DRIVER = re.compile(r"^\s{1,4}driver: (\S{1,40})", re.MULTILINE)
+_LIMITS = re.compile(r"^\s{1,4}hardware limits: .{1,40}? - (\d{1,5}(?:\.\d{1,3})?) (GHz|MHz)", re.MULTILINE)
+_POLICY = re.compile(r"frequency should be within .{1,40}? and (\d{1,5}(?:\.\d{1,3})?) (GHz|MHz)")
+_GOVERNOR = re.compile(r'The governor "([a-z]{1,30})"')
+
+
+def is_cpupower(text: str) -> bool:
+    """Whether it is `cpupower frequency-info`."""
+    return bool(_GOVERNOR.search(text) and (_ANALYZED.search(text) or _DRIVER.search(text)))
+
+
+def read_cpupower(text: str) -> Mapping[str, object]:
+    """The frequency policies of the collector `cpus`. Raises CaptureError."""
+    policies = [_policy(found[1], rest) for found, rest in sections(_ANALYZED, text)]
+    if not policies:
+        raise CaptureError("cpupower does not say of which CPU")
+    return {"cpus": {"policies": _alike(policies)}}
+
+
+def _policy(cpu: str, text: str) -> dict[str, object]:
+    driver, governor = _DRIVER.search(text), _GOVERNOR.search(text)
+    data: dict[str, object] = {"first": f"policy{cpu}"}
+    if driver:
+        data["driver"] = driver[1]
+    if governor:
+        data["governor"] = governor[1]
+    for key, found in (("max_khz", _LIMITS.search(text)), ("limit_khz", _POLICY.search(text))):
+        if found:
+            data[key] = round(float(found[1]) * (GHZ_IN_KHZ if found[2] == "GHz" else MHZ_IN_KHZ))
+    return data
+
+
+_SYSFS = re.compile(
+    r"^/sys/devices/system/cpu/(?:cpu(\d{1,5})/cpufreq|cpufreq/policy(\d{1,5}))/(scaling_driver|scaling_governor|"
+    r"cpuinfo_max_freq|scaling_max_freq):(.{0,80})$",
+    re.MULTILINE,
+)
+
+
+def is_sysfs(text: str) -> bool:
+    """Whether it is `grep . /sys/devices/system/cpu/cpu*/cpufreq/*`."""
+    return bool(_SYSFS.search(text))
+
+
+def read_sysfs(text: str) -> Mapping[str, object]:
+    """The frequency policies of the collector `cpus`."""
+    names = {file: key for key, file in POLICY.items()}
+    policies: dict[str, dict[str, object]] = {}
+    for cpu, policy, file, value in _SYSFS.findall(text)[:100_000]:
+        first = f"policy{policy or cpu}"
+        number = whole(value.strip())
+        policies.setdefault(first, {"first": first})[names[file]] = value.strip() if number is None else number
+    return {"cpus": {"policies": _alike(policies.values())}}
+
+
+def _alike(policies: Iterable[Mapping[str, object]]) -> list[dict[str, Any]]:
+    """Of policies alike the first, with their number."""
+    kinds: list[dict[str, Any]] = []
+    for policy in policies:
+        same = [kind for kind in kinds if _without_place(kind) == _without_place(policy)]
+        if same:
+            same[0]["count"] += 1
+        elif len(kinds) < MAX_KINDS:
+            kinds.append({**policy, "count": 1})
+    return kinds
+
+
+def _without_place(policy: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in policy.items() if key not in ("first", "count")}
+
+
+KIB = 1024
+PAGE_KIB = 4  # what the kernel counts in: numbers in KiB are multiples of it, numbers in MiB are not
+
+_MEMINFO = re.compile(r"^([A-Z][\w()]{2,30}):\s{1,30}(\d{1,15})(?: kB)?[ \t]*$", re.MULTILINE)
+_HEADER = re.compile(r"^\s{2,40}total\s{1,20}used\s{1,20}free\b.{0,100}$", re.MULTILINE)
+_ROW = re.compile(r"^(Mem|Swap):((?:\s{1,20}\S{1,20}){2,6})[ \t]*$", re.MULTILINE)
+
+
+def is_meminfo(text: str) -> bool:
+    """Whether it is /proc/meminfo, or its first lines."""
+    return bool(re.search(r"^MemTotal:\s{1,30}\d{1,15} kB", text, re.MULTILINE))
+
+
+def read_meminfo(text: str) -> Mapping[str, object]:
+    """The collector `memory`, and the memory of `boot`."""
+    rows = {key: int(value) for key, value in _MEMINFO.findall(text)}
+    data: dict[str, object] = {key: rows[word] for key, word in KEYS.items() if word in rows}
+    if {"Hugepagesize", "HugePages_Total", "HugePages_Free"} <= rows.keys():
+        pages = {"size_kib": rows["Hugepagesize"], "pages": rows["HugePages_Total"], "free": rows["HugePages_Free"]}
+        data["huge_pages"] = [pages]
+    return {"memory": data, "boot": {"memory_kib": rows["MemTotal"]}} if "MemTotal" in rows else {"memory": data}
+
+
+def is_free(text: str) -> bool:
+    """Whether it is the table of free."""
+    return bool(_HEADER.search(text) and _ROW.search(text))
+
+
+def read_free(text: str) -> Mapping[str, object]:
+    """The collector `memory`, and the memory of `boot`. Raises CaptureError where the unit is unknown."""
+    header = _HEADER.search(text)
+    columns = header[0].split() if header else []
+    rows = {name: dict(zip(columns, words.split(), strict=False)) for name, words in _ROW.findall(text)}
+    if "Mem" not in rows:
+        raise CaptureError("free without its row Mem")
+    numbers = [number for word in rows["Mem"].values() if (number := whole(word)) is not None]
+    if len(numbers) == len(rows["Mem"]) and any(number % PAGE_KIB for number in numbers):
+        raise CaptureError("free does not say its unit; expected it without options, or with -h")
+    data: dict[str, object] = {}
+    for key, (row, column) in _CELLS.items():
+        size = _kib(rows.get(row, {}).get(column, ""))
+        if size is not None:
+            data[key] = size
+    return {"memory": data, "boot": {"memory_kib": data["total_kib"]}} if "total_kib" in data else {"memory": data}
+
+
+_CELLS = {
+    "total_kib": ("Mem", "total"),
+    "available_kib": ("Mem", "available"),
+    "swap_total_kib": ("Swap", "total"),
+    "swap_free_kib": ("Swap", "free"),
+}
+
+
+def _kib(word: str) -> int | None:
+    """A number without a unit is in KiB."""
+    if word.isdecimal():
+        return whole(word)
+    size = bytes_of(word)
+    return None if size is None else size // KIB
+
+
+_TRANSPARENT = re.compile(r"^(?:always|\[always\]) (?:madvise|\[madvise\]) (?:never|\[never\])$", re.MULTILINE)
+
+
+def is_transparent(text: str) -> bool:
+    """Whether it is /sys/kernel/mm/transparent_hugepage/enabled."""
+    return bool(_TRANSPARENT.search(text))
+
+
+def read_transparent(text: str) -> Mapping[str, object]:
+    """How transparent huge pages are used, of the collector `memory`. Raises CaptureError."""
+    found = _TRANSPARENT.search(text)
+    if not found:
+        raise CaptureError("no mode of transparent huge pages")
+    return {"memory": {"transparent": found[0]}}
+
+
+FORMS = (
+    Form("lscpu", is_lscpu, read_lscpu),
+    Form("/proc/cpuinfo", is_cpuinfo, read_cpuinfo, 55),
+    Form("cpupower frequency-info", is_cpupower, read_cpupower, 40),
+    Form("sysfs cpufreq", is_sysfs, read_sysfs),
+    Form("transparent_hugepage/enabled", is_transparent, read_transparent),
+    Form("/proc/meminfo", is_meminfo, read_meminfo, 55),
+    Form("free", is_free, read_free, 40),
+)

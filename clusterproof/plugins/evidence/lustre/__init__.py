@@ -1,1 +1,0 @@
-"""Lustre clients: their servers, and the space that these have left."""

@@ -1,1 +1,0 @@
-"""Logs of nccl-tests, of nccom-test and of NCCL itself."""

@@ -1,0 +1,226 @@
+"""A node's RDMA devices, RoCE ports and interfaces, and what network software finds on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    number,
+    objects,
+    optional,
+    read,
+    readings,
+    table,
+    text,
+    texts,
+    whole,
+)
+from clusterproof.plugins.evidence.host.facts import (
+    Command,
+)
+from clusterproof.plugins.evidence.host.facts_node import inherited
+from clusterproof.plugins.evidence.network.facts import Counters, Interface, Naming, RdmaDevice
+from clusterproof.plugins.evidence.software.facts import Variable
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+
+
+LEAST_S = 0.01  # between two looks at a counter: less says nothing of a rate
+
+
+@collected_by("rdma")
+def rdma_devices(_node: Node, rdma: CollectorData) -> tuple[RdmaDevice, ...]:
+    """The RDMA devices of hardware: soft RoCE and soft iWARP are not what a cluster is built with."""
+    return tuple(RdmaDevice(entry) for entry in rdma.get("devices", objects) if entry.get("vendor") != "")
+
+
+@collected_by()
+def efa_devices(node: Node) -> tuple[RdmaDevice, ...]:
+    """The EFA devices."""
+    return tuple(device for device in node.rdma_devices if device.is_efa)
+
+
+@collected_by("rdma")
+def efa_driver(_node: Node, rdma: CollectorData) -> str:
+    """The version of EFA's driver; empty where it reports none, as that of Linux itself, or nobody asked."""
+    return rdma.get("efa_version", optional(text)) or ""
+
+
+@collected_by()
+def efa_seen(node: Node) -> int:
+    """How many EFA devices the driver or the PCI bus shows, whichever shows more; none only by the bus's word.
+
+    Raises Incomplete.
+    """
+    try:
+        driven = len(node.efa_devices)
+    except (Incomplete, NotApplicable):
+        driven = 0
+    try:
+        return max(driven, sum(device.is_efa for device in node.pci_devices))
+    except (Incomplete, NotApplicable):
+        if driven:
+            return driven
+        raise
+
+
+@collected_by()
+def efa_usual(node: Node) -> int | None:
+    """How many EFA devices most nodes of its group have; None where no number has a majority."""
+    usual = node.group.most("EFA devices", lambda one: [str(one.efa_seen)])
+    return int(next(iter(usual))) if usual else None
+
+
+@collected_by()
+def efa_attached(node: Node) -> int:
+    """How many EFA devices are attached: as AWS says; else those it shows, or as many as most of its group have.
+
+    Raises Incomplete where that is unknown.
+    """
+    if node.target.efa_attached is not None:
+        return node.target.efa_attached
+    with suppress(Incomplete):  # what it shows counts wherever it is
+        if node.is_outside_ec2:
+            return 0
+    try:
+        return max(node.efa_seen, node.efa_usual or 0)
+    except Incomplete:
+        if node.type.efa == 0 or node.type.is_made_for_efa:
+            return int(node.of_type("efa"))
+        raise
+
+
+@collected_by()
+def ib_devices(node: Node) -> tuple[RdmaDevice, ...]:
+    """The RDMA devices that are not EFA."""
+    return tuple(device for device in node.rdma_devices if not device.is_efa)
+
+
+@collected_by("rdma")
+def modules(node: Node, rdma: CollectorData) -> tuple[str, ...]:
+    """Which of the kernel modules that matter here are loaded."""
+    return rdma.get("modules", texts)
+
+
+@collected_by("rdma")
+def uverbs(node: Node, rdma: CollectorData) -> tuple[str, ...]:
+    """The device files under /dev/infiniband."""
+    return rdma.get("uverbs", texts)
+
+
+@collected_by("rdma")
+def nvidia_taint(node: Node, rdma: CollectorData) -> str:
+    """How the NVIDIA module taints the kernel: with a P if it is not the open one; empty if none is loaded."""
+    return rdma.get("nvidia_taint", text)
+
+
+efa_counters = list_collected_as("efa_counters", "devices", Counters)
+
+
+@collected_by()
+def efa_counters_by_name(node: Node) -> Mapping[str, Counters]:
+    """The same by the device's name, of those that report one. Raises Incomplete."""
+    return {data["name"]: one for one in reversed(node.efa_counters) if (data := readings(one, "name")[0])}
+
+
+@collected_by("efa_counters")
+def efa_counted_s(node: Node, counters: CollectorData) -> float:
+    """The seconds between the two looks at EFA's counters."""
+    return _between(counters, "EFA's counters were")
+
+
+ena_counters = list_collected_as("ena_counters", "interfaces", Counters)
+
+
+@collected_by("ena_counters")
+def ena_counted_s(node: Node, counters: CollectorData) -> float:
+    """The seconds between the two looks at what ENA's driver counts."""
+    return _between(counters, "what ENA's driver counts was")
+
+
+interfaces = list_collected_as("interfaces", "physical", Interface)
+
+
+@collected_by("interfaces")
+def interface_names(node: Node, interfaces: CollectorData) -> tuple[str, ...]:
+    """The names of all network interfaces."""
+    return interfaces.get("names", texts)
+
+
+naming = collected_as("naming", Naming)
+environment = list_collected_as("environment", "variables", Variable)
+
+
+@collected_by("environment")
+def environment_unread(node: Node, environment: CollectorData) -> tuple[str, ...]:
+    """The files that set variables for jobs and could not be read."""
+    return tuple(environment.get("unread", table))
+
+
+fi_info = collected_as("libfabric", Command)
+
+
+@collected_by("limits")
+def memlock_bytes(node: Node, limits: CollectorData) -> Mapping[str, int | None]:
+    """The locked-memory limit of a login and of each daemon that starts jobs; None is unlimited."""
+    limit_of = {name: CollectorData(read(data, table, name), name) for name, data in inherited(limits).items()}
+    return {name: data.get("memlock", optional(whole)) for name, data in limit_of.items()}
+
+
+def _between(counters: CollectorData, what: str) -> float:
+    seconds = counters.get("seconds", number)
+    if seconds < LEAST_S:
+        raise Incomplete(f"{what} looked at {seconds:g} s apart; expected at least {LEAST_S:g} s")
+    return seconds
+
+
+ROCE_V2 = "RoCE v2"
+
+
+@record
+class Gid(Reported):
+    """An entry of a port's table of GIDs that is in use."""
+
+    index = Field(whole)
+    type = Field(text)  # IB/RoCE v1, or RoCE v2
+    kind = Field(text)  # of address: ipv4, ipv6 or link
+
+
+@record
+class RocePort(Reported):
+    """A port whose link layer is Ethernet."""
+
+    device = Field(text)
+    model = Field(text)
+    port = Field(whole)
+    state = Field(text)
+    rate = Field(text)
+    gids = Field(every(Gid))
+    notifies = Field(text)  # ECN as the receiver, a digit for each priority; empty where the driver does not show it
+    reacts = Field(text)  # ECN as the sender
+    traffic_class = Field(text)
+
+    @property
+    def label(self) -> str:
+        """`mlx5_0 port 1`. Raises Incomplete."""
+        number = readings(self, "port")[0].get("port")
+        return self.device if number is None else f"{self.device} port {number}"
+
+    @property
+    def gid_v2(self) -> str:
+        """The index of its first RoCE v2 GID of an address that is routed, IPv4 first; `none`. Raises Incomplete."""
+        found = [gid for gid in self.gids if gid.type == ROCE_V2 and gid.kind != "link"]
+        best = sorted(found, key=lambda gid: (gid.kind != "ipv4", gid.index))
+        return str(best[0].index) if best else "none"
+
+
+roce_ports = list_collected_as("roce", "ports", RocePort)

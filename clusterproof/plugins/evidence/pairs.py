@@ -1,0 +1,191 @@
+"""Pairs of nodes: what one measurement brought, what a campaign comes to, and what was measured of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from enum import Enum
+from math import exp
+from typing import Protocol
+
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+
+APART = "the ranks did not find each other"
+NOT_AT_FAULT = "by no fault of its own"
+NOT_INSTALLED, NO_PROGRAM = "is not installed: looked", "is not a program here"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One run. `busbw_gb_per_s` (10^9 bytes a second) is None where the run failed, and `problem` then says why.
+
+    `size_bytes` is the message's; `is_correct` is None where results were not compared with the right ones. `network`
+    is what the run itself proves of the network that it used ("efa, 32 devices", "Socket", "eth0"), empty where it
+    proves nothing. `culprit` is the node responsible for a failure, where the run says so.
+    """
+
+    busbw_gb_per_s: float | None = None
+    algbw_gb_per_s: float | None = None
+    time_us: float | None = None
+    size_bytes: int = 0
+    is_correct: bool | None = None
+    network: str = ""
+    problem: str = ""
+    culprit: str = ""
+    seconds: float = 0.0  # that the run took, its start included
+    ranks: int = 0  # that took part, 0 where the run does not say
+    hosts: tuple[
+        str, ...
+    ] = ()  # the names by which the run calls the nodes that took part; empty where it does not say
+    command: str = ""  # with which a person measures this pair in the same way; empty in older recordings
+
+    @property
+    def is_without_program(self) -> bool:
+        """Whether it failed because a node does not have the meter's program: that says nothing of its network."""
+        return any(words in self.problem for words in (NOT_INSTALLED, NO_PROGRAM))
+
+    @property
+    def is_not_at_fault(self) -> bool:
+        """Whether it failed because a node was not to be had just then: that says nothing of it either."""
+        return NOT_AT_FAULT in self.problem
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it failed because the ranks of one job did not become one: what to do, the launcher knows."""
+        return APART in self.problem
+
+
+MAX_GB_PER_S = 100_000.0  # no network and no NVLink domain comes near it
+
+
+def is_believable(gb_per_s: float | None) -> bool:
+    """Whether it can be a bandwidth at all."""
+    return gb_per_s is not None and 0 < gb_per_s <= MAX_GB_PER_S
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pair:
+    """Two nodes, in the order of their names: use `pair`."""
+
+    a: str
+    b: str
+
+    def __str__(self) -> str:
+        return f"{self.a}~{self.b}"
+
+    def __iter__(self) -> Iterator[str]:
+        """Both ends, one after the other."""
+        return iter((self.a, self.b))
+
+    @property
+    def nodes(self) -> tuple[str, str]:
+        """Both ends."""
+        return self.a, self.b
+
+    def other(self, node: str) -> str:
+        """The other end."""
+        return self.b if node == self.a else self.a
+
+
+def pair(one: str, other: str) -> Pair:
+    """The pair of two nodes, whichever is named first."""
+    return Pair(*sorted((one, other)))
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measurement of one pair; `at_once` pairs were measured at the same time, in this round."""
+
+    pair: Pair
+    round: int
+    at_once: int
+    reading: Reading
+
+
+class Kind(str, Enum):
+    """The kind of fault."""
+
+    SLOW_NODE = "slow node"
+    FAILING_NODE = "failing node"
+    SLOW_LINK = "slow link"
+    FAILING_LINK = "failing link"
+    SLOW_GROUP = "slow group"
+    CONTENTION = "contention"
+    CONFIGURATION = "configuration"
+    INTERMITTENT = "intermittent"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How much slower than normal (0.07 is 7 %), from how many measurements.
+
+    `low` and `high` hold the truth 19 times in 20; `surely` is the chance that no healthy node of the run looks so.
+    """
+
+    slower: float
+    low: float
+    high: float
+    measurements: int
+    partners: int = 0
+    surely: float = 0.0
+
+
+def estimated(middle: float, error: float, count: int, partners: int = 0, surely: float = 0.0) -> Estimate:
+    """The estimate that a difference of logarithms and its standard error make."""
+    low, high = (1 - exp(middle + sign * 1.96 * error) for sign in (1, -1))
+    return Estimate(1 - exp(middle), low, high, count, partners, surely)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault. `nodes` are those it is about; `pairs` the measured pairs that it explains."""
+
+    kind: Kind
+    nodes: tuple[str, ...] = ()
+    place: str = ""
+    estimate: Estimate | None = None
+    failures: int = 0  # of how many measurements there were
+    attempts: int = 0
+    words: str = ""
+    pairs: tuple[Pair, ...] = ()
+
+
+class Between(Protocol):
+    """Everything that a run measured between nodes."""
+
+    def of_node(self, node: str) -> PairsOfNode:
+        """What was measured of a node. Raises Incomplete, and NotApplicable for a node that belongs to no job."""
+
+
+@dataclass(frozen=True)
+class PairsOfNode:
+    """What was measured of one node, with all its partners."""
+
+    measured: tuple[Measurement, ...]
+    if_none: Incomplete | NotApplicable  # why nothing was
+    estimate: Estimate | None  # how slow it is, None where no measurement of it succeeded
+    finding: Finding | None  # what the analysis says of this node by itself
+    shared: Finding | None  # and of a place or of all nodes, this one among them
+    unclear: str  # why the nodes that were measured cannot be told apart; empty where they can
+    is_one_of_two: bool  # whether there is but one other node to measure it with
+    meter: str  # the program that measured
+    by_hand: str  # how a person measures it with a good one; empty where that is unknown
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """The measurements that it took part in, at least one. Raises Incomplete, NotApplicable."""
+        if not self.measured:
+            raise copy(self.if_none)
+        return self.measured
+
+    @property
+    def partners(self) -> int:
+        """With how many nodes it was measured. Raises Incomplete, NotApplicable."""
+        return len({one.pair for one in self.measurements})
+
+    @property
+    def succeeded_with(self) -> int:
+        """With how many nodes a measurement of it succeeded. Raises Incomplete, NotApplicable."""
+        return len({one.pair for one in self.measurements if one.reading.busbw_gb_per_s})

@@ -1,1 +1,0 @@
-"""What is measured between nodes: runs of pairs, and what follows from them."""

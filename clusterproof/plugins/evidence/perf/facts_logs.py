@@ -1,0 +1,223 @@
+"""The logs of `dcgmi diag`, nccl-tests and nccom-test, and what NCCL says in any log of its network, typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from clusterproof.plugins.core.record import record
+from clusterproof.plugins.evidence.field import (
+    Field,
+    Reported,
+    every,
+    flag,
+    known,
+    number,
+    one,
+    optional,
+    read,
+    readings,
+    table,
+    text,
+    texts,
+    values,
+    whole,
+)
+
+
+@record
+class Measured(Reported):
+    """One half of a row, out of place or in place; None where nccl-tests says N/A or has no such column."""
+
+    time_us = Field(optional(number))
+    algbw_gb_per_s = Field(optional(number))  # 10^9 bytes
+    busbw_gb_per_s = Field(optional(number))
+    wrong = Field(optional(whole))  # values that are not right
+    deviation = Field(optional(number))  # before nccl-tests 2.11: the largest, in place of `wrong`
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether its results were compared with the right ones."""
+        return self.wrong is not None or self.deviation is not None
+
+
+@record
+class Row(Reported):
+    """One size."""
+
+    size_bytes = Field(whole)
+    count = Field(whole)
+    type = Field(text)
+    redop = Field(text)
+    out_of_place = Field(one(Measured), where="nccl_tests: out_of_place")  # with another buffer for the results
+    in_place = Field(one(Measured), where="nccl_tests: in_place")  # with the results in the same buffer
+
+    @property
+    def label(self) -> str:
+        """`8 bytes`; words for a size that is unknown."""
+        data, _ = readings(self, "size_bytes")
+        return f"{data['size_bytes']} bytes" if data else "an unknown size"
+
+    @property
+    def gib(self) -> str:
+        """`8 GiB`. Raises Incomplete."""
+        return f"{self.size_bytes / 2**30:g} GiB"
+
+    @property
+    def wrong(self) -> int:
+        """How many values are wrong, of the halves that are known."""
+        halves, _ = readings(self, "out_of_place", "in_place")
+        return sum(readings(half, "wrong")[0].get("wrong") or 0 for half in halves.values())
+
+
+@record
+class Network(Reported):
+    """What NCCL's own lines say. Names with the number of lines that have them."""
+
+    info_lines = Field(whole)
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """`Using network …`: AWS Libfabric, IB, Socket. Raises Incomplete."""
+        return tuple(read(self.data.get("networks"), table, "nccl_tests: networks"))
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """`Selected provider is …`: efa, tcp;ofi_rxm. Raises Incomplete."""
+        return tuple(read(self.data.get("providers"), table, "nccl_tests: providers"))
+
+    @property
+    def nics(self) -> tuple[int, ...]:
+        """`(found N nics)`: every number that a rank logged. Raises Incomplete."""
+        found = read(self.data.get("nics"), values, "nccl_tests: nics")
+        return tuple(read(each, whole, "nccl_tests: nics") for each in found)
+
+
+@record
+class NcclLog(Reported):
+    """One log. Where nccl-tests did not write it, only `network` is known."""
+
+    version = Field(text)
+    collective = Field(text)
+    out_of_bounds = Field(optional(whole))
+    out_of_bounds_word = Field(text)
+    avg_busbw_gb_per_s = Field(optional(number))
+    ranks = Field(optional(whole))
+    hosts = Field(texts)
+    problems = Field(texts)
+    exit = Field(optional(whole))
+    rows = Field(every(Row), where="nccl_tests: rows")  # of all its tables
+    network = Field(one(Network), where="nccl_tests: network")  # what NCCL said of it
+
+    @property
+    def is_of_nccl_tests(self) -> bool:
+        """Whether nccl-tests wrote it, or should have."""
+        return bool(self.data.keys() - {"network"})
+
+
+@record
+class NcclTests(Reported):
+    """Every captured log of NCCL."""
+
+    logs = Field(every(NcclLog), where="nccl_tests: logs")  # in the order of their files
+
+
+@record
+class NccomRow(Reported):
+    """One size; bandwidths in 10^9 bytes a second, whatever the version of nccom-test means by GB/s."""
+
+    size_bytes = Field(whole)
+    count = Field(optional(whole))
+    type = Field(text)
+    time_us = Field(optional(number))
+    algbw_gb_per_s = Field(optional(number))
+    busbw_gb_per_s = Field(optional(number))
+
+
+@record
+class NccomLog(Reported):
+    """One run; `is_checked` is None where the command line is not in the log, `problems` are its lines of errors."""
+
+    command = Field(text)
+    ranks = Field(optional(whole))
+    is_checked = Field(optional(flag), "checked")
+    unit = Field(text)  # what it meant by GB/s: GiB/s or GB/s, empty where the numbers do not show it
+    avg_busbw_gb_per_s = Field(optional(number))
+    problems = Field(texts)
+    exit = Field(optional(whole))
+    rows = Field(every(NccomRow), where="nccom: rows")  # of all its tables
+
+
+@record
+class Nccom(Reported):
+    """Every captured log of nccom-test."""
+
+    logs = Field(every(NccomLog), where="nccom: logs")  # in the order of their files
+
+
+_XID = re.compile(r"\s*Detected XID (\d{1,6}) for GPU \d", re.IGNORECASE)  # DCGM's DCGM_FR_XID_ERROR
+
+
+@record
+class Message(Reported):
+    """What DCGM says of a result; `severity` is its number, None where the form of output has none."""
+
+    text = Field(text)
+    severity = Field(optional(whole))
+
+
+@record
+class Result(Reported):
+    """One result of a test; `gpu` is empty where it is of all GPUs. `status`: pass fail warn skip `not run` unknown."""
+
+    gpu = Field(text)
+    status = Field(text)
+    messages = Field(every(Message), where="dcgm_diag: messages")
+
+    @property
+    def device(self) -> str:
+        """`3`; empty where it is of all GPUs, or that is unread, and that part of a check incomplete."""
+        return known(lambda: self.gpu, "")
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """Its messages; of what is unread that part of a check is incomplete."""
+        return known(lambda: self.messages, ())
+
+    @property
+    def xids(self) -> tuple[int, ...]:
+        """The Xids that came while the test ran, where it complains of nothing else. Raises Incomplete."""
+        found = [_XID.match(message.text) for message in self.said]
+        return tuple(int(one[1]) for one in found if one) if all(found) else ()
+
+
+@record
+class DiagTest(Reported):
+    """One test of a run, with the results of all GPUs."""
+
+    name = Field(text)
+    results = Field(every(Result), where="dcgm_diag: results")  # one for each GPU, or one for all, or both
+
+    def ending(self, statuses: Iterable[str]) -> tuple[Result, ...]:
+        """The results that are one of these; of all GPUs only where no single GPU is named. Raises Incomplete."""
+        found = tuple(result for result in self.results if result.status in statuses)
+        single = tuple(result for result in found if result.device or result.said)
+        return single or found
+
+
+@record
+class DiagLog(Reported):
+    """One run of `dcgmi diag`; `exit` is None where nobody wrote it down, `is_complete` whether its end was reached."""
+
+    version = Field(text)
+    exit = Field(optional(whole))
+    is_complete = Field(flag, "complete")
+    runtime_error = Field(text)
+    tests = Field(every(DiagTest), where="dcgm_diag: tests")  # in their order
+
+
+@record
+class DcgmDiag(Reported):
+    """Every captured run of `dcgmi diag`."""
+
+    logs = Field(every(DiagLog), where="dcgm_diag: logs")  # in the order of their files

@@ -1,0 +1,160 @@
+"""What a node reports about its load, and with its pairs. Logs that people collected are read by the same rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.fact import CollectorData, Fact, collected_by
+from clusterproof.plugins.evidence.perf.collective import ExactCollective
+from clusterproof.plugins.evidence.perf.exact import CpuExact, GpuExact
+from clusterproof.plugins.evidence.perf.facts import FsBandwidth, Loopback, Ran
+from clusterproof.plugins.evidence.perf.facts_logs import DcgmDiag, NcclLog, Nccom
+from clusterproof.plugins.evidence.perf.gpu_speed import GpuBandwidth, GpuGemm
+from clusterproof.plugins.evidence.perf.step import ExactStep
+
+if TYPE_CHECKING:
+    from clusterproof.plugins.evidence.node import Node
+    from clusterproof.plugins.evidence.pairs import PairsOfNode
+
+
+T = TypeVar("T")
+
+
+def collected_under_load(collector: str, uncaptured: str = "") -> Callable[[Callable[..., T]], Fact[T]]:
+    """Make a fact of a collector that loads the hardware."""
+
+    def fact(decode: Callable[..., T]) -> Fact[T]:
+        return Fact((collector,), decode, uncaptured)
+
+    return fact
+
+
+@collected_under_load("dcgm_diag", "no log of dcgmi diag was captured, and no diagnostic run (-m perf does)")
+def dcgm_diag(node: Node, data: CollectorData) -> DcgmDiag:
+    """Every run of `dcgmi diag`: those of a capture, or the one under load. Raises Incomplete."""
+    if "logs" in data.value:
+        return DcgmDiag(data.value)
+    require_hardware(node, data, "gpus")
+    ran = Ran(data.value)
+    from clusterproof.plugins.evidence.perf import parse_dcgm as dcgmi  # only where there is something for it to read
+
+    if not dcgmi.is_json(ran.output):
+        raise Incomplete(f"{ran.ended}; expected the JSON of its results")
+    return DcgmDiag(understood(ran, dcgmi.read_json, f"{ran.output}\nexit: {ran.exit}\n")["dcgm_diag"])
+
+
+@collected_under_load("nccom", "no log of nccom-test was captured, and none was run (-m perf does)")
+def nccom(node: Node, data: CollectorData) -> Nccom:
+    """Every run of nccom-test: those of a capture, or the one under load. Raises NotApplicable."""
+    if "logs" in data.value:
+        return Nccom(data.value)
+    if "none" in data.value and not node.neuron_devices_due:
+        raise NotApplicable("no Neuron device on this node")
+    ran = Ran(data.value)
+    from clusterproof.plugins.evidence.perf import parse_nccom as form
+
+    return Nccom(understood(ran, form.read_table, ran.as_saved)["nccom"])
+
+
+@collected_under_load("node_busbw")
+def node_busbw(node: Node, data: CollectorData) -> NcclLog:
+    """The all-reduce over this node's own GPUs. Raises NotApplicable where it has but one."""
+    require_hardware(node, data, "gpus", least=2)
+    ran = Ran(data.value)
+    from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
+
+    collector = understood(ran, nccl_tests.read, ran.as_saved)["nccl_tests"]
+    return NcclLog(collector["logs"][0])
+
+
+@collected_under_load("gpu_bandwidth")
+def gpu_bandwidth(node: Node, data: CollectorData) -> GpuBandwidth:
+    """Copies from, to and between the GPUs."""
+    require_hardware(node, data, "gpus")
+    return GpuBandwidth(data.value)
+
+
+@collected_under_load("gpu_gemm")
+def gpu_gemm(node: Node, data: CollectorData) -> GpuGemm:
+    """Matrix products of the GPUs."""
+    require_hardware(node, data, "gpus")
+    return GpuGemm(data.value)
+
+
+@collected_under_load("gpu_exact")
+def gpu_exact(node: Node, data: CollectorData) -> GpuExact:
+    """Exact products of the GPUs. Raises NotApplicable."""
+    require_hardware(node, data, "gpus")
+    return GpuExact(data.value)
+
+
+@collected_under_load("exact_collective")
+def exact_collective(node: Node, data: CollectorData) -> ExactCollective:
+    """Exact collectives of the GPUs. Raises NotApplicable where the node has but one."""
+    require_hardware(node, data, "gpus", least=2)
+    return ExactCollective(data.value)
+
+
+@collected_under_load("exact_step")
+def exact_step(node: Node, data: CollectorData) -> ExactStep:
+    """Training steps of the GPUs. Raises NotApplicable."""
+    require_hardware(node, data, "gpus")
+    return ExactStep(data.value)
+
+
+@collected_under_load("cpu_exact")
+def cpu_exact(_node: Node, data: CollectorData) -> CpuExact:
+    """Exact products of the cores, and what host memory gave back."""
+    return CpuExact(data.value)
+
+
+@collected_under_load("efa_loopback")
+def efa_loopback(node: Node, data: CollectorData) -> Loopback:
+    """Messages through the EFA devices."""
+    require_hardware(node, data, "efa")
+    return Loopback(data.value)
+
+
+@collected_under_load("fs_bandwidth", "no folder is named to write into (--fs-bandwidth=DIR)")
+def fs_bandwidth(node: Node, data: CollectorData) -> FsBandwidth:
+    """A file written and read."""
+    return FsBandwidth(data.value)
+
+
+def require_hardware(node: Node, data: CollectorData, what: str, least: int = 1) -> None:
+    """Say why there was nothing to load. Raises NotApplicable, or Incomplete where there should have been."""
+    why = data.value.get("none")
+    if why is None:
+        return
+    if is_due(node, what, least):
+        raise Incomplete(f"{data.collector}: {str(why)[:200]}; expected {node.expected(what)} to load")
+    raise NotApplicable(str(why)[:200])
+
+
+def is_due(node: Node, what: str, least: int) -> bool:
+    """Whether the node should have so many."""
+    try:
+        return node.expected(what) >= least
+    except Incomplete:
+        return False
+
+
+def understood(ran: Ran, read: Callable[[str], Mapping[str, Any]], text: str) -> Mapping[str, Any]:
+    """What the reader of captured logs makes of a run. Raises Incomplete."""
+    from clusterproof.plugins.evidence.parsing import CaptureError
+
+    try:
+        return read(text)
+    except CaptureError as problem:
+        raise Incomplete(f"{ran.ended}; not understood: {problem}") from None
+
+
+@collected_by()
+def pairwise(node: Node) -> PairsOfNode:
+    """The measurements of pairs that it took part in. Raises Incomplete, NotApplicable."""
+    if node.between is None:
+        why = "nothing was measured between nodes"
+        raise Incomplete(why, cause=why)
+    return node.between.of_node(node.name)

@@ -1,1 +1,0 @@
-"""Processes: what hangs, what jobs have left, and what a login may use."""

@@ -1,1 +1,0 @@
-"""The processors, their frequencies and governors."""

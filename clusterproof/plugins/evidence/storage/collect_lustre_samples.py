@@ -1,0 +1,76 @@
+"""Lustre as it is sampled while a job runs: what clients read and wrote, and connections that are not as they were."""
+
+from __future__ import annotations
+
+import time
+
+from clusterproof.plugins.agent.reading import Absent, Node
+from clusterproof.plugins.evidence.storage.collect_lustre import read
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from typing import Any
+
+COLUMNS = ("lustre_read", "lustre_write")
+FOLDERS = ("/proc/fs/lustre/llite", "/sys/kernel/debug/lustre/llite")  # of Lustre 2.10; since 2.12, for root
+MAX_MOUNTS = 32
+CONNECTED = ("FULL", "IDLE")  # one that is used again connects within a moment
+MB = 1e6
+
+
+class Sampler:
+    """The file systems that are mounted when it begins."""
+
+    def __init__(self, node: Node) -> None:
+        """Raises Absent where there is none, or nothing of it may be read."""
+        folders = [f"{folder}/{name}" for folder in FOLDERS for name in _names(node, folder)]
+        self._files = [f"{folder}/stats" for folder in folders if node.exists(f"{folder}/stats")][:MAX_MOUNTS]
+        if not self._files:
+            raise Absent("no stats of a Lustre client")
+        self._before: tuple[float, int, int] | None = None
+        self._lost: set[str] = set()  # connections, at the last look
+        self._sent: object = None
+
+    def fixed(self) -> object:
+        """Nothing."""
+        return None
+
+    def sample(self, node: Node) -> dict[str, object]:
+        """The values that COLUMNS name, and what the collector `lustre` reports where a connection has changed."""
+        return {"values": self._values(node), "facts": self._changed(node)}
+
+    def _changed(self, node: Node) -> dict[str, object]:
+        """A connection is lost where it is at two looks."""
+        facts: Any = read(node)
+        states = {one["name"]: one["state"] for one in facts["clients"]}
+        before, self._lost = self._lost, {name for name, state in states.items() if state not in CONNECTED}
+        signature = [facts["health"], sorted(states), sorted(self._lost)]
+        if self._lost - before or signature == self._sent:
+            return {}
+        self._sent = signature
+        return {"lustre": facts}
+
+    def _values(self, node: Node) -> list[float | None]:
+        stats = [str(node.text(file, absent="")) for file in self._files]
+        read, written = (sum(_bytes(text, word) for text in stats) for word in ("read", "write"))
+        now = (time.monotonic(), read, written)
+        before, self._before = self._before, now
+        if before is None or now[0] <= before[0] or now[1] < before[1] or now[2] < before[2]:
+            return [None, None]
+        return [round((now[at] - before[at]) / MB / (now[0] - before[0]), 2) for at in (1, 2)]
+
+
+def _names(node: Node, folder: str) -> list[str]:
+    try:
+        return node.names(folder)
+    except OSError:
+        return []
+
+
+def _bytes(stats: str, word: str) -> int:
+    """The sum of a line: `read_bytes 12 samples [bytes] 4096 1048576 8392704`."""
+    for line in stats.splitlines():
+        words = line.split()
+        if words[:1] == [f"{word}_bytes"] and len(words) > 6 and words[6].isdecimal():
+            return int(words[6])
+    return 0

@@ -1,0 +1,168 @@
+"""/etc/fstab, disks by `nvme list`, the counters of EDAC, and Lustre by `lfs df` and `lctl get_param`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clusterproof.plugins.evidence.parsing import CaptureError, Form, objects, sections, short, whole
+from clusterproof.plugins.evidence.storage.collect_lustre import KINDS, TUNING
+from clusterproof.plugins.evidence.storage.collect_mounts import MAX_FSTAB, PSEUDO
+from clusterproof.plugins.evidence.storage.facts_lustre import parse_lfs_df
+from clusterproof.plugins.evidence.storage.parse_mounts import FSTAB_TITLE, LONGEST_LINE, mount_of, unescaped
+
+_FSTAB = re.compile(
+    r"(?:(?:UUID|LABEL|PARTUUID|PARTLABEL)=\S{1,200}|/dev/\S{1,200}|[^#\s]\S{0,200}@tcp:/\S{1,200}|[^#\s]\S{0,200}:/\S{0,400}"
+    r"|tmpfs|none|fs-\S{1,60})[ \t]{1,80}(/\S{0,400})[ \t]{1,80}[a-z][\w.]{1,20}(?:[ \t]{1,80}\S{1,800})?"
+    r"(?:[ \t]{1,40}\d[ \t]{1,40}\d)?[ \t]*\Z"
+)
+
+
+def is_fstab(text: str) -> bool:
+    """Whether there are lines of /etc/fstab: such as no list of mounts has, or any below its title."""
+    return bool(_of_fstab(text))
+
+
+def read_fstab(text: str) -> Mapping[str, object]:
+    """The entries of the collector `mounts`; whether they are mounted fstab does not say. Raises CaptureError."""
+    entries = [
+        {
+            "path": unescaped(row[1]).rstrip("/") or "/",
+            "type": row[2],
+            "source": unescaped(row[0]),
+            "options": row[3] if len(row) > 3 else "defaults",
+        }
+        for row in map(str.split, _of_fstab(text))
+        if not PSEUDO.fullmatch(row[2])
+    ]
+    if not entries:
+        raise CaptureError("fstab mounts nothing")
+    return {"mounts": {"fstab": entries[:MAX_FSTAB]}}
+
+
+def _of_fstab(text: str) -> list[str]:
+    title = FSTAB_TITLE.search(text)
+    lines = (line[:LONGEST_LINE] for line in text[:400_000].split("\n"))
+    return [line for line in lines if _FSTAB.match(line) and (title or not mount_of(line))]
+
+
+def completed(data: object) -> object:
+    """The collector `mounts` once every file is read: what of fstab is mounted, where a list of all mounts says it."""
+    if not isinstance(data, dict):
+        return data
+    value = {key: entry for key, entry in data.items() if key != "paths"}
+    paths, entries = data.get("paths"), data.get("fstab")
+    if isinstance(paths, list) and isinstance(entries, list):
+        value["fstab"] = [{**entry, "mounted": entry.get("path") in paths} for entry in objects(entries)]
+    return value
+
+
+MAX_CONTROLLERS = 256
+
+_NVME = re.compile(
+    r"^/dev/(nvme\d{1,4})(n\d{1,4})[ \t]{1,40}(?:/dev/ng\S{1,20}[ \t]{1,40})?(\S{1,40})[ \t]{1,40}"
+    r"(\S.{0,60}?)[ \t]{1,40}(?:0x)?\d{1,8}[ \t]{1,40}[\d.]{1,10}[ \t]{1,4}[kMGTP]?B[ \t]{1,4}/",
+    re.MULTILINE,
+)
+_EDAC = re.compile(
+    r"^/sys/devices/system/edac/mc/(mc\d{1,4})/(ce_count|ue_count|mc_name|seconds_since_reset):(.{0,100})$",
+    re.MULTILINE,
+)
+_EDAC_KEYS = {"ce_count": "corrected", "ue_count": "uncorrected", "seconds_since_reset": "counted_s"}
+
+
+def is_nvme_list(text: str) -> bool:
+    """Whether it is the table of `nvme list`."""
+    return bool(_NVME.search(text))
+
+
+def read_nvme_list(text: str) -> Mapping[str, object]:
+    """The controllers of the collector `nvme`, without their states and who uses the disks. Raises CaptureError."""
+    controllers: dict[str, dict[str, Any]] = {}
+    for name, disk, serial, model in _NVME.findall(text)[:MAX_CONTROLLERS]:
+        data = controllers.setdefault(name, {"name": name, "model": short(model), "serial": serial, "disks": []})
+        data["disks"].append({"name": f"{name}{disk}"})
+    if not controllers:
+        raise CaptureError("nvme list has no disk")
+    return {"nvme": {"controllers": list(controllers.values())}}
+
+
+def is_edac(text: str) -> bool:
+    """Whether it is `grep . /sys/devices/system/edac/mc/mc*/*`."""
+    return bool(_EDAC.search(text))
+
+
+def read_edac(text: str) -> Mapping[str, object]:
+    """The memory controllers of the collector `edac`, without their modules."""
+    controllers: dict[str, dict[str, Any]] = {}
+    for name, file, value in _EDAC.findall(text)[: MAX_CONTROLLERS * 4]:
+        data = controllers.setdefault(name, {"name": name, "modules": []})
+        if file == "mc_name":
+            data["type"] = short(value.strip())
+        elif value.strip().isdecimal():
+            data[_EDAC_KEYS[file]] = int(value)
+        else:
+            data[_EDAC_KEYS[file]] = {"error": "EINVAL", "text": short(value)}
+    return {"edac": {"controllers": list(controllers.values())}}
+
+
+MAX_TARGETS = 1024
+
+_HEADER = re.compile(r"^UUID\s{1,80}(?:bytes|1K-blocks|Inodes)\s{1,40}I?Used\b", re.MULTILINE)
+_PARAMETER = re.compile(r"^(mgc|mdc|osc)\.([\w.@:-]{1,120}?)\.(import|[a-z_]{3,40})=(.{0,200})$", re.MULTILINE)
+_STATE = re.compile(r"^\s{1,16}state:\s{1,16}(\w{1,40})", re.MULTILINE)
+_HEALTH = re.compile(
+    r"^(?:lustre\.|/sys/fs/lustre/|/proc/fs/lustre/)?health_check[=:]\s{0,8}(\S.{0,199})$", re.MULTILINE
+)
+_VERSION = re.compile(r"^(?:lctl |lustre[.:=] ?|version[=:] ?)(\d{1,2}\.\d{1,3}[\w.-]{0,40})$", re.MULTILINE)
+
+
+def is_lfs_df(text: str) -> bool:
+    """Whether it is the table of `lfs df`."""
+    return bool(_HEADER.search(text))
+
+
+def read_lfs_df(text: str) -> Mapping[str, object]:
+    """The collector `lustre_space`; with -i inodes, without it space. Raises CaptureError."""
+    targets = parse_lfs_df(text)
+    if not targets:
+        raise CaptureError("lfs df lists no target")
+    left_out = max(0, len(targets) - MAX_TARGETS)
+    return {"lustre_space": {"targets": targets[:MAX_TARGETS], "left_out": left_out}}
+
+
+def is_parameters(text: str) -> bool:
+    """Whether it is `lctl get_param` of a client's imports, tuning or health."""
+    return bool(_PARAMETER.search(text) or _HEALTH.search(text))
+
+
+def read_parameters(text: str) -> Mapping[str, object]:
+    """The collector `lustre`, as far as the parameters go."""
+    data: dict[str, object] = {}
+    if health := _HEALTH.search(text):
+        data["health"] = health[1].strip()
+    if version := _VERSION.search(text):
+        data["version"] = version[1]
+    clients: dict[str, dict[str, object]] = {}
+    for found, rest in sections(_PARAMETER, text, MAX_TARGETS * 8):
+        kind, name, key, value = found.groups()
+        client = clients.setdefault(name, {"kind": kind if kind in KINDS else "", "name": name})
+        if key == "import":
+            state = _STATE.search(rest)
+            client["state"] = state[1] if state else {"error": "EINVAL", "text": "an import without a state"}
+        elif key in TUNING:
+            count = whole(value.strip())
+            client[key] = short(value.strip()) if count is None else count
+    if clients:
+        data |= {"clients": list(clients.values())[:MAX_TARGETS], "left_out": max(0, len(clients) - MAX_TARGETS)}
+    return {"lustre": data}
+
+
+FORMS = (
+    Form("fstab", is_fstab, read_fstab),
+    Form("nvme list", is_nvme_list, read_nvme_list),
+    Form("sysfs edac", is_edac, read_edac),
+    Form("lfs df", is_lfs_df, read_lfs_df),
+    Form("lctl get_param", is_parameters, read_parameters),
+)

@@ -1,0 +1,231 @@
+"""Reads a policy: `--policy FILE`, else clusterproof.toml, else [tool.clusterproof] of pyproject.toml, in this folder.
+
+Its form is in docs/policy.md. Whatever it says that means nothing is one clear line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from clusterproof.plugins.catalog import CatalogError, owners, thresholds
+from clusterproof.plugins.catalog.catalog import SITE
+from clusterproof.plugins.catalog.rows import build
+from clusterproof.plugins.core.cluster import InstanceType, InventoryError
+from clusterproof.plugins.core.nodeset import NodesetError, expand
+from clusterproof.plugins.core.opened import NotOwnError, is_file
+from clusterproof.plugins.core.policy import NO_POLICY, OWN_FILE, PYPROJECT, READINGS, Contact, Disabled, Policy
+from clusterproof.plugins.core.strict import Table, nearest, parse_toml, read_text
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.manifest.rules import MANIFEST_TABLES, manifest_of
+
+MAX_BYTES = 4 * 1024 * 1024  # a golden manifest of 3,000 packages has 0.2 million
+TABLES = (
+    "thresholds",
+    "instance_type",
+    "expect",
+    "disabled",
+    "verdicts",
+    "mounts",
+    "owners",
+    "documentation",
+    *MANIFEST_TABLES,
+)
+
+
+def find_policy(named: str | None, folder: Path) -> Policy:
+    """The policy that the command line names, or that lies in the folder; an empty one where there is none.
+
+    What lies in the folder must be the caller's own, or root's. Raises InventoryError.
+    """
+    if named:
+        return read_policy(folder / named)
+    name = next((name for name in (OWN_FILE, PYPROJECT) if is_file(folder / name)), None)
+    if not name:
+        return NO_POLICY
+    try:
+        data = _toml(folder / name, is_own=True)
+    except NotOwnError as why:
+        return Policy(ignored=f"{name} is ignored: it {why.strerror}; --policy {name} reads it all the same")
+    if name == OWN_FILE:
+        return _policy(Table(name, data))
+    tools = data.get("tool", {})
+    if not isinstance(tools, Mapping) or "clusterproof" not in tools:
+        return NO_POLICY
+    return _policy(Table.of(f"{PYPROJECT} [tool.clusterproof]", tools["clusterproof"]))
+
+
+def policy_as_written(named: str | None, folder: Path) -> tuple[str, dict[str, Any]]:
+    """What the file says that `find_policy` reads: its text, empty where it is another program's too, and as TOML.
+
+    Raises InventoryError.
+    """
+    path = folder / named if named else folder / OWN_FILE
+    if named or is_file(path):
+        return read_text(path, "a policy (docs/policy.md)", MAX_BYTES), _toml(path)
+    return "", _toml(folder / PYPROJECT)["tool"]["clusterproof"]
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy of a file. Raises InventoryError."""
+    return _policy(Table(path.name, _toml(path)))
+
+
+def _toml(path: Path, *, is_own: bool = False) -> dict[str, Any]:
+    text = read_text(path, "a policy (docs/policy.md)", MAX_BYTES, is_own=is_own)
+    return parse_toml(text, path.name, "docs/policy.md")
+
+
+def _policy(table: Table) -> Policy:
+    table.only(*TABLES)
+    mounts = table.table("mounts")
+    mounts.only("expected", "checkpoints")
+    return Policy(
+        source=table.where,
+        thresholds=_thresholds(table.table("thresholds")),
+        instance_types=_instance_types(table.table("instance_type")),
+        expect=table.expect(),
+        disabled=_disabled(table.table("disabled")),
+        readings=_readings(table.table("verdicts")),
+        **manifest_of(table),
+        mounts=_paths(mounts, "expected"),
+        checkpoints=_paths(mounts, "checkpoints"),
+        owners=_owners(table.table("owners")),
+        site=_site(table.table("documentation")),
+    )
+
+
+def _thresholds(table: Table) -> dict[str, float]:
+    """The numbers by `table.key`."""
+    data: dict[str, float] = {}
+    for name in table.values:
+        if isinstance(table.values[name], (int, float)) and "." in str(name):
+            first, _, key = str(name).partition(".")
+            raise InventoryError(
+                f"{table.where}: {name!r:.60} is one word; expected {key:.60} under [thresholds.{first:.60}]"
+            )
+        section = table.table(str(name))
+        for key, value in section.values.items():
+            data[_known_threshold(f"{name}.{key}", table.where)] = _number(value, f"{section.where}: {key}")
+    return data
+
+
+def _known_threshold(name: str, where: str) -> str:
+    if name not in thresholds() and not name.startswith(SITE):
+        hint = nearest(name, thresholds())
+        raise InventoryError(f"{where}: there is no {name!r:.60}{hint}; docs/checks.md lists every threshold")
+    return name
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
+        raise InventoryError(f"{where} is {value!r:.40}; expected a number that is not negative")
+    return float(value)
+
+
+def _instance_types(table: Table) -> dict[str, InstanceType]:
+    """Types of a site's own, or those of the catalogue with other numbers."""
+    rows = {}
+    for name in table.values:
+        row = table.table(str(name))
+        data = {"name": name, "source": "policy", **row.values}
+        try:
+            rows[str(name)] = build(InstanceType, data, row.where, {"policy": "the site's own policy"})
+        except CatalogError as wrong:
+            raise InventoryError(str(wrong)) from None
+    return rows
+
+
+def _disabled(table: Table) -> dict[str, Disabled]:
+    rules = {}
+    for check in table.values:
+        rule = table.table(str(check))
+        rule.only("reason", "until", "nodes")
+        until = rule.values.get("until")
+        if not isinstance(until, date) or isinstance(until, datetime):
+            seen = "there is no until" if until is None else f"until is {until!r:.40}"
+            raise InventoryError(f"{rule.where}: {seen}; expected a day, such as 2026-12-31")
+        rules[str(check)] = Disabled(rule.text("reason", default=None), until, _nodes(rule))
+    return rules
+
+
+def _nodes(rule: Table) -> frozenset[str]:
+    """The nodes that a rule names; none: it is for all."""
+    named = rule.text("nodes")
+    try:
+        return frozenset(expand(named)) if named else frozenset()
+    except NodesetError as wrong:
+        raise InventoryError(f"{rule.where}: nodes: {wrong}") from None
+
+
+def _readings(table: Table) -> dict[str, dict[Verdict, Verdict]]:
+    rules = {}
+    for key in table.values:
+        rule = table.table(str(key))
+        rule.only(*(verdict.value for verdict in READINGS))
+        rules[str(key)] = {Verdict(read): _reading(rule, Verdict(read)) for read in rule.values}
+    return rules
+
+
+def _reading(rule: Table, verdict: Verdict) -> Verdict:
+    allowed = [other.value for other in READINGS[verdict]]
+    data = rule.text(verdict.value)
+    if data not in allowed:
+        raise InventoryError(
+            f"{rule.where}: {verdict.value} is read as {data!r:.40}; expected {' or '.join(allowed)} "
+            "(to do without a check, disable it to a date)"
+        )
+    return Verdict(data)
+
+
+def _owners(table: Table) -> dict[str, Contact]:
+    """Contacts by team or owner skill."""
+    known = {row.name: row for row in owners().values()}
+    teams = {team for row in known.values() for team in (row.team, *row.teams.values())}
+    table.only(*sorted(teams), *known)
+    rules = {}
+    for key in table.values:
+        row = table.table(str(key))
+        row.only("name", "contact", "link")
+        rules[str(key)] = Contact(row.text("name", default=None), row.text("contact"), _link(row, "link"))
+    return rules
+
+
+def _site(table: Table) -> str:
+    """Where the documentation stands, with a slash at its end; empty where nobody says."""
+    table.only("site")
+    link = _link(table, "site")
+    return f"{link.rstrip('/')}/" if link else ""
+
+
+def _link(table: Table, key: str) -> str:
+    link = table.text(key)
+    if link and not link.startswith(("https://", "http://")):
+        raise InventoryError(f"{table.where}: {key} is {link!r:.60}; expected one that begins with https://")
+    return link
+
+
+def _paths(table: Table, key: str) -> tuple[str, ...]:
+    data = table.values.get(key, [])
+    if not isinstance(data, list) or not all(isinstance(path, str) and path.startswith("/") for path in data):
+        raise InventoryError(f"{table.where}: {key} is {data!r:.60}; expected a list of paths that begin with /")
+    return tuple(data)
+
+
+def refuse_unknown(policy: Policy, checks: frozenset[str]) -> None:
+    """Refuse rules for checks and owners that there are not. Raises InventoryError."""
+    skills = {owner.name for owner in owners().values()}
+    for table, names, known in (
+        ("disabled", policy.disabled, checks),
+        ("verdicts", policy.readings, checks | skills),
+    ):
+        for name in names:
+            if name not in known:
+                what = "check" if table == "disabled" else "check or owner"
+                raise InventoryError(
+                    f"{policy.source} [{table}]: {name!r:.60} is no {what}{nearest(name, known)}; "
+                    "docs/checks.md lists them all"
+                )

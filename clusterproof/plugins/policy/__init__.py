@@ -1,1 +1,0 @@
-"""What a site decides for itself: numbers, expectations, checks it does without, verdicts it reads otherwise."""
