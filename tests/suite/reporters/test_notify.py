@@ -26,9 +26,6 @@ from tests.builders.runs import LIGHT, Runs, saying
 
 SECRET = "tok3n-and-passw0rd"
 
-# Once: runs in this process forget what they import, and two copies of requests do not know each other.
-assert apprise.Apprise.instantiate("json://127.0.0.1/")
-
 
 @dataclass
 class Webhook:
@@ -43,6 +40,12 @@ class Webhook:
     @property
     def url(self) -> str:
         return f"json://ops:{SECRET}@127.0.0.1:{self.port}/{SECRET}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def services_are_loaded() -> None:
+    """Once: runs in this process forget what they import, and two copies of requests do not know each other."""
+    assert apprise.Apprise.instantiate("json://127.0.0.1/")
 
 
 @pytest.fixture
