@@ -244,7 +244,7 @@ def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type(
     def breaks() -> str:
         raise ValueError(SECRET)
 
-    assert within(0.2, [hang, breaks, lambda: ""]) == ["no answer within 0.2 s", "ValueError", ""]
+    assert within(3.0, [hang, breaks, lambda: ""]) == ["no answer within 3 s", "ValueError", ""]
     never.set()
 
 
