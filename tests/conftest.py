@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import signal
 import sys
@@ -91,9 +92,15 @@ def of_all_workers(made: pytest.TempPathFactory, name: str) -> Iterator[tuple[Pa
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep compiled tests, whatever the environment says: otherwise each worker compiles them again in each run."""
+    """Keep compiled tests, whatever the environment says: otherwise each worker compiles them again in each run.
+
+    The half million objects of all tests live as long as the run: no scan for cycles looks at them again.
+    """
     saved, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
     try:
         return (yield)
     finally:
         sys.dont_write_bytecode = saved
+        gc.freeze()
+        gc.enable()

@@ -6,10 +6,12 @@ import functools
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
@@ -18,6 +20,7 @@ ROOMS = frozenset({"aws", "counterparts"})  # a server of AWS's interfaces, and 
 PROGRAMS = frozenset(
     {"bed", "installed", "moto", "pytester", "run", "runs", "stand", "wheel"}
 )  # fixtures that start them
+_SAID: pytest.StashKey[list[str]] = pytest.StashKey()  # how much is left out
 STARTING = frozenset({"packaging", "scripts", "untrusted"})  # folders of tests that have no package of their own
 MEETS_SYSTEM = re.compile(
     r"^\s*(?:import|from) (?:ctypes|fcntl|grp|mmap|pwd|resource|select|signal|socket|subprocess|tarfile)\b"
@@ -42,7 +45,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks that the choice reads."""
     config.addinivalue_line("markers", "long: takes seconds, and `--quick` leaves it out")
-    config.addinivalue_line("markers", "in_turn(name): a file runs with one of such names, and with `--all` with each")
+    config.addinivalue_line(
+        "markers",
+        'in_turn(name, by="file"): a file, or by="test" each test, has one of its names, and with `--all` each',
+    )
+    config.addinivalue_line("markers", "any_user: another user or build of Python changes nothing; not in `--system`")
     if config.getoption("--quick"):
         settings.load_profile("quick")
 
@@ -62,12 +69,43 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is not chosen, and begin with files of long tests, so that no worker ends with one."""
     long = {item for item in items if is_long(item)}
     left_out = set(long) if config.getoption("--quick") else set()
+    said = []
     if not config.getoption("--all"):
-        left_out |= set(out_of_turn(items))
+        waiting = set(out_of_turn(items))
+        left_out |= waiting
+        in_turn = sum(item.get_closest_marker("in_turn") is not None for item in items)
+        said += [f"of {in_turn} cases that take turns {in_turn - len(waiting)} had theirs; --all runs each"] * bool(
+            in_turn
+        )
+    if config.getoption("--system"):
+        same = {item for item in items if item.get_closest_marker("any_user")}
+        left_out |= same
+        said += [f"{len(same)} tests of which another user changes nothing ran not; without --system they do"] * bool(
+            same
+        )
+    _say_at_the_end(config, said)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
     files = {item.path for item in long}
     items.sort(key=lambda item: item.path not in files)
+
+
+def _say_at_the_end(config: pytest.Config, lines: list[str]) -> None:
+    config.stash[_SAID] = lines
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left out"] = lines
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Learn of a worker of xdist what it has left out: each leaves out the same."""
+    node.config.stash[_SAID] = getattr(node, "workeroutput", {}).get("left out") or node.config.stash.get(_SAID, [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how much was left out."""
+    for line in config.stash.get(_SAID, []):
+        terminalreporter.line(line)
 
 
 def is_long(item: pytest.Item) -> bool:
@@ -101,15 +139,25 @@ def _has_tests_of_its_own(inner: Path, package: Path, folder: Path) -> bool:
 
 
 def out_of_turn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """What a file would repeat with others of the names that it takes turns with; none is chosen that would skip."""
-    files: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    """What would be repeated with others of the names that take turns; none is chosen that would skip."""
+    groups: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
         if mark := item.get_closest_marker("in_turn"):
-            files[item.nodeid.partition("::")[0]][mark.args[0]].append(item)
-    for path, named in files.items():
+            end = {"file": "::", "test": "["}[mark.kwargs.get("by", "file")]
+            groups[item.nodeid.partition(end)[0]][mark.args[0]].append(item)
+    for path, named in groups.items():
         running = sorted(name for name, cases in named.items() if not all(map(is_skipped, cases)))
         chosen = running[zlib.crc32(path.encode()) % len(running)] if running else ""
         yield from (case for name in running if name != chosen for case in named[name])
+
+
+def each_with_some(rows: Sequence[object], columns: Sequence[object]) -> list[ParameterSet]:
+    """Every row with every column, by turns: a test has each row with one of the columns, with `--all` with each."""
+    return [
+        pytest.param(row, column, marks=pytest.mark.in_turn(str((number + at) % len(columns)), by="test"))
+        for number, row in enumerate(rows)
+        for at, column in enumerate(columns)
+    ]
 
 
 def is_skipped(item: pytest.Item) -> bool:

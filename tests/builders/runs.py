@@ -26,6 +26,12 @@ from tests.builders.wheel import linked_in
 ROOT = Path(__file__).parents[2]
 WITHOUT_HYPOTHESIS = "-p no:hypothesispytest"
 
+# Of a run by itself and one with workers of xdist each test has one, and with `--all` both.
+ALONE_OR_NOT = [
+    pytest.param(options, id=name, marks=pytest.mark.in_turn(name, by="test"))
+    for name, options in (("alone", []), ("two workers", ["-n2"]))
+]
+
 # A check reads its verdict from the kernel's name that the node reported.
 SAYING = """
     import pytest

@@ -106,8 +106,8 @@ def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_besid
         kubernetes.plane.call("DELETE", f"{JOBS}/{job['metadata']['name']}?propagationPolicy=Background")
         wait_until(lambda: job["metadata"]["uid"] not in uids(kubernetes) and uids(kubernetes), "another Job")
         watch.until_sampled(NODE)
-        watch.controller._visit([NODE])  # as each hour
-        watch.until(lambda: seen.stat().st_mtime_ns > first, "another visit")
+        # As each hour; once more where this machine was so busy that the visit's Job outlived its short time.
+        watch.until(lambda: seen.stat().st_mtime_ns > first or watch.controller._visit([NODE]), "another visit")
     wait_until(lambda: not kubernetes.left(), "clean")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.builders.forked import Forked, forking
 from tests.builders.wheel import Installed
 
 FILES = {
@@ -184,14 +186,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(scope="module")
+def forked(installed: Installed, folder: Path) -> Iterator[Forked]:
+    with forking(installed, folder) as parent:
+        yield parent
+
+
 @pytest.mark.parametrize(("arguments", "exit_code", "words"), CASES, ids=[" ".join(case[0]) for case in CASES])
 def test_a_command_line_answers_in_one_clear_line(
-    installed: Installed, folder: Path, arguments: list[str], exit_code: int, words: str
+    installed: Installed, forked: Forked, folder: Path, arguments: list[str], exit_code: int, words: str
 ) -> None:
-    ran = installed.run(folder, "clusterproof", *arguments)
+    ran = forked.run(folder, *arguments) if exit_code else installed.run(folder, "clusterproof", *arguments)
     assert (ran.returncode, words in ran.stdout + ran.stderr) == (exit_code, True), ran.stdout + ran.stderr
     assert "usage: pytest" not in ran.stderr
     assert "Traceback (most" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("arguments", [words for words, _ in WRONG[::12]], ids=" ".join)
+def test_a_fork_answers_as_a_start_does(
+    installed: Installed, forked: Forked, folder: Path, arguments: list[str]
+) -> None:
+    begun, started = forked.run(folder, *arguments), installed.run(folder, "clusterproof", *arguments)
+    assert (begun.returncode, begun.stdout, begun.stderr) == (started.returncode, started.stdout, started.stderr)
 
 
 def test_no_library_warns_in_front_of_an_answer(installed: Installed, folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.recordings import gpu, node, nvml
-from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, junit_cases, saying
+from tests.builders.runs import ALONE_OR_NOT, LIGHT, VERDICTS, Runs, all_verdicts, junit_cases, saying
 from tests.builders.wheel import Installed
 from tests.packaging.their_suite import SUITE, written
 
@@ -125,7 +125,7 @@ WATCHING = """
         if seen:
             print("\\nSEEN", *seen)
 """
-WORKERS = pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+WORKERS = pytest.mark.parametrize("workers", ALONE_OR_NOT)
 
 
 def test_a_plugin_that_watches_tests_sees_every_check(runs: Runs) -> None:

@@ -11,7 +11,7 @@ import pytest
 from clusterproof.plugins.core.evidence import load
 from clusterproof.reports.results import read_results
 from tests.builders.recordings import unreached
-from tests.builders.runs import LIGHT, ROOT, Runs, saying
+from tests.builders.runs import ALONE_OR_NOT, LIGHT, ROOT, Runs, saying
 
 
 def names_in(folder: Path) -> set[str]:
@@ -24,7 +24,7 @@ def names_in(folder: Path) -> set[str]:
     return {name.removeprefix("GPU-") for name in found if not devices.fullmatch(name) and name != "rdmap"}
 
 
-@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_the_demo_cluster_has_the_same_verdicts_and_no_name_anywhere(runs: Runs, workers: list[str]) -> None:
     data = {}
     for option in ([], ["--redact"]):

@@ -18,7 +18,7 @@ from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, 
 from clusterproof.plugins.evidence.recording import write_cluster, write_control_plane, write_node
 from clusterproof.plugins.redaction.kinds import Place, collectors, place_of
 from clusterproof.plugins.redaction.redact import Redaction
-from tests.builders.runs import ROOT, Runs
+from tests.builders.runs import ALONE_OR_NOT, ROOT, Runs
 from tests.redaction.planted import SECRETS, SENTENCES
 
 EVERY = [secret for _, secret in SECRETS]
@@ -195,7 +195,7 @@ def all_written(folder: Path) -> Iterator[tuple[str, str]]:
             yield path.name, path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
-@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_no_secret_survives_in_anything_that_a_run_writes(runs: Runs, workers: list[str]) -> None:
     every = IN_PLACES
     secrets = cycle(every)

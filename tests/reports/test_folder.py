@@ -14,7 +14,7 @@ from clusterproof.reports.formats import SUMMARY, Format, markdown
 from clusterproof.reports.results import read_results
 from clusterproof.reports.run_folder import OF_EACH_RUN, folder_of_its_own, point_latest, safe_name
 from tests.builders.recordings import boot, gpu, node, nvml
-from tests.builders.runs import LIGHT, Runs, all_verdicts, saying
+from tests.builders.runs import ALONE_OR_NOT, LIGHT, Runs, all_verdicts, saying
 from tests.reports.reported import FILES
 
 NOW = datetime(2026, 11, 21, 14, 30, 5, tzinfo=timezone.utc)
@@ -128,7 +128,7 @@ def test_nothing_is_written_where_there_is_nothing_to_report(runs: Runs, argumen
     assert "report: " not in ran.stdout.str()
 
 
-@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_the_reports_of_a_run_are_written_once(runs: Runs, workers: list[str]) -> None:
     over(runs, *workers)
     (where,) = (runs.folder / "runs" / "small").iterdir()

@@ -18,6 +18,7 @@ from scripts.generators.messages import PATH as MESSAGES
 from scripts.generators.messages import messages
 from tests.builders.wheel import ROOT
 
+pytestmark = pytest.mark.any_user
 HOW = "run `scripts/generate`"
 
 

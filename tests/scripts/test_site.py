@@ -14,7 +14,7 @@ from clusterproof.plugins.options.table import GROUPS
 from scripts.generators.site import write
 from tests.builders.runs import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.any_user]
 
 BUILD = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
 LOADED = re.compile(

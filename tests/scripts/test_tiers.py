@@ -40,6 +40,32 @@ def test_a_file_runs_with_one_of_the_names_that_take_turns_and_with_all_with_eac
     chosen.runpytest_inprocess("--strict-markers", *options).assert_outcomes(passed=passed, deselected=deselected)
 
 
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["alone", "a worker"])
+def test_how_many_had_their_turn_is_said(chosen: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    ran = chosen.runpytest_subprocess(*workers)
+    ran.stdout.fnmatch_lines(["of 4 cases that take turns 2 had theirs; --all runs each"])
+
+
+def test_of_what_another_user_changes_nothing_it_is_said_that_it_did_not_run(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest('pytest_plugins = ["tests.tiers"]')
+    pytester.makepyfile("import pytest\n\n@pytest.mark.any_user\ndef test_a(): pass\n\ndef test_b(): pass\n")
+    ran = pytester.runpytest_inprocess("--strict-markers", "--system")
+    ran.assert_outcomes(passed=1, deselected=1)
+    ran.stdout.fnmatch_lines(["1 tests of which another user changes nothing ran not; without --system they do"])
+    pytester.runpytest_inprocess("--strict-markers").assert_outcomes(passed=2)
+
+
+def test_what_takes_turns_by_tests_has_turns_of_its_own(chosen: pytest.Pytester) -> None:
+    more = """
+    @pytest.mark.parametrize("size", [pytest.param(one, marks=pytest.mark.in_turn(one, by="test")) for one in "sml"])
+    @pytest.mark.parametrize("colour", "rg")
+    def test_size(size, colour):
+        pass
+"""
+    chosen.makepyfile(test_sizes=OWN_RUN + more)
+    chosen.runpytest_inprocess("--strict-markers", "test_sizes.py").assert_outcomes(passed=2 + 1 + 2, deselected=2 + 4)
+
+
 def test_of_names_that_take_turns_none_is_chosen_that_would_skip(chosen: pytest.Pytester) -> None:
     for missing, there in (("22.05", "24.11"), ("24.11", "22.05")):
         lacks = f'pytest.mark.in_turn(name), pytest.mark.skipif(name == "{missing}", reason="not here")'

@@ -55,7 +55,7 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield _address(log, server)
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(START_S)
 
 
 def _address(log: Path, server: subprocess.Popen[bytes]) -> str:
@@ -97,7 +97,7 @@ class Ec2(ThreadingHTTPServer):
         finally:
             self.shutdown()
             self.server_close()
-            thread.join(10)
+            thread.join(START_S)
 
 
 class _Answer(BaseHTTPRequestHandler):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterproof.plugins.core.verdict import Verdict
-from tests.builders.runs import DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
+from tests.builders.runs import ALONE_OR_NOT, DEVICES, LIGHT, ROOT, SAYING, USUAL, VERDICTS, Runs, all_verdicts, saying
 
 WAYS = pytest.mark.parametrize("checks", [LIGHT, USUAL], ids=["light", "usual way"])
 
@@ -89,7 +89,7 @@ def test_x_and_maxfail_stop_at_failures_and_gaps(runs: Runs, checks: str, option
     data.stdout.fnmatch_lines(["*stopping after *"])
 
 
-@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_collect_only_asks_no_node(runs: Runs, workers: list[str]) -> None:
     runs.checks(test_it=LIGHT)
     kept = runs.folder / "kept"

@@ -11,7 +11,7 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.result import INTERRUPTED
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.suite.gatherer import Gatherer
-from tests.builders.runs import DEVICES, LIGHT, ROOT, USUAL, Runs, saying
+from tests.builders.runs import ALONE_OR_NOT, DEVICES, LIGHT, ROOT, USUAL, Runs, saying
 
 INCOMPLETE, PASS, FAIL, NOT_APPLICABLE = Verdict.INCOMPLETE, Verdict.PASS, Verdict.FAIL, Verdict.NOT_APPLICABLE
 BAD_SECOND = [saying("gpu001", "pass"), saying("gpu002", "bad"), saying("gpu003", "pass")]
@@ -136,7 +136,7 @@ def test_pytest_exit_is_an_end_before_the_end(runs: Runs) -> None:
     assert "burns" not in runs.results_file.read_text()  # what redaction would have to know
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "two workers"])
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
 @pytest.mark.parametrize("how", ['@pytest.mark.xfail(reason="known")', ""], ids=["by mark", "while it runs"])
 def test_a_test_with_pytests_own_word_came_to_its_end(runs: Runs, how: str, workers: tuple[str, ...]) -> None:
     test = f"{how}\n    def test_word(node, tmp_path):" if how else "def test_word(node, tmp_path):"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,12 @@ def shared(depth: int) -> Any:
     return data
 
 
+def pickled(keys: Iterable[int]) -> bytes:
+    """A dictionary of these keys, none of which was ever put into one here: that takes seconds where they collide."""
+    pairs = (pickle.dumps(key, protocol=2)[2:-1] + pickle.dumps(0, protocol=2)[2:-1] for key in keys)
+    return MARK_OF_2 + b"}(" + b"".join(pairs) + b"u."
+
+
 BOMBS = {
     "an object's number": MARK_OF_2 + b"Nr\xff\xff\xff\x7f.",
     "an array as long as it says": b"\x80\x05\x96" + (1 << 35).to_bytes(8, "little") + b".",
@@ -130,7 +137,7 @@ BOMBS = {
     "a name of shared lists": pickle.dumps({"pg_config": {"0": {"ranks": "[0]", "desc": shared(60)}}, "entries": []}),
     "an operation of shared lists": pickle.dumps({"pg_config": {}, "entries": [{"profiling_name": shared(60)}]}),
     "a number of shared lists": pickle.dumps({"pg_config": {"0": {"ranks": [shared(60)]}}, "entries": []}),
-    "keys that collide": pickle.dumps({number * (2**61 - 1): 0 for number in range(20_000)}, protocol=2),
+    "keys that collide": pickled(number * (2**61 - 1) for number in range(20_000)),
     "a deep tuple": MARK_OF_2 + b")" + b"\x85" * 1_000_000 + b".",
     "a list that is in itself": MARK_OF_2 + b"]q\x00h\x00a.",
 }

@@ -149,13 +149,14 @@ def _give_up(*_: object) -> None:
 
 def _grows(one: Expression) -> str:
     compiled = re.compile(one.pattern, one.flags)
-    for use in (compiled.search, compiled.findall) if one.is_searched else (compiled.match, compiled.fullmatch):
-        for before, pump, tail in hostile(one.pattern, one.flags):
-            texts = [(before + pump * length)[:length] + tail for length in (LENGTH // 8, LENGTH // 2, LENGTH)]
-            if _seconds(use, texts[0]) < LEAST_S / 10 and _seconds(use, texts[1]) < LEAST_S:
-                continue
-            if all(_takes_too_long(use, texts[1], texts[2]) for _ in range(CONFIRMED)):
-                return f"{use.__name__} of {before!r} + {pump!r} * n + {tail!r}"
+    # findall does first what search does, and fullmatch tries all that match tries before it is content.
+    use = compiled.findall if one.is_searched else compiled.fullmatch
+    for before, pump, tail in hostile(one.pattern, one.flags):
+        texts = [(before + pump * length)[:length] + tail for length in (LENGTH // 8, LENGTH // 2, LENGTH)]
+        if _seconds(use, texts[0]) < LEAST_S / 10 and _seconds(use, texts[1]) < LEAST_S:
+            continue
+        if all(_takes_too_long(use, texts[1], texts[2]) for _ in range(CONFIRMED)):
+            return f"{use.__name__} of {before!r} + {pump!r} * n + {tail!r}"
     return ""
 
 

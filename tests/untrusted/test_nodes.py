@@ -68,7 +68,13 @@ def recordings() -> list[dict[str, Any]]:
     return [*demo, *loaded, *(to_json(probed(image())) for image in (infiniband, loadable_trn2))]
 
 
-@pytest.fixture(scope="module", params=range(SEED, SEED + RUNS))
+EACH = [
+    pytest.param(seed, marks=() if "HOSTILE_RUNS" in os.environ else pytest.mark.in_turn(f"of two: {seed % 2}"))
+    for seed in range(SEED, SEED + RUNS)
+]
+
+
+@pytest.fixture(scope="module", params=EACH, ids=str)
 def run(request: pytest.FixtureRequest, recordings: list[dict[str, Any]], tmp_path_factory: Any) -> Run:
     """A run over healthy nodes alone, and one with hostile nodes among them."""
     folder: Path = tmp_path_factory.mktemp(f"hostile{request.param}")

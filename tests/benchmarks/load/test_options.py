@@ -23,7 +23,7 @@ from clusterproof.plugins.suite.perf.load_options import (
     seconds,
 )
 from clusterproof.plugins.suite.perf.load_others import others
-from tests.builders.runs import Runs
+from tests.builders.runs import ALONE_OR_NOT, Runs
 
 ROOT = Path(__file__).resolve().parents[3]
 DEFAULTS = {
@@ -174,7 +174,7 @@ def test_fs(node):
 """
 
 
-@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_a_check_of_another_author_gets_the_results_of_the_load(runs: Runs, tmp_path: Path, workers: list[str]) -> None:
     runs.checks(test_own=OF_THE_FILE_SYSTEM)  # says what it reads: without that all is loaded
     load = ["-m", "perf", f"--fs-bandwidth={tmp_path}", "--fs-size=64"]

@@ -18,6 +18,7 @@ from tests.integrations.slurm.scripts import SCRIPTS, SETTINGS, STATE, eventuall
 from tests.testbed.image import File, Link, NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import Node, healthy_p5, with_file, with_tool
+from tests.tiers import each_with_some
 
 pytestmark = needs_nodes
 XID = "an Xid of the hardware"
@@ -209,8 +210,11 @@ def test_an_epilog_looks_at_what_the_kernel_has_logged_since_its_own_job_began()
     assert b"(epilog of job 41)" in ran.stdout
 
 
-@pytest.mark.parametrize("record", ["verdict", "cursor", "drained/prolog-41", "in_use", "jobs/42", "gaps", "room"])
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"findings": 3, "cursor": [1, 2], "reason": 7}'])
+RECORDS = ("verdict", "cursor", "drained/prolog-41", "in_use", "jobs/42", "gaps", "room")
+CORRUPT = ("", "{", "[]", '{"findings": 3, "cursor": [1, 2], "reason": 7}')
+
+
+@pytest.mark.parametrize(("record", "text"), each_with_some(RECORDS, CORRUPT))
 def test_a_state_that_is_corrupt_costs_a_probe_and_nothing_else(record: str, text: str) -> None:
     with node(healthy_p5()) as running:
         file = running.root / STATE / f"{record}.json"

@@ -14,7 +14,7 @@ import pytest
 from clusterproof.plugins.suite.reporters.bundle import MAX_NAME, ROOT, Member, files_of, safe_name, write_bundle
 from clusterproof.reports.records import read
 from tests.builders.recordings import boot, node, nvml, unreached
-from tests.builders.runs import LIGHT, VERDICTS, Runs, all_verdicts, saying
+from tests.builders.runs import ALONE_OR_NOT, LIGHT, VERDICTS, Runs, all_verdicts, saying
 from tests.reports.reported import FILES
 from tests.suite.reporters.bundles import contents, unpack
 
@@ -29,7 +29,7 @@ def bundled(runs: Runs, *arguments: str) -> dict[str, bytes]:
     return contents(runs.folder / "b.tar.zst")
 
 
-@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "two workers"])
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
 def test_a_bundle_has_recording_results_reports_policy_and_versions(runs: Runs, workers: list[str]) -> None:
     (runs.folder / "clusterproof.toml").write_text("[expect]\ngpus = 8\n", encoding="utf-8")
     data = bundled(runs, "--junitxml=junit.xml", "--html=page.html", "--self-contained-html", *workers)

@@ -26,9 +26,6 @@ from tests.builders.runs import LIGHT, Runs, saying
 
 SECRET = "tok3n-and-passw0rd"
 
-# Once: runs in this process forget what they import, and two copies of requests do not know each other.
-assert apprise.Apprise.instantiate("json://127.0.0.1/")
-
 
 @dataclass
 class Webhook:
@@ -43,6 +40,12 @@ class Webhook:
     @property
     def url(self) -> str:
         return f"json://ops:{SECRET}@127.0.0.1:{self.port}/{SECRET}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def services_are_loaded() -> None:
+    """Once: runs in this process forget what they import, and two copies of requests do not know each other."""
+    assert apprise.Apprise.instantiate("json://127.0.0.1/")
 
 
 @pytest.fixture
@@ -241,7 +244,7 @@ def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type(
     def breaks() -> str:
         raise ValueError(SECRET)
 
-    assert within(0.2, [hang, breaks, lambda: ""]) == ["no answer within 0.2 s", "ValueError", ""]
+    assert within(3.0, [hang, breaks, lambda: ""]) == ["no answer within 3 s", "ValueError", ""]
     never.set()
 
 

@@ -50,9 +50,8 @@ def with_libraries(files: Iterable[Path]) -> dict[str, Path]:
     """These files, and what they are linked with, each where it is on this machine."""
     found = {str(file): file for file in files}
     linked = [file for file in found.values() if file.suffix not in (".py", ".txt", ".conf", ".ini", ".h")]
-    for path in sorted({path for file in linked for path in _libraries(file)}):
-        found[path] = Path(path)
-    return found
+    said = subprocess.run(["ldd", *linked], capture_output=True, text=True, check=False).stdout if linked else ""
+    return found | {path: Path(path) for path in sorted(set(LIBRARY.findall(said)))}
 
 
 def _programs(names: Iterable[str]) -> dict[str, Path]:
@@ -60,7 +59,3 @@ def _programs(names: Iterable[str]) -> dict[str, Path]:
     return {f"/usr/bin/{name}": file.resolve() for name, file in files.items()} | {
         path: file for path, file in with_libraries(files.values()).items() if path not in map(str, files.values())
     }
-
-
-def _libraries(file: Path) -> list[str]:
-    return LIBRARY.findall(subprocess.run(["ldd", file], capture_output=True, text=True, check=False).stdout)
