@@ -52,13 +52,14 @@ def of_run(**changes: object) -> str:
         of_run(began="now"),
         of_run(began=float("nan")),
         of_run(seconds=-1e9),
+        of_run(ended=10**400),
         of_run(number=True),
         of_run(folder="../elsewhere"),
         of_run(folder="/etc"),
         of_run(evidence="none"),
         of_run(more=1),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_a_line_of_another_form_is_refused_in_one_line(line: str, tmp_path: Path) -> None:
     written(tmp_path, line)

@@ -14,6 +14,7 @@ from tests.accept.simulated import cluster_of, plan
 MISTAKES = (
     ("stages = [\n", "plan.toml is not TOML"),
     ("hours = 3\n", "'hours' is not a known key; expected bought, errors, limits"),
+    ('stages = ["inventory", ["speed"]]\n', "there is no stage ['speed']"),
     ('stages = ["inventory", "sped"]\n', "there is no stage 'sped' (did you mean speed?)"),
     ('stages = ["speed"]\n', "stages begin with 'speed'; expected inventory"),
     ('stages = ["inventory", "inventory"]\n', "each once"),

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from clusterproof.plugins.accept import journal
+from clusterproof.plugins.accept.plan import plan_of
 from clusterproof.plugins.agent import sending
 from clusterproof.plugins.agent.frame import decode
 from clusterproof.plugins.benchmarks.pairwise.journal import JournalError
@@ -19,7 +21,7 @@ from clusterproof.plugins.case.records import CaseError
 from clusterproof.plugins.case.redacted import redacted
 from clusterproof.plugins.case.report import as_record, markdown, text
 from clusterproof.plugins.command_line.init import init
-from clusterproof.plugins.core.cluster import InventoryError
+from clusterproof.plugins.core.cluster import Cluster, InventoryError, Target
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.evidence import EvidenceError, NodeEvidence, load
 from clusterproof.plugins.evidence.recording import read_cluster, read_control_plane
@@ -134,6 +136,14 @@ def _settings_of_nhc(folder: Path, name: str) -> None:
         read_policy(folder / "site" / "clusterproof.toml")
 
 
+def _acceptances(folder: Path, name: str) -> None:
+    if name == journal.FILE:
+        journal.read(folder, "small", seeds.PLAN)
+    else:
+        nodes = (Target("gpu001", instance_type="p5.48xlarge"), Target("gpu002", instance_type="p5.48xlarge"))
+        f"{plan_of(folder / name, Cluster('small', 'ssh', nodes)).digest}".encode()
+
+
 DOORS = {
     door.name: door
     for door in (
@@ -146,5 +156,6 @@ DOORS = {
         Door("history", _history, (HistoryError,)),
         Door("cases", _cases, (CaseError,)),
         Door("nhc", _settings_of_nhc, ()),
+        Door("acceptances", _acceptances, (InventoryError, journal.JournalError)),
     )
 }

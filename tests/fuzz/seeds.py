@@ -15,6 +15,7 @@ from typing import Any
 
 import zstandard
 
+from clusterproof.plugins.accept.journal import FILE, Again, Ended, Writer
 from clusterproof.plugins.agent import sending
 from clusterproof.plugins.benchmarks.pairwise.journal import SCHEMA
 from clusterproof.plugins.command_line.init import TEMPLATES, template
@@ -31,6 +32,7 @@ from tests.training_run.traces import ten_steps, trace
 
 Seeds = Mapping[str, bytes]  # by the name of a file
 NONCE = "cp0123456789"
+PLAN = "0" * 64  # its digest
 ANSWER = {
     "probe": {"python": "3.11.2"},
     "collectors": {
@@ -227,6 +229,22 @@ def of_nhc() -> Seeds:
     return {"nhc.conf": "".join(f"* || {row}\n" for row in rows).encode()}
 
 
+def of_acceptances() -> Seeds:
+    """A plan that says something in each of its tables, and a journal of a run and a repair."""
+    plan = (
+        'stages = ["inventory", "speed"]\n[bought]\nnodes = 2\ntype = "p5.48xlarge"\nexpect = { gpus = 8 }\n[errors]\n'
+    )
+    plan += "most_runs = 9\n[limits]\nhours = 2.5\nnodes_at_once = 1\n[floors]\n[options]\n"
+    command = ("clusterproof", "check", "--cluster", "ssh:gpu[001-002]")
+    run = Ended("speed", 0, ("gpu001", "gpu002"), command, 0, 5.0, 9.0, 4.0, "runs/0001-speed", "0" * 64)
+    with TemporaryDirectory() as folder:
+        writer = Writer(Path(folder), "small", PLAN)
+        writer.append(run)
+        writer.append(Again(("gpu001",), 10.0))
+        writer.close()
+        return {"plan.toml": plan.encode(), FILE: Path(folder, FILE).read_bytes()}
+
+
 ALL: Mapping[str, Callable[[], Seeds]] = {
     "frames": of_frames,
     "evidence": lambda: {"node.json": of_recordings()["nodes/gpu001.json"]},
@@ -237,4 +255,5 @@ ALL: Mapping[str, Callable[[], Seeds]] = {
     "history": of_histories,
     "cases": of_cases,
     "nhc": of_nhc,
+    "acceptances": of_acceptances,
 }

@@ -98,13 +98,17 @@ def test_one_that_passed_in_between_fails_for_the_first_time_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize("folder", ["", "gone"])
-def test_where_nothing_can_be_kept_no_fault_waits(tmp_path: Path, folder: str) -> None:
+def test_where_nothing_can_be_kept_no_fault_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    monkeypatch.chdir(tmp_path)
     assert Kept(folder and str(tmp_path / folder)).unconfirmed(["gpu002"], NOW) == frozenset()
 
 
-def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
+def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # whose files are not its own
+    Kept(str(tmp_path)).keep(pod(), b"x", NOW)
     kept = Kept("")
-    kept.keep(pod(), b"x", NOW)
+    kept.keep(pod("gpu002"), b"x", NOW)
+    assert [one.name for one in tmp_path.rglob("gpu*")] == ["gpu001"]
     assert kept.current(pod(), NOW) is None
 
 

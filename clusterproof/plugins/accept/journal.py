@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +128,7 @@ def _whole(data: dict[str, Any], name: str) -> int:
 def _number(data: dict[str, Any], name: str) -> float:
     """0 or more."""
     value = data[name]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or not 0 <= value < LATEST:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LATEST:
         raise ValueError(f"{name} is {value!r:.40}")
     return float(value)
 

@@ -139,7 +139,7 @@ def _stages(head: Table, usual: Sequence[str]) -> tuple[Stage, ...]:
     if not isinstance(data, list) or not data or len(set(map(str, data))) < len(data):
         raise InventoryError(f"{head.where}: stages is {data!r:.80}; expected a list of {', '.join(known)}, each once")
     for name in data:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             hint = nearest(str(name), known)
             raise InventoryError(f"{head.where}: there is no stage {name!r:.40}{hint}; expected {', '.join(known)}")
     if data[0] != next(iter(known)):

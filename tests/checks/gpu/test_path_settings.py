@@ -56,6 +56,24 @@ def test_virtual_machines_and_grace_are_not_held_to_it(machine: str, is_virtual:
         assert found.verdict is NA
 
 
+def test_a_gpu_below_no_switch_with_a_network_device_has_no_ports_that_could_redirect() -> None:
+    elsewhere = {**function("0000:54:00.0", "nic"), "path": ["pci0000:80", "0000:80:01.0"]}
+    functions = [function("0000:53:00.0", "gpu"), elsewhere]
+    expect(evaluated("pcie_acs", functions), NA, "no GPU here is below one PCIe switch with a network device")
+
+
+def test_a_port_that_is_suspended_redirects_nothing_and_hides_no_other() -> None:
+    asleep, other, *ends = board()
+    asleep["settings"] = None
+    assert evaluated("pcie_acs", [asleep, other, *ends]).verdict is PASS
+    other["settings"]["acs"] = 0x1D
+    expect(evaluated("pcie_acs", [asleep, other, *ends]), CONCERN, "ACS on 0000:46:01.0 has SrcValid")
+
+
+def test_a_node_without_a_gpu_or_a_network_device_is_not_held_to_an_iommu() -> None:
+    expect(evaluated("pcie_iommu", []), NA, "no GPU or network device on the PCI bus")
+
+
 @pytest.mark.parametrize(("mode", "verdict"), [("identity", PASS), ("", PASS), ("DMA", CONCERN), ("DMA-FQ", CONCERN)])
 def test_an_iommu_passes_through_or_is_off(mode: str, verdict: Verdict) -> None:
     assert evaluated("pcie_iommu", board(iommu=mode)).verdict is verdict

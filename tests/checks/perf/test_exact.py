@@ -119,5 +119,28 @@ def test_a_wrong_result_of_a_core_counts_with_or_without_pytorch() -> None:
     assert "core 3, scalar: a dot product (8 of 8 times again)" in result.message
 
 
+@pytest.mark.parametrize(
+    ("of_type", "verdict", "words"),
+    [
+        (
+            {"why": "PyTorch has none"},
+            INCOMPLETE,
+            "float16 not tested: PyTorch has none; expected products of every type",
+        ),
+        ({}, INCOMPLETE, "float16 not tested: no result could be verified"),
+        ({"has_none": "a processor has no such products"}, PASS, ""),
+    ],
+)
+def test_a_type_that_no_core_multiplied_is_no_pass_unless_processors_have_none(
+    of_type: dict[str, str], verdict: Verdict, words: str
+) -> None:
+    def no_products(data: dict[str, Any]) -> None:
+        data["cores"]["types"][3] = {"type": "float16", "products": 0, **of_type}
+
+    result = of_cores(no_products)
+    assert result.verdict is verdict
+    assert words in result.message
+
+
 def test_no_core_at_all_is_no_pass() -> None:
     assert of_cores(types=[], cores=0).verdict is INCOMPLETE

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 DISKS = 3
 BOOT_S = 1200  # on a machine that is busy with other things; 40 s on one that is not
 ANSWER_S = 900
-KERNEL = "root=/dev/vda rw console=ttyS0 pcie_ports=native mitigations=off panic=-1"
+KERNEL = "root=/dev/vda rw console=ttyS0 pcie_ports=native mitigations=off panic=-1 log_buf_len=4M quiet"
 CONFIG = """Host *
   User root
   HostName 127.0.0.1
