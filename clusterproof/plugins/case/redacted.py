@@ -47,7 +47,7 @@ def redacted(case: Collected) -> Collected:
         )
 
     def lead(one: Lead) -> Lead:
-        return replace(one, node=node(one.node))
+        return replace(one, node=node(one.node), line="")
 
     fixed = tuple(words.text(one) for one in case.missing if one.startswith(ABSENT))
     left = len(case.missing) - len(fixed)
