@@ -15,6 +15,7 @@ import pytest
 
 from clusterproof.plugins.case.folder import collect
 from clusterproof.plugins.case.opened import Case, opened_case
+from clusterproof.plugins.case.redacted import redacted
 from clusterproof.plugins.case.report import paragraph
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Verdict
@@ -122,6 +123,12 @@ def test_no_rank_is_called_missing_or_odd_that_was_not(name: str, jobs: Path) ->
     run = read_run([str(jobs / name)])
     for check in ("run.first_missing", "run.collectives_match"):
         assert said(check, run).verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("name", ["hang", "shape"])
+def test_redacted_a_case_has_no_group_no_file_and_no_line_of_its_program(name: str, jobs: Path) -> None:
+    text = paragraph(opened_case(redacted(collect(jobs / name))))
+    assert [word for word in ("default_pg", "job.py", "hurt", "vm", "513,000") if word in text] == []
 
 
 def test_steps_of_the_warm_up_say_nothing_of_a_wait_for_data(jobs: Path) -> None:

@@ -95,6 +95,21 @@ def test_the_line_of_the_program_is_said_and_not_that_of_pytorch() -> None:
     assert r"(step\x1b, train.py:35)" in said("run.collectives_match", run).message
 
 
+@pytest.mark.parametrize(
+    "of_each",
+    [
+        {"frames": [{"name": "step"}, 7, {"name": "f", "filename": 3, "line": "x"}], "input_sizes": [[7]]},
+        {"frames": "none", "input_sizes": [[float("inf")]]},
+        {"frames": [], "input_sizes": [["7"], 7, [None]]},
+        {"frames": None, "input_sizes": 7, "input_dtypes": 7, "time_created_ns": "7"},
+    ],
+)
+def test_sizes_and_stacks_of_another_form_lose_nothing_else(of_each: dict[str, Any]) -> None:
+    run = differing([calling(rank, [USUAL], ended=1, **of_each) for rank in range(4)])
+    for check in ("run.first_missing", "run.collectives_match"):
+        assert said(check, run).verdict is Verdict.PASS
+
+
 def test_who_left_no_dump_may_have_called_anything() -> None:
     run = differing([calling(rank, [USUAL], ended=0) for rank in range(3)])
     result = said("run.collectives_match", run)

@@ -31,7 +31,7 @@ class RawCall:
 
 
 def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict[int, Called]]:
-    """Of each group what was called at which place, near the last that has ended there. Raises as its parts do.
+    """Of each group what was called at which place, near the last that has ended there.
 
     Only versions that count collectives by themselves say the same of all ranks. Of a ring that has lost its beginning
     its first place may have lost a part.
@@ -80,10 +80,16 @@ def _plain(name: str) -> str:
 
 def _elements(tensors: Any) -> int:
     """How many numbers are in tensors of such sizes; 0 where that is not known."""
-    if len(tensors) > MAX_TENSORS or any(len(tensor) > MAX_DIMENSIONS for tensor in tensors):
+    if len(tensors) > MAX_TENSORS or not all(map(_is_shape, tensors)):
         return 0
-    found = sum(prod(int(size) for size in tensor) for tensor in tensors)
+    found = sum(map(prod, tensors))
     return found if 0 < found < MAX_ELEMENTS else 0
+
+
+def _is_shape(sizes: object) -> bool:
+    if not isinstance(sizes, list | tuple) or len(sizes) > MAX_DIMENSIONS:
+        return False
+    return all(isinstance(size, int) and 0 <= size < MAX_ELEMENTS for size in sizes)
 
 
 def _types(names: Any) -> Iterator[str]:
@@ -94,8 +100,7 @@ def _types(names: Any) -> Iterator[str]:
 def _where(frames: Any) -> str:
     """The innermost line that is not PyTorch's own, `train_step, train.py:120`; empty where there is none."""
     for frame in frames[:MAX_FRAMES] if isinstance(frames, list | tuple) else ():
-        name, file, line = str(frame["name"]), str(frame["filename"]), frame["line"]
-        if _OF_PYTORCH not in file and isinstance(line, int):
-            words = f"{name[:MAX_WORDS]}, {file.rpartition('/')[2][-MAX_WORDS:]}:{line % 10**9}"
-            return printable(words)
+        match frame:
+            case {"name": str(name), "filename": str(file), "line": int(line)} if _OF_PYTORCH not in file:
+                return printable(f"{name[:MAX_WORDS]}, {file.rpartition('/')[2][-MAX_WORDS:]}:{line % 10**9}")
     return ""
