@@ -53,7 +53,7 @@ TRUTH = {
     "slowkernel": Truth("unknown", 1, f"Rank 1 (vm) {WAITED}."),
     "shape": Truth("code", 1, "rank 1 called all_reduce of 7 Float (hurt, job.py:35), ranks 0, 2, 3 called all_reduce"),
     "other": Truth("code", 1, "rank 1 called all_gather of 1,000 Float (hurt, job.py:36), ranks 0, 2, 3 called"),
-    "slow": Truth("stopped", None, "torchrun was told to stop by a signal from outside the job"),
+    "slow": Truth("stopped", None, "torchrun was told to stop by a signal from outside of it"),
     "train": Truth("unknown", None, "nothing that was read is a known sign"),
 }
 MISSING = "rank 1 missing in all_reduce 29 of default_pg (ranks 0, 2, 3 waiting)"

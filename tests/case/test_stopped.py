@@ -75,7 +75,7 @@ AGENT = "torch/distributed/elastic/agent/server/api.py:739] "
 TOLD = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shutting down workers\n"
 PASSED_ON = "W0301 08:10:30.100000 1105 multiprocessing/api.py:1012] Sending process 1139 closing signal SIGTERM\n"
 RAISED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1105 got signal: 15\n"
-FROM_OUTSIDE = "torchrun was told to stop by a signal from outside the job; the log does not say who sent it"
+FROM_OUTSIDE = "torchrun was told to stop by a signal from outside of it; the log does not say who sent it"
 RECORD = SACCT.format(state="FAILED")  # by which lines have their year
 
 
