@@ -211,3 +211,38 @@ def test_the_one_rank_of_a_labelled_file_that_does_not_wait_is_a_lead(
     assert [lead.rank for lead in case.collected.leads if lead.is_late] == leads
     assert case.verdict.suspects == (("gpu004",) if leads else ())
     assert (case.verdict.cause, case.verdict.nodes) == ("unknown", ())
+
+
+INIT_OF_3 = "gpu003:812:812 [1] NCCL INFO ncclCommInitRankConfig comm 0x55 rank 3 nranks 8 cudaDev 1 - Init START\n"
+FAULT_OF_3 = "2026-03-01 08:00:02,100 [rank3]: torch.AcceleratorError: CUDA error: unspecified launch failure\n"
+XID_43 = "2026-03-01T08:00:01,000000+00:00 NVRM: Xid (PCI:0000:c5:00): 43, pid={pid}, name=python3, channel 0x49\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "nodes"),
+    [
+        (XID_43.format(pid=812), "code", ()),
+        (XID_43.format(pid=813), "unknown", ()),
+        (XID_43.format(pid=812) + XID_79.format(time="08:00:01"), "hardware", ("gpu003",)),
+    ],
+    ids=["of the rank's process", "of another process", "and the GPU fell off the bus"],
+)
+def test_an_xid_of_the_program_bears_out_what_its_rank_says(
+    log: str, cause: str, nodes: tuple[str, ...], tmp_path: Path
+) -> None:
+    files = {
+        "rank_3.log": STEPS + INIT_OF_3 + FAULT_OF_3,
+        "gpu003-dmesg.txt": log,
+        "sacct.txt": SACCT.format(state="FAILED"),
+    }
+    verdict = case_of(tmp_path, files).verdict
+    assert (verdict.cause, verdict.nodes) == (cause, nodes)
+
+
+def test_a_process_is_the_rank_that_its_largest_communicator_has(tmp_path: Path) -> None:
+    smaller = INIT_OF_3.replace("rank 3 nranks 8", "rank 1 nranks 2")
+    warns = "[2026-03-01 08:00:03] gpu003:812:900 [1] misc/strongstream.cc:402 NCCL WARN Cuda failure 'x'\n"
+    case = case_of(
+        tmp_path, {"job.out": smaller + INIT_OF_3 + smaller + warns, "sacct.txt": SACCT.format(state="FAILED")}
+    )
+    assert [(event.sign, event.rank) for event in case.collected.events] == [("nccl_cuda", 3)]

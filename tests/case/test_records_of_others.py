@@ -163,7 +163,9 @@ def test_a_log_of_several_boots_tells_of_each() -> None:
         ("nvme nvme1: Device not ready; aborting reset", "storage"),
         ("Kernel panic - not syncing: Fatal exception", "unknown"),
         ("Out of memory: Killed process 771 (python) total-vm:1kB", "resources"),
-        ("NVRM: Xid (PCI:0000:c5:00): 43, pid=1, name=python, Ch 00000010", ""),
+        ("NVRM: Xid (PCI:0000:c5:00): 43, pid=1, name=python, Ch 00000010", "code"),
+        ("NVRM: Xid (PCI:0000:c5:00): 43, Ch 00000010", ""),
+        ("NVRM: Xid (PCI:0000:c5:00): 45, pid=1, name=python, Ch 00000010", ""),
     ],
 )
 def test_each_line_is_evidence_of_its_own_cause(line: str, cause: str) -> None:

@@ -69,3 +69,50 @@ def test_the_failed_node_is_the_one_that_srun_names_not_the_one_that_prints(tmp_
     case = case_of(tmp_path, {"slurm-77.out": said, "sacct.txt": SACCT.format(state="NODE_FAIL")})
     assert (case.verdict.cause, case.verdict.suspects) == ("unknown", ("gpu004",))
     assert case.advice.nodes["gpu001"] == "not known"
+
+
+AGENT = "torch/distributed/elastic/agent/server/api.py:739] "
+TOLD = f"W0301 08:10:30.000000 1105 {AGENT}Received {{signal}} death signal, shutting down workers\n"
+PASSED_ON = "W0301 08:10:30.100000 1105 multiprocessing/api.py:1012] Sending process 1139 closing signal SIGTERM\n"
+RAISED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1105 got signal: 15\n"
+FROM_OUTSIDE = "torchrun was told to stop by a signal from outside of it; the log does not say who sent it"
+RECORD = SACCT.format(state="FAILED")  # by which lines have their year
+
+
+@pytest.mark.parametrize("signal", ["15", "Signals.SIGTERM", "1", "Signals.SIGHUP", "2"])
+def test_a_launcher_that_was_told_to_stop_was_stopped_from_outside(signal: str, tmp_path: Path) -> None:
+    said = RUNS_ON + TOLD.format(signal=signal) + PASSED_ON + RAISED
+    verdict = case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict
+    assert (verdict.cause, verdict.why, verdict.probability) == ("stopped", FROM_OUTSIDE, 0.75)
+
+
+def test_a_launcher_that_passes_a_signal_on_as_a_rank_failed_was_not(tmp_path: Path) -> None:
+    failed = (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nRoot Cause (first observed failure):\n"
+        "  time      : 2026-03-01_08:10:31\n  host      : gpu002\n  rank      : 3 (local_rank: 1)\n"
+        "  exitcode  : 1 (pid: 812)\n"
+    )
+    verdict = case_of(tmp_path, {"job.err": RUNS_ON + PASSED_ON + failed, "sacct.txt": RECORD}).verdict
+    assert (verdict.cause, verdict.rank) == ("unknown", 3)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "2026-03-01 08:10:29,500 [rank2]: ncclRemoteError: Connection closed by remote peer gpu003\n",
+        "srun: error: gpu003: task 4: Exited with exit code 1\n",
+        "srun: error: gpu003: task 4: Killed\n",
+        WATCHDOG_OF_1,
+    ],
+    ids=["a peer had ended", "a task had failed", "a task was killed", "a rank had waited in vain"],
+)
+def test_a_launcher_that_was_told_to_stop_after_others_had_ended_says_nothing_of_why(
+    before: str, tmp_path: Path
+) -> None:
+    said = RUNS_ON + before + TOLD.format(signal="15") + PASSED_ON + RAISED
+    assert case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict.cause == "unknown"
+
+
+def test_who_told_a_launcher_to_stop_is_said_where_the_record_has_it(tmp_path: Path) -> None:
+    files = {"job.err": RUNS_ON + TOLD.format(signal="15"), "sacct.txt": SACCT.format(state="TIMEOUT")}
+    assert case_of(tmp_path, files).verdict.why == "its time limit was over"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,6 +42,38 @@ def dump(rank: int, reached: Reached, *, keeps_ended: bool = False, kind: str = 
         },
         "entries": entries,
     }
+
+
+Sized = tuple[str, tuple[int, ...]]  # an operation, and the shape of what it is given
+
+
+def calling(rank: int, calls: Sequence[Sized], *, ended: int, is_cut: bool = False, **of_each: Any) -> dict[str, Any]:
+    """What a rank wrote that called these in the group of all, of which some have ended; `is_cut`: not its first."""
+    entries = [
+        {
+            "record_id": number - 1 + 7 * is_cut,
+            "process_group": ("0", "default_pg"),
+            "pg_id": 0,
+            "collective_seq_id": number,
+            "profiling_name": f"nccl:{name}",
+            "state": "completed" if number <= ended else "scheduled",
+            "is_p2p": False,
+            "time_created_ns": (1_772_352_000 + number) * 10**9,
+            "input_sizes": [list(shape)],
+            "input_dtypes": ["Float"],
+            **of_each,
+        }
+        for number, (name, shape) in enumerate(calls, 1)
+    ]
+    return {**dump(rank, {"0": (len(calls), ended)}), "entries": entries}
+
+
+def differing(ranks: Sequence[dict[str, Any]]) -> TrainingRun:
+    """The run of which these are the dumps, from rank 0 on."""
+    with TemporaryDirectory() as folder:
+        for rank, data in enumerate(ranks):
+            (Path(folder) / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(data))
+        return read_run([folder])
 
 
 def dumped(reached: Mapping[int, Reached]) -> TrainingRun:

@@ -168,6 +168,17 @@ def test_a_folder_is_read_file_by_file_and_says_what_it_did_not_understand(tmp_p
     assert len(run.data.files) == 4
 
 
+def test_what_a_job_printed_is_said_to_be_read_by_another_command(tmp_path: Path) -> None:
+    folder = tmp_path / "job 7"
+    folder.mkdir()
+    (folder / "trace.csv").write_text(TABLE)
+    (folder / "job.err").write_text("it died", encoding="utf-8")
+    assert read_run([str(folder)]).data.notes == [
+        "not understood: job.err",
+        f"what its job printed is read by: clusterproof case '{folder}'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [("none.csv", "No such file or directory"), ("notes.md", "its form is not known; expected ")],

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import fail_if, incomplete
+from clusterproof.plugins.core.verdict import fail, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
+from clusterproof.plugins.training_run.records import MAX_RANKS, rank_names
 from clusterproof.plugins.training_run.rules.gpus import Bounds
+from clusterproof.plugins.training_run.rules.missing_ranks import last_call
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
-
-MAX_RANKS = 8  # in a message
 
 
 @mark.hyperpod_nccl
@@ -29,23 +29,56 @@ def test_first_missing(run: TrainingRun) -> None:
     rank waits for.
     """
     found = run.missing
+    waits = found.shown()
     where = ", and ".join(
-        f"{wait.collective.name} {wait.collective.number} of {wait.group} ({ranks(wait.waiting)} waiting)"
-        for wait in found.shown()
+        f"{wait.collective.name} {wait.collective.number} of {wait.group} ({rank_names(wait.waiting)} waiting)"
+        for wait in waits
     )
     silent = set(found.without_dump)
     named = [rank for rank in found.ranks if rank not in silent]
-    fail_if(named, f"{ranks(named)} missing in {where}; expected every rank to come{on_nodes(run, named)}")
+    more = f"{last_lines(run, named)}{on_nodes(run, named)}"
+    if named and all(wait.is_called for wait in waits):
+        fail(f"{rank_names(named)}: its GPU has not begun {where}, which it called; expected every GPU to begin{more}")
+    fail_if(named, f"{rank_names(named)} missing in {where}; expected every rank to come{more}")
     missed = f", and others wait for them in {where}" if silent.intersection(found.ranks) else ""
     if silent:
         incomplete(
-            f"{ranks(found.without_dump)} left no dump{missed}; expected one of every rank: give them, or look there"
-            f"{on_nodes(run, found.without_dump)}"
+            f"{rank_names(found.without_dump)} left no dump{missed}; "
+            f"expected one of every rank: give them, or look there{on_nodes(run, found.without_dump)}"
         )
-    if found.are_waiting and not named:
+    if found.are_waiting and not named and not run.mismatches:
         incomplete(
             "ranks wait, and none is behind the others in a collective; expected one that is: look at their stacks"
         )
+
+
+@mark.hyperpod_performance_debugger
+@evidence("torchfrtrace DIR")
+def test_collectives_match(run: TrainingRun) -> None:
+    """Mismatched collectives.
+
+    Read from the Flight Recorder's dumps. Every rank of a process group must call the same collectives in the same
+    order, on as many elements of the same type; where one calls another (a desync), all wait for ever, or compute with
+    wrong data. The first place is named at which ranks differ and some still wait. Sends, receives and the parts of
+    collectives that may be uneven are not compared.
+
+    Remedy (fix code): Look for a branch that only some ranks take: a condition on the rank, on a batch that is empty,
+    on a loss that is not finite; a rank with fewer batches. TORCH_DISTRIBUTED_DEBUG=DETAIL stops the run at that call.
+    The node is not at fault.
+    """
+    for one in run.mismatches:
+        fail_if(one, f"at collective {one.number} of {one.group} {one.words}; expected the same of every rank")
+    silent = run.missing.without_dump
+    if silent:
+        incomplete(f"{rank_names(silent)} left no dump; expected one of every rank")
+    if not all(dump.called or not dump.enqueued for dump in run.dumps.values()):
+        incomplete("the dumps number sends and collectives together; expected those of a newer PyTorch")
+
+
+def last_lines(run: TrainingRun, numbers: Sequence[int]) -> str:
+    """What each of them called last, where its dump has the line of its program."""
+    calls = ((rank, last_call(run.dumps[rank])) for rank in numbers[:MAX_RANKS] if rank in run.dumps)
+    return "".join(f"; rank {rank} last called {last.name} at {last.where}" for rank, last in calls if last)
 
 
 def on_nodes(run: TrainingRun, numbers: Sequence[int]) -> str:
@@ -71,9 +104,3 @@ def test_hung(run: TrainingRun) -> None:
         f"compute nothing for {spin.seconds / 60:.0f} min, and nothing passes between them; "
         f"expected less than {least_s / 60:g} min"
     )
-
-
-def ranks(numbers: Sequence[int]) -> str:
-    """`rank 3`, `ranks 12, 14`."""
-    shown = ", ".join(map(str, numbers[:MAX_RANKS])) + (", …" if len(numbers) > MAX_RANKS else "")
-    return f"rank{'s' * (len(numbers) > 1)} {shown}"

@@ -17,6 +17,7 @@ from clusterproof.plugins.training_run.rules.steps import (
     drift,
     outliers,
 )
+from clusterproof.plugins.training_run.rules.stragglers import LEAST_STEPS, WARM_UP
 from clusterproof.plugins.training_run.run import TrainingRun
 
 pytestmark = [mark.run]
@@ -88,6 +89,9 @@ def test_data_wait(run: TrainingRun) -> None:
     found, least = every[0], int(run.threshold("run.data_wait_steps"))
     if found.steps < least:
         incomplete(f"{found.steps} steps; expected at least {least}: log more of them")
+    if found.has_warm_up:
+        few = f"{found.steps} steps, of which the first {WARM_UP} are the run's warm-up"
+        incomplete(f"{few}; expected at least {WARM_UP + LEAST_STEPS}, or a trace of later ones: log more of them")
     share, most = 100 * found.share, run.threshold("run.data_wait_percent")
     if share > most:
         shown, limit = apart(share, most, 1)

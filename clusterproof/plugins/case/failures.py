@@ -8,7 +8,8 @@ from clusterproof.plugins.case.records import Span, label
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.core.record import record
 
-_FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})")
+_FIELD = re.compile(r"(time|host|rank|exitcode)\s{0,9}: {1,3}(\S{1,253})(?: \(pid: (\d{1,10})\))?")
+NOT_A_NAME = "localhost"  # of a machine that has no other
 _BEGINS = "time"
 
 
@@ -19,6 +20,7 @@ class Failure:
     rank: int
     node: str
     when: Span
+    pid: int | None = None
 
 
 class Failures:
@@ -33,9 +35,11 @@ class Failures:
         found = _FIELD.search(line) if " : " in line else None
         if not found:
             return None
-        name, value = found.groups()
+        name, value, pid = found.groups()
         self.fields = {name: value} if name == _BEGINS else {**self.fields, name: value}
         rank = self.fields.get("rank", "")
         if name != "exitcode" or not (rank.isdecimal() and rank.isascii() and len(rank) <= 7):
             return None
-        return Failure(int(rank), label(self.fields.get("host", "")), self.clock.of(self.fields.get("time", "")))
+        node = label(self.fields.get("host", ""))
+        when = self.clock.of(self.fields.get("time", ""))
+        return Failure(int(rank), "" if node == NOT_A_NAME else node, when, int(pid) if pid else None)

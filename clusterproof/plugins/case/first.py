@@ -11,6 +11,9 @@ from clusterproof.plugins.catalog.causes import limits
 from clusterproof.plugins.core.record import record
 
 ALL = -1  # in place of a rank
+LAUNCHER_STOPPED = "launcher_stopped"
+FOLLOW = ("told_to_end",)  # as it passes its own signal on
+FAILED = ("launcher", "aborted")  # that a rank had, as a launcher says, or as it ended itself
 
 
 @record
@@ -27,6 +30,15 @@ def candidates(case: Collected) -> tuple[Candidate, ...]:
     own = _first_of_each(event for event in case.events if not event.is_cascade)
     ordered = sorted(own, key=lambda event: (event.when.begins is None, event.when.begins or 0.0))
     return tuple(Candidate(event, _is_echo(event, cascades)) for event in ordered)
+
+
+def told_from_outside(case: Collected) -> Event | None:
+    """That a launcher was told to stop, where nothing of the job had failed or waited in vain before it; else None."""
+    told = next((event for event in case.events if event.sign == LAUNCHER_STOPPED), None)
+    others = [event for event in case.events if event.sign not in (LAUNCHER_STOPPED, *FOLLOW)]
+    if told is None or case.leads or any(event.sign in FAILED or not event.is_cascade for event in others):
+        return None
+    return told if all(told.when.is_before(event.when) for event in others) else None
 
 
 def _first_of_each(events: Iterable[Event]) -> list[Event]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from shlex import quote
 
 from clusterproof.plugins.captures.folder import prefix
 from clusterproof.plugins.captures.text import plain
@@ -18,9 +19,11 @@ from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.output import LEFT_OUT, Place
 from clusterproof.plugins.case.records import CaseError, Collected, label, one_line
 from clusterproof.plugins.case.stamps import LATEST_S, Clock
+from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.opened import Budget, distrust, opened
 from clusterproof.plugins.training_run.files import HEAD, RunFile, head_of
 from clusterproof.plugins.training_run.formats.flight_recorder import is_dump, rank_of, read_dump
+from clusterproof.plugins.training_run.reading import format_of
 from clusterproof.plugins.training_run.records import RunError
 
 HEAD_BYTES = 2 << 20  # of each file: how the job began
@@ -73,6 +76,8 @@ def read_files(folder: Path, files: Iterable[Path], found: Found, offset_s: floa
     reader.date(files)
     for path in files:
         reader.take(path, reader.text(path))
+    if reader.of_run:
+        found.missing.append(f"clusterproof --run {quote(str(folder))} evaluates {listed(reader.of_run)}")
     if number:
         found.of_job(number)
     found.settle(number)
@@ -88,6 +93,7 @@ class Reader:
         self.budget = Budget(MAX_BYTES)
         self.doubt = ""  # who else decides what the file that was read last says
         self.is_cut = False  # and whether it was not read whole
+        self.of_run: list[str] = []  # files that say how the training went, and not why it ended
 
     def date(self, files: Iterable[Path]) -> None:
         """Find the year that lines without one are of: that of a kernel log or a record, else when one was written.
@@ -159,6 +165,16 @@ class Reader:
             self._record(name, text)
         elif _OUTPUT.search(path.name) or "." not in path.name or _RANK.search(path.name):
             self.take_output(path, text)
+        else:
+            self._unknown(path, name)
+
+    def _unknown(self, path: Path, name: str) -> None:
+        """A file of another form: of a run that is still to be evaluated, or of nothing that is known."""
+        known = None
+        with suppress(RunError):
+            known = format_of(RunFile(path, self.folder))
+        if known:
+            self.of_run.append(name)
         else:
             self.found.missing.append(f"{name}: its form is not known")
 
@@ -238,9 +254,11 @@ class Reader:
         file = RunFile(path, self.folder, self.budget)
         try:
             if not is_dump(head_of(file)):
-                raise RunError("its form is not known")
+                self._unknown(path, name)
+                return
             for dump in read_dump(file):
                 self.found.dumps[dump.rank] = dump
+                self.found.files_of_dumps[dump.rank] = name
             self.found.count("dump of the Flight Recorder")
         except RunError as wrong:
             if (rank := rank_of(file)) is not None:

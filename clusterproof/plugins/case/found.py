@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from clusterproof.plugins.case import scheduler
+from clusterproof.plugins.case import recorder, scheduler
 from clusterproof.plugins.case.output import Output
 from clusterproof.plugins.case.records import Collected, Event, Fact, Job, Lead, Span, one_line
 from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.training_run.records import Dump
-from clusterproof.plugins.training_run.rules.missing_ranks import missing
 
 
 @record
@@ -24,6 +23,7 @@ class Found:
     facts: list[Fact] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     dumps: dict[int, Dump] = field(default_factory=dict)
+    files_of_dumps: dict[int, str] = field(default_factory=dict)
     dumps_not_read: set[int] = field(default_factory=set)  # ranks that left one, of which it is not known what it says
     ranks: set[int] = field(default_factory=set)  # that have output of their own
     nodes_with_log: list[str] = field(default_factory=list)
@@ -68,9 +68,15 @@ def joined(name: str, found: Found) -> Collected:
     if strangers:
         found.missing.append(f"evidence of nodes on which this job did not run is left out: {listed(strangers)}")
     of_ranks: dict[int, str] = {}
+    pids: dict[int, int] = {}
     for each in found.outputs:
-        of_ranks |= each.nodes_of_ranks
-    said = (*found.events, *(event for each in found.outputs for event in each.events))
+        of_ranks |= {rank: node for rank, node in each.nodes_of_ranks.items() if node or rank not in of_ranks}
+        pids |= each.pids_of_ranks
+    said = (
+        *found.events,
+        *recorder.events(found.dumps, found.files_of_dumps),
+        *(event for each in found.outputs for event in each.events),
+    )
     others = {*of_ranks.values(), *(event.node for event in said)}.difference(nodes, [""]) if nodes else ()
     if others:
         found.missing.append(f"the job's words are of nodes on which it did not run: {listed(sorted(others))}")
@@ -85,6 +91,7 @@ def joined(name: str, found: Found) -> Collected:
         tuple(fact for fact in found.facts if fact.node not in strangers),
         tuple(_leads(found, of_ranks)),
         of_ranks,
+        pids,
         tuple(dict.fromkeys(found.nodes_with_log)),
         tuple(found.nodes_checked),
         max(progress, default=None),
@@ -110,16 +117,19 @@ def _node(event: Event, of_ranks: Mapping[int, str], known: frozenset[str]) -> s
 
 def _leads(found: Found, nodes: Mapping[int, str]) -> Iterator[Lead]:
     """Ranks that differ: those that dumps say are waited for, that a desync names, that alone say nothing."""
-    if found.dumps:
-        for rank in (rank for rank in missing(found.dumps).ranks if rank not in found.dumps_not_read):
-            yield Lead(rank, "the dumps of the Flight Recorder say that others wait for it", nodes.get(rank, ""))
+    was_ended = any(each.ended for each in found.outputs)  # by a launcher, perhaps before it could write a dump
+    yield from (
+        lead
+        for lead in recorder.leads(found.dumps, nodes, without_dump=not was_ended)
+        if lead.rank not in found.dumps_not_read
+    )
     for each in found.outputs:
         for rank, words in each.lagging.items():
             yield Lead(rank, words, nodes.get(rank, ""))
         for rank, words in each.ended.items():
             yield Lead(rank, words, nodes.get(rank, ""), is_late=False)
     for rank in _silent(found):
-        yield Lead(rank, "it alone does not say that it waited for others", nodes.get(rank, ""))
+        yield Lead(rank, "does not say that it waited, as the others do", nodes.get(rank, ""))
 
 
 def _silent(found: Found) -> list[int]:

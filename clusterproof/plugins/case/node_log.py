@@ -12,6 +12,7 @@ from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog import PACKAGED
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, RESOURCES, evidence_of
 from clusterproof.plugins.catalog.log_forms import log_forms
+from clusterproof.plugins.catalog.nvidia import xid
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log.events_gpu import FallenOffBus, InitFailed, SXidEvent, XidEvent
 from clusterproof.plugins.evidence.kernel_log.events_host import HardwareError, Logged, OomKill, PcieError, Segfault
@@ -33,6 +34,8 @@ _YEAR = re.compile(r"(\d{4})-\d\d-\d\dT\d\d:|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]
 _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]")  # before the journal is there
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root lets write there
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
+XID = "gpu.no_xid"
+CLEANUP = 45  # it follows from another Xid, whatever that was of
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
 
@@ -115,19 +118,27 @@ def _facts(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
     of_gpus = [event for event in events if isinstance(event, XidEvent | FallenOffBus | InitFailed | SXidEvent)]
     for line in of_gpus:  # each by itself: what was long before the job's end is not what ended it
         found = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
-        yield from (_of_finding(one, node, source) for one in found if one.severity in ONLY_SEEN)
+        yield from (_of_finding(one, node, source) for one in found if one.severity in ONLY_SEEN or _is_of_program(one))
     for event in events:
         fact = _of_host(event, node, source)
         if fact:
             yield fact
 
 
+def _is_of_program(one: Finding) -> bool:
+    """Whether it says nothing against the GPU, and something of the program that used it."""
+    is_application = one.family == "Xid" and xid(one.code).kind == "application" and one.code != CLEANUP
+    return one.severity not in ONLY_SEEN and is_application and one.pid is not None and not one.cleared_by
+
+
 def _of_finding(one: Finding, node: str, source: str) -> Fact:
-    check = "gpu.no_xid" if one.family == "Xid" else "gpu.no_sxid"
+    check = XID if one.family == "Xid" else "gpu.no_sxid"
     is_alike = one.text.lower().strip(" .") == one.name.lower()
     words = f"{one.family} {one.code}, {one.name}{'' if is_alike or not one.text else f': {one.text}'}"
     words = one_line(words.replace("\n", " "))
-    return Fact(node, HARDWARE, one.severity in WORST, words, source, check, _when(one.first), one.pci, one.action)
+    cause = CODE if _is_of_program(one) else HARDWARE
+    is_strong, when = one.severity in WORST, _when(one.first)
+    return Fact(node, cause, is_strong, words, source, check, when, one.pci, one.action, pid=one.pid)
 
 
 def _of_host(event: object, node: str, source: str) -> Fact | None:
@@ -143,7 +154,7 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
     if isinstance(event, OomKill):
         whose = f"at the limit of {event.group}" if event.group else "as the node had no more memory"
         words = one_line(f"killed {event.process} (pid {event.pid}) {whose}")
-        return Fact(node, RESOURCES, True, words, source, "host.no_oom_kill", _when(event.time))
+        return Fact(node, RESOURCES, True, words, source, "host.no_oom_kill", _when(event.time), pid=event.pid)
     if isinstance(event, HardwareError) and not event.is_corrected and not event.is_of_previous_boot:
         words = one_line(event.words)
         return Fact(node, HARDWARE, True, words, source, "host.mce_edac", _when(event.time), "", "replace")
@@ -153,7 +164,7 @@ def _of_host(event: object, node: str, source: str) -> Fact | None:
         return Fact(node, HARDWARE, True, words, source, "host.pcie_aer", when, event.device, "reset or reboot")
     if isinstance(event, Segfault):
         words = one_line(f"{event.process} (pid {event.pid}) crashed in {event.library or 'its own code'}")
-        return Fact(node, CODE, False, words, source, "host.segfaults", _when(event.time))
+        return Fact(node, CODE, False, words, source, "host.segfaults", _when(event.time), pid=event.pid)
     return None
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from clusterproof.plugins.case.exceptions import UNCAUGHT, Exceptions, rest_of
 from clusterproof.plugins.case.failures import Failures
 from clusterproof.plugins.case.records import Event, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock, without
 from clusterproof.plugins.catalog.causes import Sign, limits, sign_of, signs
-from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.core.record import field, record, replace
 
 LONGEST_LINE = 2_000  # characters of a line that are read
 STEPS_AFTER = 3  # so many different steps after a line that looks like an end, it was none
@@ -22,8 +22,10 @@ LEFT_OUT = "[... left out ...]"  # between the beginning and the end of a long f
 
 _RANK = re.compile(r"\[rank(\d{1,7})\]")
 _LABEL = re.compile(r"\s{0,7}(?:\[1,(\d{1,7})\]<std|(\d{1,7}): )")  # of mpirun, of srun -l
-_NCCL = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[\d{1,3}\] NCCL ")
-_NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks ")
+_NCCL = re.compile(
+    r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,252}):(\d{1,10}):\d{1,10} \[\d{1,3}\] (?:[\w./-]{1,100}:\d{1,6} )?NCCL "
+)
+_NCCL_RANK = re.compile(r" comm 0x[0-9a-f]{1,16} rank (\d{1,7}) nranks (\d{1,7}) ")
 _SRUN = re.compile(r"srun: error: ([\w.\[\],-]{1,1000}): tasks? (\d{1,7})([,:\d -]{0,300}): ")
 _SRUN_EXIT = re.compile(r"srun: error: [\w.-]{1,253}: task (\d{1,7}): Exited with exit code (\d{1,3})")
 _MPIRUN = re.compile(r"process rank (\d{1,7}) with PID \d{1,10} on node ([\w.-]{1,253}) exited on signal")
@@ -54,6 +56,7 @@ class Output:
     ended: dict[int, str]  # of whom a launcher told first that it ended, and in which words
     timed_out: frozenset[int]  # ranks that say that they waited
     labelled: frozenset[int] = frozenset()  # ranks whose lines their launcher labels in a file of all
+    pids_of_ranks: Mapping[int, int] = field(default_factory=dict)  # as NCCL and torchrun tell them
 
 
 def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
@@ -82,6 +85,8 @@ class _Reader:
         self.outlived: dict[tuple[str, int | None, str], Event] = {}
         self.steps: dict[int | None, deque[tuple[int, int]]] = {}  # of each rank the last few, and their lines
         self.nodes: dict[int, str] = {}
+        self.pids: dict[int, int] = {}
+        self.ranks: dict[tuple[str, str], tuple[int, int]] = {}  # by node and pid: in how large a group, and which
         self.failures = Failures(clock)
         self.exceptions = Exceptions()
         self.untold: dict[int | None, tuple[str, int | None, str]] = {}  # of each rank, in what was found
@@ -103,8 +108,10 @@ class _Reader:
             self.lagging[int(desync[1])] = desync[2]
         failure = self.failures.take(line)
         if failure:
-            rank, node = failure.rank, failure.node
+            rank, node = failure.rank, failure.node or self.nodes.get(failure.rank, "")
             self.nodes[rank] = node
+            if failure.pid is not None:
+                self.pids[rank] = failure.pid
         self._has_ended(line, rank if failure else None)
         sign = sign_of("output", line)
         if sign:
@@ -143,10 +150,10 @@ class _Reader:
         self.is_root = self.is_root or ROOT_CAUSE in line
         exited = _SRUN_EXIT.search(line) if not self.ended else None
         if exited:
-            self.ended[int(exited[1])] = f"srun tells of it first, with exit code {exited[2]}"
+            self.ended[int(exited[1])] = f"ended first, as srun tells it, with exit code {exited[2]}"
         elif failed is not None and self.is_root:
             self.is_root = False
-            self.ended[failed] = "its launcher saw it fail first"
+            self.ended[failed] = "failed first, as its launcher saw it"
 
     def _is_step(self, number: int, rank: int | None, step: int) -> None:
         """A step of a rank; it may tell of one more than once."""
@@ -216,11 +223,20 @@ class _Reader:
         if " NCCL " in line and (nccl := _NCCL.search(line)):
             node = label(nccl[1])
             joined = _NCCL_RANK.search(line)
-            if joined and rank is None:
-                rank = int(joined[1])
+            if joined:
+                rank = int(joined[1]) if rank is None else rank
+                self._has_joined(node, nccl[2], rank, int(joined[2]))
+            rank = self.ranks.get((node, nccl[2]), (0, None))[1] if rank is None else rank
             if rank is not None:
                 self.nodes.setdefault(rank, node)
         return rank, node or self.nodes.get(rank if rank is not None else -1, "")
+
+    def _has_joined(self, node: str, pid: str, rank: int, size: int) -> None:
+        """Which rank a process is: as its largest communicator has it, which is that of all."""
+        before = self.ranks.get((node, pid), (0, -1))
+        if size > before[0]:
+            self.ranks[node, pid] = size, rank
+            self.pids[rank] = int(pid)
 
     def output(self) -> Output:
         """What all lines say together."""
@@ -237,6 +253,7 @@ class _Reader:
             self.ended,
             frozenset(self.timed_out),
             frozenset(self.labelled),
+            self.pids,
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:

@@ -15,6 +15,9 @@ class CaseError(ClusterproofError, ValueError):
     """What is named holds no case; the message says why."""
 
 
+RESOLUTION_S = 1.0  # of times that logs have without a fraction
+
+
 @record
 class Span:
     """When something happened, in seconds since 1970: not before `begins`, not after `ends`; None: not known."""
@@ -26,6 +29,16 @@ class Span:
     def is_known(self) -> bool:
         """Whether both are."""
         return self.begins is not None and self.ends is not None
+
+    @property
+    def shown(self) -> float | None:
+        """The time that stands for it: of a long one its end, by which it had surely happened."""
+        return self.ends if self.is_long else self.begins
+
+    @property
+    def is_long(self) -> bool:
+        """Whether more than a second lies between both."""
+        return self.begins is not None and self.ends is not None and self.ends - self.begins > RESOLUTION_S
 
     def is_before(self, other: Span, apart_s: float = 0.0) -> bool:
         """Whether it was surely before the other, by clocks that may be so far apart."""
@@ -76,6 +89,7 @@ class Fact:
     device: str = ""
     action: str = ""
     is_of_run: bool = False  # a check found it when it ran, and not the node's log when it happened
+    pid: int | None = None  # of the process of which the line is
 
 
 @record
@@ -91,12 +105,16 @@ class Job:
 
 @record
 class Lead:
-    """A rank that differs from others, which is no cause. Where it `is_late`, they waited for it: test its node."""
+    """A rank that differs from others, which is no cause. Where it `is_late`, they waited for it: test its node.
+
+    `words` go on after its name; `line` is of its program, where its dump has the last that called a collective.
+    """
 
     rank: int
     words: str
     node: str = ""
     is_late: bool = True
+    line: str = ""
 
 
 @record
@@ -110,6 +128,7 @@ class Collected:
     facts: tuple[Fact, ...] = ()
     leads: tuple[Lead, ...] = ()
     nodes_of_ranks: Mapping[int, str] = field(default_factory=dict)
+    pids_of_ranks: Mapping[int, int] = field(default_factory=dict)
     nodes_with_log: tuple[str, ...] = ()
     nodes_checked: tuple[str, ...] = ()  # by a run, whatever it found
     progress: float | None = None  # when the last step was logged

@@ -11,6 +11,7 @@ OF_PROCESSES = {  # lines that have the name of a program, or that of a job in t
     "host.no_oom_kill": "killed a process for want of memory",
     "host.segfaults": "a process crashed",
 }
+WAITED_FOR = "is one for which others waited"
 ABSENT = ("no kernel log of ", "no record of the job by ", "no output of the job", "evidence of another time ")
 
 
@@ -47,7 +48,8 @@ def redacted(case: Collected) -> Collected:
         )
 
     def lead(one: Lead) -> Lead:
-        return replace(one, node=node(one.node))
+        words = WAITED_FOR if one.is_late else one.words  # of a desync or a dump, whose groups have names of the job's
+        return replace(one, words=words, node=node(one.node), line="")
 
     fixed = tuple(words.text(one) for one in case.missing if one.startswith(ABSENT))
     left = len(case.missing) - len(fixed)

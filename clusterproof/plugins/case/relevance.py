@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from clusterproof.plugins.case.records import Collected, Fact
+from clusterproof.plugins.case.node_log import XID
+from clusterproof.plugins.case.records import Collected, Event, Fact
+from clusterproof.plugins.case.window import dated
 from clusterproof.plugins.catalog.causes import CODE, HARDWARE, NETWORK, RESOURCES, STOPPED, STORAGE, UNKNOWN
 
 SEEN_AS = {  # signs that a fault of this kind makes in a job, besides those that say so
@@ -23,6 +25,8 @@ def relevant(facts: Iterable[Fact], case: Collected) -> list[Fact]:
 
 
 def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, str, str]]) -> bool:
+    if is_of_program(fact):
+        return False  # it only bears out what a rank says
     if fact.cause == HARDWARE:
         return fact.is_strong and ended_badly
     if fact.cause == UNKNOWN:  # its kernel stopped, or a CPU did
@@ -30,10 +34,31 @@ def _is_relevant(fact: Fact, job: str, ended_badly: bool, seen: Set[tuple[str, s
     if fact.cause == RESOURCES and job and f"job_{job}" in fact.words:
         return True  # the control group is the job's own
     is_everywhere, others = fact.cause in (NETWORK, STORAGE), SEEN_AS.get(fact.cause, ())
+    is_named = fact.cause != CODE  # a program that crashed explains no error of another kind in the job's code
     return any(
-        (cause == fact.cause or sign in others) and (is_everywhere or node in ("", fact.node))
+        ((is_named and cause == fact.cause) or sign in others) and (is_everywhere or node in ("", fact.node))
         for sign, cause, node in seen
     )
+
+
+def is_of_program(fact: Fact) -> bool:
+    """Whether it is an Xid that NVIDIA takes for a fault of the program that used the GPU."""
+    return fact.cause == CODE and fact.check == XID
+
+
+def borne_out(event: Event, case: Collected) -> Fact | None:
+    """What the node's own log has of the same process as a fault of its program; None where it has any of hardware."""
+    facts = dated(case)
+    if any(fact.cause == HARDWARE and fact.is_strong for fact in facts):
+        return None
+    ranks = {rank for rank in case.pids_of_ranks if event.rank in (None, rank)}
+    return next((fact for fact in facts if is_of_program(fact) and rank_of(fact, case) in ranks), None)
+
+
+def rank_of(fact: Fact, case: Collected) -> int | None:
+    """The rank whose process a line of its node's log is of; None where that is not known."""
+    ranks = (rank for rank, pid in case.pids_of_ranks.items() if pid == fact.pid)
+    return next((rank for rank in ranks if case.nodes_of_ranks.get(rank, fact.node) == fact.node), None)
 
 
 def _has_ended_badly(case: Collected) -> bool:

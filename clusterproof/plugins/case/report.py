@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.case.advice import DRAIN, KEEP, NOT_KNOWN, TEST, of_rank
 from clusterproof.plugins.case.opened import Case
-from clusterproof.plugins.case.records import Event, Fact, Span
+from clusterproof.plugins.case.records import Collected, Event, Fact, Lead, Span
 from clusterproof.plugins.case.scheduler import RESOLUTION_S
 from clusterproof.plugins.case.stamps import in_words
 from clusterproof.plugins.case.verdict import COMPLETED
@@ -32,6 +32,7 @@ SCHEMA = 1
 _OF_MARKDOWN = re.compile(r"[\\`*_\[\]<>|]")
 WIDTH = 80  # columns
 MAX_ROWS = 20  # of events in the terminal
+MAX_LEADS = 6  # ranks of which something is said
 HEADINGS = {
     HARDWARE: "Hardware",
     NETWORK: "Network",
@@ -81,17 +82,29 @@ def _sentences(case: Case) -> Iterator[str]:
         yield f"{verdict.why[:1].upper()}{verdict.why[1:]}."
     else:
         yield f"Cause: {HEADINGS[verdict.cause].lower()}{chance}: {verdict.why.rstrip('.')}."
-    if verdict.rank is not None:
+    leads = collected.leads[:MAX_LEADS]
+    if verdict.rank is not None and (verdict.first or verdict.rank not in {lead.rank for lead in leads}):
         first = "First seen" if verdict.first and verdict.first.when.begins is not None else "Seen"
         yield f"{first} at {of_rank(collected, verdict.rank)}."
-    for lead in collected.leads[:3]:
-        yield f"{of_rank(collected, lead.rank).capitalize()}: {lead.words}; this names no cause."
+    yield from _of_leads(collected, leads)
+    if leads and verdict.cause == UNKNOWN and verdict.standing != COMPLETED:
+        yield "None of this names a cause."
     if case.advice.exclude:
         yield f"Leave {fold(case.advice.exclude)} out of the restart."
     if verdict.standing != COMPLETED:
         yield case.advice.restart_words
     if verdict.against:
         yield f"Also found, and not taken for the cause: {listed(verdict.against)}."
+
+
+def _of_leads(collected: Collected, leads: Sequence[Lead]) -> Iterator[str]:
+    """A sentence for each thing that is said of ranks."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for lead in leads:
+        said.setdefault((lead.words, lead.line), []).append(of_rank(collected, lead.rank))
+    for (words, line), ranks in said.items():
+        last = f"; its last call was {line}" if line else ""
+        yield f"{listed(dict.fromkeys(ranks)).capitalize()} {words}{last}."
 
 
 def _few(nodes: Sequence[str]) -> str:
@@ -105,7 +118,7 @@ def rows(case: Case) -> list[Row]:
     found = [_of_event(event, FIRST if event is first else _mark(event)) for event in collected.events]
     found += [_of_event(event, OUTLIVED) for event in collected.outlived]
     found += [_of_fact(fact, fact is first) for fact in collected.facts if is_shown(fact, of)]
-    return sorted(found, key=lambda row: (row.when.begins is None, row.when.begins or 0.0))
+    return sorted(found, key=lambda row: (row.when.shown is None, row.when.shown or 0.0))
 
 
 def _mark(event: Event) -> str:
@@ -136,7 +149,10 @@ def _lines(case: Case) -> Iterator[str]:
         yield fill(f"Order of events (UTC): {', '.join(_legend(every))}", WIDTH)
         yield from (_line(row) for row in _shown(every))
         apart = f"{limits().clocks_apart_s:g} s"
-        yield fill(f"Clocks of nodes may be {apart} apart; … ends a time that is known only from below.", WIDTH)
+        yield fill(
+            f"Clocks of nodes may be {apart} apart. … before a time: then at the latest; behind it: at the earliest.",
+            WIDTH,
+        )
         yield ""
     yield "Nodes"
     for what in (DRAIN, TEST, KEEP, NOT_KNOWN):
@@ -172,7 +188,8 @@ def _shown(every: Sequence[Row]) -> list[Row]:
 
 
 def _line(row: Row) -> str:
-    when = in_words(row.when.begins)[11:] + ("…" if row.when.begins is not None and row.when.ends is None else "")
+    after = "…" if row.when.begins is not None and row.when.ends is None else ""
+    when = f"{'…' if row.when.is_long else ''}{in_words(row.when.shown)[11:]}{after}"
     head = f"{row.mark or ' '} {when:<9} {row.where[:18]:<18} "
     room = WIDTH - len(head)
     words = row.words if len(row.words) <= room else f"{row.words[: room - 1]}…"
@@ -183,7 +200,7 @@ def markdown(case: Case) -> str:
     """The same for a ticket that shows Markdown; words of others stand in code."""
     lines = [_plain(paragraph(case)), "", "| | time (UTC) | where | what | source |", "|---|---|---|---|---|"]
     for row in _shown(rows(case)):
-        cells = (row.mark, in_words(row.when.begins), row.where, _code(row.words), _code(row.source))
+        cells = (row.mark, in_words(row.when.shown), row.where, _code(row.words), _code(row.source))
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"    {command}" for command in case.advice.commands)]
     lines += ["", *(f"- {_plain(one)}" for one in case.collected.missing)]

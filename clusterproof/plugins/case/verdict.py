@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from clusterproof.plugins.case.first import Candidate, candidates
+from clusterproof.plugins.case.first import Candidate, candidates, told_from_outside
 from clusterproof.plugins.case.records import Collected, Event, Fact, Lead
-from clusterproof.plugins.case.relevance import relevant
+from clusterproof.plugins.case.relevance import borne_out, rank_of, relevant
 from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.case.window import dated, undated
 from clusterproof.plugins.catalog.causes import (
@@ -26,9 +26,12 @@ from clusterproof.plugins.catalog.causes import (
 )
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.training_run.records import rank_names
 
 ESTABLISHED, SUPPORTED, CANDIDATE, COMPLETED = "established", "supported", "candidate", "completed"
-OF_CRASH = 0.7  # that a crash which the kernel logged in a library is the job's own code
+OF_CRASH = 0.7  # that a crash which the kernel logged, of a library or of a kernel on a GPU, is the job's own code
+DESYNC = "desync"  # of dumps: what ranks say of it in their own words came of it
+OF_KERNEL = "illegal"  # the sign of a GPU's kernel that failed, by code or by hardware
 SHARED = 0.6  # that several nodes with evidence at once have a cause in common
 
 
@@ -101,7 +104,7 @@ def _by_evidence(case: Collected) -> Verdict | None:
 
 def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> Verdict:
     said = [event for event in case.events if event.node == first.node and not event.is_cascade and _is_same(event)]
-    rank = next((event.rank for event in said if event.rank is not None), None)
+    rank = next((event.rank for event in said if event.rank is not None), rank_of(first, case))
     if first.cause == UNKNOWN:
         return Verdict(UNKNOWN, 0.0, UNKNOWN, f"{first.node}: {first.words}", first, (), (first.node,), rank)
     if len(nodes) > 1:
@@ -166,7 +169,19 @@ def _by_words(case: Collected) -> Verdict:
         return _of_words(case, own, doubts)
     if stops:
         return _of_stop(case, stops, doubts)
+    doubt = doubts[0].event if doubts else None
+    if doubt and doubt.sign == OF_KERNEL and (fact := borne_out(doubt, case)):
+        words = f"{doubt.row.meaning}; {_says_so(fact)}, and nothing of the GPU"
+        return Verdict(CODE, OF_CRASH, SUPPORTED, words, doubt, (), (), doubt.rank)
+    told = told_from_outside(case) if not doubts else None
+    if told:
+        return Verdict(STOPPED, probability().told_to_stop, CANDIDATE, told.row.meaning, told)
     return _unknown(case, [one.event for one in doubts])
+
+
+def _says_so(fact: Fact) -> str:
+    kind = fact.words.partition(":")[0]
+    return f"the kernel log of {fact.node} has {kind}, for this process, which is an error of the program"
 
 
 def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candidate]) -> Verdict:
@@ -179,6 +194,7 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
             words = "; ".join(dict.fromkeys(one.event.row.meaning for one in rivals))
             return _unknown(case, [one.event for one in rivals], f"several at once: {words}")
         first = sure[0]
+    first = next((one for one in rivals if one.event.sign == DESYNC and first.event.row.cause == CODE), first)
     event = first.event
     before = [
         one.event for one in doubts if one.event.row.cause != event.row.cause and _is_ahead(one.event, event, apart_s)
@@ -189,7 +205,11 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
         return _unknown(case, [event], "others had waited or ended before it: it is an echo")
     weight = event.row.probability * (1.0 if event.when.is_known else probability().unordered)
     against = tuple(dict.fromkeys(f"{fact.node}: {fact.words}" for fact in case.facts if fact.is_strong))
-    return Verdict(event.row.cause, weight, CANDIDATE, event.row.meaning, event, (), (), event.rank, against)
+    fact = borne_out(event, case) if event.row.cause == CODE else None
+    words = _quoted(event) + (f"; {_says_so(fact)}" if fact else "")
+    weight, standing = (max(weight, probability().supported), SUPPORTED) if fact else (weight, CANDIDATE)
+    rank = next((one.event.rank for one in own if one.event.sign == event.sign and one.event.rank is not None), None)
+    return Verdict(event.row.cause, weight, standing, words, event, (), (), rank, against)
 
 
 def _is_ahead(doubt: Event, event: Event, apart_s: float) -> bool:
@@ -229,10 +249,15 @@ def _unknown(case: Collected, events: Iterable[Event], words: str = "") -> Verdi
 
 def _in_words(case: Collected, first: Event) -> str:
     """What an event means; and what is said beside it where it does not tell what failed."""
-    words = first.row.meaning
-    if first.row.quoted and first.words != words:
-        words = f"{words}: {first.words}"
+    words = _quoted(first)
+    if first.rank in {lead.rank for lead in case.leads if not lead.is_late}:
+        return words  # others waited for it, as it had ended
     return f"{_nothing(case)}; {words}" if first.row.unexplained and _has_hung(case) else words
+
+
+def _quoted(event: Event) -> str:
+    meaning = event.row.meaning
+    return f"{meaning}: {event.words}" if event.row.quoted and event.words != meaning else meaning
 
 
 def _has_hung(case: Collected) -> bool:
@@ -240,6 +265,9 @@ def _has_hung(case: Collected) -> bool:
 
 
 def _nothing(case: Collected) -> str:
+    late = tuple(dict.fromkeys(lead.rank for lead in case.leads if lead.is_late))
+    if late:
+        return f"ranks waited in vain for {rank_names(late)}; nothing says what kept {'them' if late[1:] else 'it'}"
     if _has_hung(case):
         return "ranks waited for others in vain; nothing says for what"
     if case.events:

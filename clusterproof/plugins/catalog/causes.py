@@ -14,7 +14,7 @@ RESOURCES, STOPPED, UNKNOWN = "resources", "stopped", "unknown"
 CAUSES = (HARDWARE, NETWORK, STORAGE, CODE, RESOURCES, STOPPED, UNKNOWN)
 CAUSE, SUSPICION, CASCADE = "cause", "suspicion", "cascade"
 ROLES = (CAUSE, SUSPICION, CASCADE)
-READ_IN = ("output", "scheduler", "kubernetes", "exceptions")
+READ_IN = ("output", "scheduler", "kubernetes", "dumps", "exceptions")
 RESTARTS = ("yes", "no", "after")
 
 
@@ -84,6 +84,7 @@ class Probability:
     established: float
     supported: float
     undated: float
+    told_to_stop: float
     unordered: float
     source: str
 

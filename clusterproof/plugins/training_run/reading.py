@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from shlex import quote
 
 from clusterproof.plugins.core.opened import Budget, is_folder
 from clusterproof.plugins.training_run import formats
@@ -30,6 +31,7 @@ def _found() -> tuple[Format, ...]:
 
 FORMATS = _found()
 _EXECUTION_TRACE = re.compile(rb'\s*\{\s*"schema"\s*:\s*"[0-9]+\.[^"]{0,60}"')  # "1.1.1-chakra.0.0.4"
+_PRINTED = re.compile(r"\.(?:out|err)$|^std(?:out|err)\.log$")  # by ranks and launchers
 _NAMES = ", ".join(one.name for one in FORMATS)
 
 
@@ -44,7 +46,7 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
         below = named if is_folder(named) else None
         for path in _files(named, links) if below else (named,):
             file = RunFile(path, below, budget)
-            known = _format_of(file)
+            known = format_of(file)
             if known:
                 _read(file, known, data)
                 is_known = True
@@ -67,6 +69,8 @@ def read_run(paths: Sequence[str]) -> TrainingRun:
         )
         if names
     ]
+    printed = [path for path in map(Path, paths) if is_folder(path)] if any(map(_PRINTED.search, unknown)) else []
+    data.notes += [f"what its job printed is read by: clusterproof case {quote(str(path))}" for path in printed[:1]]
     return TrainingRun(_name(paths), data)
 
 
@@ -90,7 +94,8 @@ def _named(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MAX_NAMED])}{more}"
 
 
-def _format_of(file: RunFile) -> Format | None:
+def format_of(file: RunFile) -> Format | None:
+    """The format of a file of a run; None where it is of none that is known. Raises RunError."""
     for size in (HEAD, LONG_HEAD):
         head = head_of(file, size)
         known = next((one for one in FORMATS if _is_of(one, head)), None)

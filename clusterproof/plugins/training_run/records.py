@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.record import field, record
+
+MAX_RANKS = 8  # in a message
 
 
 class RunError(ClusterproofError, ValueError):
@@ -21,6 +23,12 @@ class Place:
     rank: int
     stage: int = 0
     replica: int | None = None
+
+
+def rank_names(numbers: Sequence[int]) -> str:
+    """`rank 3`, `ranks 12, 14`."""
+    shown = ", ".join(map(str, numbers[:MAX_RANKS])) + (", …" if len(numbers) > MAX_RANKS else "")
+    return f"rank{'s' * (len(numbers) > 1)} {shown}"
 
 
 @record
@@ -118,10 +126,14 @@ class Status:
 
 @record
 class Pending:
-    """The first collective of a process group that a rank has enqueued and that has not ended."""
+    """The first collective of a process group that a rank has enqueued and that has not ended.
+
+    Whether its GPU has begun it is None where the dump does not say (TORCH_NCCL_ENABLE_TIMING=1 records it).
+    """
 
     number: int
     name: str  # `all_to_all`
+    has_begun: bool | None = None
 
 
 @record
@@ -132,6 +144,26 @@ class Exchange:
     peer: int
     number: int
     name: str  # `recv from rank 8`
+
+
+@record
+class Called:
+    """A collective as a rank called it, as far as ranks must agree on it; `elements` are 0 where they need not.
+
+    `where` is the line of its program, `train_step, train.py:120`; `time` is in seconds since 1970, by its own clock.
+    """
+
+    name: str
+    elements: int = 0
+    dtype: str = ""
+    where: str = ""
+    time: float | None = None
+
+    @property
+    def words(self) -> str:
+        """`all_reduce of 7 Float`."""
+        size = f" of {self.elements:,}" if self.elements else ""
+        return f"{self.name}{size}{f' {self.dtype}' if size and self.dtype else ''}"
 
 
 @record
@@ -146,3 +178,4 @@ class Dump:
     local: Mapping[str, str]  # of each group: the number by which this rank alone knows it
     status: Mapping[str, Status]  # by that number
     exchanges: tuple[Exchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
+    called: Mapping[str, Mapping[int, Called]] = field(default_factory=dict)  # of each group some, around what waits

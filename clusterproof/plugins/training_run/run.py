@@ -16,8 +16,9 @@ from clusterproof.plugins.core.result import NOT_RECORDED
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
 from clusterproof.plugins.training_run.losses import Losses
 from clusterproof.plugins.training_run.placement import Placement, Slots, on_nodes, pairs_of, placements
-from clusterproof.plugins.training_run.records import KERNELS, Place
+from clusterproof.plugins.training_run.records import KERNELS, Dump, Place
 from clusterproof.plugins.training_run.rules.last_rank import LEAST_CALLS, LEAST_TRACED, Last, last_to_come
+from clusterproof.plugins.training_run.rules.mismatch import Mismatch, mismatches
 from clusterproof.plugins.training_run.rules.missing_ranks import Missing, missing
 from clusterproof.plugins.training_run.rules.phases import Share, kernels_run, shares
 from clusterproof.plugins.training_run.rules.steps import EACH_STEP, LOG_STEPS, StepTime, steady, step_times
@@ -176,10 +177,19 @@ class TrainingRun:
     @cached_property
     def missing(self) -> Missing:
         """Which ranks the others wait for. Raises Incomplete."""
-        dumps = self.data.dumps
-        if not dumps:
+        return missing(self.dumps)
+
+    @cached_property
+    def mismatches(self) -> tuple[Mismatch, ...]:
+        """Where ranks call different collectives. Raises Incomplete."""
+        return mismatches(self.dumps)
+
+    @property
+    def dumps(self) -> Mapping[int, Dump]:
+        """What each rank's Flight Recorder wrote. Raises Incomplete."""
+        if not self.data.dumps:
             raise Incomplete(NO_DUMPS, cause=NO_DUMPS)
-        return missing(dumps)
+        return self.data.dumps
 
     @property
     def losses(self) -> Losses:

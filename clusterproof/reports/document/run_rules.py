@@ -20,7 +20,7 @@ STEPS, RANKS, SAMPLES, LOSSES = "step", "rank", "sample", "logged value"
 LOOKS_AT = {
     **dict.fromkeys(("step_outliers", "step_drift", "stragglers", "held_up", "init_time", "checkpoint_share"), STEPS),
     **dict.fromkeys(("data_wait", "comm_exposed", "slow_rank", "work_uneven", "stages_uneven"), RANKS),
-    **dict.fromkeys(("last_to_come", "first_missing"), RANKS),
+    **dict.fromkeys(("last_to_come", "first_missing", "collectives_match"), RANKS),
     **dict.fromkeys(("gpu_busy", "gpu_fluctuates", "load_balance", "cpu_bound", "io_bound", "hung"), SAMPLES),
     **dict.fromkeys(("gpu_memory_growth", "batch_size", "slow_clock"), SAMPLES),
     **dict.fromkeys(("loss_finite", "loss_spikes"), LOSSES),

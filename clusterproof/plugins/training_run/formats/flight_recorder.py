@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.files import Format, RunFile, Unpacked
+from clusterproof.plugins.training_run.formats.flight_recorder_calls import RawCall, called
 from clusterproof.plugins.training_run.formats.kineto import is_trace
 from clusterproof.plugins.training_run.records import Dump, Exchange, Pending, RunError, Status
 
@@ -21,7 +22,7 @@ MAX_MEMBERS = 10_000_000  # of all groups of a rank together: a pickle may name 
 MAX_NUMBER = 2**63
 PICKLE = b"\x80"
 _KEYS = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"')
-ENDED = "completed"
+BEGUN, ENDED = "started", "completed"
 GLOO = "gloo:"
 _RANK = re.compile(r"(?<![0-9])[0-9]{1,7}$")  # `nccl_trace_rank_12`, `_dump_12.pickle`
 _SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
@@ -94,6 +95,8 @@ def _dump(rank: int, data: Any) -> Dump:
         if count > MAX_MEMBERS:
             raise ValueError(f"groups of more than {MAX_MEMBERS} ranks together")
     calls = [entry for entry in entries if not entry.is_p2p]
+    raw = [RawCall(entry.group, entry.number, entry.name, entry.raw) for entry in calls]
+    is_timed = any(entry.raw.get("time_discovered_started_ns") for entry in calls)
     pending: dict[str, Pending] = {}
     enqueued: dict[str, int] = {}
     local: dict[str, str] = {}
@@ -111,8 +114,10 @@ def _dump(rank: int, data: Any) -> Dump:
         if entry.number > ended.get(entry.group, -1) and (
             entry.group not in pending or entry.number < pending[entry.group].number
         ):
-            pending[entry.group] = Pending(entry.number, entry.name)
-    return Dump(rank, members, words, pending, enqueued, local, status, _exchanges(rank, entries, members))
+            has_begun = entry.raw["state"] == BEGUN if is_timed else None
+            pending[entry.group] = Pending(entry.number, entry.name, has_begun)
+    exchanges = _exchanges(rank, entries, members)
+    return Dump(rank, members, words, pending, enqueued, local, status, exchanges, called(raw, ended))
 
 
 def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tuple[Any, Any]]:
@@ -137,6 +142,7 @@ class _Entry:
     is_p2p: bool
     has_ended: bool
     words: str  # what its group is for, where that is said
+    raw: Mapping[str, Any]
 
 
 def _entry(entry: Mapping[str, Any]) -> _Entry:
@@ -148,9 +154,8 @@ def _entry(entry: Mapping[str, Any]) -> _Entry:
     has_ended = entry["state"] == ENDED
     if name.startswith(GLOO):  # whose operations keep the state that they begin with
         name, has_ended = name.removeprefix(GLOO), bool(entry.get("retired"))
-    return _Entry(
-        _text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, _text(words[0]) if words else ""
-    )
+    said = _text(words[0]) if words else ""
+    return _Entry(_text(group), _text(entry["pg_id"]), _whole(number), name, is_p2p, has_ended, said, entry)
 
 
 def _ended(calls: Iterable[_Entry]) -> dict[str, int]:

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.collectives import ends_apart
-from clusterproof.plugins.training_run.records import Dump, Pending, Status
+from clusterproof.plugins.training_run.records import Called, Dump, Pending, Status
 
 
 @record
 class Wait:
-    """A collective in which some ranks wait for others, which have not come to it."""
+    """A collective in which some ranks wait for others, which have not come to it; or only their GPUs have not."""
 
     group: str  # what the process group is for
     collective: Pending
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
+    is_called: bool = False  # by those that are missing, too: work before it holds up their GPUs
 
 
 @record
@@ -79,8 +80,12 @@ def _waits(dumps: Mapping[int, Dump]) -> Iterator[Wait]:
                 pending.setdefault(first.number, (first, []))[1].append(dump.rank)
         for number, (first, waiting) in sorted(pending.items()):
             late = tuple(rank for rank, at in reached.items() if at and not _has_come(at, number))
+            begun = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun)
+            behind = tuple(rank for rank in waiting if dumps[rank].pending[group].has_begun is False)
             if late:
                 yield Wait(words[group], first, tuple(waiting), late)
+            elif begun and behind:
+                yield Wait(words[group], first, begun, behind, is_called=True)
 
 
 def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
@@ -88,6 +93,13 @@ def _members(dumps: Mapping[int, Dump]) -> dict[str, tuple[int, ...]]:
     members = {group: ranks for dump in dumps.values() for group, ranks in dump.members.items()}
     of_all = DEFAULT in {group for dump in dumps.values() for group in dump.enqueued}
     return members or ({DEFAULT: tuple(sorted(dumps))} if of_all else {})
+
+
+def last_call(dump: Dump) -> Called | None:
+    """The last collective that a rank called, where the dump has the line of its program; None where it has not."""
+    known = [one for calls in dump.called.values() for one in calls.values() if one.time is not None]
+    last = max(known, key=lambda one: one.time or 0.0, default=None)
+    return last if last and last.where else None
 
 
 DEFAULT = "0"  # the group of all ranks, which every rank makes first

@@ -76,6 +76,7 @@ class Share:
     times: int  # steps in which it took any time; of checkpoints and starts how many
     longest: float = 0.0  # the seconds of the longest of them
     usual: float = 0.0  # the share in the middle of ten parts of these steps, one behind the other
+    has_warm_up: bool = False  # whether some of these steps are of it; a profiler numbers those that it traces
 
     @property
     def share(self) -> float:
@@ -108,7 +109,9 @@ def shares(data: RunData, kind: str, *, is_steady: bool) -> list[Share]:
             sum(of_line[step] for step in part) / (sum(_whole(kind, lasted, step, of_line[step]) for step in part) or 1)
             for part in _one_behind_the_other(chosen)
         )
-        found.append(Share(rank, sum(of_line.values()), total, steps, times, longest, usual))
+        is_traced = any((rank, name) in data.parts for name in (EXPOSED_ALONE, KERNELS))
+        has_warm_up = bool(chosen) and chosen[0] < WARM_UP and not is_traced
+        found.append(Share(rank, sum(of_line.values()), total, steps, times, longest, usual, has_warm_up))
     if not found:
         raise Incomplete(NO_PARTS[kind], cause=NO_PARTS[kind])
     return sorted(found, key=lambda share: -share.share)

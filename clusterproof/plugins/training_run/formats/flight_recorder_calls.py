@@ -1,0 +1,106 @@
+"""Which collectives a dump of the Flight Recorder has around the place where its rank waits, and on how much."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from clusterproof.plugins.core.message import printable
+from clusterproof.plugins.core.record import record, replace
+from clusterproof.plugins.training_run.records import Called
+
+NEAR = 16  # places on either side of the last that has ended, of each group
+MAX_TENSORS, MAX_DIMENSIONS, MAX_FRAMES, MAX_WORDS = 1_000, 16, 64, 60
+MAX_ELEMENTS = 2**63
+# What every rank gives as much to. Parts of a gather, a scatter or an all-to-all may differ, and so may sparse tensors.
+_EVEN = re.compile(r"(all_?reduce|broadcast|reduce|all_gather|reduce_scatter)(_into_tensor|_tensor)?(_coalesced)?")
+_VARIANT = re.compile(r"^_|_(?:base|oop)$")  # by which PyTorch marks which function called the same operation of NCCL
+_OF_PYTORCH = "/torch/"
+
+
+@record
+class RawCall:
+    """A collective of the ring, and its record as it stands there."""
+
+    group: str
+    number: int
+    name: str
+    entry: Mapping[str, Any]
+
+
+def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict[int, Called]]:
+    """Of each group what was called at which place, near the last that has ended there.
+
+    Only versions that count collectives by themselves say the same of all ranks. Of a ring that has lost its beginning
+    its first place may have lost a part.
+    """
+    found: dict[str, dict[int, Called]] = {}
+    first: dict[str, int] = {}
+    has_lost = bool(calls and calls[0].entry.get("record_id"))
+    sizes: dict[int, int] = {}  # by the identity of a list, of which a pickle may have one as often as it likes
+    for call in calls:
+        if "collective_seq_id" not in call.entry:
+            continue
+        group = found.setdefault(call.group, {})
+        begins = first.setdefault(call.group, call.number)
+        is_cut = has_lost and call.number == begins
+        if is_cut or abs(call.number - ended.get(call.group, begins)) > NEAR:
+            continue
+        before = group.get(call.number)
+        group[call.number] = _batch(before, call.name) if before else _called(call, sizes)
+    return found
+
+
+def _batch(before: Called, name: str) -> Called:
+    """Several operations at one place: by their names alone, as a batch may have any sizes."""
+    names = sorted({*before.name.split("+"), _plain(name)})
+    return replace(before, name="+".join(names)[:MAX_WORDS], elements=0, dtype="")
+
+
+def _called(call: RawCall, sizes: dict[int, int]) -> Called:
+    name, elements, dtype = _plain(call.name), 0, ""
+    given = call.entry.get("input_sizes")
+    if _EVEN.fullmatch(name) and isinstance(given, list | tuple):
+        if id(given) not in sizes:
+            sizes[id(given)] = _elements(given)
+        elements = sizes[id(given)]
+        dtype = "+".join(_types(call.entry.get("input_dtypes"))) if elements else ""
+    created = call.entry.get("time_created_ns")
+    time = created / 1e9 if isinstance(created, int) and 0 < created < MAX_ELEMENTS else None
+    return Called(name, elements, dtype, _where(call.entry.get("frames")), time)
+
+
+def _plain(name: str) -> str:
+    """The operation, whichever of PyTorch's functions called it."""
+    plain = _VARIANT.sub("", _VARIANT.sub("", name)).replace("allgather", "all_gather")
+    return "barrier" if plain.endswith("barrier") else printable(plain[:MAX_WORDS])
+
+
+def _elements(tensors: Any) -> int:
+    """How many numbers are in tensors of such sizes; 0 where that is not known."""
+    if len(tensors) > MAX_TENSORS or not all(map(_is_shape, tensors)):
+        return 0
+    found = sum(map(prod, tensors))
+    return found if 0 < found < MAX_ELEMENTS else 0
+
+
+def _is_shape(sizes: object) -> bool:
+    if not isinstance(sizes, list | tuple) or len(sizes) > MAX_DIMENSIONS:
+        return False
+    return all(isinstance(size, int) and 0 <= size < MAX_ELEMENTS for size in sizes)
+
+
+def _types(names: Any) -> Iterator[str]:
+    if isinstance(names, list | tuple) and len(names) <= MAX_TENSORS:
+        yield from sorted({printable(str(name)[:20]) for name in names if isinstance(name, str)})
+
+
+def _where(frames: Any) -> str:
+    """The innermost line that is not PyTorch's own, `train_step, train.py:120`; empty where there is none."""
+    for frame in frames[:MAX_FRAMES] if isinstance(frames, list | tuple) else ():
+        match frame:
+            case {"name": str(name), "filename": str(file), "line": int(line)} if _OF_PYTORCH not in file:
+                return printable(f"{name[:MAX_WORDS]}, {file.rpartition('/')[2][-MAX_WORDS:]}:{line % 10**9}")
+    return ""

@@ -1,0 +1,129 @@
+"""Ranks that call different collectives are told from those that rightly give different sizes, or are only late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterproof.plugins.core.verdict import Verdict
+from tests.training_run.builders import said
+from tests.training_run.dumps import Sized, calling, differing
+
+USUAL: Sized = ("all_reduce", (513_000,))
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("all_reduce", "fail"),
+        ("broadcast", "fail"),
+        ("_reduce_oop", "fail"),
+        ("_allgather_base", "fail"),
+        ("_reduce_scatter_base", "fail"),
+        ("all_gather_into_tensor_coalesced", "fail"),
+        ("all_to_all", "pass"),
+        ("gather", "pass"),
+        ("scatter", "pass"),
+        ("all_reduce_sparse", "pass"),
+        ("all_reduce_barrier", "pass"),
+    ],
+)
+def test_sizes_must_agree_only_where_every_rank_gives_as_much(name: str, verdict: str) -> None:
+    run = differing([calling(rank, [USUAL, (name, (100 + rank // 3,))], ended=1) for rank in range(4)])
+    assert said("run.collectives_match", run).verdict.value == verdict
+
+
+def test_the_function_of_pytorch_that_called_an_operation_does_not_matter() -> None:
+    names = ("all_gather", "_allgather_base", "_all_gather_base", "all_gather")
+    run = differing([calling(rank, [(name, (100,))], ended=0) for rank, name in enumerate(names)])
+    assert said("run.collectives_match", run).verdict is Verdict.PASS
+
+
+def test_parts_of_a_batch_at_one_place_may_have_any_size() -> None:
+    def batch(rank: int) -> dict[str, Any]:
+        parts: list[Sized] = [
+            ("_broadcast_oop", (10 + rank,)),
+            ("_broadcast_oop", (20,)),
+            ("ALLGATHER_coalesced", (3,)),
+        ]
+        return calling(rank, parts, ended=0, collective_seq_id=1)
+
+    assert said("run.collectives_match", differing(list(map(batch, range(4))))).verdict is Verdict.PASS
+
+
+def test_what_all_have_ended_was_no_mismatch() -> None:
+    run = differing([calling(rank, [("all_reduce", (rank + 1,)), USUAL], ended=2) for rank in range(4)])
+    assert said("run.collectives_match", run).verdict is Verdict.PASS
+
+
+def test_the_first_place_of_a_ring_that_has_lost_its_beginning_is_not_compared() -> None:
+    calls: list[list[Sized]] = [[USUAL, USUAL], [("all_reduce", (7,)), USUAL]]
+    for is_cut, verdict in ((True, Verdict.PASS), (False, Verdict.FAIL)):
+        run = differing([calling(rank, calls[rank == 1], ended=0, is_cut=is_cut) for rank in range(4)])
+        assert said("run.collectives_match", run).verdict is verdict
+
+
+def test_groups_of_one_name_that_have_other_ranks_are_not_compared() -> None:
+    data = [calling(rank, [("all_reduce", (rank // 2 + 1,))], ended=0) for rank in range(4)]
+    for rank, one in enumerate(data):
+        one["pg_config"] = {"0": {"name": "0", "desc": "TENSOR", "ranks": "[0, 1]" if rank < 2 else "[2, 3]"}}
+    assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
+
+
+def test_who_skipped_a_collective_is_named_at_the_first_that_differs() -> None:
+    steps: list[Sized] = [("all_reduce", (513_000,)), ("all_reduce", (4_717_568,))] * 3
+    run = differing([calling(rank, steps[1:] if rank == 2 else steps, ended=0) for rank in range(4)])
+    message = said("run.collectives_match", run).message
+    assert message.startswith(
+        "at collective 1 of default_pg rank 2 called all_reduce of 4,717,568 Float, ranks 0, 1, 3"
+    )
+
+
+def test_of_two_ranks_that_differ_neither_is_the_odd_one() -> None:
+    run = differing([calling(rank, [("all_reduce", (rank + 1,))], ended=0) for rank in range(2)])
+    (found,) = run.mismatches
+    assert not found.has_majority
+
+
+def test_the_line_of_the_program_is_said_and_not_that_of_pytorch() -> None:
+    frames = [
+        {"name": "all_reduce", "filename": "/site-packages/torch/distributed/distributed_c10d.py", "line": 3068},
+        {"name": "step\x1b", "filename": "/home/mia/train.py", "line": 35},
+    ]
+    run = differing([calling(rank, [("all_reduce", (rank // 3,))], ended=0, frames=frames) for rank in range(4)])
+    assert r"(step\x1b, train.py:35)" in said("run.collectives_match", run).message
+
+
+@pytest.mark.parametrize(
+    "of_each",
+    [
+        {"frames": [{"name": "step"}, 7, {"name": "f", "filename": 3, "line": "x"}], "input_sizes": [[7]]},
+        {"frames": "none", "input_sizes": [[float("inf")]]},
+        {"frames": [], "input_sizes": [["7"], 7, [None]]},
+        {"frames": None, "input_sizes": 7, "input_dtypes": 7, "time_created_ns": "7"},
+    ],
+)
+def test_sizes_and_stacks_of_another_form_lose_nothing_else(of_each: dict[str, Any]) -> None:
+    run = differing([calling(rank, [USUAL], ended=1, **of_each) for rank in range(4)])
+    for check in ("run.first_missing", "run.collectives_match"):
+        assert said(check, run).verdict is Verdict.PASS
+
+
+def test_who_left_no_dump_may_have_called_anything() -> None:
+    run = differing([calling(rank, [USUAL], ended=0) for rank in range(3)])
+    result = said("run.collectives_match", run)
+    assert (result.verdict, result.message) == (Verdict.INCOMPLETE, "rank 3 left no dump; expected one of every rank")
+
+
+def test_a_gpu_that_has_not_begun_what_its_rank_has_called_is_waited_for() -> None:
+    def rank_of(rank: int) -> dict[str, Any]:
+        data = calling(rank, [USUAL, USUAL], ended=1)
+        data["entries"][0]["time_discovered_started_ns"] = 1
+        data["entries"][1]["state"] = "scheduled" if rank == 1 else "started"
+        return data
+
+    message = said("run.first_missing", differing(list(map(rank_of, range(4))))).message
+    assert message.startswith(
+        "rank 1: its GPU has not begun all_reduce 2 of default_pg (ranks 0, 2, 3 waiting), which it called"
+    )
