@@ -31,13 +31,12 @@ from clusterproof.plugins.watch.job import (
     keep_latest,
 )
 from clusterproof.plugins.watch.metrics.http_server import Address, NoAddress
-from clusterproof.plugins.watch.metrics.textfile import NoTextfile
 from clusterproof.plugins.watch.notify.heartbeat import NoHeartbeat
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.options import Refused, cluster_to_watch, parser, remind_s, settings_of, timing_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
-from clusterproof.plugins.watch.sinks import Sinks
+from clusterproof.plugins.watch.sinks import NoTextfile, Sinks
 from clusterproof.plugins.watch.view import Lines, Screen, beginning, summary
 from clusterproof.plugins.watch.watch import Watch
 

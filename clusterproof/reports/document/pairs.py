@@ -9,9 +9,8 @@ from statistics import median
 from urllib.parse import quote
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW
-from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, estimate_in_words, finding_in_words
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
-from clusterproof.plugins.benchmarks.pairwise.messages import estimate_in_words, finding_in_words
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairwise.model import Finding, Kind, Measurement
 from clusterproof.reports.document import chords, heat, strip

@@ -9,7 +9,7 @@ from typing import Any
 
 from clusterproof.plugins.agent.packing import text_of
 from clusterproof.plugins.agent.payload import modules_for, started
-from clusterproof.plugins.benchmarks.meters import outcome, shell
+from clusterproof.plugins.benchmarks.meters import meter, outcome
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.catalog.exact import exact_kinds_setting
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, Recording
@@ -118,10 +118,10 @@ def _shell(settings: MeterSettings, place: dict[str, object]) -> str:
         tried=" ".join(map(shlex.quote, tried)),
         has_torch=shlex.quote(HAS_TORCH),
         missing=shlex.quote(f"{missing}; install it, or name a Python that has it: --meter-program PATH"),
-        not_found=shell.NOT_FOUND,
+        not_found=meter.NOT_FOUND,
     )
     return (
-        f'{shell.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, place))}\n'
+        f'{meter.exports(settings.environment)}{find}exec "$program" -I -c {shlex.quote(_program(settings, place))}\n'
     )
 
 

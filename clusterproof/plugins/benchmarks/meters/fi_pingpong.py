@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from itertools import pairwise
 
-from clusterproof.plugins.benchmarks.meters import outcome, shell
+from clusterproof.plugins.benchmarks.meters import meter, outcome
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import EFA, proven_network
 from clusterproof.plugins.evidence.pairwise.model import Reading, is_believable
@@ -22,13 +22,13 @@ REFUSALS = ("Connection refused",)
 
 def server(settings: MeterSettings, port: int) -> str:
     """The shell command of the end that waits. Raises ValueError."""
-    return _program(settings) + shell.serving(f'"$program" {_words(settings)} -B {port}')
+    return _program(settings) + meter.serving(f'"$program" {_words(settings)} -B {port}')
 
 
 def client(settings: MeterSettings, address: str, port: int) -> str:
     """The shell command of the end that connects. Raises ValueError."""
     run = f'"$program" {_words(settings)} -P {port} {shlex.quote(address)}'
-    return _program(settings) + shell.retried_until_accepted(run, REFUSALS) + 'exit "$ended"\n'
+    return _program(settings) + meter.retried_until_accepted(run, REFUSALS) + 'exit "$ended"\n'
 
 
 def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
@@ -56,7 +56,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
 
 def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
     """What a person types on both nodes. Raises ValueError."""
-    run = shell.typed("fi_pingpong", replace(settings, options=""), {}, _words(settings))
+    run = meter.typed("fi_pingpong", replace(settings, options=""), {}, _words(settings))
     return f"{run} on {one}, then on {other}: {run} {one}"
 
 
@@ -71,13 +71,13 @@ METER = Meter("fi_pingpong", read, server=server, client=client, command=command
 
 def _program(settings: MeterSettings) -> str:
     environment = {"FI_EFA_ENABLE_SHM_TRANSFER": "0", **settings.environment}  # else two ends on one host use memory
-    return shell.exports(environment) + shell.found("fi_pingpong", settings.program, PLACES, REMEDY)
+    return meter.exports(environment) + meter.found("fi_pingpong", settings.program, PLACES, REMEDY)
 
 
 def _words(settings: MeterSettings) -> str:
     provider = "" if _provider(settings) else "-p tcp "
     size = settings.size_bytes or SIZE_BYTES
-    return f"{provider}-e rdm -I {ITERATIONS} -S {size} {shell.words(settings.options)}".rstrip()
+    return f"{provider}-e rdm -I {ITERATIONS} -S {size} {meter.words(settings.options)}".rstrip()
 
 
 def _provider(settings: MeterSettings) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clusterproof.plugins.benchmarks.meters import outcome, shell
+from clusterproof.plugins.benchmarks.meters import meter, outcome
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import proven_network
 from clusterproof.plugins.core.errors import ClusterproofError
@@ -45,7 +45,7 @@ class Direction:
 
 def server(settings: MeterSettings, port: int) -> str:
     """The shell command of the end that waits: once for each direction. Raises ValueError."""
-    run = shell.serving(f'"$program" -s -1 -J -p {port}')
+    run = meter.serving(f'"$program" -s -1 -J -p {port}')
     return _program(settings) + run + run
 
 
@@ -57,11 +57,11 @@ def client(settings: MeterSettings, address: str, port: int) -> str:
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
     run = (
         f'"$program" -c {shlex.quote(address)} -p {port} -J -i 0 -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}'
-        f" --connect-timeout {CONNECT_MS}{size} {shell.words(settings.options)}"
+        f" --connect-timeout {CONNECT_MS}{size} {meter.words(settings.options)}"
     )
     # with -J it ends with 0 whatever happened
     failed = 'case $printed in *\'"error":\'*) exit 1 ;; esac\n[ "$ended" -eq 0 ] || exit "$ended"\n'
-    runs = (shell.retried_until_accepted(run, REFUSALS), shell.retried_until_accepted(f"{run} -R", REFUSALS))
+    runs = (meter.retried_until_accepted(run, REFUSALS), meter.retried_until_accepted(f"{run} -R", REFUSALS))
     return _program(settings) + "".join(each + failed for each in runs)
 
 
@@ -92,8 +92,8 @@ def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
     """What a person types on both nodes. Raises ValueError."""
     size = f" -l {settings.size_bytes}" if settings.size_bytes else ""
     asked = f"-c {one} -t {SECONDS} -O {SKIPPED_SECONDS} -P {STREAMS}{size}"
-    serves = shell.typed("iperf3", replace(settings, options=""), {}, "-s")
-    return f"{serves} on {one}, then on {other}: {shell.typed('iperf3', settings, {}, asked)}; the same with -R"
+    serves = meter.typed("iperf3", replace(settings, options=""), {}, "-s")
+    return f"{serves} on {one}, then on {other}: {meter.typed('iperf3', settings, {}, asked)}; the same with -R"
 
 
 def by_hand(one: str, other: str, _collective: str) -> str:
@@ -118,7 +118,7 @@ def directions(text: str) -> tuple[Direction, Direction]:
 
 
 def _program(settings: MeterSettings) -> str:
-    return shell.exports(settings.environment) + shell.found("iperf3", settings.program, (), REMEDY)
+    return meter.exports(settings.environment) + meter.found("iperf3", settings.program, (), REMEDY)
 
 
 def _documents(text: str, most: int) -> list[Mapping[str, Any]]:

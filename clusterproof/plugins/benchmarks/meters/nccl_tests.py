@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from clusterproof.plugins.benchmarks.meters import outcome, shell
+from clusterproof.plugins.benchmarks.meters import meter, outcome
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import efa_devices, proven_network
 from clusterproof.plugins.evidence.nccl import parse as log_form
@@ -52,16 +52,16 @@ def ranks(settings: MeterSettings) -> str:
         raise ValueError(f"{settings.collective!r:.80} is not a collective; expected one of {', '.join(COLLECTIVES)}")
     return (
         "unset NCCL_DEBUG_FILE\n"
-        + shell.exports({**NETWORK_IN_LOG, **settings.environment})
-        + shell.found(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
+        + meter.exports({**NETWORK_IN_LOG, **settings.environment})
+        + meter.found(f"{settings.collective}_perf", settings.program, PLACES, REMEDY)
         + _MPI_LIBRARY
-        + f'exec "$program" {_options(settings)} {shell.words(settings.options)}\n'
+        + f'exec "$program" {_options(settings)} {meter.words(settings.options)}\n'
     )
 
 
 def command(settings: MeterSettings, launch: str, _one: str, _other: str) -> str:
     """The same, as a person types it. Raises ValueError."""
-    return f"{launch} {shell.typed(f'{settings.collective}_perf', settings, NETWORK_IN_LOG, _options(settings))}"
+    return f"{launch} {meter.typed(f'{settings.collective}_perf', settings, NETWORK_IN_LOG, _options(settings))}"
 
 
 def _options(settings: MeterSettings) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.benchmarks.meters import outcome, shell
+from clusterproof.plugins.benchmarks.meters import meter, outcome
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
 from clusterproof.plugins.benchmarks.meters.outcome import proven_network
 from clusterproof.plugins.evidence.nccl import parse_nccom as log_form
@@ -53,15 +53,15 @@ def ranks(settings: MeterSettings) -> str:
     cores = f"cores={settings.ranks_per_node}\n" if settings.ranks_per_node else _CORES
     return (
         _FIRST_RANK_ONLY
-        + shell.exports(settings.environment)
-        + shell.found("nccom-test", settings.program, PLACES, REMEDY)
+        + meter.exports(settings.environment)
+        + meter.found("nccom-test", settings.program, PLACES, REMEDY)
         + _BOTH_NODES
         + cores
         + _MPIRUN_AS_ROOT
         + _NOT_UNDER_SLURM  # its mpirun would wait for a step of the job that this one holds
         + _ROOT
         + f"set -- -r $((cores * $#)) -N $# {_options(settings)}"
-        f' --non-interactive {shell.words(settings.options)} {known} --hosts "$@"\n'
+        f' --non-interactive {meter.words(settings.options)} {known} --hosts "$@"\n'
         + "printf 'nccom-test %s\\n' \"$*\"\n"  # its options are part of the log
         + 'exec "$program" "$@"\n'
     )
@@ -70,7 +70,7 @@ def ranks(settings: MeterSettings) -> str:
 def command(settings: MeterSettings, _launch: str, one: str, other: str) -> str:
     """The same, as a person types it: it starts its ranks itself. Raises ValueError."""
     ranks_of_both = 2 * settings.ranks_per_node or RANKS
-    run = shell.typed("nccom-test", settings, {}, f"-r {ranks_of_both} -N 2 {_options(settings)}")
+    run = meter.typed("nccom-test", settings, {}, f"-r {ranks_of_both} -N 2 {_options(settings)}")
     return f"{run} {COLLECTIVES[settings.collective]} --hosts {one} {other}"
 
 
