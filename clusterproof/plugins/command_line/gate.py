@@ -34,7 +34,7 @@ from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.policy.file import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
-from clusterproof.plugins.watch.metrics.http_server import Address, Listener
+from clusterproof.plugins.watch.http_server import Address, Listener
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
 ROUND = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")

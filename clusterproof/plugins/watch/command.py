@@ -21,6 +21,7 @@ from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.http_server import Address, NoAddress
 from clusterproof.plugins.watch.job import (
     JobMonitor,
     NoJob,
@@ -30,7 +31,6 @@ from clusterproof.plugins.watch.job import (
     job_query,
     keep_latest,
 )
-from clusterproof.plugins.watch.metrics.http_server import Address, NoAddress
 from clusterproof.plugins.watch.notify.heartbeat import NoHeartbeat
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import receiver_of

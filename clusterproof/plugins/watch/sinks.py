@@ -16,9 +16,9 @@ from prometheus_client.registry import Collector
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.core.version import __version__
+from clusterproof.plugins.watch.http_server import Address, Listener
 from clusterproof.plugins.watch.live_page import LivePage
-from clusterproof.plugins.watch.metrics.families import Latest, Metrics, Over, Snapshot
-from clusterproof.plugins.watch.metrics.http_server import Address, Listener
+from clusterproof.plugins.watch.metrics import Latest, Metrics, Over, Snapshot
 from clusterproof.plugins.watch.notify.heartbeat import Heartbeat
 from clusterproof.plugins.watch.notify.notifier import OUTCOMES, Notifier
 from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile

@@ -16,7 +16,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
 from clusterproof.plugins.benchmarks.launchers.mpirun import launch_by_hand, mpirun, start_shell
-from clusterproof.plugins.benchmarks.launchers.over_nodes import Turn
+from clusterproof.plugins.benchmarks.launchers.two_ends import Turn
 from clusterproof.plugins.benchmarks.launchers.visit import NodeAnswer, Visitor
 from clusterproof.plugins.benchmarks.meters import nccl_tests
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings

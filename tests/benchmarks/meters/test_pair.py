@@ -17,8 +17,7 @@ import pytest
 
 from clusterproof.plugins.benchmarks.meters import fi_pingpong, iperf3
 from clusterproof.plugins.benchmarks.meters.baseline import METERS
-from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.outcome import proven_network
+from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output, proven_network
 from clusterproof.plugins.evidence.pairwise.model import Reading
 from tests.benchmarks.meters.ends import GB, ended, measured, start
 from tests.testbed.needs import needs_iperf3

@@ -6,9 +6,8 @@ import shlex
 from dataclasses import replace
 from itertools import pairwise
 
-from clusterproof.plugins.benchmarks.meters import meter, outcome
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.outcome import EFA, proven_network
+from clusterproof.plugins.benchmarks.meters import meter
+from clusterproof.plugins.benchmarks.meters.meter import EFA, Meter, MeterSettings, Output, proven_network
 from clusterproof.plugins.evidence.pairwise.model import Reading, is_believable
 from clusterproof.plugins.evidence.parsing import bytes_of, number
 
@@ -42,7 +41,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     problem = _problem(ours, size, mb_per_s, theirs)
     seconds = max(ours.seconds, theirs.seconds)
     if problem:
-        culprit = outcome.culprit_in(f"{ours.text}\n{theirs.text}")
+        culprit = meter.culprit_in(f"{ours.text}\n{theirs.text}")
         return Reading(problem=problem, culprit=culprit, size_bytes=size, seconds=seconds)
     return Reading(
         busbw_gb_per_s=mb_per_s / 1000,
@@ -106,8 +105,8 @@ def _rows(text: str) -> list[tuple[int, int, float, float]]:
 
 def _problem(ours: Output, size: int, mb_per_s: float, theirs: Output) -> str:
     if ours.exit != 0 or not size:
-        said = outcome.problem_of(ours) if ours.exit != 0 else f"no whole row; {outcome.problem_of(ours)}"
-        return outcome.one_line(f"{said}; the server: {outcome.problem_of(theirs)}" if theirs.exit else said)
+        said = meter.problem_of(ours) if ours.exit != 0 else f"no whole row; {meter.problem_of(ours)}"
+        return meter.one_line(f"{said}; the server: {meter.problem_of(theirs)}" if theirs.exit else said)
     if not is_believable(mb_per_s / 1000):
         return f"it measured {mb_per_s:g} MB/s; expected more than 0, and what a network can do"
     return ""

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clusterproof.plugins.benchmarks.meters import meter, outcome
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.outcome import proven_network
+from clusterproof.plugins.benchmarks.meters import meter
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output, proven_network
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.evidence.pairwise.model import Reading, is_believable
 
@@ -72,12 +71,12 @@ def read(_settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
     seconds = max(ours.seconds, theirs.seconds)
     try:
         if ours.exit is None:
-            raise UnreadableError(outcome.problem_of(ours))
+            raise UnreadableError(meter.problem_of(ours))
         there, back = directions(ours.text)
     except UnreadableError as problem:
         text = f"{ours.text}\n{theirs.text}"
-        said = f"{problem}; the server: {outcome.problem_of(theirs)}" if theirs.exit else str(problem)
-        return Reading(problem=outcome.one_line(said), culprit=outcome.culprit_in(text), seconds=seconds)
+        said = f"{problem}; the server: {meter.problem_of(theirs)}" if theirs.exit else str(problem)
+        return Reading(problem=meter.one_line(said), culprit=meter.culprit_in(text), seconds=seconds)
     slower = min(there, back, key=lambda each: each.gb_per_s)
     return Reading(
         busbw_gb_per_s=slower.gb_per_s,
@@ -111,7 +110,7 @@ def directions(text: str) -> tuple[Direction, Direction]:
         if error := report.get("error"):
             raise UnreadableError(f"{direction}: {error if isinstance(error, str) else 'error'}")
     if len(data) < len(DIRECTIONS):
-        said = outcome.problem_of(Output(text, 0)) if not data else "it ended before"
+        said = meter.problem_of(Output(text, 0)) if not data else "it ended before"
         raise UnreadableError(f"{DIRECTIONS[len(data)]}: no whole report of iperf3: {said}")
     there, back = (_direction(name, report) for name, report in zip(DIRECTIONS, data, strict=True))
     return there, back

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from clusterproof.plugins.benchmarks.meters import meter, outcome
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.outcome import efa_devices, proven_network
+from clusterproof.plugins.benchmarks.meters import meter
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output, efa_devices, proven_network
 from clusterproof.plugins.evidence.nccl import parse as log_form
 from clusterproof.plugins.evidence.nccl.facts import Measured, NcclLog, NcclTests, Network, Row
 from clusterproof.plugins.evidence.pairwise.model import APART, Reading
@@ -93,7 +92,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         is_correct=is_correct,
         network=_network(log.network) or proven_network(output.sent_bytes, size * ITERATIONS // 2 if is_well else 0),
         problem=problem,
-        culprit=outcome.culprit_in(output.text) if problem else "",
+        culprit=meter.culprit_in(output.text) if problem else "",
         seconds=output.seconds,
         ranks=log.ranks or 0,
         hosts=log.hosts,
@@ -135,8 +134,8 @@ def _problem(
     if output.exit != 0 and _NO_PMI.search(output.text):
         return f"{APART}: its MPI saw no other rank"
     if output.exit != 0:
-        return outcome.problem_of(output, log.problems)
-    return outcome.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)
+        return meter.problem_of(output, log.problems)
+    return meter.of_largest(settings, slower.busbw_gb_per_s if slower else None, size, log.problems)
 
 
 def _alone(text: str) -> str:
@@ -163,4 +162,4 @@ def _network(network: Network) -> str:
     names = [name for name in network.networks if not (network.providers and "Libfabric" in name)]
     nics = " or ".join(map(str, network.nics))
     data = [efa_devices(nics) if name == "efa" and nics else name for name in network.providers]
-    return outcome.one_line(" and ".join([*data, *names]))
+    return meter.one_line(" and ".join([*data, *names]))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.benchmarks.meters import meter, outcome
-from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output
-from clusterproof.plugins.benchmarks.meters.outcome import proven_network
+from clusterproof.plugins.benchmarks.meters import meter
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings, Output, proven_network
 from clusterproof.plugins.evidence.nccl import parse_nccom as log_form
 from clusterproof.plugins.evidence.nccl.facts import Nccom, NccomLog, NccomRow
 from clusterproof.plugins.evidence.pairwise.model import Reading
@@ -96,7 +95,7 @@ def read(settings: MeterSettings, outputs: tuple[Output, ...]) -> Reading:
         is_correct=_is_correct(log, is_well),
         network=proven_network(output.sent_bytes, size * ITERATIONS // 2 if is_well else 0),
         problem=problem,
-        culprit=outcome.culprit_in(output.text) if problem else "",
+        culprit=meter.culprit_in(output.text) if problem else "",
         seconds=output.seconds,
         ranks=log.ranks or 0,
     )
@@ -113,10 +112,10 @@ METER = Meter("nccom-test", read, ranks=ranks, starts_ranks=True, command=comman
 
 def _problem(settings: MeterSettings, output: Output, log: NccomLog, slowest: NccomRow | None, size: int) -> str:
     if output.exit != 0:
-        return outcome.problem_of(output, log.problems)
+        return meter.problem_of(output, log.problems)
     if mismatch := _mismatch(log):
-        return outcome.one_line(f"wrong results: {mismatch}")
-    return outcome.of_largest(settings, slowest.busbw_gb_per_s if slowest else None, size, log.problems)
+        return meter.one_line(f"wrong results: {mismatch}")
+    return meter.of_largest(settings, slowest.busbw_gb_per_s if slowest else None, size, log.problems)
 
 
 def _is_correct(log: NccomLog, is_well: bool) -> bool | None:
