@@ -1,4 +1,4 @@
-"""Whether slurm.conf and this node's place in Slurm fit the scripts: which of them it names, when, and for how long."""
+"""Whether slurm.conf and this node's place in Slurm fit the scripts, and what --check-installation says."""
 
 from __future__ import annotations
 

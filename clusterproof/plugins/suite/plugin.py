@@ -1,4 +1,4 @@
-"""A run over a cluster: marks and fixtures, what takes part in it, and which checks run."""
+"""A run over a cluster: marks and fixtures, what takes part in it, and which checks run, also by a site's policy."""
 
 from __future__ import annotations
 

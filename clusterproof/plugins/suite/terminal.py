@@ -1,4 +1,4 @@
-"""What a person sees of a run: the lines over it, how far it is, and with or without `-v`, findings and counts."""
+"""What a person sees of a run: the lines over it, how far it is, and findings and counts, or all with `-v`."""
 
 from __future__ import annotations
 

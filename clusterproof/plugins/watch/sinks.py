@@ -1,4 +1,4 @@
-"""What a watch gives besides its lines: a page and metrics over HTTP, a file, notifications, heartbeats."""
+"""What a watch gives besides its lines: a page and metrics over HTTP, these in a file, notifications, heartbeats."""
 
 from __future__ import annotations
 

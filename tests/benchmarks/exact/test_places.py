@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from clusterproof.plugins.benchmarks.exact.places import Wrong, bits, described, where
 from clusterproof.plugins.benchmarks.exact.processes import forked
-from clusterproof.plugins.benchmarks.exact.products import Wrong, bits, described, where
 
 
 def at(*places: tuple[int, int]) -> list[Wrong]:

@@ -1,4 +1,4 @@
-"""Ranks on two nodes by `mpirun` (Open MPI), started on the first node, which starts the other's over ssh."""
+"""Ranks on two nodes by `mpirun` (Open MPI): over ssh from the first node, or in pods by a daemon of our own."""
 
 from __future__ import annotations
 

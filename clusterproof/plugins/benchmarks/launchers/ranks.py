@@ -1,4 +1,4 @@
-"""The shell command of one rank, which also prints what its node has sent meanwhile; and how their outputs merge."""
+"""The ranks of a meter: the shell command of one, how they find each other (PMI), and how their outputs merge."""
 
 from __future__ import annotations
 

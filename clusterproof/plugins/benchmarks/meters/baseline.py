@@ -1,4 +1,4 @@
-"""A site's own bandwidths: what its cluster reached when it was known to be well, kept in a file."""
+"""Which meter a node gets, and what it is compared with: a site's own bandwidths, of when its cluster was well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's measurements between nodes: planned, driven through a launcher, kept, and read again."""
+"""A run's measurements between nodes: planned, driven through the launcher that the cluster gets, kept, read again."""
 
 from __future__ import annotations
 

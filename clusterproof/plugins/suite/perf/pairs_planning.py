@@ -1,4 +1,4 @@
-"""Which nodes are compared with one another, with which meter, and in which rounds."""
+"""Which nodes are compared with one another, with which meter, in which rounds, by what is known of their places."""
 
 from __future__ import annotations
 

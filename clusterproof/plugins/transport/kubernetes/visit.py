@@ -1,4 +1,4 @@
-"""One node's turn: its pod is created, watched until nothing more is to come of it, and its log read to its end."""
+"""One node's turn: its pod is created, once a quota has room for it, watched to its end, and its log read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm's own fan-out: one srun starts the program on all nodes, from a host where Slurm's commands are."""
+"""Slurm's own fan-out: one srun starts the program on all nodes; for a watch, one each as a step of one's own job."""
 
 from __future__ import annotations
 

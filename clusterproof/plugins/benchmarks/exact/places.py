@@ -1,0 +1,56 @@
+"""Where wrong elements of a matrix lie: in a row, a column, a tile, a lane of each warp; and which bits differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from math import gcd
+from typing import NamedTuple
+
+TILES = (16, 32, 64, 128, 256)  # rows and columns of what one block of threads computes
+LANES = 32  # threads of a warp
+MAX_BITS = 8  # that are named
+
+
+class Wrong(NamedTuple):
+    """One element: the bits of what was expected and of what came."""
+
+    row: int
+    column: int
+    expected: int
+    got: int
+
+
+def where(found: list[Wrong]) -> str:
+    """The place of all of them in words: `row 5, column 9`, `column 9 (12 rows)`, `lane 9 of 32 (…)`, `tile …`."""
+    rows, columns = sorted({one.row for one in found}), sorted({one.column for one in found})
+    if len(found) == 1:
+        return f"row {rows[0]}, column {columns[0]}"
+    for name, fixed, other, others in (("row", rows, columns, "columns"), ("column", columns, rows, "rows")):
+        if len(fixed) == 1:
+            return f"{name} {fixed[0]} ({len(other)} {others}{_apart(other)})"
+    for name, places in (("column", columns), ("row", rows)):
+        lanes = {place % LANES for place in places}
+        if len(lanes) == 1 and len(places) > 1:
+            return f"lane {lanes.pop()} of {LANES} ({len(places)} {name}s)"
+    for size in TILES:
+        if len({(one.row // size, one.column // size) for one in found}) == 1:
+            return f"one tile of {size} x {size} at row {rows[0] // size * size}, column {columns[0] // size * size}"
+    return f"{len(rows)} rows, {len(columns)} columns{_apart(columns)}"
+
+
+def _apart(places: list[int]) -> str:
+    """What distance the places have in common, if any but 1."""
+    step = reduce(gcd, (after - before for before, after in zip(places, places[1:])), 0)
+    return f", {step} apart" if step > 1 else ""
+
+
+def bits(found: Iterable[Wrong]) -> list[int]:
+    """The bits that differ in any of them, 0 the lowest: the first of them."""
+    differing = reduce(lambda known, one: known | (one.expected ^ one.got), found, 0)
+    return [bit for bit in range(64) if differing >> bit & 1][:MAX_BITS]
+
+
+def described(found: list[Wrong]) -> dict[str, object]:
+    """All this as a node reports it; `found` has one at least."""
+    return {"where": where(found), "bits": bits(found), "expected": hex(found[0].expected), "got": hex(found[0].got)}
