@@ -13,9 +13,10 @@ from clusterproof.plugins.catalog.needs import Need, needs_of
 from clusterproof.plugins.command_line.explain import compared_with, read_by, worst_first
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evaluation.all_checks import all_checks, rules, when
+from clusterproof.plugins.evaluation.all_checks import all_checks, when
 from clusterproof.plugins.evaluation.index import FILE, written
 from clusterproof.plugins.evaluation.routing import Route
+from clusterproof.plugins.evaluation.rules import rules
 from clusterproof.reports.wording import skill_of
 from tests.aws.cluster_faults import FAULTS as CLUSTER_FAULTS
 from tests.benchmarks.pairwise.pair_faults import PAIR_FAULTS

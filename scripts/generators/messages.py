@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from clusterproof.plugins.evaluation.all_checks import all_checks, rules, sentence
+from clusterproof.plugins.evaluation.all_checks import all_checks
+from clusterproof.plugins.evaluation.rules import rules, sentence
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "docs" / "messages.md"

@@ -7,7 +7,8 @@ import pytest
 from clusterproof.plugins.catalog.nvidia import VERDICTS
 from clusterproof.plugins.command_line.explain import MAX_WIDTH, WHEN, checks, explain
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.evaluation.all_checks import all_checks, example_of, rules
+from clusterproof.plugins.evaluation.all_checks import all_checks, example_of
+from clusterproof.plugins.evaluation.rules import rules
 
 
 @pytest.mark.parametrize("name", all_checks())

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.catalog import rows, thresholds
-from clusterproof.plugins.evaluation.all_checks import EXAMPLES, Rule, all_checks, rules, thresholds_of
+from clusterproof.plugins.evaluation.all_checks import EXAMPLES, all_checks
 from clusterproof.plugins.evaluation.index import FILE, written
+from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from scripts.generators import examples, site
 from scripts.generators.checks import PATH, documents
 from scripts.generators.messages import PATH as MESSAGES

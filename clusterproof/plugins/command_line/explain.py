@@ -14,16 +14,9 @@ from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
 from clusterproof.plugins.core.result import SUBSYSTEMS
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.plugins.evaluation.all_checks import (
-    Rule,
-    all_checks,
-    example_of,
-    marks_of,
-    rules,
-    thresholds_of,
-    when,
-)
+from clusterproof.plugins.evaluation.all_checks import all_checks, example_of, marks_of, when
 from clusterproof.plugins.evaluation.check import WHOLE, Check
+from clusterproof.plugins.evaluation.rules import Rule, rules, thresholds_of
 from clusterproof.plugins.evidence.cluster import NOT_OF_AWS, SLURM_COLLECTOR
 from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBERNETES
 from clusterproof.reports.wording import skill_of

@@ -182,7 +182,8 @@ class Reporting:
 
 def _compared(evaluated: Collection[str]) -> dict[str, list[str]]:
     """The names of the thresholds that the rules of a training run compare with."""
-    from clusterproof.plugins.evaluation.all_checks import all_checks, thresholds_of
+    from clusterproof.plugins.evaluation.all_checks import all_checks
+    from clusterproof.plugins.evaluation.rules import thresholds_of
 
     rules = {name: check for name, check in all_checks().items() if check.is_of_run and name in evaluated}
     return {name: thresholds_of(check.function) for name, check in rules.items()}

@@ -1,0 +1,176 @@
+"""The rules of a check, read off its source: when it says what, in the words that it says it in."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from clusterproof.plugins.catalog import thresholds
+from clusterproof.plugins.catalog.log_forms import LogForm, log_forms
+from clusterproof.plugins.evidence import group
+
+# Modules whose functions say what is wrong.
+SAYING = ("clusterproof.checks.", "clusterproof.plugins.evidence.perf.facts")
+SAID_BY = {  # the verdict, and the place of the message among what the function is given
+    "fail": ("fail", 0),
+    "fail_if": ("fail", 1),
+    "concern": ("concern", 0),
+    "concern_if": ("concern", 1),
+    "fail_by_log": ("fail", 2),
+    "incomplete": ("incomplete", 0),
+    "not_applicable": ("not applicable", 0),
+}
+ELLIPSIS = "…"
+IN_A_GROUP = "… differs; expected as on most nodes of its group"  # what is compared is named at run time
+NAMED_THEN = "…; expected …"  # observed and expected are put together at run time
+WHY_NOT = "for a reason that the finding names"
+DEPTH = 3  # of functions of the same package that a check calls, and they call
+
+
+@dataclass(frozen=True, order=True)
+class Rule:
+    """One sentence that a check can say; what differs from node to node is `…` in it."""
+
+    verdict: str
+    sentence: str
+
+
+def rules(function: Callable[..., Any]) -> list[Rule]:
+    """What a check can say, in the order of its source."""
+    sources = list(_sources(function, DEPTH))
+    given = _given([tree for tree, _ in sources])
+    found = [rule for tree, called in sources for rule in _said(tree, _Scope(called, _assigned(tree), given))]
+    return list(dict.fromkeys(found))
+
+
+def thresholds_of(function: Callable[..., Any]) -> list[str]:
+    """The names of the thresholds that a check compares with."""
+    nodes = [node for tree, _ in _sources(function, DEPTH) for node in ast.walk(tree)]
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    texts |= {form.rate for node in nodes if _says_lines(node) for form in _forms_of(node.args[1])}
+    return sorted(name for name in texts if name in thresholds())
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """A function, and what stands behind the names in it: its variables, and what its callers give it."""
+
+    function: Callable[..., Any]
+    assigned: Mapping[str, list[ast.expr]]
+    given: Mapping[str, list[ast.Call]]
+
+    def behind(self, name: str) -> list[ast.expr]:
+        """The expressions that a name can stand for; none where they are unknown."""
+        if name in self.assigned:
+            return self.assigned[name]
+        parameters = list(inspect.signature(self.function).parameters)
+        if name not in parameters:
+            return []
+        place = parameters.index(name)
+        return [call.args[place] for call in self.given.get(self.function.__name__, ()) if len(call.args) > place]
+
+    def sentences(self, words: ast.expr, depth: int = DEPTH) -> Iterator[str]:
+        """What a message can be, each way in which it is put together."""
+        if isinstance(words, ast.IfExp):
+            yield from self.sentences(words.body, depth)
+            yield from self.sentences(words.orelse, depth)
+        elif isinstance(words, ast.Name) and depth and self.behind(words.id):
+            for one in self.behind(words.id):
+                yield from self.sentences(one, depth - 1)
+        else:
+            found = sentence(words)
+            yield self._compared(words) if found == ELLIPSIS else found
+
+    def _compared(self, words: ast.expr) -> str:
+        """What is said where all of a message is put together at run time."""
+        called = words.func.id if isinstance(words, ast.Call) and isinstance(words.func, ast.Name) else ""
+        is_of_group = inspect.unwrap(self.function).__globals__.get(called) is group.in_words
+        return IN_A_GROUP if is_of_group else NAMED_THEN
+
+
+def _assigned(tree: ast.AST) -> dict[str, list[ast.expr]]:
+    """What a function's variables are set to."""
+    data: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            data.setdefault(node.targets[0].id, []).append(node.value)
+    return data
+
+
+def _given(trees: Iterable[ast.AST]) -> dict[str, list[ast.Call]]:
+    """The calls of functions, by their names."""
+    data: dict[str, list[ast.Call]] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                data.setdefault(node.func.id, []).append(node)
+    return data
+
+
+def _sources(function: Callable[..., Any], depth: int) -> Iterator[tuple[ast.AST, Callable[..., Any]]]:
+    """The syntax of a function and of those that it names and that say something too."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    yield tree, function
+    if not depth:
+        return
+    scope = inspect.unwrap(function).__globals__
+    for name in dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)):
+        called = scope.get(name)
+        is_ours = inspect.isfunction(called) and called.__module__.startswith(SAYING)
+        if is_ours and called is not function:
+            yield from _sources(called, depth - 1)
+
+
+def _said(tree: ast.AST, scope: _Scope) -> Iterator[Rule]:
+    for node in ast.walk(tree):
+        if _says_lines(node):
+            yield from _of_lines(*node.args[1:3])
+            continue
+        if isinstance(node, ast.Assert) and node.msg:
+            verdict, message = "fail", node.msg
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _is_failure(node.exc.func):
+            verdict, message = "fail", node.exc.args[0]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY:
+            verdict, place = SAID_BY[node.func.id]
+            message = node.args[place]
+        else:
+            continue
+        for words in scope.sentences(message):
+            yield Rule(verdict, WHY_NOT if (verdict, words) == ("not applicable", NAMED_THEN) else words)
+
+
+def _says_lines(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Whether this says what lines of the kernel log mean (`wording.say`)."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "say"
+
+
+def _of_lines(check: ast.expr, expected: ast.expr) -> Iterator[Rule]:
+    """What forms of the kernel log's lines mean that a check evaluates."""
+    for form in _forms_of(check):
+        if not form.event:
+            meaning = re.sub(r"\{\w+\}", ELLIPSIS, form.meaning) or ELLIPSIS
+            yield Rule(form.verdict, f"{ELLIPSIS}: {meaning}; expected {sentence(expected)}")
+
+
+def _forms_of(check: ast.expr) -> list[LogForm]:
+    return [form for form in log_forms().values() if isinstance(check, ast.Constant) and form.check == check.value]
+
+
+def _is_failure(raised: ast.expr) -> bool:
+    return isinstance(raised, ast.Name) and raised.id == "AssertionError"
+
+
+def sentence(words: ast.expr) -> str:
+    """The words of a message; whatever is put into it is an ellipsis."""
+    if isinstance(words, ast.Constant):
+        return str(words.value)
+    if isinstance(words, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else ELLIPSIS for part in words.values)
+    if isinstance(words, ast.BinOp):
+        return sentence(words.left) + sentence(words.right)
+    return ELLIPSIS
