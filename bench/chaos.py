@@ -19,7 +19,7 @@ from statistics import mean
 
 from bench.figure import Figure
 from bench.watch_process import WatchProcess, watch_process
-from clusterproof.plugins.watch.sample_rules import CLOCK, REBOOT
+from clusterproof.plugins.watch.own_health import CLOCK, REBOOT
 from tests.testbed import needs
 from tests.testbed.buses import GPU_BUSES
 from tests.testbed.clock import settable

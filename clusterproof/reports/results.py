@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from clusterproof.plugins.core.opened import append, created
-from clusterproof.plugins.core.result import Result
-from clusterproof.reports.records import Described, read
+from clusterproof.plugins.core.result import SCHEMA, SEVERITIES, Result, from_json, split_message
+from clusterproof.plugins.core.verdict import Verdict
 
 PART = ".part"  # behind the name of a file that a full disk ended
 
@@ -88,3 +91,119 @@ class ResultsFile:
 def read_results(path: Path) -> list[Result]:
     """The results of a file that ResultsFile wrote. Raises OSError, and ValueError where it is none."""
     return list(read(line for line in path.read_text(encoding="utf-8").split("\n") if line))
+
+
+OF_CHECK = ("title", "owner", "section", "evidence", "meaning", "remedy", "subsystem", "subject", "team")
+OF_NODE = ("instance_type", "gpu_uuids")
+WHOLE = (Verdict.FAIL, Verdict.CONCERN)  # records that repeat all of it, for whoever picks out the findings
+SILENT = (Verdict.PASS, Verdict.NOT_APPLICABLE)  # verdicts without findings
+
+MIN_DURATION_S = 0.001  # what took less is not worth its place in each line
+
+_IMPLIED = ("severity", "observed", "expected", "findings")
+_OWN = ("message", "devices", "cause", "since_last", "action")
+_of_check, _of_node, _own = attrgetter(*OF_CHECK), attrgetter(*OF_NODE), attrgetter(*_OWN, *_IMPLIED)
+_NOTHING = ("", (), "", "", "", "none", "", "", ())
+_DEFAULTS = Result("", "", Verdict.PASS).to_json()
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Described:
+    """The checks and nodes that have been described so far: what a record of theirs need not repeat."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, tuple[Any, ...]] = {}
+        self._nodes: dict[str, tuple[Any, ...]] = {}
+
+    def add(self, result: Result) -> None:
+        """Its check and its node are described from now on."""
+        self._checks.setdefault(result.check, _of_check(result))
+        self._nodes.setdefault(result.node, _of_node(result))
+
+    def lines(self, result: Result) -> Iterator[str]:
+        """The result as JSON in one line; before it the descriptions of its check and node, where they are new."""
+        if result.check not in self._checks:
+            yield _encode({"schema": SCHEMA, "describes": "check", **_picked(result.to_json(), ("check", *OF_CHECK))})
+        if result.node not in self._nodes:
+            yield _encode({"schema": SCHEMA, "describes": "node", **_picked(result.to_json(), ("node", *OF_NODE))})
+        yield _encode(result.to_json() if result.verdict in WHOLE else self._short(result))
+
+    def _short(self, result: Result) -> dict[str, Any]:
+        """What a reader could not restore from what stands before."""
+        record: dict[str, Any] = {"check": result.check, "node": result.node, "verdict": result.verdict.value}
+        if result.duration_s >= MIN_DURATION_S:
+            record["duration_s"] = result.duration_s
+        names: list[str] = []
+        if self._checks.get(result.check, values := _of_check(result)) != values:
+            names += OF_CHECK
+        if self._nodes.get(result.node, values := _of_node(result)) != values:
+            names += OF_NODE
+        if names or _own(result) != _NOTHING:
+            whole = result.to_json()
+            names += [name for name in _OWN if whole[name]]
+            names += [name for name, value in _implied(whole).items() if whole[name] != value]
+            record |= _picked(whole, names)
+        return record
+
+
+def lines_of(results: Iterable[Result]) -> Iterator[str]:
+    """All lines of a file of these results."""
+    described = Described()
+    for result in results:
+        yield from described.lines(result)
+        described.add(result)
+
+
+def read(lines: Iterable[str]) -> Iterator[Result]:
+    """The results of such lines; also of schema 1 and 2, whose records are all whole. Raises ValueError."""
+    described: dict[tuple[str, str], dict[str, Any]] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            result = _read(json.loads(line), described)
+        except (AttributeError, KeyError, TypeError) as problem:
+            why = f"{type(problem).__name__}: {problem}"
+            raise ValueError(f"line {number} is no record of results ({why}); expected what --results wrote") from None
+        if result:
+            yield result
+
+
+def _read(record: dict[str, Any], described: dict[tuple[str, str], dict[str, Any]]) -> Result | None:
+    """The result of a line; None where it describes a check or a node, which is kept. Raises ValueError and others."""
+    kind = record.get("describes")
+    if kind:
+        described[kind, record[kind]] = record
+        return None
+    if "schema" in record:
+        return from_json(record)
+    given = {**_DEFAULTS, **_about(described, record), **record}
+    return from_json({**given, **_implied(given), **record})
+
+
+def _about(described: Mapping[tuple[str, str], dict[str, Any]], record: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of its check and of its node. Raises ValueError."""
+    try:
+        return {**described["check", record["check"]], **described["node", record["node"]]}
+    except KeyError as name:
+        raise ValueError(f"{name} is not described before its first result; expected the file from its start") from None
+
+
+def _picked(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: record[name] for name in names}
+
+
+def _implied(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from a record's verdict, message, devices and cause, where nothing else is said."""
+    verdict = Verdict(record["verdict"])
+    observed, expected = split_message(record["message"].partition("\n")[0])
+    devices = record["devices"]
+    finding = {
+        "verdict": verdict.value,
+        "message": record["message"].removeprefix(f"{', '.join(devices)}: ") if devices else record["message"],
+        **_picked(record, ("devices", "cause", "action")),
+    }
+    return {
+        "severity": SEVERITIES.get(verdict, "none"),
+        "observed": observed,
+        "expected": expected,
+        "findings": [] if verdict in SILENT else [finding],
+    }

@@ -10,7 +10,9 @@ from clusterproof.plugins.catalog import PACKAGED, Catalog
 from clusterproof.plugins.core.nodeset import fold, within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import PROVEN, Verdict
-from clusterproof.reports.actions import (
+from clusterproof.reports.findings import shortened
+from clusterproof.reports.standing import cut_of, worst_of
+from clusterproof.reports.wording import (
     CANNOT_REACH,
     COMMON_CAUSE,
     LOOK_AT,
@@ -20,8 +22,6 @@ from clusterproof.reports.actions import (
     of_what,
     place,
 )
-from clusterproof.reports.findings import shortened
-from clusterproof.reports.standing import cut_of, worst_of
 
 MAX_NODES = 80  # characters of a nodeset
 LEAST_TO_SHARE = 3  # failed nodes

@@ -9,8 +9,7 @@ from pathlib import Path
 import shtab
 from argparse_manpage.manpage import Manpage
 
-from clusterproof.plugins.command_line.help import FILES, MAN_PAGE
-from clusterproof.plugins.command_line.subcommands import whole
+from clusterproof.plugins.command_line.subcommands import FILES, MAN_PAGE, whole
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.evaluation.all_checks import all_checks, marks_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.meters.choose import METERS, key_of
+from clusterproof.plugins.benchmarks.meters.baseline import METERS, key_of
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from clusterproof.plugins.benchmarks.pairwise.campaign import plan
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterproof.plugins.command_line.help import FILES, MAN_PAGE
 from clusterproof.plugins.command_line.main import main
+from clusterproof.plugins.command_line.subcommands import FILES, MAN_PAGE
 from scripts.generators import commands
 
 # A shell at a terminal, in which `clusterproof` says with which words it was called.

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.remove import remove
+from clusterproof.plugins.kubernetes.gate.write import remove
 from tests.kubernetes.gate import FIT, MANIFESTS, UNFIT, GateBed, api_of, kubectl
 from tests.kubernetes.in_cluster import COMMAND, PODS, on_this_machine
 from tests.testbed.kubernetes.bed import NAMESPACE

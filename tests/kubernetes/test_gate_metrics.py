@@ -12,10 +12,9 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from clusterproof.plugins.command_line import gate as command
 from clusterproof.plugins.kubernetes.gate.health import Health
-from clusterproof.plugins.kubernetes.gate.metrics import Tally
-from clusterproof.plugins.kubernetes.gate.round import Round, leave, round_of, taken
+from clusterproof.plugins.kubernetes.gate.round import Round, Tally, leave, round_of, taken
 from clusterproof.plugins.kubernetes.gate.write import Written
-from clusterproof.plugins.watch.metrics.http_server import Address, Listener
+from clusterproof.plugins.watch.http_server import Address, Listener
 from tests.counterparts import installed
 
 FIT, UNFIT = Health("True", "ChecksPassed", "63 checks"), Health("False", "GpuGpuCount", "7 GPUs")

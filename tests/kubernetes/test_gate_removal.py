@@ -6,8 +6,7 @@ import pytest
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.kubernetes.gate import CONDITION
-from clusterproof.plugins.kubernetes.gate.remove import remove
-from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders
+from clusterproof.plugins.kubernetes.gate.write import TAINT, Orders, remove
 from tests.kubernetes.gate import FIT, UNFIT, GateBed, api_of, kubectl
 from tests.testbed.kubernetes.bed import Bed
 from tests.testbed.needs import needs_kubectl

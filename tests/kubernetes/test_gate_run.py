@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from clusterproof.plugins.kubernetes.gate.remove import remove
+from clusterproof.plugins.kubernetes.gate.write import remove
 from tests.kubernetes.gate import GateBed, api_of, as_with_gpus
 from tests.testbed.needs import needs_kubectl
 

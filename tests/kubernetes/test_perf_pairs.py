@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.choose import launcher_for
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign
-from clusterproof.plugins.benchmarks.meters.choose import METERS
+from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.evidence.pairs import Pair, Reading
+from clusterproof.plugins.suite.perf.pairs_measure import launcher_for
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.transport.kubernetes.connection import PerfPods
 from tests.benchmarks.launchers.launched import cluster_of, measured

@@ -43,7 +43,7 @@ def test_every_node_has_its_turn_where_a_quota_admits_fewer_pods_than_nodes(kube
 
 
 def test_what_was_collected_is_kept_where_no_place_comes_back(kubernetes: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.quota.COUNTED_S", 0.0)
+    monkeypatch.setattr("clusterproof.plugins.transport.kubernetes.visit.COUNTED_S", 0.0)
     answers: dict[str, Answer] = {}
 
     def answered(target: Target, answer: Answer) -> None:

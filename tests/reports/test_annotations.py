@@ -13,7 +13,7 @@ import pytest
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports.annotations import MAX_EACH, lines
+from clusterproof.reports.formats.markdown import MAX_EACH, annotation_lines
 from tests.builders.runs import ROOT
 from tests.reports.reported import HOSTILE, of_each_verdict, result
 
@@ -24,7 +24,7 @@ CATALOG = Catalog.of(NO_POLICY)
 
 
 def test_what_failed_is_an_error_and_a_concern_a_warning() -> None:
-    data = list(lines(of_each_verdict(), CATALOG))
+    data = list(annotation_lines(of_each_verdict(), CATALOG))
     assert [line.split()[0] for line in data] == ["::error", "::error", "::warning"]
     assert data[0].startswith("::error title=Title of ecc%3A 2 of 7 nodes (gpu[002-003])%2C 2 GPUs::")
     assert "gpu[002-003]: GPU 1: 14 errors; expected 0%0Ado: Do something.%0Acheck: gpu.ecc" in data[0]
@@ -33,13 +33,13 @@ def test_what_failed_is_an_error_and_a_concern_a_warning() -> None:
 @pytest.mark.parametrize("word", HOSTILE)
 def test_what_a_node_says_stays_in_its_line(word: str) -> None:
     said = f"{word}\n::stop-commands::x\r::set-env name=A::b"
-    (line,) = lines([result("gpu.ecc", word, Verdict.FAIL, said)], CATALOG)
+    (line,) = annotation_lines([result("gpu.ecc", word, Verdict.FAIL, said)], CATALOG)
     assert LINE.fullmatch(line)
 
 
 def test_there_are_as_many_as_github_shows() -> None:
     results = [result(f"gpu.check_{number}", "gpu001", Verdict.FAIL, "ill") for number in range(MAX_EACH + 5)]
-    assert len(list(lines(results, CATALOG))) == MAX_EACH
+    assert len(list(annotation_lines(results, CATALOG))) == MAX_EACH
 
 
 @pytest.mark.parametrize(("variable", "count"), [("true", 10), ("", 0)])

@@ -9,7 +9,7 @@ import pytest
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.node import Node
-from clusterproof.reports.document.hardware import hardware, marks, xids
+from clusterproof.reports.document.node import hardware, marks, xids
 from tests.builders.recordings import boot, gpu, node, nvml
 from tests.reports.reported import result, run_of
 

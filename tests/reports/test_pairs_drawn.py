@@ -16,8 +16,8 @@ from clusterproof.plugins.benchmarks.meters.baseline import Figure, Stack
 from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
 from clusterproof.plugins.evidence.pairs import Measurement, Reading, pair
+from clusterproof.reports.document.heat import MAX_LINES
 from clusterproof.reports.document.places import blocks, in_order
-from clusterproof.reports.document.strip import MAX_LINES
 from clusterproof.reports.formats import write_report
 from clusterproof.reports.formats.pairs_csv import HEAD, measurements_csv
 from clusterproof.reports.pairs import lines_of_pairs

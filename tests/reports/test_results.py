@@ -20,7 +20,6 @@ from clusterproof.plugins.core.opened import append
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Finding, Result, from_json, with_findings
 from clusterproof.plugins.core.verdict import Verdict
-from clusterproof.reports import records
 from clusterproof.reports import results as results_module
 from clusterproof.reports.results import ResultsFile, read_results
 from tests.builders.recordings import boot, node, nvml, unreached
@@ -239,7 +238,7 @@ def test_a_signal_behind_a_line_that_is_written_doubles_none(tmp_path: Path, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as during:
-        during.setattr(records.Described, "add", interrupted)
+        during.setattr(results_module.Described, "add", interrupted)
         with pytest.raises(KeyboardInterrupt):
             file.write_rest(results)
     file.write_rest(results)
@@ -252,7 +251,7 @@ def test_a_signal_behind_a_line_that_is_written_doubles_none(tmp_path: Path, mon
 )
 def test_a_line_that_is_no_record_is_refused_with_its_number(line: str) -> None:
     with pytest.raises(ValueError, match=r"line 1 |is not described|Expecting"):
-        list(records.read([line]))
+        list(results_module.read([line]))
 
 
 def test_a_reader_that_goes_away_is_said_in_the_words_of_a_pipe() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from clusterproof.plugins.core.cluster import Cluster, Target
-from clusterproof.plugins.suite import progress as module
-from clusterproof.plugins.suite.progress import progress
-from clusterproof.plugins.transport.progress import Awaited
+from clusterproof.plugins.suite import terminal as module
+from clusterproof.plugins.suite.terminal import progress
+from clusterproof.plugins.transport.fan_out import Awaited
 from tests.builders.recordings import node, unreached
 
 NAMES = [f"gpu{number:03}" for number in range(1, 21)]

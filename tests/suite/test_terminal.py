@@ -7,7 +7,7 @@ import re
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.suite.progress import Evaluating
+from clusterproof.plugins.suite.terminal import Evaluating
 
 CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]
 OF_PYTEST = ("test session starts", "cachedir:", "rootdir:", "plugins:", "collected ", "deselected", "==", "[100%]")
@@ -49,7 +49,7 @@ class Terminal:
 
 def test_the_evaluation_of_many_nodes_is_one_line_that_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
-    monkeypatch.setattr("clusterproof.plugins.suite.progress.EVALUATING_S", 0.0)
+    monkeypatch.setattr("clusterproof.plugins.suite.terminal.EVALUATING_S", 0.0)
     line = Evaluating(terminal, checks=256, nodes=1000)  # type: ignore[arg-type]
     for _ in range(256):
         line.count()

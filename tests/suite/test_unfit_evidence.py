@@ -16,11 +16,9 @@ from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.inventory import resolve
 from clusterproof.plugins.kubernetes.gate.write import Orders, Written
-from clusterproof.plugins.suite import unfit_evidence
 from clusterproof.plugins.suite.reporters import k8s_gate
-from clusterproof.plugins.suite.reporters.k8s_gate import K8sGateReporter
+from clusterproof.plugins.suite.reporters.k8s_gate import MOST, K8sGateReporter, keep_unfit
 from clusterproof.plugins.suite.state import EVIDENCE
-from clusterproof.plugins.suite.unfit_evidence import MOST, keep_unfit
 from clusterproof.plugins.transport.gather import replayed
 from tests.builders.runs import ROOT
 
@@ -77,7 +75,7 @@ def test_on_a_full_volume_there_is_room_for_the_newest_and_no_half_of_one(
         assert len(kept(tmp_path)) == MOST  # with the one that is being written
         raise full
 
-    monkeypatch.setattr(unfit_evidence, "write_node", no_room)
+    monkeypatch.setattr(k8s_gate, "write_node", no_room)
     with pytest.raises(OSError, match="No space left"):
         keep_unfit(tmp_path, CLUSTER, reported, AT + 60 * MOST)
     assert [replay_of(tmp_path / one) for one in kept(tmp_path)] == ["gpu002"] * (MOST - 1)

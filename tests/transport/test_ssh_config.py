@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from paramiko.config import SSHConfig
 
-from clusterproof.plugins.transport.ssh.config import SshConfig, host_key_checking, jumps, known_hosts_files
+from clusterproof.plugins.transport.ssh.logins import SshConfig, host_key_checking, jumps, known_hosts_files
 
 CONFIG = """
 ServerAliveInterval 7

@@ -10,8 +10,7 @@ from concurrent.futures import Future
 import pytest
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.transport import Limits, Program
-from clusterproof.plugins.transport.sessions import NodeSession
+from clusterproof.plugins.transport import Limits, NodeSession, Program
 from clusterproof.plugins.transport.ssh import session as module
 from clusterproof.plugins.transport.ssh.login import Login
 from clusterproof.plugins.transport.ssh.logins import Logins

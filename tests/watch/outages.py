@@ -11,7 +11,7 @@ import pytest
 
 from clusterproof.plugins.transport.ssh import session
 from clusterproof.plugins.watch import sampler_session, watch
-from clusterproof.plugins.watch.sample_rules import CLOCK, REBOOT, SILENT
+from clusterproof.plugins.watch.own_health import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import set_clock
 from tests.testbed.faults import with_file
 from tests.testbed.image import NodeImage

@@ -18,8 +18,7 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.notify import notifier
 from clusterproof.plugins.watch.notify.notifier import Notifier
-from clusterproof.plugins.watch.notify.outbox import Outbox
-from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
+from clusterproof.plugins.watch.notify.outbox import Outbox, OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Program
 from clusterproof.plugins.watch.states import Change, Key, Kind
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
-from clusterproof.plugins.watch.metrics.families import Metrics
+from clusterproof.plugins.watch.metrics import Metrics
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello, Tick, Update
 from tests.watch.days import NODE, Day

@@ -12,7 +12,7 @@ import pytest
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.transport.gather import gather
 from clusterproof.plugins.watch import controller
-from clusterproof.plugins.watch.sample_rules import CLOCK, REBOOT, SILENT
+from clusterproof.plugins.watch.own_health import CLOCK, REBOOT, SILENT
 from tests.testbed.clock import settable
 from tests.testbed.cluster import testbed
 from tests.testbed.needs import needs_cluster

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from clusterproof.plugins.watch.sample_rules import CLOCK, REBOOT
+from clusterproof.plugins.watch.own_health import CLOCK, REBOOT
 from tests.watch.days import EVERY_S, FAULTS, NODE, Day, Fault, evidence, healthy
 
 pytestmark = pytest.mark.long

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusterproof.plugins.watch.metrics.http_server import Address
+from clusterproof.plugins.watch.http_server import Address
 from clusterproof.plugins.watch.options import parser
 from tests.builders.wheel import ROOT
 from tests.watch.receiving import change

@@ -12,9 +12,9 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch import live_page
+from clusterproof.plugins.watch.http_server import Address, Listener
 from clusterproof.plugins.watch.live_page import LivePage
-from clusterproof.plugins.watch.metrics.http_server import Address, Listener
-from clusterproof.plugins.watch.sample_rules import SILENT
+from clusterproof.plugins.watch.own_health import SILENT
 from tests.testbed.browser import Browser, browser
 from tests.testbed.needs import needs_chromium
 from tests.watch.days import BRAKE, NODE, NOTHING, Day, slowed

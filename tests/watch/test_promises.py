@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from clusterproof.plugins.watch import command, job, own_health, recording, sample_rules, watch
+from clusterproof.plugins.watch import command, job, own_health, recording, watch
 from tests.builders.wheel import ROOT
 from tests.watch.days import EVERY_S, Day
 from tests.watch.promises import FAULTS, WITHIN, Row, rows
@@ -61,10 +61,10 @@ def test_the_table_has_every_fault_once() -> None:
 @pytest.mark.parametrize(
     ("said", "by"),
     [
-        ("the clock was set by", sample_rules),
+        ("the clock was set by", own_health),
         ("the clock of this host was set by", own_health),
         ("open since before, and not said again: ", command),
-        (" overwritten unread", sample_rules),
+        (" overwritten unread", own_health),
         ("nothing is recorded under ", recording),
         ("; watching goes on", recording),
         (": its nodes send nothing until it goes on", job),

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from clusterproof.plugins.benchmarks.pairwise.facts import SLOW, MeasuredPair, NoPairs
-from clusterproof.plugins.benchmarks.pairwise.messages import attribution, measured_in_words, slower_in_words
+from clusterproof.plugins.benchmarks.pairwise.facts import (
+    SLOW,
+    MeasuredPair,
+    NoPairs,
+    attribution,
+    measured_in_words,
+    slower_in_words,
+)
 from clusterproof.plugins.core.marks import mark
 from clusterproof.plugins.core.message import SIGNIFICANT, apart, speed
 from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete, not_applicable, part

@@ -20,7 +20,6 @@ from clusterproof.integrations.slurm.drains import (
     release,
 )
 from clusterproof.integrations.slurm.job import Job, unevaluated
-from clusterproof.integrations.slurm.log import CRITICAL, ERROR, WARNING
 from clusterproof.integrations.slurm.moment import boot_id, since_boot_s
 from clusterproof.integrations.slurm.our_drains import (
     draw_apart,
@@ -31,7 +30,7 @@ from clusterproof.integrations.slurm.our_drains import (
     stand_in_line,
     who_is_full,
 )
-from clusterproof.integrations.slurm.records import GAPS, ROOM, log_gaps, room_of
+from clusterproof.integrations.slurm.records import CRITICAL, ERROR, GAPS, ROOM, WARNING, log_gaps, room_of
 from clusterproof.integrations.slurm.verdict import SEEN_TWICE, Cursor, Finding, Run, draining
 from clusterproof.plugins.core.record import replace
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from clusterproof.integrations.slurm import slurm_conf
 from clusterproof.integrations.slurm.folder import distrust
 from clusterproof.integrations.slurm.rehearsal import OCCASIONS, Evaluated, Rehearsal, rehearsed
-from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.integrations.slurm.settings import FILE, Settings, SettingsError, configured_names, read_settings
+from clusterproof.integrations.slurm.slurm_conf import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.integrations.slurm.state import BESIDE, why_unusable
 from clusterproof.integrations.slurm.verdict import shortened
 from clusterproof.plugins.core.version import __version__

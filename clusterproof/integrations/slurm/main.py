@@ -13,8 +13,8 @@ from clusterproof.integrations.slurm import before_and_after
 from clusterproof.integrations.slurm.call import Call, Turn, end, give_up, leave
 from clusterproof.integrations.slurm.drains import Drain, drain_of
 from clusterproof.integrations.slurm.job import job_of, node_of
-from clusterproof.integrations.slurm.log import ERROR, WARNING, Log
 from clusterproof.integrations.slurm.moment import since_boot_s
+from clusterproof.integrations.slurm.records import ERROR, WARNING, Log
 from clusterproof.integrations.slurm.settings import SettingsError, read_settings
 from clusterproof.integrations.slurm.state import BESIDE, State
 

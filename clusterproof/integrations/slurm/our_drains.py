@@ -32,7 +32,7 @@ from clusterproof.integrations.slurm.drains import (
     taken_back,
     unexplained,
 )
-from clusterproof.integrations.slurm.log import WARNING
+from clusterproof.integrations.slurm.records import WARNING
 from clusterproof.integrations.slurm.settings import HealthCheck
 from clusterproof.integrations.slurm.verdict import PREFIX, Cursor
 from clusterproof.plugins.core.record import replace

@@ -1,18 +1,83 @@
-"""Whether slurm.conf and this node's place in Slurm fit the scripts: which of them it names, when, and for how long."""
+"""Whether slurm.conf and this node's place in Slurm fit the scripts, and what --check-installation says."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from clusterproof.integrations.slurm import control
 from clusterproof.integrations.slurm.control import NodeState, SlurmError
-from clusterproof.integrations.slurm.screen import Line, fine, mend
 from clusterproof.integrations.slurm.settings import Settings
+
+WIDTH = 118
+LABEL = 20
+INDENT = " " * (LABEL + 2)
+
+
+class Mark(str, Enum):
+    """What a line asks of who reads it."""
+
+    FINE = " "
+    MEND = "!"
+    OPEN = "?"  # nothing is wrong, and something cannot be evaluated
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a section; long ones are wrapped. `label` stands once before lines that share it."""
+
+    text: str
+    mark: Mark = Mark.FINE
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What is shown under one heading."""
+
+    heading: str
+    lines: tuple[Line, ...]
+
+
+def fine(text: str, label: str = "") -> Line:
+    """A line that only informs."""
+    return Line(text, Mark.FINE, label)
+
+
+def mend(text: str, label: str = "") -> Line:
+    """What has to be fixed; it reads `observed; expected …`."""
+    return Line(text, Mark.MEND, label)
+
+
+def unknown(text: str, label: str = "") -> Line:
+    """What cannot be evaluated here."""
+    return Line(text, Mark.OPEN, label)
+
+
+def count(sections: Iterable[Section], mark: Mark) -> int:
+    """How many lines have the mark."""
+    return sum(line.mark is mark for section in sections for line in section.lines)
+
+
+def rendered(sections: Iterable[Section]) -> str:
+    """The sections as text for a terminal."""
+    shown: list[str] = []
+    for section in sections:
+        shown.append(f"\n{section.heading}" if shown else section.heading)
+        for line in section.lines:
+            head = f"{line.mark.value} {line.label:<{LABEL}}"
+            text = "".join(char if char.isprintable() else "?" for char in " ".join(line.text.split()))
+            shown.append(
+                textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=INDENT, break_on_hyphens=False)
+            )
+    return "\n".join(shown)
+
 
 SCRIPTS = {"Prolog": "prolog", "Epilog": "epilog", "HealthCheckProgram": "health-check"}
 LIMITS_S = {"Prolog": 15, "Epilog": 15}  # the scripts answer within 9 s, and slurmd kills what comes later

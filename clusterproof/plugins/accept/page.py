@@ -10,8 +10,8 @@ from html import escape
 from clusterproof.plugins.accept.report import NOT_SAID, Report, headline
 from clusterproof.plugins.accept.verdicts import Outcome, Said
 from clusterproof.plugins.core.message import printable
+from clusterproof.reports.document.heat import Measured, strip
 from clusterproof.reports.document.section import Section, table
-from clusterproof.reports.document.strip import Measured, drawn
 from clusterproof.reports.formats.html import content_policy, joined_files
 
 STYLES = ("page.css", "pairs.css")
@@ -136,7 +136,7 @@ def _populations(data: Report) -> Iterator[str]:
         yield (
             f"{title}<p>usual {one['usual']:.4g} {escape(one['unit'])}{floor}; {one['noise']:.1%} from run to run, "
             f"{one['between_nodes']:.1%} between nodes{more}. Each tick is the slowest device of a node.</p>"
-            f"{drawn(lines, 1 - data['errors']['slower'])}"
+            f"{strip(lines, 1 - data['errors']['slower'])}"
         )
 
 

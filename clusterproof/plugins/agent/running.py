@@ -44,10 +44,10 @@ def _timed(module: str, node: Node) -> dict[str, object]:
 
 
 def _record(module: str, node: Node) -> dict[str, object]:
-    """What the collector's file returns, or how it failed."""
+    """What the collector's function (MODULE:FUNCTION, else MODULE's `read`) returns, or how it failed."""
     try:
-        collector = importlib.import_module(module)
-        return {"status": "read", "value": collector.read(node)}
+        name, _, function = module.partition(":")
+        return {"status": "read", "value": getattr(importlib.import_module(name), function or "read")(node)}
     except Absent as why:
         return {"status": "absent", "detail": str(why)}
     except (Denied, PermissionError) as why:

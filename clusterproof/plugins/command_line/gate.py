@@ -28,14 +28,13 @@ from clusterproof.plugins.inventory.kubernetes import access_to
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import KubernetesError
 from clusterproof.plugins.kubernetes.gate.health import UNKNOWN
-from clusterproof.plugins.kubernetes.gate.metrics import Tally
-from clusterproof.plugins.kubernetes.gate.remove import remove
-from clusterproof.plugins.kubernetes.gate.round import taken
+from clusterproof.plugins.kubernetes.gate.round import Tally, taken
 from clusterproof.plugins.kubernetes.gate.wait import EXITS, FRESH_S, PATIENCE_S, Wait, in_words, waited
+from clusterproof.plugins.kubernetes.gate.write import remove
 from clusterproof.plugins.policy import find_policy
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN, INTERRUPTED
 from clusterproof.plugins.transport.kubernetes.reporting import Unchanged, report_for_ever
-from clusterproof.plugins.watch.metrics.http_server import Address, Listener
+from clusterproof.plugins.watch.http_server import Address, Listener
 
 MAIN = "from clusterproof.plugins.command_line.main import main; raise SystemExit(main())"
 ROUND = ("--via", "agents", "-m", "prolog or epilog", "--no-report", "-q", "-p", "no:cacheprovider")

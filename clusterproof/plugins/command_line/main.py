@@ -8,8 +8,7 @@ import warnings
 from pathlib import Path
 from shlex import quote
 
-from clusterproof.plugins.command_line.help import short_help, shortest_help
-from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand
+from clusterproof.plugins.command_line.subcommands import ANSWERED, NAMES, Subcommand, short_help, shortest_help
 from clusterproof.plugins.core.kinds import KINDS
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE
 from clusterproof.plugins.core.opened import is_there

@@ -1,13 +1,14 @@
-"""The subcommands of `clusterproof`: one table, by which they are called, completed and described on the man page."""
+"""The subcommands of `clusterproof`: one table, by which they are called, completed and described; and their help."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from clusterproof.plugins.core.kinds import forms
+from clusterproof.plugins.core.kinds import FILE, HYPERPOD, KINDS, forms
 from clusterproof.plugins.core.one_line import OneLineParser
 from clusterproof.plugins.options import perf_table, table
 from clusterproof.plugins.options.table import Option
@@ -61,7 +62,7 @@ SUBCOMMANDS = (  # in the order in which help has them
     ),
     Subcommand("gate", f"{_HERE}.gate:parser", f"{_HERE}.gate:gate"),
     Subcommand("manifest", f"{_HERE}.manifest:parser"),
-    Subcommand("completion", f"{_HERE}.help:completion_parser", f"{_HERE}.help:completion"),
+    Subcommand("completion", f"{_HERE}.subcommands:completion_parser", f"{_HERE}.subcommands:completion"),
     Subcommand("help", f"{__name__}:help_parser"),
     Subcommand("version", f"{__name__}:version_parser"),
 )
@@ -141,3 +142,119 @@ def _add(parser: argparse.ArgumentParser, title: str, options: Sequence[Option])
     group = parser.add_argument_group(title)
     for option in options:
         group.add_argument(option.flag, help=option.words.replace("%", "%%"), **option.more)
+
+
+_WHAT = {
+    "local": "this machine",
+    "demo": "a recorded cluster of 16 nodes, most of them sick: to see what reports look like",
+    "replay:": "what --record DIR kept: the same verdicts, offline",
+    "capture:": "outputs of commands that a person collected",
+    "ssh:": "by ssh: 'ssh:ubuntu@gpu[001-016,020]'; ~/.ssh/config, agent and known_hosts hold",
+    "slurm:": "nodes of Slurm, by one srun",
+    "k8s:": "nodes of Kubernetes with accelerators, by a pod each; also k8s:in-cluster",
+    "eks:": "the same of an EKS cluster, without a kubeconfig",
+    "ec2:": "instances of EC2 through Systems Manager; also ec2:i-…,i-…",
+    "asg:": "the instances of an Auto Scaling group",
+    HYPERPOD.form: "a SageMaker HyperPod cluster, through Systems Manager",
+    FILE.form: "an inventory: clusterproof init writes one to begin with",
+}
+_HEAD = """\
+clusterproof: proves a GPU cluster fit for training. Nothing on a node is changed, and nothing passes without evidence.
+
+  clusterproof check X [OPTION...]     validate the nodes of X; pytest --cluster X is the same
+  clusterproof --run PATH              evaluate a training run by its traces, logs or dumps (docs/training-runs.md)
+  clusterproof checks [-m MARKS]       the packaged checks, a line for each
+  clusterproof explain CHECK...        what a check means, or an Xid (xid:79), and what to do then: offline
+  clusterproof doctor                  what can be reached from here, and what is missing for the rest
+  clusterproof init [DIR]              an inventory and a policy to begin with
+  clusterproof case JOB                why a job ended, and whose node it was, from what it left (docs/case.md)
+  clusterproof accept X                take a cluster into service: stages, and a report to sign (docs/accept.md)
+  clusterproof history                 what is new, what flaps, which hardware fails again
+  clusterproof watch X                 watch the nodes while they work, and say what changes (docs/watch.md)
+  clusterproof gate wait X             wait until a Kubernetes gate has proven a node just now
+  clusterproof gate remove X           take a Kubernetes gate's condition and taints from all nodes
+  clusterproof completion SHELL        words completed by bash, zsh or fish: eval "$(clusterproof completion bash)"
+  clusterproof manifest --from X       the golden manifest of a machine known to be good
+  clusterproof help [COMMAND]          this page, or the options of a command
+  clusterproof version                 the version
+
+X is one of
+"""
+_TAIL = """
+often used options
+  --nodes NODESET, --exclude NODESET   only these nodes of X; but not these
+  -m prolog | gpu | perf | …           by occasion, subsystem or owner; perf loads the hardware: only when named
+  -k NAME                              checks by name
+  --expect gpus=8,efa=32               what every node must have, where nothing else reports it
+  --policy FILE                        a site's thresholds, expectations and exceptions; ./clusterproof.toml by itself
+  --since 24h                          what counts of the kernel log (default: all of this boot)
+  --sudo                               ask sudo -n for what only root may read
+  --report DIR, --no-report            where the reports go
+  --record DIR                         keep the evidence, for replay:DIR
+  --redact                             write nothing that names nodes, people or accounts
+  --since-last, --notify URL           what is new; notify Slack, e-mail, SNS or a webhook
+  --help-all                           every option, pytest's own too
+
+exit codes: 0 nothing failed · 1 a check failed · 2 interrupted · 3 internal error · 4 bad command line or inventory
+            5 nothing was checked · 10 nothing failed, but something could not be measured (see --incomplete)
+            11 --k8s-gate could not write all that it had to
+"""
+
+
+_SHORTEST = """\
+clusterproof checks that a GPU cluster is fit for training. It changes nothing.
+
+  clusterproof check local                 check this machine
+  clusterproof check 'ssh:gpu[001-016]'    check nodes over ssh
+  clusterproof check slurm:PARTITION       ... nodes of Slurm, by one srun
+  clusterproof check k8s:CONTEXT           ... nodes of Kubernetes, by pods
+  clusterproof check NAME                  ... a HyperPod cluster
+  clusterproof check demo                  ... a recorded cluster, to try it
+
+  clusterproof --run PATH      evaluate a training run from its traces or logs
+  clusterproof watch X         watch nodes while they work; report what changes
+  clusterproof checks          list the checks
+  clusterproof explain CHECK   what a check or an Xid means, and what to do
+  clusterproof case JOB        why a job ended, and whose node it was
+  clusterproof accept X        prove a new cluster fit; write a report to sign
+  clusterproof history         what is new, what comes and goes
+  clusterproof gate            what runs as a gate in Kubernetes; its removal
+  clusterproof doctor          what can be reached from here
+  clusterproof init            write an inventory and a policy to begin with
+  clusterproof manifest        write the golden manifest of a good machine
+  clusterproof completion      complete words in bash, zsh or fish
+
+clusterproof help [COMMAND] says more; --help-all lists every option.
+"""
+
+
+def shortest_help() -> str:
+    """What `clusterproof` alone answers: it fits a terminal of 24 lines of 80 columns."""
+    return _SHORTEST
+
+
+def short_help() -> str:
+    """The text, of at most 60 lines."""
+    rows = [(kind.form, _WHAT[kind.word or kind.form]) for kind in (*KINDS, HYPERPOD, FILE)]
+    return _HEAD + "".join(f"  {form:<36} {words}\n" for form, words in rows) + _TAIL
+
+
+FILES = {"bash": "clusterproof.bash", "zsh": "_clusterproof", "fish": "clusterproof.fish"}
+MAN_PAGE = "clusterproof.1"
+
+
+def completion_parser() -> argparse.ArgumentParser:
+    """The command line of `clusterproof completion`."""
+    parser = OneLineParser(
+        prog="clusterproof completion",
+        description='Prints what completes words of clusterproof in a shell: eval "$(clusterproof completion bash)".',
+        allow_abbrev=False,
+    )
+    parser.add_argument("shell", choices=tuple(FILES), help="which shell")
+    return parser
+
+
+def completion(arguments: list[str]) -> tuple[int, str]:
+    """The exit code and the script. Raises SystemExit after its help, or a usage error."""
+    shell = completion_parser().parse_args(arguments).shell
+    return 0, (Path(__file__).with_name("shell") / FILES[shell]).read_text(encoding="utf-8")

@@ -44,7 +44,7 @@ class ConnectionKind:
     """What is to be known of a connection without importing it.
 
     `connection` is `MODULE:CLASS` in the package `plugins` (`transport.Connection`); empty where evidence is read from
-    disk. `sessions` is `MODULE:FUNCTION` there: `function(limits) -> transport.sessions.Sessions`, by which nodes are
+    disk. `sessions` is `MODULE:FUNCTION` there: `function(limits) -> transport.Sessions`, by which nodes are
     watched; where there are none, `why_no_sessions` says why.
     """
 
@@ -70,7 +70,7 @@ CONNECTIONS: Mapping[str, ConnectionKind] = {
     "ssm": ConnectionKind(
         "transport.ssm:Ssm", why_no_sessions="Systems Manager's commands end with an answer, and stream nothing"
     ),
-    "srun": ConnectionKind("transport.srun.connection:Srun", "transport.srun.session:sessions", may_be_on_ec2=True),
+    "srun": ConnectionKind("transport.srun.connection:Srun", "transport.srun.connection:sessions", may_be_on_ec2=True),
     "kubernetes": ConnectionKind(
         "transport.kubernetes.connection:Kubernetes",
         "transport.kubernetes.sessions:PodSessions",

@@ -13,11 +13,10 @@ from clusterproof.plugins.catalog.node import waits_for
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence
 from clusterproof.plugins.core.policy import NO_POLICY, Policy
-from clusterproof.plugins.redaction.harmless import HARDWARE, TYPE, is_common
+from clusterproof.plugins.redaction.harmless import HARDWARE, TYPE, is_common, words
 from clusterproof.plugins.redaction.kinds import Place, place_of
 from clusterproof.plugins.redaction.policy import without_names
 from clusterproof.plugins.redaction.pseudonyms import Pseudonyms
-from clusterproof.plugins.redaction.vocabulary import words
 
 _SERVER = re.compile(r"(?:([A-Za-z0-9][\w.-]*):|//([A-Za-z0-9][\w.-]*))/.*")  # server:/export, //server/share
 _LUSTRE = re.compile(r".*@\w+:/([\w-]+).*")

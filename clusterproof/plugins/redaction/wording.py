@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from clusterproof.plugins.redaction import harmless
-from clusterproof.plugins.redaction.vocabulary import folders, words
+from clusterproof.plugins.redaction.harmless import folders, words
 
 Word = Callable[[str, str], str]  # the word for a name, by its kind
 

@@ -22,9 +22,9 @@ from clusterproof.plugins.evidence.kubernetes.facts import COLLECTORS as OF_KUBE
 from clusterproof.plugins.evidence.recording import read_control_plane
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.options.validate import log_cursor, window_minutes
-from clusterproof.plugins.suite.progress import progress
 from clusterproof.plugins.suite.run_loop import frozen_afterwards
 from clusterproof.plugins.suite.state import policy_of
+from clusterproof.plugins.suite.terminal import progress
 from clusterproof.plugins.transport import Connection, Limits, Unusable, connection_for
 from clusterproof.plugins.transport.gather import gather, replayed
 from clusterproof.plugins.transport.srun.submit_host import ask_slurm, submit_host

@@ -21,7 +21,6 @@ from clusterproof.plugins.suite.ending import (
     is_by_failures,
     why_it_ended,
 )
-from clusterproof.plugins.suite.progress import Evaluating
 from clusterproof.plugins.suite.report import ENDED, carried_result
 from clusterproof.plugins.suite.reporters import history_reporter, reporters
 from clusterproof.plugins.suite.state import (
@@ -34,7 +33,7 @@ from clusterproof.plugins.suite.state import (
     note_unwritten,
     topology_of,
 )
-from clusterproof.plugins.suite.terminal import FailSafeStream, is_plain
+from clusterproof.plugins.suite.terminal import Evaluating, FailSafeStream, is_plain
 from clusterproof.plugins.suite.writers import guard_writers
 from clusterproof.reports.results import ResultsFile
 from clusterproof.reports.summary import summary

@@ -1,29 +1,32 @@
-"""A run over a cluster: marks and fixtures, what takes part in it, and which checks run."""
+"""A run over a cluster: marks and fixtures, what takes part in it, and which checks run, also by a site's policy."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from clusterproof.fixtures import node, pairwise
+from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.cluster import Cluster, InventoryError, is_of_hyperpod, is_of_kubernetes, is_of_slurm
+from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.core.opened import keep_private
-from clusterproof.plugins.core.policy import Policy
+from clusterproof.plugins.core.policy import Policy, words_of
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evaluation.routing import mark_lines
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.options.validate import check_options, check_root
-from clusterproof.plugins.policy import find_policy
+from clusterproof.plugins.policy import find_policy, refuse_unknown
 from clusterproof.plugins.suite import collect, report, run_loop
 from clusterproof.plugins.suite.collect import load_chosen, with_every_node
 from clusterproof.plugins.suite.ending import Signals
-from clusterproof.plugins.suite.items import CheckItem, asks_for_node
+from clusterproof.plugins.suite.items import CheckItem, asks_for_node, node_name, route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.perf.load_options import check_load_options
 from clusterproof.plugins.suite.perf.pairs_options import check_pair_options
-from clusterproof.plugins.suite.policy import SitePolicy
 from clusterproof.plugins.suite.reporting import Reporting
 from clusterproof.plugins.suite.selection import needs_pairs
 from clusterproof.plugins.suite.session import ClusterSession
@@ -163,3 +166,71 @@ def is_only_by_name(item: pytest.Item, markexpr: str) -> bool:
 def is_of_cluster(item: pytest.Item) -> bool:
     """Whether a test is about the cluster: a check, or one that asks for what the suite knows."""
     return isinstance(item, CheckItem) or asks_for_node(item) or needs_pairs(item)
+
+
+class SitePolicy:
+    """The plugin object of a run that has a policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def pytest_report_header(self) -> list[str]:
+        """What the policy changes, a line each."""
+        return [f"policy: {self.policy.source}", *(f"policy: {line}" for line in changes(self.policy))]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse rules about nothing; skip the disabled tests that pytest itself runs. Raises pytest.UsageError."""
+        named = {*self.policy.disabled, *self.policy.readings}
+        if not named:
+            return
+        routes = {item: route_of(item) for item in items}
+        ids = {item: about.check for item, about in routes.items() if about}
+        if not named <= set(ids.values()):
+            try:
+                refuse_unknown(self.policy, frozenset(ids.values()) | _packaged_ids())
+            except InventoryError as wrong:
+                raise pytest.UsageError(str(wrong)) from None
+        for item, check in ids.items():
+            rule = self.policy.disables(check, node_name(item))
+            if rule and not isinstance(item, CheckItem):
+                item.add_marker(pytest.mark.skip(reason=words_of(rule, self.policy.source)))
+
+
+def changes(policy: Policy) -> Iterator[str]:
+    """What a policy changes, in words."""
+    for name, value in policy.thresholds.items():
+        row = thresholds().get(name)
+        yield f"{name} is {value:g} {row.unit}, not {row.value:g}" if row else f"{name} is {value:g}"
+    if policy.instance_types:
+        yield f"instance types of its own: {', '.join(policy.instance_types)}"
+    if policy.expect:
+        yield f"expects {', '.join(f'{name}={count}' for name, count in policy.expect.items())} of every node"
+    for check, rule in policy.disabled.items():
+        if rule.holds(policy.today):
+            where = f" on {fold(rule.nodes)}" if rule.nodes else ""
+            yield f"{check} is disabled{where} until {rule.until}: {rule.reason}"
+        else:
+            yield f"{check} runs: its exception ended on {rule.until} ({rule.reason})"
+    for key, readings in policy.readings.items():
+        for verdict, read_as in readings.items():
+            yield f"{verdict.value} of {key} is read as {read_as.value}"
+    yield from _further_expectations(policy)
+
+
+def _further_expectations(policy: Policy) -> Iterator[str]:
+    if policy.versions:
+        yield f"expects {number_of(len(policy.versions), 'version')} in an image"
+    if policy.mounts:
+        yield f"expects mounted {', '.join(policy.mounts)}"
+    if policy.checkpoints:
+        yield f"checkpoints go to {', '.join(policy.checkpoints)}"
+
+
+def _packaged_ids() -> frozenset[str]:
+    """The ids of all packaged checks, also of those that this run leaves out."""
+    from clusterproof.plugins.evaluation.all_checks import (
+        all_checks,  # imports every check: only where a rule asks for it
+    )
+
+    return frozenset(all_checks())

@@ -173,10 +173,10 @@ class Reporting:
             self._annotate(terminalreporter)
 
     def _annotate(self, terminalreporter: pytest.TerminalReporter) -> None:
-        from clusterproof.reports.annotations import are_read, lines
+        from clusterproof.reports.formats.markdown import annotation_lines, are_annotations_read
 
-        if are_read():
-            for line in lines(self.outcomes.results, catalog_of(self.config)):
+        if are_annotations_read():
+            for line in annotation_lines(self.outcomes.results, catalog_of(self.config)):
                 terminalreporter.write_line(line)
 
 

@@ -30,10 +30,15 @@ from clusterproof.plugins.suite.collect import expand_pairs
 from clusterproof.plugins.suite.gatherer import Discovered, Gatherer
 from clusterproof.plugins.suite.perf import load_options as command_line
 from clusterproof.plugins.suite.selection import (
+    Ended,
+    chosen_of,
     collectors_of_control_plane,
     collectors_of_nodes,
     needs_pairs,
     one_of_each,
+    read_chosen,
+    unevaluated,
+    write_chosen,
 )
 from clusterproof.plugins.suite.state import (
     CLUSTER,
@@ -46,7 +51,6 @@ from clusterproof.plugins.suite.state import (
     policy_of,
 )
 from clusterproof.plugins.suite.terminal import RedactedHeader, capture_lines, cluster_lines, window_lines
-from clusterproof.plugins.suite.unevaluated import Ended, chosen_of, read_chosen, unevaluated, write_chosen
 from clusterproof.plugins.transport.gather import replay
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import IO
 
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.evidence import Unreached
-from clusterproof.plugins.transport import Answer, Limits, Program
-from clusterproof.plugins.transport.sessions import BEAT, BEAT_S, Received, SessionOfEach
+from clusterproof.plugins.transport import BEAT, BEAT_S, Answer, Limits, Program, Received, SessionOfEach
 
 _SHELL = "/bin/sh"
 _CHUNK_BYTES = 65536

@@ -21,6 +21,7 @@ from clusterproof.plugins.training_run.formats.placement import write_pods
 from clusterproof.plugins.transport import Unusable
 from clusterproof.plugins.watch.controller import Controller, Settings
 from clusterproof.plugins.watch.evaluator import Evaluator
+from clusterproof.plugins.watch.http_server import Address, NoAddress
 from clusterproof.plugins.watch.job import (
     JobMonitor,
     NoJob,
@@ -30,14 +31,12 @@ from clusterproof.plugins.watch.job import (
     job_query,
     keep_latest,
 )
-from clusterproof.plugins.watch.metrics.http_server import Address, NoAddress
-from clusterproof.plugins.watch.metrics.textfile import NoTextfile
 from clusterproof.plugins.watch.notify.heartbeat import NoHeartbeat
 from clusterproof.plugins.watch.notify.receiver import NoReceiver
 from clusterproof.plugins.watch.notify.services import receiver_of
 from clusterproof.plugins.watch.options import Refused, cluster_to_watch, parser, remind_s, settings_of, timing_of
 from clusterproof.plugins.watch.recording import CHANGES_FILE, Recording
-from clusterproof.plugins.watch.sinks import Sinks
+from clusterproof.plugins.watch.sinks import NoTextfile, Sinks
 from clusterproof.plugins.watch.view import Lines, Screen, beginning, summary
 from clusterproof.plugins.watch.watch import Watch
 

@@ -17,10 +17,9 @@ from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.interning import Interning
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.evidence.recording import write_cluster, write_node
-from clusterproof.plugins.transport import Connection, Limits, connection_for
+from clusterproof.plugins.transport import Connection, Limits, connection_for, sessions_for
+from clusterproof.plugins.transport.fan_out import LINE_S, Awaited
 from clusterproof.plugins.transport.gather import gather
-from clusterproof.plugins.transport.progress import LINE_S, Awaited
-from clusterproof.plugins.transport.sessions import sessions_for
 from clusterproof.plugins.watch.own_health import HostClock
 from clusterproof.plugins.watch.recording import Recording
 from clusterproof.plugins.watch.sampler_session import Ended, Event, SamplerOptions, SamplerSession

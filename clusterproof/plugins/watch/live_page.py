@@ -17,7 +17,7 @@ from clusterproof.plugins.core.result import Finding, Result, with_findings
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.cluster import ClusterFacts
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.sample_rules import NO_LOG, SILENT, SOURCE
+from clusterproof.plugins.watch.own_health import NO_LOG, SILENT, SOURCE
 from clusterproof.plugins.watch.states import Key, Seen
 
 OF_SAMPLES = {  # rules of the watch's own whose findings stay open, and what they look at

@@ -14,7 +14,7 @@ from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
 from clusterproof.plugins.transport import Limits
-from clusterproof.plugins.transport.srun.session import JOB
+from clusterproof.plugins.transport.srun.connection import JOB
 from clusterproof.plugins.transport.srun.submit_host import submit_host
 from clusterproof.plugins.watch.controller import Settings
 from clusterproof.plugins.watch.sampler_session import SamplerOptions

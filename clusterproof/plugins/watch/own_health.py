@@ -1,12 +1,78 @@
-"""What a watch says of itself: that a part of it fails, and that the clock of its host was set."""
+"""What a watch says of ticks and of itself: sources that do not answer, clocks that jump, a part of it that fails."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from clusterproof.plugins.watch.sample_rules import step_s
-from clusterproof.plugins.watch.updates import Hello
+from clusterproof.plugins.catalog.nvidia import clocks_event_reasons, unknown_clocks_event_reasons
+from clusterproof.plugins.core.verdict import Verdict
+from clusterproof.plugins.watch.states import Seen
+from clusterproof.plugins.watch.updates import Hello, Tick
+
+SOURCE, CLOCK, SILENT, NO_LOG, REBOOT = "watch.source", "watch.clock", "watch.silent", "watch.log", "watch.reboot"
+REASONS, SLOWDOWN = "clocks_event_reasons", "slowdown"  # facts of a GPU
+THROTTLED = frozenset({REASONS, SLOWDOWN})
+TICK_RULES = frozenset({SOURCE})
+IN_WORDS = {
+    "gpu": "the NVIDIA driver",
+    "host": "/proc",
+    "network": "the network's counters",
+    "lustre": "Lustre",
+    "mounts": "the list of mounts",
+    "processes": "the list of processes",
+}
+
+
+def late_sources(tick: Tick) -> dict[tuple[str, str], Seen]:
+    """The sources that are late, each a finding: what hangs in the driver is the driver's."""
+    found = {}
+    for name, (seconds, words) in tick.late.items():
+        if seconds:
+            why = f": {words}" if words else ""
+            verdict = Verdict.FAIL if name == "gpu" else Verdict.CONCERN
+            message = f"{IN_WORDS.get(name, name)} has not answered for {seconds:.0f} s{why}; expected an answer"
+            found[name, SOURCE] = Seen(verdict, message)
+    return found
+
+
+def clock_step(before: Hello | Tick, tick: Tick, least_s: float) -> Seen | None:
+    """That the node's clock was set between two moments, by so much or more."""
+    step = step_s(before, tick)
+    if abs(step) < least_s:
+        return None
+    return Seen(Verdict.CONCERN, f"the clock was set by {step:+.0f} s; expected a clock that runs evenly")
+
+
+def is_slowed(facts: Mapping[str, Any]) -> bool:
+    """Whether something holds a GPU's clocks down that a check would name."""
+    mask = facts.get(REASONS)
+    if facts.get(SLOWDOWN):
+        return True
+    if not isinstance(mask, int) or mask < 0:
+        return False
+    known = any(reason.verdict != "none" for reason in clocks_event_reasons(mask))
+    return known or bool(unknown_clocks_event_reasons(mask))
+
+
+def step_s(before: Hello | Tick, after: Hello | Tick) -> float:
+    """By how much a clock was set between two moments."""
+    return (after.now - before.now) - (after.up - before.up)
+
+
+def lines_lost(count: int) -> str:
+    """That the kernel needed the room of its log."""
+    lines = "1 line" if count == 1 else f"{count:,} lines"
+    was = "was" if count == 1 else "were"
+    return f"{lines} of the kernel log {was} overwritten unread; expected all of them"
+
+
+def silent(seconds: float, why: str) -> Seen:
+    """That a node sends nothing: what happens there is not known."""
+    because = f" ({why})" if why else ""
+    return Seen(Verdict.INCOMPLETE, f"no sample for {seconds:.0f} s{because}; expected one at each tick")
+
 
 WHY = "{why}"
 

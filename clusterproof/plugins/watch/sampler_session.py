@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.payload import cursor_word, new_nonce, sampler, 
 from clusterproof.plugins.agent.reading import NO_CURSOR
 from clusterproof.plugins.core.cluster import Target
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.transport.sessions import NodeSession
+from clusterproof.plugins.transport import NodeSession
 from clusterproof.plugins.watch.updates import LinesLost, NotUnderstood, Stream, Update
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0

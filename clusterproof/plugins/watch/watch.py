@@ -11,7 +11,7 @@ from clusterproof.plugins.core.result import REACHABLE
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.watch.evaluator import LASTING, Evaluator, evaluated
 from clusterproof.plugins.watch.overlay import LOG, NVML, PendingUpdates, boot_of
-from clusterproof.plugins.watch.sample_rules import (
+from clusterproof.plugins.watch.own_health import (
     CLOCK,
     NO_LOG,
     REBOOT,

@@ -13,9 +13,8 @@ from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.document.gpus import measured
-from clusterproof.reports.document.hardware import hardware, marks, xids
-from clusterproof.reports.document.known import tables
-from clusterproof.reports.document.map import places
+from clusterproof.reports.document.node import hardware, marks, tables, xids
+from clusterproof.reports.document.places import places
 from clusterproof.reports.findings import shortened
 from clusterproof.reports.run import Run
 from clusterproof.reports.to_do import to_do

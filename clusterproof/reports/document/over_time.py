@@ -1,4 +1,7 @@
-"""GPUs over time: how busy each is as a band of colours, and how much of its memory is used, with its trend."""
+"""GPUs and nodes over time: how busy each GPU is as a band of colours, how much of its memory is used, with its trend.
+
+Of nodes: how busy their CPUs are, how long they wait for storage, and their network traffic.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from datetime import datetime, timezone
 from html import escape
 from statistics import fmean, median
 
-from clusterproof.plugins.core.message import printable
-from clusterproof.plugins.training_run.samples import GPU, MEMORY, Samples, Series
+from clusterproof.plugins.core.message import number_of, printable
+from clusterproof.plugins.training_run.samples import CPU, GPU, IO_WAIT, MEMORY, NETWORK, Samples, Series
 from clusterproof.reports.document.section import table
 
 MAX_BANDS = 64  # of more GPUs each node is one, of more nodes only the idlest are drawn
@@ -214,3 +217,59 @@ def clock(time_s: float) -> str:
         hours, rest = divmod(round(time_s), 3600)
         return f"{hours:02}:{rest // 60:02}:{rest % 60:02}"
     return datetime.fromtimestamp(time_s, timezone.utc).strftime("%m-%d %H:%M UTC")
+
+
+METRICS = (
+    (CPU, "CPUs in use", "%"),
+    (IO_WAIT, "CPUs that wait for storage", "%"),
+    (NETWORK, "network traffic", "MB/s"),
+)
+NODES_APART = 3  # nodes with a line of their own
+APART_POINTS, APART_SHARE = 10.0, 0.2  # how far the mean of such a node is from that of the middle one
+
+
+def nodes_over_time(samples: Samples) -> str:
+    """A drawing for each of these that was sampled; empty where none was."""
+    drawn = "".join(_node_figure(samples, *metric) for metric in METRICS)
+    return f"<h3>Nodes over time</h3>{drawn}" if drawn else ""
+
+
+def _node_figure(samples: Samples, metric: str, what: str, unit: str) -> str:
+    every = samples.of(metric)
+    if not every:
+        return ""
+    first, stride, columns = stretches_of(every.values())
+    bands = of_nodes(every, first, stride, columns)
+    middle = [_middle_of([band.means[column] for band in bands]) for column in range(columns)]
+    apart = _far_from_the_middle(bands, unit)
+    top = 100.0 if unit == "%" else max(value for band in bands for value in band.means if value is not None) or 1.0
+    lines = [path_of(_scaled(means, top)) for means in (middle, *(band.means for band in apart))]
+    drawn = "".join(f'<path class="line line-{number}" d="{line}"/>' for number, line in enumerate(lines))
+    far = "; ".join(f"{printable(band.name, 60)} {band.mean:.4g} {unit} in the mean" for band in apart)
+    usual = median(band.mean for band in bands)
+    words = f"{what}: {number_of(len(bands), 'node')}, the middle one {usual:.4g} {unit} in the mean"
+    words += f"; far from it {far}" if far else ""
+    begin, end = first * samples.bin_s, (first + stride * columns) * samples.bin_s
+    return (
+        f"<figure><figcaption>{escape(words)}</figcaption>"
+        f'<svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" preserveAspectRatio="none" role="img" aria-label="{escape(words)}">'
+        f'<path class="axis" d="M0 {HEIGHT}H{WIDTH}"/><path class="full" d="M0 0H{WIDTH}"/>{drawn}</svg>'
+        f"<p><span>{clock(begin)}</span><span>dotted: {top:.4g} {unit}</span><span>{clock(end)}</span></p></figure>"
+    )
+
+
+def _middle_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _far_from_the_middle(bands: Sequence[Band], unit: str) -> list[Band]:
+    """The nodes whose mean is far from that of the middle one, the farthest first."""
+    usual = median(band.mean for band in bands)
+    least = APART_POINTS if unit == "%" else APART_SHARE * usual
+    far = [band for band in bands if len(bands) > 1 and abs(band.mean - usual) > least]
+    return sorted(far, key=lambda band: -abs(band.mean - usual))[:NODES_APART]
+
+
+def _scaled(means: Sequence[float | None], top: float) -> list[float | None]:
+    return [None if value is None else 100 * value / top for value in means]

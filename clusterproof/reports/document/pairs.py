@@ -9,12 +9,11 @@ from statistics import median
 from urllib.parse import quote
 
 from clusterproof.plugins.benchmarks.pairwise.analysis import TOO_FEW
-from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun
+from clusterproof.plugins.benchmarks.pairwise.facts import PairwiseRun, estimate_in_words, finding_in_words
 from clusterproof.plugins.benchmarks.pairwise.measured_campaign import Campaign
-from clusterproof.plugins.benchmarks.pairwise.messages import estimate_in_words, finding_in_words
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.evidence.pairs import Finding, Kind, Measurement
-from clusterproof.reports.document import chords, heat, strip
+from clusterproof.reports.document import chords, heat
 from clusterproof.reports.document.data import MAX_NAME
 from clusterproof.reports.document.heat import Cell, HeatMap, Line
 from clusterproof.reports.document.places import Block, blocks, groups, in_order
@@ -69,9 +68,9 @@ def _campaign(campaign: Campaign, known: Container[str], is_one: bool) -> str:
             _facts(campaign),
             "<h3>Pairs, as shares of normal</h3>",
             heat.legend(),
-            f'<div class="drawn-pairs">{heat.drawn(drawing)}{_circle(campaign, nodes, marks)}</div>',
+            f'<div class="drawn-pairs">{heat.heat_map(drawing)}{_circle(campaign, nodes, marks)}</div>',
             "<h3>Nodes, the worst first</h3><p>A tick for each measurement; in the band it is normal.</p>",
-            strip.drawn(lines, SLOW),
+            heat.strip(lines, SLOW),
         )
     )
 
@@ -180,15 +179,15 @@ def _starts(of_places: Sequence[Block]) -> dict[int, str]:
     return starts
 
 
-def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[strip.Measured]:
+def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[str]) -> Iterator[heat.Measured]:
     """The nodes that findings name, then the slowest; those that are left in one line."""
     data = {node: _shares(campaign, found) for node, found in campaign.of_node.items()}
     slower = {node: estimate.slower for node, estimate in campaign.analysis.estimates.items()}
     order = {node: number for number, node in enumerate(marks)}
     ranked = sorted(data, key=lambda node: (order.get(node, len(order)), -slower.get(node, 1.0), node))
-    if len(ranked) > strip.MAX_LINES:
+    if len(ranked) > heat.MAX_LINES:
         worth = [node for node in ranked if node in marks or any(share is None or share < SLOW for share in data[node])]
-        shown = worth[: strip.MAX_LINES - 1]
+        shown = worth[: heat.MAX_LINES - 1]
     else:
         shown = ranked
     for node in shown:
@@ -196,15 +195,15 @@ def _lines(campaign: Campaign, marks: Mapping[str, Finding], known: Container[st
     others = set(ranked).difference(shown)
     if others:
         rest = [share for node in others for share in data[node]]
-        yield strip.Measured(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
+        yield heat.Measured(f"{len(others)} others", tuple(share for share in rest if share), rest.count(None))
 
 
 def _line(
     campaign: Campaign, node: str, data: Sequence[float | None], finding: Finding | None, known: Container[str]
-) -> strip.Measured:
+) -> heat.Measured:
     estimate = campaign.analysis.estimates.get(node)
     words = f": {estimate_in_words(estimate)}" if estimate else ""
-    return strip.Measured(
+    return heat.Measured(
         name=node,
         shares=tuple(share for share in data if share),
         failures=list(data).count(None),

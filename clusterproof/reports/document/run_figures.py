@@ -1,13 +1,23 @@
-"""A training run in figures: when it ran and what that time went into, how long steps take, how much nodes are used."""
+"""A training run in figures: when it ran and what that time went into, how long steps take, how much nodes are used.
+
+Its ranks side by side, the slow ones in colour; and the rules that it was held against.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from html import escape
+from itertools import groupby
 
+from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.core.message import number_of, printable
+from clusterproof.plugins.core.result import Result
+from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.rules.phases import START, phases
-from clusterproof.plugins.training_run.rules.steps import StepTime
+from clusterproof.plugins.training_run.rules.steps import StepTime, outliers
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.samples import LINK, NETWORK, Samples
 from clusterproof.reports.document.section import table
@@ -128,3 +138,141 @@ def in_seconds(seconds: float) -> str:
         if seconds >= least:
             return f"{seconds / of:.3g} {unit}" if seconds / of < 1000 else f"{seconds / of:,.0f} {unit}"
     return f"{seconds * 1e6:.3g} µs"
+
+
+MAX_CELLS = 1_024  # of more ranks several that follow each other share one, the slowest speaks for them
+MAX_ROWS, LEAST_ROWS = 8, 3
+SLOWER = ((1.03, "level-0"), (1.05, "level-1"), (1.10, "level-2"), (1.25, "level-3"))
+WORST = "level-4"
+FAST, WORD_FAST = 0.95, "fast"
+
+
+@dataclass(frozen=True, slots=True)
+class RankCell:
+    """A rank: how many times as long as its peers it takes, and where it runs, as far as that is known."""
+
+    rank: int
+    stage: int
+    ratio: float
+    where: str = ""
+
+
+def strip_of_ranks(cells: Sequence[RankCell], verb: str, peers: str, seated: str = "") -> str:
+    """The cells, stage by stage, and a table of the slowest; `seated` is whence it is known where they run."""
+    slowest = sorted(cells, key=lambda cell: -cell.ratio)
+    worst = slowest[0]
+    label = f"{len(cells):,} ranks; the slowest, rank {worst.rank}, {verb} {worst.ratio:.2f} times as long as {peers}"
+    stages = [list(group) for _, group in groupby(cells, key=lambda cell: cell.stage)]
+    each = -(-len(cells) // MAX_CELLS)
+    rows = "".join(_stage(stage, each, is_one=len(stages) == 1) for stage in stages)
+    rows_of = [
+        cell for number, cell in enumerate(slowest[:MAX_ROWS]) if number < LEAST_ROWS or cell.ratio >= SLOWER[0][0]
+    ]
+    has_where = any(cell.where for cell in rows_of)
+    head = ("the slowest", "stage", "times as long", *(("where",) if has_where else ()))
+    shown = [
+        (f"rank {cell.rank}", str(cell.stage), f"{cell.ratio:.2f}", *((cell.where,) if has_where else ()))
+        for cell in rows_of
+    ]
+    several = f", {each} of them to a cell" if each > 1 else ""
+    seats = f" Nodes and GPUs {seated}." if seated else ""
+    return (
+        f"<h3>Ranks side by side</h3>"
+        f"<p>How many times as long as {escape(peers)} each rank {escape(verb)}{several}.{escape(seats)}</p>"
+        f'{_legend()}<div class="ranks" role="img" aria-label="{escape(label)}">{rows}</div>'
+        f"{table(head, shown)}"
+    )
+
+
+def _stage(cells: Sequence[RankCell], each: int, *, is_one: bool) -> str:
+    name = "" if is_one else f"<span>stage {cells[0].stage}</span>"
+    return f'<div class="stage">{name}<div>{"".join(_cells(cells, each))}</div></div>'
+
+
+def _cells(cells: Sequence[RankCell], each: int) -> Iterator[str]:
+    for at in range(0, len(cells), each):
+        worst = max(cells[at : at + each], key=lambda cell: cell.ratio)
+        where = f" on {worst.where}" if worst.where else ""
+        yield f'<i class="{_level(worst.ratio)}" title="rank {worst.rank}{escape(where)}: {worst.ratio:.2f}"></i>'
+
+
+def _level(ratio: float) -> str:
+    if ratio < FAST:
+        return WORD_FAST
+    return next((name for most, name in SLOWER if ratio < most), WORST)
+
+
+def _legend() -> str:
+    words = [(WORD_FAST, f"less than {FAST:g}")]
+    least = FAST
+    for most, name in SLOWER:
+        words.append((name, f"{least:g} to {most:g}"))
+        least = most
+    words.append((WORST, f"{least:g} and more"))
+    shown = "".join(f'<span><i class="{name}"></i> {text}</span>' for name, text in words)
+    return f'<p class="ranks-legend">{shown}</p>'
+
+
+MAX_WORDS = 400  # characters of what to do
+FOUND = (Verdict.FAIL, Verdict.CONCERN)
+STEPS, RANKS, SAMPLES, LOSSES = "step", "rank", "sample", "logged value"
+# What a rule looks at one by one. Of other authors' rules that is not known.
+LOOKS_AT = {
+    **dict.fromkeys(("step_outliers", "step_drift", "stragglers", "held_up", "init_time", "checkpoint_share"), STEPS),
+    **dict.fromkeys(("data_wait", "comm_exposed", "slow_rank", "work_uneven", "stages_uneven"), RANKS),
+    **dict.fromkeys(("last_to_come", "first_missing", "collectives_match"), RANKS),
+    **dict.fromkeys(("gpu_busy", "gpu_fluctuates", "load_balance", "cpu_bound", "io_bound", "hung"), SAMPLES),
+    **dict.fromkeys(("gpu_memory_growth", "batch_size", "slow_clock"), SAMPLES),
+    **dict.fromkeys(("loss_finite", "loss_spikes"), LOSSES),
+}
+RECORDED: Mapping[str, Callable[[TrainingRun], int]] = {
+    STEPS: lambda run: run.step_count,
+    RANKS: lambda run: len({*run.data.places, *run.data.dumps}),
+    SAMPLES: lambda run: sum(len(series) for series in run.data.samples.series.values()),
+    LOSSES: lambda run: sum(
+        one.lines for all_of in (run.data.losses.losses, run.data.losses.norms) for one in all_of.values()
+    ),
+}
+
+
+def rules_table(run: TrainingRun, results: Iterable[Result], compared: Mapping[str, Sequence[str]]) -> str:
+    """A row for each rule that could be evaluated, those that triggered most often first; empty where none could.
+
+    `compared` are the names of the thresholds that a rule compares with, by its id.
+    """
+    by_rule: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        if result.is_of_run and result.verdict not in (Verdict.INCOMPLETE, Verdict.NOT_APPLICABLE):
+            by_rule[result.check].append(result)
+    ordered = sorted(by_rule.items(), key=lambda rule: (_worst(rule[1]).verdict.rank, -_times(run, *rule)))
+    rows = [_row(run, check, found, compared.get(check, ())) for check, found in ordered]
+    if not rows:
+        return ""
+    head = ("rule", "verdict", "triggered", "over", "compares with", "what to do")
+    return f"<details><summary>The rules, and how often each triggered</summary>{table(head, rows)}</details>"
+
+
+def _row(run: TrainingRun, check: str, results: Sequence[Result], compared: Sequence[str]) -> tuple[str, ...]:
+    worst = _worst(results)
+    times = _times(run, check, results)
+    kind = LOOKS_AT.get(check.rpartition(".")[2], "")
+    over = number_of(RECORDED[kind](run), kind) if kind else ""
+    todo = printable(worst.remedy, MAX_WORDS) if worst.verdict in FOUND else ""
+    rule = f"{worst.title} ({check})"
+    return rule, worst.verdict.value, number_of(times, "time"), over, _parameters(run, compared), todo
+
+
+def _worst(results: Sequence[Result]) -> Result:
+    return min(results, key=lambda result: result.verdict.rank)
+
+
+def _times(run: TrainingRun, check: str, results: Sequence[Result]) -> int:
+    """How often it triggered: steps, ranks or GPUs that it named, else whether it did."""
+    found = [result for result in results if result.verdict in FOUND]
+    if found and check == "run.step_outliers":
+        return outliers(run.every_step).count
+    return sum(max(1, len(result.devices)) for result in found)
+
+
+def _parameters(run: TrainingRun, names: Sequence[str]) -> str:
+    return "; ".join(f"{run.threshold(name):g} {thresholds()[name].unit} ({name})" for name in names)

@@ -15,7 +15,7 @@ from clusterproof.reports import topology
 from clusterproof.reports.commands import again
 from clusterproof.reports.document.charts import file_systems_section
 from clusterproof.reports.document.gpus import gpus_section
-from clusterproof.reports.document.map import map_section
+from clusterproof.reports.document.places import map_section
 from clusterproof.reports.document.section import Section, of_nodes, table
 from clusterproof.reports.document.trend import trend_section
 from clusterproof.reports.document.versions import versions_section

@@ -17,11 +17,16 @@ from clusterproof.plugins.training_run.rules.steps import DRIFT_LINES, Part, Ste
 from clusterproof.plugins.training_run.rules.stragglers import LEAST_PEERS
 from clusterproof.plugins.training_run.run import TrainingRun
 from clusterproof.plugins.training_run.run_data import RunData
-from clusterproof.reports.document.nodes_over_time import nodes_over_time
-from clusterproof.reports.document.over_time import band_section, memory_section
-from clusterproof.reports.document.rank_strip import RankCell, strip_of_ranks
-from clusterproof.reports.document.run_figures import in_seconds, step_figures, summary, usage_figures
-from clusterproof.reports.document.run_rules import rules_table
+from clusterproof.reports.document.over_time import band_section, memory_section, nodes_over_time
+from clusterproof.reports.document.run_figures import (
+    RankCell,
+    in_seconds,
+    rules_table,
+    step_figures,
+    strip_of_ranks,
+    summary,
+    usage_figures,
+)
 from clusterproof.reports.document.section import Section, table
 
 WIDTH, HEIGHT = 600, 110  # units of the drawing of steps

@@ -16,10 +16,10 @@ from clusterproof.reports.document.demo import WORDS, is_demo, with_pictures
 from clusterproof.reports.document.section import Section
 from clusterproof.reports.document.sections import TOOLS, sections
 from clusterproof.reports.formats import Format
+from clusterproof.reports.page import breakable, tiles
 from clusterproof.reports.run import Run
 from clusterproof.reports.run_folder import PAGE
 from clusterproof.reports.standing import headline, standing
-from clusterproof.reports.tiles import breakable, tiles
 from clusterproof.reports.to_do import to_do
 from clusterproof.reports.wording import counted
 

@@ -1,19 +1,25 @@
-"""`summary.md`: the findings as a job's page shows them (GitHub's `$GITHUB_STEP_SUMMARY`, GitLab, a ticket)."""
+"""`summary.md`: the findings as a job's page shows them (GitHub's `$GITHUB_STEP_SUMMARY`, GitLab, a ticket).
+
+And a line for each as GitHub Actions reads it off a job's log: an annotation of the run and its pull request.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from clusterproof.plugins.catalog import Catalog
+from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.nodeset import within
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.reports.commands import again, short_commands
-from clusterproof.reports.findings import Finding, Gap, gaps_in_short, shortened
+from clusterproof.reports.findings import Finding, Gap, findings, gaps_in_short, shortened
 from clusterproof.reports.formats import SUMMARY, Format
 from clusterproof.reports.history.changes import GONE, NEW
 from clusterproof.reports.run import Run
-from clusterproof.reports.standing import headline, standing
+from clusterproof.reports.standing import cut_of, headline, standing
 from clusterproof.reports.to_do import shared_finding, to_do, to_do_line
 from clusterproof.reports.wording import counted
 
@@ -151,3 +157,42 @@ def _again(run: Run) -> Iterator[str]:
 
 
 FORMAT = Format(SUMMARY, markdown)
+
+
+MAX_EACH = 10  # of errors and of warnings: GitHub shows no more of one step
+ANNOTATED_NODES = 300  # characters of a nodeset
+ANNOTATION = 1_000
+_KINDS = {Verdict.FAIL: "error", Verdict.CONCERN: "warning"}
+_IN_WORDS = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_IN_TITLE = {**_IN_WORDS, ":": "%3A", ",": "%2C"}
+
+
+def are_annotations_read() -> bool:
+    """Whether the CI system that runs this reads annotations."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def annotation_lines(results: Iterable[Result], catalog: Catalog) -> Iterator[str]:
+    """`::error title=…::…` for what failed, `::warning …` for concerns, those on most nodes first."""
+    results = list(results)
+    cut = cut_of(results)
+    if cut:
+        yield f"::error title=clusterproof::{_escaped(cut.words, _IN_WORDS)}"
+    for verdict, kind in _KINDS.items():
+        for finding in findings(results, verdict, catalog)[:MAX_EACH]:
+            where = finding.where(within(finding.nodes, ANNOTATED_NODES))
+            words = "\n".join(
+                [
+                    *finding.lines_within(ANNOTATION)[:MAX_EACH],
+                    f"do: {finding.first.remedy}",
+                    f"check: {finding.first.check}",
+                ]
+            )
+            title = _escaped(f"{finding.first.title}: {where}", _IN_TITLE)
+            yield f"::{kind} title={title}::{_escaped(words, _IN_WORDS)}"
+
+
+def _escaped(text: str, signs: Mapping[str, str]) -> str:
+    """Text that cannot end the line, nor the part of it where it stands."""
+    line = "\n".join(printable(part, ANNOTATION) for part in text.split("\n"))
+    return "".join(signs.get(char, char) for char in line)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import peer
-from clusterproof.plugins.benchmarks.launchers.pods import peer_program
+from clusterproof.plugins.benchmarks.launchers.mpirun import peer_program
 from tests.testbed.kubernetes.processes import wait_until
 from tests.transport.loopback import free_port
 

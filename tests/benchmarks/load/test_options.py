@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from clusterproof.plugins.benchmarks.launchers.choose import LAUNCHERS as OF_LAUNCHERS
 from clusterproof.plugins.benchmarks.load.options import COLLECTORS, DCGM_SECONDS, SECONDS, TAKES_TURNS
-from clusterproof.plugins.benchmarks.meters.choose import METERS as OF_METERS
+from clusterproof.plugins.benchmarks.meters.baseline import METERS as OF_METERS
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evidence.fact import LOADING
 from clusterproof.plugins.options.perf_table import DCGM_LEVELS, LAUNCHERS, LOADS, METERS
 from clusterproof.plugins.suite.perf.load_options import (
     collectors_named,
     load_options,
+    others,
     pairs_are_needed,
     paths_named,
     seconds,
 )
-from clusterproof.plugins.suite.perf.load_others import others
+from clusterproof.plugins.suite.perf.pairs_measure import LAUNCHERS as OF_LAUNCHERS
 from tests.builders.runs import ALONE_OR_NOT, Runs
 
 ROOT = Path(__file__).resolve().parents[3]

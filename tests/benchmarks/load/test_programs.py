@@ -13,7 +13,7 @@ from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.agent.tools import find
 from clusterproof.plugins.benchmarks.load import efa_loopback, options, tool, torch_python
 from clusterproof.plugins.benchmarks.load.asking import merged, program, rounds
-from clusterproof.plugins.benchmarks.load.options import COLLECTORS, SECONDS, TAKES_TURNS, LoadOptions
+from clusterproof.plugins.benchmarks.load.options import COLLECTORS, FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.evidence.perf.facts import Exchange
 from clusterproof.plugins.transport import Answer
@@ -26,10 +26,11 @@ from tests.testbed.node import entered, with_tool, without_file
 # What is run
 
 
-def test_every_collector_has_a_file_a_deadline_and_a_place_in_the_order() -> None:
-    folder = Path(options.__file__).parent
-    files = {file.stem for file in folder.glob("*.py") if "\ndef read(node: Node)" in file.read_text()}
-    assert files == COLLECTORS == set(SECONDS)
+def test_every_collector_has_a_function_a_deadline_and_a_place_in_the_order() -> None:
+    files = {file.stem: file.read_text("utf-8") for file in Path(options.__file__).parent.glob("*.py")}
+    for module, function in (place.split(":") for place in FUNCTIONS.values()):
+        assert f"\ndef {function}(node: Node)" in files[module]
+    assert set(FUNCTIONS) == COLLECTORS == set(SECONDS)
     assert next(iter(SECONDS)) == "dcgm_diag"  # it wants GPUs at rest
 
 

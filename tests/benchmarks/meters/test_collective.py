@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.benchmarks.meters import nccl_tests, nccom_test
-from clusterproof.plugins.benchmarks.meters.choose import METERS
+from clusterproof.plugins.benchmarks.meters.baseline import METERS
 from clusterproof.plugins.benchmarks.meters.meter import MeterSettings, Output
 from clusterproof.plugins.evidence.pairs import Reading
 from tests.builders.samples import sample

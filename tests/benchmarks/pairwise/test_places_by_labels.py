@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterproof.plugins.benchmarks.pairwise.places import places_of
+from clusterproof.plugins.suite.perf.pairs_planning import places_of
 from clusterproof.reports.topology import lines, section, topology
 from tests.checks.control_plane.kubernetes_cluster import NAMES, Words, healthy
 

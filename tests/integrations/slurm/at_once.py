@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clusterproof.integrations.slurm import health_check
 from clusterproof.integrations.slurm.call import Call
-from clusterproof.integrations.slurm.log import Log
+from clusterproof.integrations.slurm.records import Log
 from clusterproof.integrations.slurm.settings import HealthCheck, Settings
 from clusterproof.integrations.slurm.state import State
 from clusterproof.integrations.slurm.verdict import NO_JOB, Finding

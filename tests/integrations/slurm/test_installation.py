@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from clusterproof.integrations.slurm.screen import Line, Mark, Section, count, fine, mend, rendered, unknown
+from clusterproof.integrations.slurm.slurm_conf import Line, Mark, Section, count, fine, mend, rendered, unknown
 from clusterproof.plugins.evaluation.index import FILE as INDEX
 from tests.faults import BY_NAME
 from tests.integrations.slurm.installation import DRAIN, TIMEOUT_S, asked, marked, output_of

@@ -12,9 +12,8 @@ import pytest
 
 from clusterproof.integrations.slurm.control import NodeState, parse_config
 from clusterproof.integrations.slurm.drains import Drain
-from clusterproof.integrations.slurm.screen import Mark
 from clusterproof.integrations.slurm.settings import HealthCheck, Settings
-from clusterproof.integrations.slurm.slurm_conf import Place, lines_of, why_nobody_resumes
+from clusterproof.integrations.slurm.slurm_conf import Mark, Place, lines_of, why_nobody_resumes
 from tests.builders.samples import sample
 from tests.faults import BY_NAME
 from tests.integrations.slurm.installation import DRAIN, asked, marked, output_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.suite.reporters.bundle import MAX_NAME, ROOT, Member, files_of, safe_name, write_bundle
-from clusterproof.reports.records import read
+from clusterproof.reports.results import read
 from tests.builders.recordings import boot, node, nvml, unreached
 from tests.builders.runs import ALONE_OR_NOT, LIGHT, VERDICTS, Runs, all_verdicts, saying
 from tests.reports.reported import FILES

@@ -1,4 +1,4 @@
-"""How a meter is started on pairs of nodes: one file per launcher, all with the same few functions."""
+"""How a meter is started on pairs of nodes: launchers, all with the same few functions (`suite.perf.pairs_measure`)."""
 
 from __future__ import annotations
 

@@ -12,11 +12,10 @@ from typing import Any
 from clusterproof.plugins.agent.frame import printable
 from clusterproof.plugins.agent.packing import packed
 from clusterproof.plugins.agent.payload import joined, new_nonce, started_by_shell
-from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, pmi
+from clusterproof.plugins.benchmarks.launchers import FOLDER, PLUGINS, ranks
 from clusterproof.plugins.benchmarks.launchers.launcher import Campaign, Measured, attributed, check, silenced, typed
-from clusterproof.plugins.benchmarks.launchers.over_nodes import not_reached
 from clusterproof.plugins.benchmarks.launchers.ranks import merged, rank_shell, with_advice
-from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, reading_of
+from clusterproof.plugins.benchmarks.launchers.two_ends import ends_of, not_reached, reading_of
 from clusterproof.plugins.benchmarks.launchers.visit import ENDS_S, MAX_BYTES, TRAVELS, NodeAnswer, output_of, read
 from clusterproof.plugins.core.nodeset import fold
 from clusterproof.plugins.evidence.pairs import Pair, Reading
@@ -35,7 +34,7 @@ _TRAVELS = (
     FOLDER / "on_submit_host.py",
 )
 _TEXT = "@TEXT@"  # on_submit_host puts a node's program in its place
-ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": pmi.NONE, "others_s": 0}  # of the ranks does anything
+ONLY_THE_FIRST: Mapping[str, Any] = {"mpi": ranks.NONE, "others_s": 0}  # of the ranks does anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Reserved:
     is_ours: bool
     refused: Mapping[str, str]
     addresses: Mapping[str, Sequence[str]]
-    mpi: str = pmi.NONE
+    mpi: str = ranks.NONE
     has_mpi: tuple[str, ...] = ()
 
 
@@ -128,7 +127,7 @@ class BySrun:
             refused = {str(node): printable(str(why)) for node, why in data["refused"].items()}
             addresses = {str(node): tuple(map(str, names)) for node, names in data["addresses"].items()}
             job, is_ours = str(data["job"]), data["is_ours"] is True
-            site, has_mpi = pmi.default(str(data["mpi"]["config"])), pmi.listed(str(data["mpi"]["listed"]))
+            site, has_mpi = ranks.default(str(data["mpi"]["config"])), ranks.listed(str(data["mpi"]["listed"]))
         except (KeyError, TypeError, AttributeError) as problem:
             raise formless(submit_host(self._settings), problem) from None
         if not job:
@@ -137,7 +136,7 @@ class BySrun:
                 nodes_by_word.setdefault(why, []).append(node)
             words = "; ".join(f"{fold(nodes)}: {why}" for why, nodes in nodes_by_word.items())
             raise Unusable(f"Slurm gives none of the nodes: {words:.400}; expected some within --slurm-wait {wait_s:g}")
-        return Reserved(job, is_ours, refused, addresses, pmi.chosen(self._options, site, has_mpi), has_mpi)
+        return Reserved(job, is_ours, refused, addresses, ranks.chosen(self._options, site, has_mpi), has_mpi)
 
     def _round(self, turns: Mapping[str, tuple[Pair, str]], reserved: Reserved, nonce: str) -> dict[str, object]:
         steps = [step for key, turn in turns.items() for step in self._steps(key, *turn, reserved)]
@@ -182,12 +181,12 @@ class BySrun:
             reading = attributed(reading, self._called(pair), output.exit is None)
             reading = replace(reading, seconds=reading.seconds or output.seconds)
             if reading.is_apart and self._reserved:
-                reading = with_advice(reading, pmi.advice(self._reserved.mpi, self._reserved.has_mpi))
+                reading = with_advice(reading, ranks.advice(self._reserved.mpi, self._reserved.has_mpi))
             own = "\n".join(map(str, data["steps"][key]["own"]))  # a rank that says so is no evidence of it
-            if self._reserved and pmi.is_without_library(self._reserved.mpi, own, list(pair)):
-                words = pmi.advice_without_library(self._reserved.has_mpi)
+            if self._reserved and ranks.is_without_library(self._reserved.mpi, own, list(pair)):
+                words = ranks.advice_without_library(self._reserved.has_mpi)
                 return Reading(problem=f"srun started no rank: {words}", seconds=output.seconds)
-            launched = pmi.NOT_LAUNCHED.search(own)
+            launched = ranks.NOT_LAUNCHED.search(own)
             if launched and launched[1] in pair and reading.busbw_gb_per_s is None:
                 return Reading(problem=f"srun: {printable(launched[0])}", culprit=launched[1], seconds=output.seconds)
         else:

@@ -24,7 +24,7 @@ NO_FAULT_OF_NODES = (Unreached.BUSY, Unreached.REMOVED, Unreached.API, Unreached
 ASK: Mapping[str, object] = {}  # a request for nothing but what the node is
 TRAVELS = (
     PLUGINS / "agent" / "sending.py",
-    *(FOLDER / f"{name}.py" for name in ("sent_bytes", "cleanup", "pipes", "command", "rendezvous", "on_node")),
+    *(FOLDER / f"{name}.py" for name in ("sent_bytes", "cleanup", "pipes", "rendezvous", "on_node")),
 )
 
 

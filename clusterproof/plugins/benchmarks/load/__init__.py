@@ -1,1 +1,1 @@
-"""The programs that load a node and measure it: one file per collector; they run one after another."""
+"""What loads a node and measures it: a function for each collector (`FUNCTIONS` of options); one runs after another."""

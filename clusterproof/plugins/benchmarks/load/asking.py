@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from clusterproof.plugins.agent.payload import modules_for, new_nonce, started, started_by_shell
-from clusterproof.plugins.benchmarks.load.options import SECONDS, TAKES_TURNS, LoadOptions
+from clusterproof.plugins.benchmarks.load.options import FUNCTIONS, SECONDS, TAKES_TURNS, LoadOptions
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import Collected, NodeEvidence, Status, Unreached
 from clusterproof.plugins.transport import Connection, Limits, Program, Unusable, under_load
@@ -16,7 +16,7 @@ from clusterproof.plugins.transport.gather import OnAnswer, ask, room_of
 T = TypeVar("T")
 ROOM = "clusterproof.plugins.benchmarks.load"
 EXACT = "clusterproof.plugins.benchmarks.exact"
-BESIDE = {  # what a collector does not import itself, but the Python that has PyTorch
+BESIDE = {  # what collectors do not import themselves, but the Python that has PyTorch
     "gpu_exact": f"{EXACT}.gpus",
     "exact_collective": f"{EXACT}.collectives",
     "exact_step": f"{EXACT}.steps",
@@ -92,7 +92,10 @@ def program(collectors: Sequence[str], options: LoadOptions, on_stdin: bool = Tr
     """The program that runs these collectors one after another, and the nonce that marks its answers."""
     nonce = new_nonce()
     beside = (BESIDE[name] for name in collectors if name in BESIDE)
-    modules = modules_for([*(f"{ROOM}.{name}" for name in ("run", *collectors)), *beside])
-    deadlines = {collector: options.deadline_s(collector) for collector in collectors}
-    request = (deadlines, options.host_root, options.whole_s(collectors), options.settings, options.room)
+    functions = {collector: FUNCTIONS[collector] for collector in collectors}
+    modules = modules_for(
+        [f"{ROOM}.run", *(f"{ROOM}.{name.partition(':')[0]}" for name in functions.values()), *beside]
+    )
+    to_call = {collector: (name, options.deadline_s(collector)) for collector, name in functions.items()}
+    request = (to_call, options.host_root, options.whole_s(collectors), options.settings, options.room)
     return started_by_shell(started(f"{ROOM}.run", modules, request), nonce, options.sudo, on_stdin), nonce

@@ -26,6 +26,13 @@ DCGM_SECONDS: Mapping[int, float] = {1: 180.0, 2: 900.0, 3: 2400.0, 4: 9000.0}
 EXACT_S = 60.0  # of them for the products themselves
 TAKES_TURNS = "fs_bandwidth"  # nodes share what it measures: few of them at a time
 COLLECTORS = frozenset(SECONDS)
+# Where each is, as MODULE:FUNCTION of this package.
+FUNCTIONS: Mapping[str, str] = {
+    **{name: f"programs:{name}" for name in ("dcgm_diag", "node_busbw", "nccom")},
+    **{name: f"pytorch:{name}" for name in ("gpu_bandwidth", "gpu_gemm")},
+    **{name: f"exact:{name}" for name in ("gpu_exact", "exact_collective", "exact_step", "cpu_exact")},
+    **{name: f"{name}:read" for name in ("efa_loopback", "fs_bandwidth")},
+}
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,19 @@ BEAT_S = 20.0
 
 
 def main(
-    collectors: dict[str, float], root: str, whole_s: float, settings: dict[str, str], room: int, nonce: str, sudo: str
+    collectors: dict[str, tuple[str, float]],
+    root: str,
+    whole_s: float,
+    settings: dict[str, str],
+    room: int,
+    nonce: str,
+    sudo: str,
 ) -> None:
     """Answer one request and end this process."""
 
     def read(running: list[Running]) -> None:
-        for name, collector_s in collectors.items():
-            running.append(Running(name, Node(root, collector_s=collector_s, settings=settings), f"{ROOM}.{name}"))
+        for name, (function, collector_s) in collectors.items():
+            running.append(Running(name, Node(root, collector_s=collector_s, settings=settings), f"{ROOM}.{function}"))
             collect(running[-1:], BEAT_S)
 
     answer(read, whole_s, root, nonce, sudo, room)

@@ -1,4 +1,4 @@
-"""A site's own bandwidths: what its cluster reached when it was known to be well, kept in a file."""
+"""Which meter a node gets, and what it is compared with: a site's own bandwidths, of when its cluster was well."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from clusterproof.plugins.benchmarks.meters import exact, fi_pingpong, iperf3, nccl_tests, nccom_test
+from clusterproof.plugins.benchmarks.meters.meter import Meter, MeterSettings
 from clusterproof.plugins.catalog.busbw import BusbwKey
 from clusterproof.plugins.core.errors import ClusterproofError
 from clusterproof.plugins.core.opened import read_whole
@@ -174,3 +176,29 @@ def _text(row: Mapping[str, Any], name: str, where: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_TEXT or not value.isprintable():
         raise BaselineError(f"{where}: {name} is {value!r:.60}; expected text of {MAX_TEXT} characters at most")
     return value
+
+
+METERS: Mapping[str, Meter] = {
+    each.name: each for each in (nccl_tests.METER, nccom_test.METER, iperf3.METER, fi_pingpong.METER, exact.METER)
+}
+
+
+def meter_for(gpus: int, neuron_devices: int) -> Meter:
+    """The meter of a node that has so many NVIDIA GPUs and Neuron devices."""
+    if gpus:
+        return nccl_tests.METER
+    return nccom_test.METER if neuron_devices else iperf3.METER
+
+
+def key_of(
+    meter: Meter, settings: MeterSettings, size_bytes: int, instance_type: str, efa: int, ranks_per_node: int
+) -> BusbwKey:
+    """What a bandwidth can be compared with: a meter of two ends stands for itself, with one rank on each node."""
+    return BusbwKey(
+        instance_type=instance_type.removeprefix("ml."),
+        efa=efa,
+        nodes=2,
+        ranks_per_node=ranks_per_node if meter.is_collective else 1,
+        collective=settings.collective if meter.is_collective else meter.name,
+        size_bytes=size_bytes,
+    )

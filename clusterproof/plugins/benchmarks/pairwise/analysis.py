@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from math import exp, hypot
 from statistics import median
 
+from clusterproof.plugins.benchmarks.pairwise.findings import (
+    each_once,
+    failing_or_suspect,
+    left_open,
+    link_findings,
+    slow_now_and_then,
+    too_noisy,
+)
 from clusterproof.plugins.benchmarks.pairwise.groups import SlowPlace
 from clusterproof.plugins.benchmarks.pairwise.likelihood import SURE, confidence
-from clusterproof.plugins.benchmarks.pairwise.links import each_once, failing_or_suspect, link_findings
-from clusterproof.plugins.benchmarks.pairwise.noise import left_open, slow_now_and_then, too_noisy
 from clusterproof.plugins.benchmarks.pairwise.normal import Normal, Settings, succeeded
 from clusterproof.plugins.benchmarks.pairwise.screen import Screened, but_the_worst, screen
 from clusterproof.plugins.core.message import speed

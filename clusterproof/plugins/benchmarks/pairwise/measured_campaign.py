@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from math import exp
 
-from clusterproof.plugins.benchmarks.meters.baseline import Expectation, Figure, Stack, expectation
-from clusterproof.plugins.benchmarks.meters.choose import METERS
+from clusterproof.plugins.benchmarks.meters.baseline import METERS, Expectation, Figure, Stack, expectation
 from clusterproof.plugins.benchmarks.pairwise.analysis import Analysis, analyse
 from clusterproof.plugins.benchmarks.pairwise.journal import Journal
 from clusterproof.plugins.benchmarks.pairwise.schedule import is_inside

@@ -1,16 +1,22 @@
-"""One round of a gate, as its process leaves it to the one that stays: what was found, written and asked."""
+"""One round of a gate, as its process leaves it to the one that stays; and the metrics of rounds for Prometheus."""
 
 from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from clusterproof.plugins.core.record import record
-from clusterproof.plugins.kubernetes.gate.health import FALSE, UNKNOWN, Health
+from clusterproof.plugins.kubernetes.gate.health import FALSE, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.write import Written
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 
@@ -87,3 +93,80 @@ def taken(folder: Path) -> Round | None:
         return None
     path.unlink()
     return Round(**json.loads(text))
+
+
+Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
+
+PREFIX = "clusterproof_gate"
+WRITTEN, UNWRITTEN, FAILED = "written", "unwritten", "failed"  # what a round came to
+
+
+class Tally(Collector):
+    """What rounds have said so far; safe to be asked while one is added."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._began = time.time()
+        self._lock = threading.Lock()
+        self._last: Round | None = None
+        self._rounds = Counter({WRITTEN: 0, UNWRITTEN: 0, FAILED: 0})
+        self._requests: Counter[str] = Counter()
+        self._changes = 0
+
+    def add(self, one: Round | None) -> None:
+        """Another round; None for one that has left nothing."""
+        with self._lock:
+            if one is None:
+                self._rounds[FAILED] += 1
+                return
+            self._rounds[UNWRITTEN if one.problems else WRITTEN] += 1
+            self._requests.update(one.requests)
+            self._changes += len(one.changes)
+            self._last = one
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names are not to be asked for before there is anything."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family, as of now."""
+        with self._lock:
+            return [*self._of_gate(), *(self._of_nodes(self._last) if self._last else ())]
+
+    def _of_gate(self) -> Iterator[Metric]:
+        yield _gauge("start_timestamp_seconds", "When the gate began, since 1970.", {(): self._began})
+        yield _gauge("interval_seconds", "Time between two rounds.", {(): self._every_s})
+        rounds = {(outcome,): count for outcome, count in self._rounds.items()}
+        yield _counter("rounds", "Rounds by what they came to.", rounds, ("outcome",))
+        requests = {tuple(key.split()): count for key, count in self._requests.items()}
+        words = "Requests to the API server, by method and status; 0: no answer."
+        yield _counter("api_requests", words, requests, ("method", "code"))
+        yield _counter("changes", "Changes of conditions.", {(): self._changes})
+
+    def _of_nodes(self, last: Round) -> Iterator[Metric]:
+        yield _gauge("round_timestamp_seconds", "When the last whole round began, since 1970.", {(): last.began})
+        yield _gauge("round_duration_seconds", "How long it took.", {(): last.seconds})
+        statuses = {(status,): float(last.statuses.get(status, 0)) for status in (TRUE, FALSE, UNKNOWN)}
+        yield _gauge("nodes", "Nodes by the status of ClusterproofHealthy.", statuses, ("status",))
+        for name, words, nodes in (
+            ("node_unfit", "1 for each node that is unfit.", last.unfit),
+            ("node_unknown", "1 for each node that is neither proven nor unfit.", last.unknown),
+        ):
+            yield _gauge(name, words, dict.fromkeys(nodes.items(), 1.0), ("node", "reason"))
+        reported = {(node,): at for node, at in last.reported.items()}
+        words = "When the gate last had a report of a node, since 1970."
+        yield _gauge("report_timestamp_seconds", words, reported, ("node",))
+
+
+def _gauge(name: str, words: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def _counter(name: str, words: str, values: Mapping[Labels, float], labels: tuple[str, ...] = ()) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family

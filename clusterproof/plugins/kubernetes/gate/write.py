@@ -1,4 +1,4 @@
-"""Writes a run's verdicts to Kubernetes: conditions and events, and taints where that is asked for."""
+"""A run's verdicts written to Kubernetes, and taken away: conditions, events, and taints where that is asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.kubernetes.api import Api, KubernetesError
 from clusterproof.plugins.kubernetes.collectors import k8s_pods
-from clusterproof.plugins.kubernetes.gate import CONDITION, NO_SCHEDULE, UNFIT
+from clusterproof.plugins.kubernetes.gate import CONDITION, NO_SCHEDULE, OURS, UNFIT
 from clusterproof.plugins.kubernetes.gate.health import FALSE, NOT_REACHED, TRUE, UNKNOWN, Health
 from clusterproof.plugins.kubernetes.gate.objects import (
     MERGE,
@@ -27,6 +27,7 @@ from clusterproof.plugins.kubernetes.gate.objects import (
     trial_patch,
     verdict_event,
     with_taint,
+    without_condition,
     without_taints,
 )
 from clusterproof.plugins.kubernetes.gate.taints import (
@@ -230,3 +231,36 @@ def _without_busy(plan: Plan, data: Mapping[str, Any] | None) -> Plan:
     if data is None or data["is_cut"]:
         return Plan((), "no node is tainted: it is not known whose accelerators pods have")
     return spared(plan, {pod["node"] for pod in data["pods"] if pod["accelerators"] or pod["claims"]})
+
+
+def remove(api: Api) -> Written:
+    """Remove them from every node of the cluster, whoever had it written and whenever; others' stay as they are."""
+    writer = Writer(api)
+    every = writer.tried("", lambda: {seen.node.name: seen for seen in map(seen_of, api.listed(NODES))})
+    nodes = every or {}
+
+    def clean(name: str) -> str:
+        seen = nodes[name]
+        words = []
+        if seen.node.condition(CONDITION):
+            seen = seen_of(api.patch(f"{seen.path}/status", without_condition(seen), STRATEGIC))
+            words.append(f"lost the condition {CONDITION}")
+        after = writer.changed(seen, _without_ours)
+        return "; ".join(filter(None, [*words, difference(seen, after)]))
+
+    done: dict[str, list[str]] = defaultdict(list)
+    for name, words in writer.each(clean, [name for name, seen in nodes.items() if _is_written(seen)]).items():
+        done[words].append(name)
+    lines = [of_nodes(names, words) for words, names in done.items()]
+    if every is not None and not (lines or writer.problems):
+        lines.append(f"none of {len(nodes)} nodes has the condition {CONDITION} or a taint of clusterproof")
+    return Written(tuple(lines), tuple(writer.lines()))
+
+
+def _is_written(seen: Seen) -> bool:
+    return seen.node.condition(CONDITION) is not None or any(OURS in taint.key for taint in seen.node.taints)
+
+
+def _without_ours(seen: Seen) -> Patch:
+    ours = [taint for taint in seen.node.taints if OURS in taint.key]
+    return without_taints(seen, ours) if ours else {}

@@ -12,7 +12,7 @@ from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.suite.perf.load_options import load_options
-from clusterproof.plugins.suite.progress import progress
+from clusterproof.plugins.suite.terminal import progress
 from clusterproof.plugins.transport import Connection, Limits
 
 

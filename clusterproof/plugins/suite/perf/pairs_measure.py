@@ -1,4 +1,4 @@
-"""A run's measurements between nodes: planned, driven through a launcher, kept, and read again."""
+"""A run's measurements between nodes: planned, driven through the launcher that the cluster gets, kept, read again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.benchmarks.launchers import launcher as launching
-from clusterproof.plugins.benchmarks.launchers.choose import launcher_for
 from clusterproof.plugins.benchmarks.launchers.launcher import Launcher, Measured
+from clusterproof.plugins.benchmarks.launchers.mpirun import mpirun, pods
+from clusterproof.plugins.benchmarks.launchers.srun import srun
+from clusterproof.plugins.benchmarks.launchers.two_ends import ssh
 from clusterproof.plugins.benchmarks.meters import baseline as site
 from clusterproof.plugins.benchmarks.meters.baseline import BaselineError, Figure
 from clusterproof.plugins.benchmarks.meters.meter import Meter
@@ -36,6 +38,7 @@ from clusterproof.plugins.evidence.recording import PAIRWISE_FILES
 from clusterproof.plugins.suite.perf.pairs_options import PairOptions
 from clusterproof.plugins.suite.perf.pairs_planning import meter_of, parts, planned
 from clusterproof.plugins.transport import Connection, Limits, Unusable
+from clusterproof.plugins.transport.srun.submit_host import SETTING
 
 MARGIN_S = 120.0  # of what is reserved, beyond the budget
 
@@ -232,3 +235,26 @@ def _save(path: Path, run: PairwiseRun) -> None:
         site.write(path, site.figures_of(measured))
     except BaselineError as problem:
         raise pytest.UsageError(str(problem)) from None
+
+
+LAUNCHERS: Mapping[str, Callable[[launching.Campaign], Launcher]] = {
+    "srun": srun,
+    "mpirun": mpirun,
+    "ssh": ssh,
+    "pods": pods,
+}
+
+
+def launcher_for(campaign: launching.Campaign, name: str = "") -> Launcher:
+    """That of the name; else srun for Slurm, pods for Kubernetes, mpirun for ranks, ssh for ends. Raises Unusable."""
+    if name and name not in LAUNCHERS:
+        raise Unusable(f"no launcher is called {name!r:.40}; expected {', '.join(LAUNCHERS)}")
+    return LAUNCHERS[name or _chosen(campaign)](campaign)
+
+
+def _chosen(campaign: launching.Campaign) -> str:
+    if SETTING in campaign.cluster.settings:
+        return "srun"
+    if campaign.cluster.connection == "kubernetes":
+        return "pods"
+    return "mpirun" if campaign.meter.is_collective else "ssh"

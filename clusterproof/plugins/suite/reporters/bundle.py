@@ -35,7 +35,7 @@ from clusterproof.plugins.suite.state import (
     policy_of,
 )
 from clusterproof.reports.history.model import FILE
-from clusterproof.reports.records import lines_of
+from clusterproof.reports.results import lines_of
 from clusterproof.reports.standing import headline
 from clusterproof.reports.summary import summary
 

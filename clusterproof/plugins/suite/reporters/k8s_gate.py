@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +15,12 @@ import pytest
 from clusterproof.plugins.aws.account import AwsError
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.errors import place_of
+from clusterproof.plugins.core.evidence import NodeEvidence
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.result import Result
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.standing import fails_alone
+from clusterproof.plugins.evidence.recording import recording_file, write_cluster, write_node
 from clusterproof.plugins.kubernetes.access import open_api
 from clusterproof.plugins.kubernetes.api import ASKED, KubernetesError
 from clusterproof.plugins.kubernetes.gate.health import FALSE, OF_KUBERNETES, Health, healths, unvisited
@@ -26,7 +30,6 @@ from clusterproof.plugins.kubernetes.gate.write import LIMIT, OBSERVE, Orders, W
 from clusterproof.plugins.kubernetes.gate.writer import of_nodes
 from clusterproof.plugins.suite.ending import EXIT_UNWRITTEN
 from clusterproof.plugins.suite.state import EVIDENCE, nodes_of, occasion_of
-from clusterproof.plugins.suite.unfit_evidence import keep_unfit
 from clusterproof.plugins.transport.kubernetes.agents import CONNECTION as AGENTS
 from clusterproof.plugins.transport.kubernetes.agents import EVERY_S
 from clusterproof.plugins.transport.kubernetes.kept import Kept
@@ -208,3 +211,28 @@ def _unended(session: pytest.Session, cut: Cut | None, raised: BaseException | N
         why = cut.words if cut else "the run was stopped before its end"
         return f"{why}; expected one that evaluates every check on every node"
     return ""
+
+
+MOST = 5  # recordings of a node: the newest
+RECORDED = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
+
+
+def keep_unfit(folder: Path, cluster: Cluster, evidence: NodeEvidence, at: float) -> None:
+    """Record what one node of a cluster reported, as `FOLDER/NODE/TIME`; `at` in seconds since 1970. Raises OSError."""
+    of_node = folder / recording_file(evidence.node).removesuffix(".json")
+    recording = of_node / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
+    targets = tuple(target for target in cluster.targets if target.name == evidence.node)
+    for old in _recordings(of_node)[: 1 - MOST]:  # first: a full volume has room again
+        shutil.rmtree(old)
+    try:
+        write_cluster(recording, replace(cluster, targets=targets, is_part=True))
+        write_node(recording, evidence)
+    except OSError:
+        shutil.rmtree(recording, ignore_errors=True)
+        raise
+
+
+def _recordings(of_node: Path) -> list[Path]:
+    """Those of a node, the oldest first; what else lies there is somebody else's."""
+    named = (one for one in of_node.glob("*") if RECORDED.fullmatch(one.name))
+    return sorted(one for one in named if one.is_dir() and not one.is_symlink())

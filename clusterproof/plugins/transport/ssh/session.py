@@ -16,8 +16,7 @@ from concurrent.futures import Future
 from paramiko import Message, SSHException, Transport
 
 from clusterproof.plugins.core.cluster import Target
-from clusterproof.plugins.transport import Limits, Program
-from clusterproof.plugins.transport.sessions import BEAT, BEAT_S, Received, SessionOfEach
+from clusterproof.plugins.transport import BEAT, BEAT_S, Limits, Program, Received, SessionOfEach
 from clusterproof.plugins.transport.ssh.login import Login, LoginFailed
 from clusterproof.plugins.transport.ssh.logins import Logins
 from clusterproof.plugins.transport.ssh.routes import NoRoute

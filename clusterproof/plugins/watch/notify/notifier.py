@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from clusterproof.plugins.watch.notify.alert import Alert, Notification
-from clusterproof.plugins.watch.notify.outbox_file import OutboxFile
+from clusterproof.plugins.watch.notify.outbox import OutboxFile
 from clusterproof.plugins.watch.notify.receiver import Outcome, Receiver
 from clusterproof.plugins.watch.own_health import Outage
 from clusterproof.plugins.watch.states import Change, Key, Seen

@@ -1,15 +1,24 @@
 """What is still to be delivered, and what was: alerts wait here until the receiver has taken them.
 
-Every step is an entry, a line of JSON. The same entries make the same outbox again, in another watch too.
+Every step is an entry, a line of JSON. The same entries make the same outbox again, in another watch too. On disk, they
+are there, and synced, before they count; a full disk costs a line and no alert.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from io import FileIO
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from clusterproof.plugins.core.opened import append, appendable, created
 from clusterproof.plugins.watch.notify.alert import REMINDER, Alert, Notification, only_first
+from clusterproof.plugins.watch.own_health import Outage
 from clusterproof.plugins.watch.states import Change, Key, Kind, Seen
 
 MAX_WAITING = 20_000  # alerts; of more the oldest that were never tried are dropped, which is said
@@ -148,3 +157,123 @@ def _keep(delivered: dict[Key, Alert], alert: Alert) -> None:
         delivered.pop(alert.key, None)
     elif alert.kind != Kind.HAPPENED.value:
         delivered[alert.key] = alert
+
+
+RETRY_S = 5.0  # after a write that failed
+SPARE_BYTES = 1 << 20  # of entries that are no longer needed, before the file is written anew
+MAX_BYTES = 256 << 20
+
+
+class OutboxFile:
+    """The file of an outbox; without a path it is kept in memory alone."""
+
+    def __init__(self, path: Path | None, outbox: Outbox, say: Callable[[str], object]) -> None:
+        """Take up what another watch has left there. Raises OSError."""
+        self._path, self.outbox = path, outbox
+        self._file: FileIO | None = None
+        self._size = self._least = 0  # bytes: of the file now, and when it was written anew
+        self._paused_until = 0.0
+        self.outage = Outage(
+            say,
+            f"the notifications that wait are not on disk ({path}): {{why}}; expected room there; memory has them",
+            f"the notifications that wait are on disk again ({path})",
+        )
+        if path:
+            if os.path.lexists(path):
+                self._read(path)
+            self.settle()
+
+    @property
+    def words(self) -> str:
+        """What becomes of what waits when the watch ends."""
+        if not self._path:
+            return "they are lost; expected --record DIR, where they wait for the next watch"
+        return f"they wait in {self._path}, for the watch that goes on there"
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Take entries: on disk first, and in any case in memory."""
+        kept = tuple(entries)
+        data = b"".join(map(_line, kept))
+        if data and self._file:
+            self._guard(lambda: self._append(data))
+        for entry in kept:
+            self.outbox.apply(entry)
+        self.settle()
+
+    def settle(self) -> None:
+        """Write all of it anew, where the file is not what is in memory, or mostly over."""
+        if (self._path and not self._file and time.monotonic() >= self._paused_until) or (
+            self._file and self._size > 2 * self._least + SPARE_BYTES
+        ):
+            self._guard(self._begin_anew)
+
+    def close(self) -> None:
+        """Write what is not there yet, if that can be."""
+        self._paused_until = 0.0
+        self.settle()
+        self._forget()
+
+    def _read(self, path: Path) -> None:
+        with appendable(path) as file:
+            file.seek(0)
+            data = bytearray()
+            while piece := file.read(1 << 20):
+                data += piece
+                if len(data) > MAX_BYTES:
+                    raise OSError(f"{path} has more than {MAX_BYTES:,} bytes; expected an outbox of clusterproof")
+        for line in data.splitlines():
+            with contextlib.suppress(*WRONG):  # torn, or of another version
+                self.outbox.apply(json.loads(line))
+
+    def _append(self, data: bytes) -> None:
+        assert self._file
+        append(self._file, self._size, data)
+        os.fsync(self._file.fileno())
+        self._size += len(data)
+
+    def _begin_anew(self) -> None:
+        """Beside the file, and then in its place: whenever that ends, one of both is there whole."""
+        assert self._path
+        beside = self._path.with_suffix(".new")
+        data = b"".join(map(_line, self.outbox.entries()))
+        file = created(beside)
+        try:
+            append(file, 0, data)
+            os.fsync(file.fileno())
+            beside.replace(self._path)
+            _sync_folder(self._path.parent)
+        except OSError:
+            file.close()
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise
+        self._forget()
+        self._file, self._size, self._least = file, len(data), len(data)
+
+    def _guard(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as problem:
+            self._forget()
+            self._paused_until = time.monotonic() + RETRY_S
+            self.outage.failed(problem.strerror or problem)
+        else:
+            self.outage.worked()
+
+    def _forget(self) -> None:
+        if self._file:
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._file = None
+
+
+def _line(entry: Entry) -> bytes:
+    return json.dumps(entry).encode() + b"\n"
+
+
+def _sync_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,17 +1,17 @@
-"""How fast data moves between the host and every GPU, and between GPUs: nvbandwidth, or PyTorch without it."""
+"""How fast GPUs copy and multiply: PyTorch, or nvbandwidth; a function for each collector, called like it."""
 
 from __future__ import annotations
 
 from clusterproof.plugins.agent.reading import Absent, Node
-from clusterproof.plugins.benchmarks.load import torch_copies
+from clusterproof.plugins.benchmarks.load import torch_copies, torch_gemm
 from clusterproof.plugins.benchmarks.load.tool import END_S, NONE, gpu_count, measured
 from clusterproof.plugins.benchmarks.load.torch_python import run_with_torch, torch_python
 
 TESTS = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_read_ce")
 
 
-def read(node: Node) -> object:
-    """What the copies print, one GPU after another."""
+def gpu_bandwidth(node: Node) -> object:
+    """What copies print, one GPU after another: of nvbandwidth, or of PyTorch without it."""
     gpus = gpu_count(node)
     if not gpus:
         return NONE
@@ -31,3 +31,12 @@ def copied_by_torch(node: Node, without: str) -> dict[str, object]:
     except Absent as absent:
         raise Absent(f"{without}; {absent}") from None
     return run_with_torch(node, python, torch_copies.__name__, node.collector_s - END_S)
+
+
+def gpu_gemm(node: Node) -> object:
+    """What matrix products print, of all GPUs at once."""
+    gpus = gpu_count(node)
+    if not gpus:
+        return NONE
+    ran = run_with_torch(node, torch_python(node), torch_gemm.__name__, node.collector_s - END_S)
+    return {"gpus": gpus, **ran}

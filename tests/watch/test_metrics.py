@@ -15,7 +15,7 @@ from clusterproof.plugins.core.policy import NO_POLICY
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.training_run.sample_columns import SampledGpu
 from clusterproof.plugins.watch.evaluator import Evaluator
-from clusterproof.plugins.watch.metrics.families import families
+from clusterproof.plugins.watch.metrics import families
 from clusterproof.plugins.watch.sinks import Sinks
 from clusterproof.plugins.watch.updates import Hello
 from clusterproof.plugins.watch.watch import Watch

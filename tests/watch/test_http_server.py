@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch.metrics import http_server
-from clusterproof.plugins.watch.metrics.families import Metrics
-from clusterproof.plugins.watch.metrics.http_server import Address, Listener, NoAddress
+from clusterproof.plugins.watch import http_server
+from clusterproof.plugins.watch.http_server import Address, Listener, NoAddress
+from clusterproof.plugins.watch.metrics import Metrics
 from tests.builders.wheel import ROOT
 from tests.watch.sinks_of_day import OfDay, series, tick
 

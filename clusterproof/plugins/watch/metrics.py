@@ -1,4 +1,4 @@
-"""The metrics of a watch for Prometheus, out of what is known at one moment: base units, counters that only grow."""
+"""The metrics of a watch for Prometheus, out of what nodes reported last: base units, counters that only grow."""
 
 from __future__ import annotations
 
@@ -9,12 +9,67 @@ from typing import TypeVar
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from clusterproof.plugins.core.record import field, record
+from clusterproof.plugins.core.record import field, record, replace
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.sample_columns import GPU_COLUMNS, SampledGpu
-from clusterproof.plugins.watch.metrics.latest import SUMMED, Latest
-from clusterproof.plugins.watch.sample_rules import IN_WORDS
+from clusterproof.plugins.watch.own_health import IN_WORDS
 from clusterproof.plugins.watch.states import Key, Seen
+from clusterproof.plugins.watch.updates import Hello, Tick, Update
+
+# Columns that are means over the time since the sample before: times that time they are sums, in these units.
+SUMMED: Mapping[str, float] = {
+    "nvlink": 1e6,  # MB/s → bytes
+    "pcie": 1e6,
+    "capped": 0.01,  # % → seconds
+    "slowed": 0.01,
+}
+_INDEX = {column: place for place, column in enumerate(GPU_COLUMNS)}
+NOTHING = (None,) * len(SUMMED)
+
+Values = tuple[float | None, ...]
+
+
+@record
+class Latest:
+    """A node, as of the last thing that it sent; `seen_s` is in seconds since 1970 by the watching host's clock."""
+
+    seen_s: float = 0.0
+    at: float = 0.0  # the same by time.monotonic()
+    samples: int = 0
+    connections: int = 0
+    up: float | None = None  # of its last sample, in seconds since its boot
+    gpu: tuple[Values, ...] = ()  # of each GPU, as GPU_COLUMNS have them
+    gpus: tuple[SampledGpu, ...] = ()
+    sums: tuple[Values, ...] = ()  # of each GPU, as SUMMED has them; None for what was never reported
+    late: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+
+    def after(self, update: Update, wall_s: float, at: float) -> Latest:
+        """What is known once the node has sent this."""
+        seen = replace(self, seen_s=wall_s, at=at)
+        if isinstance(update, Hello):
+            return replace(seen, connections=self.connections + 1, up=None)
+        if not isinstance(update, Tick):
+            return seen
+        seconds = max(0.0, update.up - self.up) if self.up is not None else 0.0
+        return replace(
+            seen,
+            samples=self.samples + 1,
+            up=update.up,
+            gpu=update.gpu,
+            gpus=self.gpus if update.gpus is None else update.gpus,
+            sums=tuple(_summed(self.sums, update.gpu, seconds)) if update.gpu else self.sums,
+            late=update.late,
+        )
+
+
+def _summed(sums: tuple[Values, ...], gpu: tuple[Values, ...], seconds: float) -> Iterable[Values]:
+    for index, values in enumerate(gpu):
+        before = sums[index] if index < len(sums) else NOTHING
+        yield tuple(
+            old if (value := values[_INDEX[column]]) is None else (old or 0.0) + max(0.0, value) * seconds * scale
+            for old, (column, scale) in zip(before, SUMMED.items(), strict=True)
+        )
+
 
 Labels = TypeVar("Labels", bound=tuple[str, ...])  # their values, in the order of their names
 
@@ -74,7 +129,6 @@ _COUNTERS = (
     _Series(_ECC, _ECC_WORDS, "ecc_corrected", labels={"error": "corrected"}),
     _Series("nvlink_errors", "Errors of all its NVLinks since their counters began.", "link_errors"),
 )
-_INDEX = {column: place for place, column in enumerate(GPU_COLUMNS)}
 _SUMS = {column: place for place, column in enumerate(SUMMED)}
 
 

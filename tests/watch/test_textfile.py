@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterproof.plugins.command_line.main import main
-from clusterproof.plugins.watch.metrics.textfile import NoTextfile, Textfile
+from clusterproof.plugins.watch.sinks import NoTextfile, Textfile
 from tests.watch.sinks_of_day import OfDay, series, tick
 
 TIMEOUT_S = 600.0

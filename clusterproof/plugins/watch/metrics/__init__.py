@@ -1,1 +1,0 @@
-"""The metrics of a watch for Prometheus, over HTTP and in a file."""
