@@ -131,5 +131,7 @@ def test_nvswitches_that_are_expected_and_not_there_are_missed() -> None:
 def test_what_helps_a_node_of_unknown_type_is_said_in_the_words_of_who_asks() -> None:
     evidence = probed(of_another_vendor(healthy_cpu()))
     by_hand, by_slurm = (results(evidence, occasion)["gpu.gpu_count"].message for occasion in ("preflight", "prolog"))
-    assert by_hand == "the instance type is unknown; give --instance-type or --expect"
-    assert by_slurm == "the instance type is unknown; set instance_type in slurm.toml, or [expect] in a policy"
+    assert by_hand == "the instance type is unknown; give --instance-type or --expect gpus=N"
+    assert (
+        by_slurm == "the instance type is unknown; set instance_type in slurm.toml, or gpus under [expect] in a policy"
+    )

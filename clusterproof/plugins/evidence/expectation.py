@@ -40,12 +40,14 @@ def instance_type(node: Node) -> str:
     machine = machine_type(node.platform.vendor, node.platform.product, _gpu_devices(node))
     if machine:
         return machine
-    ways = (
-        "set instance_type in slurm.toml, or [expect] in a policy"
-        if node.drains
-        else "give --instance-type or --expect"
-    )
-    raise Incomplete(f"the instance type is unknown; {ways}", cause=UNKNOWN_TYPE)
+    raise _unknown(node)
+
+
+def _unknown(node: Node, what: str = "") -> Incomplete:
+    """That its type is unknown; `what` is the number that would do in its place."""
+    by_slurm = f"set instance_type in slurm.toml, or {what or '[expect]'}{' under [expect]' * bool(what)} in a policy"
+    by_hand = f"give --instance-type or --expect{f' {what}=N' * bool(what)}"
+    return Incomplete(f"the instance type is unknown; {by_slurm if node.drains else by_hand}", cause=UNKNOWN_TYPE)
 
 
 def _gpu_devices(node: Node) -> list[str]:
@@ -119,7 +121,12 @@ def expected(node: Node, what: str) -> int:
         return node.target.expect[what]
     if what == "efa":
         return node.efa_attached
-    return int(node.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
+    try:
+        return int(node.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
+    except Incomplete as unknown:
+        if str(unknown) == str(_unknown(node)):
+            raise _unknown(node, what) from unknown
+        raise
 
 
 @collected_by()

@@ -47,7 +47,7 @@ def test_a_kind_of_nvlink_errors_that_no_link_has_leaves_the_others() -> None:
 def test_no_nonsense_about_nvlink_errors_passes(data: dict[str, Any]) -> None:
     result = evaluated("gpu.nvlink_errors", gpus=[{**GPU, "nvlink_errors": data}], kernel_log={"lines": []})
     counted = all(isinstance(links, dict) and all(type(n) is int for n in links.values()) for links in data.values())
-    assert "broke" not in result.message
+    assert not result.message.startswith("the check itself broke")
     assert (result.verdict is Verdict.PASS) <= (counted and bool(data))
 
 
