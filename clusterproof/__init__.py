@@ -81,23 +81,23 @@ _HOMES = {  # module of clusterproof.plugins: what of it is public, each since 0
     "core.version": ("__version__",),
     "evaluation.needs": ("reads",),
     "evaluation.routing": ("evidence",),
+    "evidence.aws.facts_fsx": ("FileSystem",),
     "evidence.cluster": ("ClusterFacts",),
     "evidence.field": (
         "readings",
         "require",
     ),
-    "evidence.fsx.facts": ("FileSystem",),
     "evidence.gpu.facts": ("Gpu",),
     "evidence.host.facts": ("Mount",),
-    "evidence.lustre.facts": (
-        "LustreClient",
-        "LustreTarget",
-    ),
     "evidence.network.facts": ("RdmaDevice",),
     "evidence.neuron.facts": ("NeuronDevice",),
     "evidence.node": ("Node",),
     "evidence.pci.facts": ("PciDevice",),
     "evidence.storage.facts": ("NvmeController",),
+    "evidence.storage.facts_lustre": (
+        "LustreClient",
+        "LustreTarget",
+    ),
     "transport": (
         "Answer",
         "Connection",

@@ -120,7 +120,7 @@ def require_opened(refused: dict[str, DeviceFile]) -> None:
     by_mode = some(path for path, device in refused.items() if device.refused == MODE)
     others = [device for device in refused.values() if device.refused not in (CGROUP, MODE, *BUSY)]
     by_driver = some(f"{device.path} ({device.refused})" for device in others if device.is_of_its_driver)
-    by_nobody = some(f"{device.path} ({device.refused})" for device in others if not device.is_of_its_driver)
+    by_nobody = some(f"{one.path} ({one.refused or one.driver})" for one in others if not one.is_of_its_driver)
     busy = some(f"{path} ({device.refused})" for path, device in refused.items() if device.refused in BUSY)
     with part:
         fail_if(by_cgroup, f"runtime: the device cgroup refuses {by_cgroup}; expected each file here to open")
@@ -134,6 +134,11 @@ def require_opened(refused: dict[str, DeviceFile]) -> None:
         incomplete(f"could not be opened just now: {busy}")
 
 
+def numbers(version: str) -> list[int]:
+    """A version's numbers, to be compared."""
+    return [int(number) for number in version.split(".") if number.isdecimal()]
+
+
 def some(paths: Iterable[str], most: int = 3) -> str:
     """Some of these paths: `/dev/nvidia0, /dev/nvidia1 and 6 more`."""
     paths = list(paths)
@@ -145,10 +150,10 @@ def test_container_libraries(node: Node) -> None:
     """Libraries of the job's container.
 
     Each library of the driver, of NCCL and of the network is loaded, in a process of its own. The driver's must be
-    there where the job has GPUs, and be of the version that the kernel has loaded, or CUDA's forward compatibility.
-    What is mounted into the container the *runtime* brought from the node, by a list that is out of date perhaps, as a
-    CDI specification after an upgrade of the driver; the rest is the *image*'s. A library of the node that needs a
-    newer glibc than the image has does not load.
+    there where the job has GPUs, and be of the version that the kernel has loaded, or newer, of CUDA's forward
+    compatibility. What is mounted into the container the *runtime* brought from the node, by a list that is out of date
+    perhaps, as a CDI specification after an upgrade of the driver; the rest is the *image*'s. A library of the node
+    that needs a newer glibc than the image has does not load.
 
     Remedy (fix configuration): runtime: write the CDI specification anew (nvidia-ctk cdi generate), start the container
     anew, and ask for NVIDIA_DRIVER_CAPABILITIES=compute,utility. image: remove the driver's libraries from it; build on
@@ -175,7 +180,8 @@ def test_container_libraries(node: Node) -> None:
     for name in OF_DRIVER if loaded and loaded[0].isdecimal() else ():
         with part:
             of_driver = libraries[name]
-            if of_driver.version not in ("", loaded) and COMPATIBLE not in of_driver.path:
+            is_newer = numbers(of_driver.version) > numbers(loaded or "")
+            if of_driver.version not in ("", loaded) and not (is_newer and COMPATIBLE in of_driver.path):
                 seen = f"{of_driver.whose}: {name} is of driver {of_driver.version} ({of_driver.path})"
                 fail_if(True, f"{seen}; expected {loaded}, which the kernel of the node has loaded")
     plugin = next((name for name in libraries if name.startswith("libnccl-net")), "")

@@ -3,9 +3,10 @@
 `{"devices": [{"path": "/dev/nvidia0", "refused": "" | "EPERM", "driver": "nvidia" | ""}], "verbs": ["uverbs0"],
 "gpus_asked": {"SLURM_GPUS_ON_NODE": 8}, "libraries": {"libcuda.so.1": {"path":
 "/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09", "mount": "/", "text": "" | "what the loader says", "unread":
-"", "is_there": true}}}`. `driver` is who registered the file's number in /proc/devices. That and `verbs` are the
-kernel's, which a container shares with its node; `mount` is where the file system with the library is mounted, or with
-the one that needs what others do not have; `unread` is why `text` is nothing against the library.
+"", "is_there": true}}}`. `driver` is who registered the file's number in /proc/devices, `no device` of a file without
+one. That and `verbs` are the kernel's, which a container shares with its node; `mount` is where the file system with
+the library is mounted, or with the one that needs what others do not have; `unread` is why `text` is nothing against
+it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ NOT_THERE = re.compile(
 NEEDED_BY = re.compile(r"\((?:required|needed) by (/[^)]{1,1000})\)")
 RTLD_DI_LINKMAP, NAME_IN_LINKMAP = 2, ctypes.sizeof(ctypes.c_void_p)  # dlfcn.h, link.h
 CLOSED, UNTRIED = "nobody, as whom root loads it, may not read it", "a process for it could not be made ready"
+NO_DEVICE = "no device"
 NOBODY, MAX_BYTES, MAX_FILES = 65534, 65536, 4096
 
 
@@ -80,7 +82,7 @@ def _opened(node: Node, path: str, drivers: dict[int, str]) -> dict[str, object]
     driver, refused = "", ""
     try:
         status = os.stat(path)
-        driver = drivers.get(os.major(status.st_rdev), "") if stat.S_ISCHR(status.st_mode) else ""
+        driver = drivers.get(os.major(status.st_rdev), "") if stat.S_ISCHR(status.st_mode) else NO_DEVICE
         os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError as problem:
         refused = str(error(problem)["error"])

@@ -9,7 +9,7 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.fact import collected_as
 from clusterproof.plugins.evidence.field import Field, Reported, every, flag, table, text, texts, whole
 
-_DRIVERS = ("nvidia", "neuron", "infiniband_verbs", "gdrdrv")
+_DRIVERS = {"infiniband": "infiniband_verbs", "nvidia-uvm": "nvidia-uvm", "nvidia": "nvidia"}  # by how a file is called
 _VERSION = re.compile(r"\.so\.(\d{1,5}(?:\.\d{1,5}){1,3})$")
 
 
@@ -19,12 +19,18 @@ class DeviceFile(Reported):
 
     path = Field(text)
     refused = Field(text)
-    driver = Field(text)  # who registered its number, as the kernel says; empty for what is no device of anybody's
+    driver = Field(text)  # who registered its number, as the kernel says; empty where nobody did, or that is unknown
 
     @property
     def is_of_its_driver(self) -> bool:
-        """Whether what it says is a driver's word; an image may hold a folder or a stale number in its place."""
-        return self.driver.startswith(_DRIVERS)
+        """Whether what it says is its driver's word; an image may hold a folder or a stale number in its place."""
+        name = self.path.removeprefix("/dev/")
+        return self.driver.startswith(next((_DRIVERS[head] for head in _DRIVERS if name.startswith(head)), name[:6]))
+
+    @property
+    def is_another(self) -> bool:
+        """Whether another file stands in its place, as /dev/null where a runtime hides it: that opens as well."""
+        return bool(self.driver) and not self.is_of_its_driver
 
 
 @record
@@ -65,7 +71,7 @@ class Container(Reported):
     def opened(self, paths: re.Pattern[str]) -> tuple[list[str], dict[str, DeviceFile]]:
         """The device files of these paths that open, and the others by path. Raises Incomplete."""
         found = {device.path: device for device in self.devices if paths.fullmatch(device.path)}
-        refused = {path: device for path, device in found.items() if device.refused}
+        refused = {path: device for path, device in found.items() if device.refused or device.is_another}
         return [path for path in found if path not in refused], refused
 
     @property
