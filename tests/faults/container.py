@@ -16,7 +16,8 @@ GPUS = [f"/dev/nvidia{number}" for number in range(8)]
 NO_RIGHT = Link("/proc/1/ns/net")  # opens for nobody: EPERM, as what a device cgroup refuses
 NO_MODE = Link("/proc/sys/kernel/random/uuid")  # EACCES to write, to root as well
 NO_DRIVER = Device(195, 0)  # ENXIO, as a GPU's file whose driver has let go of it
-REGISTERED = "Character devices:\n  1 mem\n195 nvidia\n\nBlock devices:\n259 blkext\n"
+REGISTERED = "Character devices:\n  1 nvidia-uvm\n195 nvidia\n\nBlock devices:\n259 blkext\n"
+OF_NULL = "Character devices:\n  1 mem\n195 nvidia\n"
 
 
 def with_files(image: NodeImage, entry: Link | Device | Folder, *paths: str) -> NodeImage:
@@ -68,6 +69,12 @@ FAULTS = (
         lambda image: with_files(with_file(image, "/proc/devices", "Character devices:\n"), NO_DRIVER, *GPUS),
         {DEVICES: FAIL},
         "runtime: no loaded driver has the device of /dev/nvidia0 (ENXIO), /dev/nvidia1 (ENXIO)",
+    ),
+    Fault(
+        "a container in which /dev/null hides the GPUs",
+        lambda image: with_file(image, "/proc/devices", OF_NULL),
+        {DEVICES: FAIL},
+        "runtime: no loaded driver has the device of /dev/nvidia0 (mem), /dev/nvidia1 (mem)",
     ),
     Fault(
         "folders where files of GPUs were to be mounted",

@@ -71,6 +71,9 @@ def huge_pages(pages: int, size_kib: int = 2048) -> dict[str, Content]:
     return {f"{at}/{name}": f"{pages}\n" for name in ("nr_hugepages", "free_hugepages")}
 
 
+REGISTERED = "Character devices:\n  1 nvidia\n\nBlock devices:\n259 blkext\n"  # files that open have null's number
+
+
 def cpuinfo(cpus: int, sockets: int, model: str, microcode: str = "0xa0011d5", threads: int = 2) -> str:
     """/proc/cpuinfo with what matters here."""
     cores = cpus // threads // sockets
@@ -95,6 +98,7 @@ def processors_proc(cpus: int, sockets: int, model: str) -> dict[str, Content]:
     """Over /proc: what the CPUs are, the time that passes, and settings of the kernel."""
     over = {
         "cpuinfo": cpuinfo(cpus, sockets, model),
+        "devices": REGISTERED,
         "stat": "cpu " + " ".join(["0" * 14] * len(BUSY)) + "\nbtime 1763583600\n",
         "sys/kernel/numa_balancing": "1\n",
         "sys/kernel/pid_max": "4194304\n",

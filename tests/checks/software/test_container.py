@@ -108,7 +108,6 @@ def job(
             FAIL,
             "no loaded driver has the device of /dev/nvidia-uvm (mem)",
         ),
-        (CONTROLS | EIGHT | {"/dev/nvidia-uvm": " nvidia"}, {}, FAIL, "the device of /dev/nvidia-uvm (nvidia)"),
         (CONTROLS | EIGHT | {"/dev/nvidia-uvm": " nvidia-uvm", "/dev/nvidia0": " nvidia-frontend"}, {}, PASS, ""),
         (
             CONTROLS | {"/dev/nvidia0": " no device"},

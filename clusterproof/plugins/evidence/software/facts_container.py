@@ -9,7 +9,8 @@ from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.fact import collected_as
 from clusterproof.plugins.evidence.field import Field, Reported, every, flag, table, text, texts, whole
 
-_DRIVERS = {"infiniband": "infiniband_verbs", "nvidia-uvm": "nvidia-uvm", "nvidia": "nvidia"}  # by how a file is called
+_DRIVERS = ("nvidia", "neuron", "infiniband_verbs", "gdrdrv")
+_OF_NOBODY = ("mem", "no device")  # the driver of /dev/null, and what is no device at all
 _VERSION = re.compile(r"\.so\.(\d{1,5}(?:\.\d{1,5}){1,3})$")
 
 
@@ -24,13 +25,12 @@ class DeviceFile(Reported):
     @property
     def is_of_its_driver(self) -> bool:
         """Whether what it says is its driver's word; an image may hold a folder or a stale number in its place."""
-        name = self.path.removeprefix("/dev/")
-        return self.driver.startswith(next((_DRIVERS[head] for head in _DRIVERS if name.startswith(head)), name[:6]))
+        return self.driver.startswith(_DRIVERS)
 
     @property
     def is_another(self) -> bool:
         """Whether another file stands in its place, as /dev/null where a runtime hides it: that opens as well."""
-        return bool(self.driver) and not self.is_of_its_driver
+        return self.driver in _OF_NOBODY
 
 
 @record
