@@ -1,6 +1,6 @@
-"""Jobs that were run on one H200 and broken on purpose: what is said of each, beside what was done to it.
+"""Jobs that were run on one H200, or one H100, and broken on purpose: what is said of each, beside what was done to it.
 
-Four ranks by torchrun, DDP over NCCL 2.28 of PyTorch 2.11. `h200_jobs.tar.xz` has the output of ranks and torchrun,
+Four ranks by torchrun, DDP over NCCL 2.28 of PyTorch 2.11. `gpu_jobs.tar.xz` has the output of ranks and torchrun,
 steps, dumps of the Flight Recorder, and the node's kernel log, whose UUIDs and serial numbers are blank. Of the healthy
 ones the traces are left out.
 """
@@ -22,7 +22,7 @@ from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.training_run.reading import read_run
 from tests.training_run.builders import said
 
-ARCHIVE = Path(__file__).with_name("h200_jobs.tar.xz")
+ARCHIVE = Path(__file__).with_name("gpu_jobs.tar.xz")
 KERNEL_LOG = "vm-dmesg.txt"
 WAITED = "did not come to all_reduce 29 of default_pg, in which ranks 0, 2, 3 waited"
 
@@ -56,6 +56,13 @@ TRUTH = {
     "slow": Truth("stopped", None, "torchrun was told to stop by a signal from outside of it"),
     "train": Truth("unknown", None, "nothing that was read is a known sign"),
 }
+ON_H100 = {  # of which no kernel log was kept
+    "duplicate": Truth("code", 3, "two ranks were given the same GPU"),
+    "ifname": Truth("code", None, "NCCL_SOCKET_IFNAME names one that this node has not"),
+    "nodevice": Truth("unknown", 3, "a rank sees no GPU: by CUDA_VISIBLE_DEVICES"),
+    "shm": Truth("resources", 2, "shared memory (/dev/shm) was full"),
+    "jax": Truth("resources", None, "the memory of a GPU was full"),
+}
 MISSING = "rank 1 missing in all_reduce 29 of default_pg (ranks 0, 2, 3 waiting)"
 OF_RUNS = {
     "hang": ("run.first_missing", Verdict.FAIL, MISSING),
@@ -84,12 +91,12 @@ def case_of(folder: Path) -> Case:
 
 
 def test_there_is_a_truth_for_every_job(jobs: Path) -> None:
-    assert {path.name for path in jobs.iterdir() if path.is_dir()} == set(TRUTH)
+    assert {path.name for path in jobs.iterdir() if path.is_dir()} == {*TRUTH, *ON_H100}
 
 
-@pytest.mark.parametrize("name", TRUTH)
+@pytest.mark.parametrize("name", [*TRUTH, *ON_H100])
 def test_a_job_ended_of_what_was_done_to_it(name: str, jobs: Path) -> None:
-    case, truth = case_of(jobs / name), TRUTH[name]
+    case, truth = case_of(jobs / name), {**TRUTH, **ON_H100}[name]
     assert (case.verdict.cause, case.verdict.rank) == (truth.cause, truth.rank)
     assert truth.words in paragraph(case)
     assert case.verdict.nodes == ()
