@@ -117,7 +117,8 @@ def _dump(rank: int, data: Any) -> Dump:
             has_begun = entry.raw["state"] == BEGUN if is_timed else None
             pending[entry.group] = Pending(entry.number, entry.name, has_begun)
     exchanges = _exchanges(rank, entries, members)
-    return Dump(rank, members, words, pending, enqueued, local, status, exchanges, called(raw, ended))
+    with_sends = frozenset(entry.group for entry in entries if entry.is_p2p or entry.raw.get("p2p_seq_id"))
+    return Dump(rank, members, words, pending, enqueued, local, status, exchanges, called(raw, ended), with_sends)
 
 
 def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tuple[Any, Any]]:
