@@ -55,6 +55,11 @@ def borne_out(event: Event, case: Collected) -> Fact | None:
     return next((fact for fact in facts if is_of_program(fact) and rank_of(fact, case) in ranks), None)
 
 
+def said_against(case: Collected) -> tuple[str, ...]:
+    """What nodes themselves say, in words: it speaks against every cause that is not of them."""
+    return tuple(dict.fromkeys(f"{fact.node}: {fact.words}" for fact in case.facts if fact.is_strong))
+
+
 def rank_of(fact: Fact, case: Collected) -> int | None:
     """The rank whose process a line of its node's log is of; None where that is not known."""
     ranks = (rank for rank, pid in case.pids_of_ranks.items() if pid == fact.pid)

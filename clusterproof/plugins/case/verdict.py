@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from clusterproof.plugins.case.first import Candidate, candidates, told_from_outside
+from clusterproof.plugins.case.first import Candidate, candidates, silent_before, told_from_outside
 from clusterproof.plugins.case.records import Collected, Event, Fact, Lead
-from clusterproof.plugins.case.relevance import borne_out, rank_of, relevant
+from clusterproof.plugins.case.relevance import borne_out, rank_of, relevant, said_against
 from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.case.window import dated, undated
 from clusterproof.plugins.catalog.causes import (
@@ -180,7 +180,10 @@ def _by_words(case: Collected) -> Verdict:
         return Verdict(CODE, OF_CRASH, SUPPORTED, words, doubt, (), (), doubt.rank)
     told = told_from_outside(case) if not doubts else None
     if told:
-        return Verdict(STOPPED, probability().told_to_stop, CANDIDATE, told.row.meaning, told)
+        if silent := silent_before(told, case.progress):
+            return _unknown(case, [told], f"it had made no step for {silent} when it was told to stop: it hung")
+        why = told.row.meaning
+        return Verdict(STOPPED, probability().told_to_stop, CANDIDATE, why, told, against=said_against(case))
     return _unknown(case, [one.event for one in doubts])
 
 
@@ -212,12 +215,11 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
     if first.is_echo:
         return _unknown(case, [event], "others had waited or ended before it: it is an echo")
     weight = event.row.probability * (1.0 if event.when.is_known else probability().unordered)
-    against = tuple(dict.fromkeys(f"{fact.node}: {fact.words}" for fact in case.facts if fact.is_strong))
     fact = borne_out(event, case) if event.row.cause == CODE else None
     words = _quoted(event) + (f"; {_says_so(fact)}" if fact else "")
     weight, standing = (max(weight, probability().supported), SUPPORTED) if fact else (weight, CANDIDATE)
     rank = next((one.event.rank for one in own if one.event.sign == event.sign and one.event.rank is not None), None)
-    return Verdict(event.row.cause, weight, standing, words, event, (), (), rank, against)
+    return Verdict(event.row.cause, weight, standing, words, event, (), (), rank, said_against(case))
 
 
 def _may_have_led_to(doubt: Event, event: Event) -> bool:
@@ -240,10 +242,8 @@ def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate
     failed = [one.event for one in doubts if not one.event.row.of_stop or one.event.when.is_before(stop.when, apart_s)]
     if hung or failed:
         return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
-    told = stop.when.begins
-    if stop.sign == "time_limit" and told and case.last and told - case.last > limits().silent_s:
-        minutes = round((told - case.last) / 60)
-        return _unknown(case, [stop], f"it had said nothing for {minutes} minutes when its time was over: it hung")
+    if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
+        return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
     return Verdict(STOPPED, weight, CANDIDATE, stop.row.meaning, stop)
 
