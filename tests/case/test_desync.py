@@ -18,10 +18,10 @@ NETWORK = "ncclSystemError: System call (e.g. socket, malloc) or external librar
 UNDATED = "[    0.000000] Linux version 6.8.0\n[ 5000.100000] " + XID_79.partition(" ")[2]
 
 
-def desync(folder: Path, files: dict[str, str]) -> Case:
+def desync(folder: Path, files: dict[str, str], ended: int = 1) -> Case:
     for rank in range(4):
         calls = [("all_reduce", (5,)), ("barrier" if rank == 1 else "all_reduce", (5,))]
-        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(calling(rank, calls, ended=1)))
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(calling(rank, calls, ended=ended)))
     return case_of(folder, files)
 
 
@@ -60,3 +60,7 @@ def test_a_gpu_that_its_node_says_is_broken_may_have_led_there(log: str, cause: 
     verdict = desync(tmp_path, {"gpu003-dmesg.txt": log}).verdict
     assert verdict.cause == cause
     assert "gpu003" in (*verdict.nodes, *verdict.suspects)
+
+
+def test_where_all_wait_for_another_collective_before_it_is_no_cause(tmp_path: Path) -> None:
+    assert desync(tmp_path, {}, ended=0).verdict.cause == "unknown"

@@ -135,9 +135,12 @@ def test_a_rank_that_stands_within_a_batch_has_called_no_other_collective() -> N
     assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
 
 
-def test_what_differs_behind_the_collective_in_which_all_wait_holds_nobody_up() -> None:
+def test_what_differs_behind_the_collective_in_which_all_wait_does_not_hold_them_up() -> None:
     run = differing([calling(rank, [USUAL, ("barrier", (1,)) if rank == 1 else USUAL], ended=0) for rank in range(4)])
-    assert run.mismatches == ()
+    result = said("run.collectives_match", run)
+    assert result.verdict is Verdict.CONCERN
+    assert result.message.startswith("at collective 2 of default_pg, in which nobody waits yet, rank 1 called barrier")
+    assert said("run.first_missing", run).verdict is Verdict.INCOMPLETE
 
 
 @pytest.mark.parametrize(("timeout_ms", "verdict"), [(600_000, "pass"), (86_400_000, "fail"), (None, "pass")])

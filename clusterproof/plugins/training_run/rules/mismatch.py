@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
@@ -11,12 +12,16 @@ from clusterproof.plugins.training_run.records import Called, Dump, rank_names
 
 @record
 class Mismatch:
-    """The first place of a group at which ranks differ; `odd` are fewer than `others`, or nobody can say who is."""
+    """The first place of a group at which ranks differ; `odd` are fewer than `others`, or nobody can say who is.
+
+    A place in which nobody waits yet, as all wait before it, is not what `holds_up` the run.
+    """
 
     group: str  # what the process group is for
     number: int
     odd: Mapping[int, Called]  # by rank
     others: Mapping[int, Called]
+    holds_up: bool = True
 
     @property
     def words(self) -> str:
@@ -34,10 +39,9 @@ class Mismatch:
 
 
 def mismatches(dumps: Mapping[int, Dump]) -> tuple[Mismatch, ...]:
-    """One for each process group in which ranks differ where some wait, the earliest first.
+    """One for each process group in which ranks differ where some wait, or behind that; the earliest first.
 
-    What every rank has ended was no mismatch, or did no harm that is to be seen; what all have yet to come to holds
-    nobody up.
+    What every rank has ended was no mismatch, or did no harm that is to be seen.
     """
     return tuple(sorted(_mismatches(dumps), key=lambda one: min(map(_time, one.odd.values()))))
 
@@ -61,26 +65,27 @@ def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
             if is_comparable(dump, group):
                 groups.setdefault((group, dump.members[group]), []).append(dump)
     for (group, _), members in groups.items():
-        numbers = sorted({dump.pending[group].number for dump in members if group in dump.pending})
+        waits = min((dump.pending[group].number for dump in members if group in dump.pending), default=math.inf)
+        numbers = sorted({number for dump in members for number in dump.called[group] if number >= waits})
         found = (_at(group, number, members) for number in numbers)
         yield from (one for one in (next(filter(None, found), None),) if one)
 
 
 def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
-    """What differs at a place at which some wait."""
+    """What differs at a place."""
     there = {dump.rank: dump for dump in members if number in dump.called[group]}
     called = _of_one_wait({rank: dump.called[group][number] for rank, dump in there.items()})
     called = _with_size(_whole(called, {rank for rank, dump in there.items() if dump.enqueued[group] == number}))
     has_types = all(one.dtype for one in called.values())
     kinds = {rank: (one.name, one.elements, one.dtype if has_types else "") for rank, one in called.items()}
-    waits = any(group in there[rank].pending and there[rank].pending[group].number == number for rank in called)
-    if len(set(kinds.values())) < 2 or not waits:
+    if len(set(kinds.values())) < 2:
         return None
+    waits = any(group in there[rank].pending and there[rank].pending[group].number == number for rank in called)
     usual, _ = Counter(kinds.values()).most_common(1)[0]
     odd = {rank: one for rank, one in called.items() if kinds[rank] != usual}
     others = {rank: one for rank, one in called.items() if kinds[rank] == usual}
     word = next(dump.words.get(group, group) for dump in members)
-    return Mismatch(word, number, odd, others)
+    return Mismatch(word, number, odd, others, waits)
 
 
 def _of_one_wait(called: Mapping[int, Called]) -> dict[int, Called]:
