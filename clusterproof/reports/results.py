@@ -1,4 +1,4 @@
-"""`--results FILE`: one JSON record per check and node, each on disk as soon as it is formed."""
+"""`--results FILE`: a JSON record per check and node, on disk as soon as it is formed, and read from there again."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ from clusterproof.plugins.evaluation.all_checks import node_checks
 from clusterproof.plugins.evaluation.evaluate import evaluate
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
-from clusterproof.plugins.evidence.host import parse_hardware as cpus
-from clusterproof.plugins.evidence.host import parse_hardware as memory
+from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.kernel_log import facts
 from clusterproof.plugins.evidence.kernel_log import parse as kernel_log
@@ -36,9 +35,7 @@ from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
-from clusterproof.plugins.evidence.storage import parse as disks
-from clusterproof.plugins.evidence.storage import parse as fstab
-from clusterproof.plugins.evidence.storage import parse as lustre
+from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 from tests.builders.examples import examples
 from tests.builders.samples import Sample, manifest, of_topic
@@ -46,13 +43,13 @@ from tests.builders.samples import Sample, manifest, of_topic
 FAMILIES = {
     "dcgmi": dcgmi.FORMS,
     "fi_info": network.FORMS,
-    "host": (*cpus.FORMS, *host.FORMS, *fstab.FORMS, *memory.FORMS, *mounts.FORMS, *system.FORMS),
+    "host": (*hardware.FORMS, *host.FORMS, *storage.FORMS, *mounts.FORMS, *system.FORMS),
     "ibstat": rdma.FORMS,
     "ibv": rdma.FORMS,
     "kernel-log": kernel_log.FORMS,
-    "lscpu": cpus.FORMS,
+    "lscpu": hardware.FORMS,
     "lspci": pci.FORMS,
-    "lustre": lustre.FORMS,
+    "lustre": storage.FORMS,
     "nccl-tests": nccl_tests.FORMS,
     "nccom-test": nccom.FORMS,
     "rdma": rdma.FORMS,
@@ -60,7 +57,7 @@ FAMILIES = {
 }
 FORMS = tuple(
     dict.fromkeys(
-        form for forms in (*FAMILIES.values(), disks.FORMS, ec2.FORMS, neuron.FORMS, versions.FORMS) for form in forms
+        form for forms in (*FAMILIES.values(), storage.FORMS, ec2.FORMS, neuron.FORMS, versions.FORMS) for form in forms
     )
 )
 # No collector holds what these say, by a part of their names.

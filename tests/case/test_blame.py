@@ -223,9 +223,10 @@ XID_43 = "2026-03-01T08:00:01,000000+00:00 NVRM: Xid (PCI:0000:c5:00): 43, pid={
     [
         (XID_43.format(pid=812), "code", ()),
         (XID_43.format(pid=813), "unknown", ()),
+        (XID_43.format(pid=812) + XID_43.format(pid=812).replace(": 43,", ": 94,"), "unknown", ()),
         (XID_43.format(pid=812) + XID_79.format(time="08:00:01"), "hardware", ("gpu003",)),
     ],
-    ids=["of the rank's process", "of another process", "and the GPU fell off the bus"],
+    ids=["of the rank's process", "of another process", "and a memory error", "and the GPU fell off the bus"],
 )
 def test_an_xid_of_the_program_bears_out_what_its_rank_says(
     log: str, cause: str, nodes: tuple[str, ...], tmp_path: Path

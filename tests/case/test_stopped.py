@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.case.files import SACCT, STEPS, WATCHDOG_OF_1, case_of
+from tests.case.files import SACCT, STEPS, WATCHDOG_OF_1, XID_79, case_of
 
 RUNS_ON = "".join(f"2026-03-01 08:10:{second:02d},000 iteration {second}/900 | loss: 2.0\n" for second in range(20, 30))
 
@@ -116,3 +116,19 @@ def test_a_launcher_that_was_told_to_stop_after_others_had_ended_says_nothing_of
 def test_who_told_a_launcher_to_stop_is_said_where_the_record_has_it(tmp_path: Path) -> None:
     files = {"job.err": RUNS_ON + TOLD.format(signal="15"), "sacct.txt": SACCT.format(state="TIMEOUT")}
     assert case_of(tmp_path, files).verdict.why == "its time limit was over"
+
+
+def test_a_job_that_had_made_no_step_for_long_when_it_was_told_to_stop_had_hung(tmp_path: Path) -> None:
+    said = RUNS_ON.replace(" 08:10", " 07:20") + TOLD.format(signal="15")
+    verdict = case_of(tmp_path, {"job.err": said, "sacct.txt": RECORD}).verdict
+    assert (verdict.cause, verdict.why) == (
+        "unknown",
+        "it had made no step for 50 minutes when it was told to stop: it hung",
+    )
+
+
+def test_evidence_without_a_time_is_said_against_a_stop(tmp_path: Path) -> None:
+    log = "[    0.000000] Linux version 6.8.0\n[ 5000.100000] " + XID_79.partition(" ")[2]
+    files = {"job.err": RUNS_ON + TOLD.format(signal="15"), "gpu003-dmesg.txt": log, "sacct.txt": RECORD}
+    verdict = case_of(tmp_path, files).verdict
+    assert (verdict.cause, verdict.against) == ("stopped", ("gpu003: Xid 79, GPU has fallen off the bus",))

@@ -17,10 +17,9 @@ import pytest
 from clusterproof.plugins.catalog import (
     CatalogError,
     InstanceType,
+    node,
     rows,
 )
-from clusterproof.plugins.catalog import node as environment_module
-from clusterproof.plugins.catalog import node as services_module
 from clusterproof.plugins.catalog.rows import build, parse
 
 xids_module: Any = importlib.import_module("clusterproof.plugins.catalog.nvidia")  # a function has its name
@@ -120,10 +119,10 @@ def test_a_row_of_an_xid_has_a_number_a_kind_and_a_verdict(code: str, kind: str,
 @pytest.mark.parametrize(
     ("module", "rows", "data"),
     [
-        (services_module, "needed_services", {"verdict": "well"}),
-        (services_module, "needed_services", {"verdict": "fail", "instead_of": "nobody"}),
-        (environment_module, "environment_rules", {"where": "nowhere", "verdict": "fail"}),
-        (environment_module, "environment_rules", {"where": "always", "verdict": "well"}),
+        (node, "needed_services", {"verdict": "well"}),
+        (node, "needed_services", {"verdict": "fail", "instead_of": "nobody"}),
+        (node, "environment_rules", {"where": "nowhere", "verdict": "fail"}),
+        (node, "environment_rules", {"where": "always", "verdict": "well"}),
     ],
 )
 def test_a_row_with_a_word_that_nobody_knows_is_an_error(

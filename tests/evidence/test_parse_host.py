@@ -8,25 +8,23 @@ import pytest
 
 from clusterproof.plugins.evidence.aws import parse as ec2
 from clusterproof.plugins.evidence.host import parse as host
-from clusterproof.plugins.evidence.host import parse_hardware as cpus
-from clusterproof.plugins.evidence.host import parse_hardware as memory
+from clusterproof.plugins.evidence.host import parse_hardware as hardware
 from clusterproof.plugins.evidence.host import parse_system as system
 from clusterproof.plugins.evidence.parsing import CaptureError
 from clusterproof.plugins.evidence.software import parse as versions
-from clusterproof.plugins.evidence.storage import parse as disks
-from clusterproof.plugins.evidence.storage import parse as lustre
+from clusterproof.plugins.evidence.storage import parse as storage
 from tests.builders.samples import sample
 
 # Memory, processors, Lustre
 
 
 def test_free_and_meminfo_show_the_same() -> None:
-    free: Any = memory.read_free(
+    free: Any = hardware.read_free(
         "               total        used        free      shared  buff/cache   available\n"
         "Mem:      2113123908    10485760  2000000000        1024      512000  2050000000\n"
         "Swap:              0           0           0\n"
     )
-    meminfo: Any = memory.read_meminfo(
+    meminfo: Any = hardware.read_meminfo(
         "MemTotal:       2113123908 kB\nMemAvailable:   2050000000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
     )
     assert free == meminfo
@@ -35,41 +33,41 @@ def test_free_and_meminfo_show_the_same() -> None:
 
 def test_free_in_a_unit_that_it_does_not_name_is_an_error() -> None:
     with pytest.raises(CaptureError, match="unit"):
-        memory.read_free(
+        hardware.read_free(
             "               total        used        free      shared  buff/cache   available\n"
             "Mem:         2063597       10241     1953125           1         501     2001953\n"
         )
 
 
 def test_lscpu_shows_what_cpuinfo_does() -> None:
-    data: Any = cpus.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
+    data: Any = hardware.read_lscpu(sample("lscpu/hpc6a-48xlarge.txt").text)
     assert data["cpus"]["info"] == {"model": "AMD EPYC 7R13 Processor", "sockets": 2, "cores": 96}
     assert (data["cpus"]["machine"], data["cpus"]["online"], data["boot"]) == ("x86_64", "0-95", {"cpus": 96})
 
 
 def test_offline_cpus_are_not_counted() -> None:
-    data: Any = cpus.read_lscpu(sample("lscpu/insights-lscpu-L34.txt").text)
+    data: Any = hardware.read_lscpu(sample("lscpu/insights-lscpu-L34.txt").text)
     assert data["boot"] == {"cpus": 1}
     assert "present" not in data["cpus"]
 
 
 def test_cpupower_and_sysfs_show_policies() -> None:
-    data: Any = cpus.read_cpupower(sample("lscpu/insights-cpupower_frequency_info-L36.txt").text)
+    data: Any = hardware.read_cpupower(sample("lscpu/insights-cpupower_frequency_info-L36.txt").text)
     first = data["cpus"]["policies"][0]
     assert (first["driver"], first["governor"], first["max_khz"]) == ("intel_pstate", "performance", 3_000_000)
     folder = "/sys/devices/system/cpu/cpu{}/cpufreq"
     lines = [f"{folder.format(cpu)}/scaling_governor:performance" for cpu in range(4)]
-    sysfs: Any = cpus.read_sysfs("\n".join(lines))
+    sysfs: Any = hardware.read_sysfs("\n".join(lines))
     assert sysfs["cpus"]["policies"] == [{"first": "policy0", "governor": "performance", "count": 4}]
 
 
 def test_lfs_df_lists_every_target() -> None:
-    data: Any = lustre.read_lfs_df(sample("lustre/fsx-guide-performance-lfs-df.txt").text)
+    data: Any = storage.read_lfs_df(sample("lustre/fsx-guide-performance-lfs-df.txt").text)
     assert [target["kind"] for target in data["lustre_space"]["targets"]] == ["mdt", "ost", "ost"]
 
 
 def test_lctl_shows_imports_and_health() -> None:
-    data = lustre.read_parameters(
+    data = storage.read_parameters(
         "health_check=healthy\nosc.abcde-OST0000-osc-ffff8e2d.import=\nimport:\n"
         "    name: abcde-OST0000-osc-ffff8e2d\n    target: abcde-OST0000_UUID\n    state: DISCONN\n"
         "osc.abcde-OST0000-osc-ffff8e2d.max_rpcs_in_flight=32\n"
@@ -193,10 +191,10 @@ def test_nvme_list_shows_disks_and_edac_errors() -> None:
     row = (
         "/dev/nvme1n1     AWS1234     Amazon EC2 NVMe Instance Storage   1   3.84  TB /   3.84  TB    512   B +  0 B\n"
     )
-    nvme: Any = disks.read_nvme_list(f"Node SN Model\n---- -- -----\n{row}")
+    nvme: Any = storage.read_nvme_list(f"Node SN Model\n---- -- -----\n{row}")
     disk = {"name": "nvme1", "model": "Amazon EC2 NVMe Instance Storage", "serial": "AWS1234"}
     assert nvme["nvme"]["controllers"] == [disk | {"disks": [{"name": "nvme1n1"}]}]
     folder = "/sys/devices/system/edac/mc/mc0"
-    edac: Any = disks.read_edac(f"{folder}/ce_count:3\n{folder}/ue_count:0\n{folder}/mc_name:Skylake\n")
+    edac: Any = hardware.read_edac(f"{folder}/ce_count:3\n{folder}/ue_count:0\n{folder}/mc_name:Skylake\n")
     controller = {"name": "mc0", "modules": [], "corrected": 3, "uncorrected": 0, "type": "Skylake"}
     assert edac["edac"]["controllers"] == [controller]

@@ -22,7 +22,7 @@ from tests.faults import ALL_FAULTS
 from tests.mutants import evaluated, faults, unit_tests
 from tests.mutants.bench import Bench
 from tests.mutants.cases import Case
-from tests.mutants.mutations import Mutant, live_functions, mutants_of, not_live
+from tests.mutants.mutations import Mutant, files_of, live_functions, mutants_of, not_live
 from tests.testbed.needs import needs_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> int:
 def all_mutants() -> list[Mutant]:
     """Every one, of functions that this process has from now on."""
     all_checks()
-    files = sorted(file for pattern in FILES for file in PACKAGE.glob(pattern))
+    files = files_of(PACKAGE, FILES)
     for file in files:
         import_module(".".join(("clusterproof", *file.relative_to(PACKAGE).with_suffix("").parts)))
     return [mutant for file in files for mutant in mutants_of(file, PACKAGE)]

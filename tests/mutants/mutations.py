@@ -37,6 +37,15 @@ OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
 }
 
 
+def files_of(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    """The files of a folder that any of the patterns names. Raises RuntimeError for one that names none."""
+    found = {pattern: list(folder.glob(pattern)) for pattern in patterns}
+    nothing = [pattern for pattern, files in found.items() if not files]
+    if nothing:
+        raise RuntimeError(f"{folder} has no {', '.join(nothing)}; expected a file of each pattern")
+    return sorted({file for files in found.values() for file in files})
+
+
 def without_assert(node: ast.AST) -> ast.AST | None:
     """An assert dropped."""
     is_for_types = isinstance(node, ast.Assert) and (node.msg is None or _is_narrowing(node.test))

@@ -17,7 +17,7 @@ from clusterproof.plugins.evidence.nodes import nodes
 from tests.builders.recordings import boot, node
 from tests.mutants.bench import Bench
 from tests.mutants.cases import Case
-from tests.mutants.mutations import OPERATORS, installed, live_functions, mutants_of, not_live
+from tests.mutants.mutations import OPERATORS, files_of, installed, live_functions, mutants_of, not_live
 
 pytestmark = pytest.mark.long
 
@@ -179,3 +179,10 @@ def test_a_mutant_without_an_end_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("tests.mutants.cases.CPU_S", 1.0)
     module = loaded(tmp_path, ENDLESS)
     assert "negated: left != left" not in survivors(tmp_path, case(module, tmp_path, "good"))
+
+
+def test_a_pattern_that_names_no_file_any_more_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.py").touch()
+    assert files_of(tmp_path, ["*.py", "a.*"]) == [tmp_path / "a.py"]
+    with pytest.raises(RuntimeError, match=r"has no gone\.py; expected a file of each pattern"):
+        files_of(tmp_path, ["*.py", "gone.py"])

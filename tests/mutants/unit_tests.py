@@ -17,7 +17,7 @@ from _pytest.runner import runtestprotocol
 
 from tests.mutants.cases import Lines, cpu_limit, forget_catalogue, traced
 from tests.mutants.evaluated import TESTS
-from tests.mutants.mutations import Mutant, installed, live_functions
+from tests.mutants.mutations import Mutant, files_of, installed, live_functions
 
 FILES = (  # of tests of checks, of facts, of the catalogue, and of what a gate keeps
     "aws/test_fsx_facts.py",
@@ -58,8 +58,7 @@ def killers(root: Path, package: Path, mutants: Sequence[Mutant], patterns: Iter
 
 
 def _files(root: Path, patterns: Iterable[str]) -> list[Path]:
-    found = {file for pattern in patterns for file in root.joinpath("tests").glob(pattern)}
-    return sorted(file for file in found if str(file.relative_to(root)) not in TESTS)
+    return [file for file in files_of(root / "tests", patterns) if str(file.relative_to(root)) not in TESTS]
 
 
 class _Trials:

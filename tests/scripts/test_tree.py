@@ -1,4 +1,4 @@
-"""The tree of tests: what several files use lies beside them, and no file of tests is read twice."""
+"""The tree: what tests share lies beside them, no file of tests is read twice, settings name what is there."""
 
 from __future__ import annotations
 
@@ -6,8 +6,27 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
 FILES = sorted(TESTS.rglob("test_*.py"))
 IMPORT = re.compile(r"^\s*(?:from|import) (tests\.(?:\w+\.)*test_\w+)", re.MULTILINE)  # also by a program in a text
+SETTING = re.compile(r'"((?:clusterproof|tests|scripts|\{)[^"\s]*/[^"\s]*)"')  # a path, or a pattern of paths
+BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def alternatives(pattern: str) -> list[str]:
+    """The patterns that one with braces stands for."""
+    braces = BRACES.search(pattern)
+    if not braces:
+        return [pattern]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [each for part in braces[1].split(",") for each in alternatives(f"{before}{part}{after}")]
+
+
+def test_a_path_in_the_settings_names_a_file() -> None:
+    patterns = SETTING.findall((ROOT / "pyproject.toml").read_text("utf-8"))
+    each = [one for pattern in patterns for one in alternatives(pattern)]
+    assert len(each) > 20
+    assert [one for one in each if not any(ROOT.glob(one))] == []
 
 
 def test_nothing_is_imported_from_a_file_of_tests() -> None:

@@ -25,7 +25,7 @@ WRONG = (
     ("faults nosuchfault", "'nosuchfault' chooses none of "),
     ("faults a GPU that is losd", "(did you mean a GPU that is lost?); expected words of a fault's name"),
     ("faults --nosuch", "unrecognized arguments: --nosuch"),
-    ("fuzz rusn", "'rusn' chooses none of 9 (did you mean runs?); expected one of frames, evidence, "),
+    ("fuzz rusn", "'rusn' chooses none of 10 (did you mean runs?); expected one of frames, evidence, "),
     ("fuzz --seconds 0", "'0'; expected a whole number from 1 on"),
     ("furnished", "usage: scripts/furnished COMMAND..."),
     ("generate manpage", "manpage; expected nothing, needs, manifests or demo"),

@@ -127,3 +127,63 @@ def test_a_gpu_that_has_not_begun_what_its_rank_has_called_is_waited_for() -> No
     assert message.startswith(
         "rank 1: its GPU has not begun all_reduce 2 of default_pg (ranks 0, 2, 3 waiting), which it called"
     )
+
+
+def test_a_rank_that_stands_within_a_batch_has_called_no_other_collective() -> None:
+    parts: list[Sized] = [("_broadcast_oop", (10,)), ("_broadcast_oop", (20,)), ("ALLGATHER_coalesced", (3,))]
+    data = [calling(rank, parts[: 1 if rank == 1 else 3], ended=0, collective_seq_id=1) for rank in range(4)]
+    assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
+
+
+def test_what_differs_behind_the_collective_in_which_all_wait_does_not_hold_them_up() -> None:
+    run = differing([calling(rank, [USUAL, ("barrier", (1,)) if rank == 1 else USUAL], ended=0) for rank in range(4)])
+    result = said("run.collectives_match", run)
+    assert result.verdict is Verdict.CONCERN
+    assert result.message.startswith("at collective 2 of default_pg, in which nobody waits yet, rank 1 called barrier")
+    assert said("run.first_missing", run).verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize(("timeout_ms", "verdict"), [(600_000, "pass"), (86_400_000, "fail"), (None, "pass")])
+def test_a_dump_of_an_attempt_before_is_compared_with_no_later_one(timeout_ms: int | None, verdict: str) -> None:
+    data = [calling(rank, [USUAL, ("all_reduce", (rank // 3,))], ended=1, timeout_ms=timeout_ms) for rank in range(4)]
+    for entry in data[3]["entries"]:
+        entry["time_created_ns"] -= 3600 * 10**9
+    assert said("run.collectives_match", differing(data)).verdict.value == verdict
+
+
+@pytest.mark.parametrize("field", ["input_sizes", "input_dtypes"])
+def test_a_size_or_type_that_one_dump_lacks_differs_from_none(field: str) -> None:
+    data = [calling(rank, [USUAL], ended=0) for rank in range(4)]
+    del data[1]["entries"][0][field]
+    assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS
+
+
+def test_an_empty_tensor_differs_from_one_that_is_not() -> None:
+    run = differing([calling(rank, [("all_reduce", (min(rank, 1),))], ended=0) for rank in range(4)])
+    assert "rank 0 called all_reduce of 0 Float" in said("run.collectives_match", run).message
+
+
+@pytest.mark.parametrize("is_in_ring", [True, False])
+def test_groups_in_which_ranks_send_number_their_collectives_apart(is_in_ring: bool) -> None:
+    data = [calling(rank, [USUAL, (("all_reduce", "broadcast")[rank % 2], (1,))], ended=1) for rank in range(4)]
+    for one in data:
+        first, second = one["entries"]
+        batch = {**first, "is_p2p": True, "profiling_name": "nccl:coalesced", "p2p_seq_id": 0}
+        one["entries"] = [first, batch, second] if is_in_ring else [first, {**second, "p2p_seq_id": 12}]
+    result = said("run.collectives_match", differing(data))
+    assert result.verdict is Verdict.INCOMPLETE
+    assert result.message.startswith("dumps number sends and collectives of a group together")
+
+
+def test_a_group_whose_ranks_no_dump_lists_is_not_compared() -> None:
+    data = [calling(rank, [("all_reduce", (rank // 2 + 1,))], ended=0) for rank in range(4)]
+    for one in data:
+        del one["pg_config"]
+    assert said("run.collectives_match", differing(data)).verdict is Verdict.INCOMPLETE
+
+
+def test_a_ring_that_does_not_number_its_entries_may_have_lost_its_beginning() -> None:
+    data = [calling(rank, [("all_reduce", (rank // 3,))], ended=0) for rank in range(4)]
+    for one in data:
+        del one["entries"][0]["record_id"]
+    assert said("run.collectives_match", differing(data)).verdict is Verdict.PASS

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import fail, fail_if, incomplete
+from clusterproof.plugins.core.verdict import concern_if, fail, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.records import MAX_RANKS, rank_names
 from clusterproof.plugins.training_run.rules.gpus import Bounds
+from clusterproof.plugins.training_run.rules.mismatch import is_comparable
 from clusterproof.plugins.training_run.rules.missing_ranks import last_call
 from clusterproof.plugins.training_run.run import TrainingRun
 
@@ -46,7 +47,7 @@ def test_first_missing(run: TrainingRun) -> None:
             f"{rank_names(found.without_dump)} left no dump{missed}; "
             f"expected one of every rank: give them, or look there{on_nodes(run, found.without_dump)}"
         )
-    if found.are_waiting and not named and not run.mismatches:
+    if found.are_waiting and not named and not any(one.holds_up for one in run.mismatches):
         incomplete(
             "ranks wait, and none is behind the others in a collective; expected one that is: look at their stacks"
         )
@@ -59,20 +60,24 @@ def test_collectives_match(run: TrainingRun) -> None:
 
     Read from the Flight Recorder's dumps. Every rank of a process group must call the same collectives in the same
     order, on as many elements of the same type; where one calls another (a desync), all wait for ever, or compute with
-    wrong data. The first place is named at which ranks differ and some still wait. Sends, receives and the parts of
-    collectives that may be uneven are not compared.
+    wrong data. The first place is named at which ranks differ; one in which nobody waits yet, as all wait before it, is
+    a concern. Sends, receives, the parts of collectives that may be uneven, and groups in which ranks send as well are
+    not compared; nor is a call with one that came after its timeout: it waited for that no longer, or its dump is left
+    from an attempt before.
 
     Remedy (fix code): Look for a branch that only some ranks take: a condition on the rank, on a batch that is empty,
     on a loss that is not finite; a rank with fewer batches. TORCH_DISTRIBUTED_DEBUG=DETAIL stops the run at that call.
     The node is not at fault.
     """
     for one in run.mismatches:
-        fail_if(one, f"at collective {one.number} of {one.group} {one.words}; expected the same of every rank")
+        fail_if(one.holds_up, f"at collective {one.number} of {one.group} {one.words}; expected the same of every rank")
+        place = f"at collective {one.number} of {one.group}, in which nobody waits yet,"
+        concern_if(not one.holds_up, f"{place} {one.words}; expected the same of every rank")
     silent = run.missing.without_dump
     if silent:
         incomplete(f"{rank_names(silent)} left no dump; expected one of every rank")
-    if not all(dump.called or not dump.enqueued for dump in run.dumps.values()):
-        incomplete("the dumps number sends and collectives together; expected those of a newer PyTorch")
+    if not all(is_comparable(dump, group) for dump in run.dumps.values() for group in dump.enqueued):
+        incomplete("dumps number sends and collectives of a group together, or do not have its ranks; expected neither")
 
 
 def last_lines(run: TrainingRun, numbers: Sequence[int]) -> str:

@@ -35,7 +35,6 @@ from clusterproof.plugins.evidence.perf import parse_nccl as nccl_tests
 from clusterproof.plugins.evidence.perf import parse_nccom as nccom
 from clusterproof.plugins.evidence.slurm import parse as slurm
 from clusterproof.plugins.evidence.software import parse as versions
-from clusterproof.plugins.evidence.storage import parse as fstab
 from clusterproof.plugins.evidence.storage import parse as storage
 from clusterproof.plugins.evidence.storage import parse_mounts as mounts
 
@@ -65,7 +64,7 @@ FORMS: tuple[Form, ...] = (
 
 
 # What is left to do with a collector's value when every file has been read.
-_FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": fstab.completed}
+_FINISHED: Mapping[str, Callable[[object], object]] = {"nvml": completed, "mounts": storage.completed}
 MAX_WHOLE_BYTES = 2 * 1024**3  # of all files, unpacked; 100 bug reports of NVIDIA's have some 1 billion
 MAX_HEAD = 1024 * 1024  # characters of an output by which its form is known; only logs are as long
 FEW, MAX_SAID = 3, 200  # lines and characters of a file that holds no output

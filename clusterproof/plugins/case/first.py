@@ -41,6 +41,13 @@ def told_from_outside(case: Collected) -> Event | None:
     return told if all(told.when.is_before(event.when) for event in others) else None
 
 
+def silent_before(stop: Event, last: float | None) -> str:
+    """For how long a job had been silent when it was stopped, in words; empty where it was not, or nothing tells."""
+    if stop.when.begins is None or last is None or stop.when.begins - last <= limits().silent_s:
+        return ""
+    return f"{round((stop.when.begins - last) / 60)} minutes"
+
+
 def _first_of_each(events: Iterable[Event]) -> list[Event]:
     """What a rank says later in the same file is of its own end; what nobody can be told apart by stays."""
     kept: dict[tuple[str, int | None, str, int], Event] = {}

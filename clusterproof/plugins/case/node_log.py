@@ -118,11 +118,17 @@ def _facts(events: facts.Events, node: str, source: str) -> Iterator[Fact]:
     of_gpus = [event for event in events if isinstance(event, XidEvent | FallenOffBus | InitFailed | SXidEvent)]
     for line in of_gpus:  # each by itself: what was long before the job's end is not what ended it
         found = (*evaluate([line], PACKAGED), *evaluate_switches([line], PACKAGED))
-        yield from (_of_finding(one, node, source) for one in found if one.severity in ONLY_SEEN or _is_of_program(one))
+        yield from (_of_finding(one, node, source) for one in found if _tells(one))
     for event in events:
         fact = _of_host(event, node, source)
         if fact:
             yield fact
+
+
+def _tells(one: Finding) -> bool:
+    """Whether it is to be seen: so is a memory error that is no fault of the GPU any more, and has ended a process."""
+    is_of_memory = one.family == "Xid" and xid(one.code).kind == "memory" and not one.cleared_by
+    return one.severity in ONLY_SEEN or is_of_memory or _is_of_program(one)
 
 
 def _is_of_program(one: Finding) -> bool:

@@ -13,8 +13,8 @@ LONGEST = 300  # characters of what ranks called
 
 
 def events(dumps: Mapping[int, Dump], files: Mapping[int, str]) -> Iterator[Event]:
-    """One for each process group in which ranks called different collectives."""
-    for one in mismatches(dumps):
+    """One for each process group in which ranks called different collectives, and some wait there."""
+    for one in (each for each in mismatches(dumps) if each.holds_up):
         first = min(one.odd)
         rank = first if len(one.odd) == 1 and one.has_majority else None
         words = f"{one.words}, at collective {one.number} of {one.group}"

@@ -49,10 +49,15 @@ def is_of_program(fact: Fact) -> bool:
 def borne_out(event: Event, case: Collected) -> Fact | None:
     """What the node's own log has of the same process as a fault of its program; None where it has any of hardware."""
     facts = dated(case)
-    if any(fact.cause == HARDWARE and fact.is_strong for fact in facts):
+    if any(fact.cause == HARDWARE for fact in facts):  # a contained memory error, Xid 94, ends a process as well
         return None
     ranks = {rank for rank in case.pids_of_ranks if event.rank in (None, rank)}
     return next((fact for fact in facts if is_of_program(fact) and rank_of(fact, case) in ranks), None)
+
+
+def said_against(case: Collected) -> tuple[str, ...]:
+    """What nodes themselves say, in words: it speaks against every cause that is not of them."""
+    return tuple(dict.fromkeys(f"{fact.node}: {fact.words}" for fact in case.facts if fact.is_strong))
 
 
 def rank_of(fact: Fact, case: Collected) -> int | None:

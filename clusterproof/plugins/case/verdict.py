@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from clusterproof.plugins.case.first import Candidate, candidates, told_from_outside
+from clusterproof.plugins.case.first import Candidate, candidates, silent_before, told_from_outside
 from clusterproof.plugins.case.records import Collected, Event, Fact, Lead
-from clusterproof.plugins.case.relevance import borne_out, rank_of, relevant
+from clusterproof.plugins.case.relevance import borne_out, rank_of, relevant, said_against
 from clusterproof.plugins.case.scheduler import has_completed
 from clusterproof.plugins.case.window import dated, undated
 from clusterproof.plugins.catalog.causes import (
@@ -97,9 +97,13 @@ def _by_evidence(case: Collected) -> Verdict | None:
         return None
     contested = [one for one in candidates(case) if _contests(one, first, apart_s)]
     if contested:
-        words = f"{contested[0].event.row.meaning}, and {first.node}: {first.words}; no time tells which came first"
-        return Verdict(UNKNOWN, 0.0, UNKNOWN, words, None, (), (first.node,), contested[0].event.rank)
+        return _of_contest(contested[0].event, first)
     return _of_fact(case, first, tuple(dict.fromkeys(fact.node for fact in at_once)))
+
+
+def _of_contest(event: Event, fact: Fact) -> Verdict:
+    words = f"{event.row.meaning}, and {fact.node}: {fact.words}; no time tells which came first"
+    return Verdict(UNKNOWN, 0.0, UNKNOWN, words, None, (), (fact.node,), event.rank)
 
 
 def _of_fact(case: Collected, first: Fact, nodes: Sequence[str]) -> Verdict:
@@ -146,6 +150,7 @@ def _is_gpu(one: Candidate) -> bool:
 def _is_earlier(one: Candidate, fact: Fact, apart_s: float) -> bool:
     """Whether the job's own words were surely before the evidence, and say another thing."""
     row = one.event.row
+    apart_s = limits().lag_s if one.event.sign == DESYNC else apart_s  # whom its GPU fails may call what others do not
     return row.role != SUSPICION and not row.of_broken_gpu and one.event.when.is_before(fact.when, apart_s)
 
 
@@ -175,7 +180,10 @@ def _by_words(case: Collected) -> Verdict:
         return Verdict(CODE, OF_CRASH, SUPPORTED, words, doubt, (), (), doubt.rank)
     told = told_from_outside(case) if not doubts else None
     if told:
-        return Verdict(STOPPED, probability().told_to_stop, CANDIDATE, told.row.meaning, told)
+        if silent := silent_before(told, case.progress):
+            return _unknown(case, [told], f"it had made no step for {silent} when it was told to stop: it hung")
+        why = told.row.meaning
+        return Verdict(STOPPED, probability().told_to_stop, CANDIDATE, why, told, against=said_against(case))
     return _unknown(case, [one.event for one in doubts])
 
 
@@ -197,24 +205,33 @@ def _of_words(case: Collected, own: Sequence[Candidate], doubts: Sequence[Candid
     first = next((one for one in rivals if one.event.sign == DESYNC and first.event.row.cause == CODE), first)
     event = first.event
     before = [
-        one.event for one in doubts if one.event.row.cause != event.row.cause and _is_ahead(one.event, event, apart_s)
+        one.event for one in doubts if one.event.row.cause != event.row.cause and _may_have_led_to(one.event, event)
     ]
     if before:
         return _unknown(case, before)
+    broken = [fact for fact in undated(case) if fact.cause == HARDWARE and fact.is_strong]
+    if event.sign == DESYNC and broken:
+        return _of_contest(event, broken[0])
     if first.is_echo:
         return _unknown(case, [event], "others had waited or ended before it: it is an echo")
     weight = event.row.probability * (1.0 if event.when.is_known else probability().unordered)
-    against = tuple(dict.fromkeys(f"{fact.node}: {fact.words}" for fact in case.facts if fact.is_strong))
     fact = borne_out(event, case) if event.row.cause == CODE else None
     words = _quoted(event) + (f"; {_says_so(fact)}" if fact else "")
     weight, standing = (max(weight, probability().supported), SUPPORTED) if fact else (weight, CANDIDATE)
     rank = next((one.event.rank for one in own if one.event.sign == event.sign and one.event.rank is not None), None)
-    return Verdict(event.row.cause, weight, standing, words, event, (), (), rank, against)
+    return Verdict(event.row.cause, weight, standing, words, event, (), (), rank, said_against(case))
 
 
-def _is_ahead(doubt: Event, event: Event, apart_s: float) -> bool:
-    """Whether a suspicion came before: by time, or in the same file by line."""
-    return doubt.when.is_before(event.when, 0.0 if doubt.node == event.node and doubt.node else apart_s)
+def _may_have_led_to(doubt: Event, event: Event) -> bool:
+    """Whether a suspicion came before: by time, or in the same file by line.
+
+    A rank that met an error of its GPU or its network may go on with another collective than the others: then it is
+    enough that the error was not surely later.
+    """
+    apart_s = 0.0 if doubt.node == event.node and doubt.node else limits().clocks_apart_s
+    if event.sign == DESYNC and doubt.row.cause in (HARDWARE, NETWORK):
+        return not event.when.is_before(doubt.when, apart_s)
+    return doubt.when.is_before(event.when, apart_s)
 
 
 def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate]) -> Verdict:
@@ -225,10 +242,8 @@ def _of_stop(case: Collected, stops: Sequence[Event], doubts: Sequence[Candidate
     failed = [one.event for one in doubts if not one.event.row.of_stop or one.event.when.is_before(stop.when, apart_s)]
     if hung or failed:
         return _unknown(case, [*failed, *hung], f"before {stop.row.meaning}, it had hung or failed")
-    told = stop.when.begins
-    if stop.sign == "time_limit" and told and case.last and told - case.last > limits().silent_s:
-        minutes = round((told - case.last) / 60)
-        return _unknown(case, [stop], f"it had said nothing for {minutes} minutes when its time was over: it hung")
+    if stop.sign == "time_limit" and (silent := silent_before(stop, case.last)):
+        return _unknown(case, [stop], f"it had said nothing for {silent} when its time was over: it hung")
     weight = stop.row.probability * (1.0 if case.last or not case.events else probability().unordered)
     return Verdict(STOPPED, weight, CANDIDATE, stop.row.meaning, stop)
 

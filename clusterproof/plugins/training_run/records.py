@@ -148,21 +148,23 @@ class Exchange:
 
 @record
 class Called:
-    """A collective as a rank called it, as far as ranks must agree on it; `elements` are 0 where they need not.
+    """A collective as a rank called it, as far as ranks must agree on it; of `elements` None where they need not.
 
-    `where` is the line of its program, `train_step, train.py:120`; `time` is in seconds since 1970, by its own clock.
+    `where` is the line of its program, `train_step, train.py:120`; `time` is in seconds since 1970, by its own clock,
+    and `timeout_s` is for how long it waits for the others.
     """
 
     name: str
-    elements: int = 0
+    elements: int | None = None
     dtype: str = ""
     where: str = ""
     time: float | None = None
+    timeout_s: float = 0.0
 
     @property
     def words(self) -> str:
         """`all_reduce of 7 Float`."""
-        size = f" of {self.elements:,}" if self.elements else ""
+        size = "" if self.elements is None else f" of {self.elements:,}"
         return f"{self.name}{size}{f' {self.dtype}' if size and self.dtype else ''}"
 
 
@@ -179,3 +181,4 @@ class Dump:
     status: Mapping[str, Status]  # by that number
     exchanges: tuple[Exchange, ...] = ()  # one for each rank that it waits to send to, or to receive from
     called: Mapping[str, Mapping[int, Called]] = field(default_factory=dict)  # of each group some, around what waits
+    with_sends: frozenset[str] = frozenset()  # groups in which it sends or receives, too

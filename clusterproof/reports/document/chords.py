@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from math import cos, pi, sin
 
-from clusterproof.reports.document.heat import MAX_LABEL, MAX_TITLE, step
+from clusterproof.reports.document.heat import MAX_TITLE, label_of, step
 from clusterproof.reports.document.places import Block
 from clusterproof.reports.document.section import of_nodes
 
@@ -109,6 +109,6 @@ def _label(name: str, angle: float, radius: float, kind: str) -> str:
     is_left = angle > pi
     turn = angle * 180 / pi - 90 + (180 if is_left else 0)
     anchor = ' text-anchor="end"' if is_left else ""
-    shown = escape(name if len(name) <= MAX_LABEL else f"…{name[1 - MAX_LABEL :]}")
+    shown = escape(label_of(name))
     where = f"translate({x:.1f} {y:.1f}) rotate({turn:.1f})"
     return f'<text class="{kind}" transform="{where}"{anchor} dy="4">{shown}</text>'

@@ -1,4 +1,4 @@
-"""A heat map as one SVG: colour, and beside it the number in every cell that is not normal."""
+"""Measurements as shares of normal, each drawing one SVG: pairs as a heat map, and nodes as a strip of lines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def heat_map(heat: HeatMap) -> str:
     """The map."""
     head = 0.87 * _longest(heat.columns) + 12
     left = _longest(heat.rows) + 8
-    of_groups = max((len(_shortened(name)) for name in heat.groups.values()), default=0) * _WIDTH_OF_CHAR
+    of_groups = max((len(label_of(name)) for name in heat.groups.values()), default=0) * _WIDTH_OF_CHAR
     across, down = len(heat.columns) * heat.cell_px, len(heat.rows) * heat.cell_px
     width, height = left + across + max(of_groups + 14, head * 0.6), head + down + 4
     return (
@@ -148,7 +148,7 @@ def _labels(heat: HeatMap, left: float, head: float) -> Iterable[str]:
     for start, end in pairwise(starts):
         x = left + len(heat.columns) * size + 8
         y = head + (start + end) / 2 * size + 4
-        yield f'<text class="group" x="{x:.0f}" y="{y:.0f}">{escape(_shortened(heat.groups[start]))}</text>'
+        yield f'<text class="group" x="{x:.0f}" y="{y:.0f}">{escape(label_of(heat.groups[start]))}</text>'
 
 
 def _marked(line: Line) -> str:
@@ -156,15 +156,15 @@ def _marked(line: Line) -> str:
 
 
 def _name(line: Line) -> str:
-    return f"{MARK if line.is_marked else ''}{escape(_shortened(line.name))}"
+    return f"{MARK if line.is_marked else ''}{escape(label_of(line.name))}"
 
 
 def _longest(lines: Sequence[Line]) -> float:
-    return max((len(_shortened(line.name)) + 2 * line.is_marked for line in lines), default=0) * _WIDTH_OF_CHAR
+    return max((len(label_of(line.name)) + 2 * line.is_marked for line in lines), default=0) * _WIDTH_OF_CHAR
 
 
-def _shortened(name: str) -> str:
-    """The end of a long name: there names differ."""
+def label_of(name: str) -> str:
+    """A name along an edge; of a long one its end: there names differ."""
     return name if len(name) <= MAX_LABEL else f"…{name[1 - MAX_LABEL :]}"
 
 
@@ -231,7 +231,7 @@ def _line(line: Measured, number: int, scale: _Scale) -> str:
     top = HEAD + number * ROW
     base = top + 13
     marked = " marked" if line.is_marked else ""
-    name = escape(line.name if len(line.name) <= MAX_LABEL else f"…{line.name[1 - MAX_LABEL :]}")
+    name = escape(label_of(line.name))
     label = f'<text class="row{marked}" x="{LEFT - 12}" y="{base}">{MARK if line.is_marked else ""}{name}</text>'
     if line.href:
         label = f'<a href="{escape(line.href)}">{label}</a>'

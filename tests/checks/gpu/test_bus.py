@@ -9,8 +9,6 @@ import pytest
 from clusterproof.plugins.core.verdict import Verdict
 from tests.checks.gpu.given import GPU, NO_AER, ON_BUS, UNKNOWN, UNSUPPORTED, beside, bus, evaluated
 
-EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"}
-
 
 @pytest.mark.parametrize(
     ("replays", "errors", "verdict"),
@@ -62,40 +60,6 @@ def test_a_device_that_reads_all_ones_has_left_the_bus_unless_it_is_suspended(po
 def test_a_gpu_on_the_bus_that_does_not_answer_is_incomplete() -> None:
     result = evaluated("gpu.pcie_errors", gpus=[{**GPU, "pci": "0000:64:00.0", "pcie_replays": 0}])
     assert (result.verdict, "no GPU answers at this address" in result.message) == (Verdict.INCOMPLETE, True)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "taint", "modules", "verdict"),
-    [
-        ("6.8.0-1021-aws", "OE", ["gdrdrv"], Verdict.PASS),
-        ("5.12.0", "OE", ["gdrdrv"], Verdict.PASS),
-        ("5.9.16", "OE", ["gdrdrv"], Verdict.CONCERN),
-        ("5.10.228", "OE", ["gdrdrv", "nvidia_peermem"], Verdict.PASS),
-        ("6.8.0-1021-aws", "POE", ["gdrdrv"], Verdict.CONCERN),
-        ("6.8.0-1021-aws", "POE", ["gdrdrv", "nvidia_peermem"], Verdict.PASS),
-        ("6.8.0-1021-aws", "OE", ["nvidia_peermem"], Verdict.CONCERN),
-        ("6.8.0-1021-aws", "", ["gdrdrv"], Verdict.INCOMPLETE),
-        ("a kernel", "OE", ["gdrdrv"], Verdict.INCOMPLETE),
-    ],
-)
-def test_gpudirect_needs_peermem_or_dma_buf_and_gdrcopy(
-    kernel: str, taint: str, modules: list[str], verdict: Verdict
-) -> None:
-    rdma = {"devices": [EFA], "modules": modules, "uverbs": [], "nvidia_taint": taint}
-    assert evaluated("gpu.peermem", gpus=[GPU], rdma=rdma, boot={"kernel": kernel}).verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "words"),
-    [
-        ("g6e.48xlarge", "no GPUDirect RDMA on g6e.48xlarge"),
-        ("p3dn.24xlarge", "no GPUDirect RDMA on p3dn.24xlarge"),
-        ("p5.4xlarge", "no GPUDirect RDMA on p5.4xlarge"),
-    ],
-)
-def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, words: str) -> None:
-    result = evaluated("gpu.peermem", instance_type, gpus=[GPU], rdma={"devices": [EFA]})
-    assert (result.verdict, words in result.message) == (Verdict.NOT_APPLICABLE, True)
 
 
 @pytest.mark.parametrize(

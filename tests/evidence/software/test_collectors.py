@@ -13,7 +13,6 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.evidence.software import collect_image as image
-from clusterproof.plugins.evidence.software import collect_versions as packages
 from clusterproof.plugins.evidence.software import collect_versions as versions
 from tests.builders.probed import collect, probe, value
 from tests.testbed.image import File, Folder
@@ -137,14 +136,14 @@ def test_only_packages_that_are_wholly_installed_count(tmp_path: Path) -> None:
 def test_a_large_package_database_is_read_to_its_end(tmp_path: Path) -> None:
     many = "".join(package(f"lib{number}", "1.0") + "x" * 1500 + "\n\n" for number in range(3000))
     node = root(tmp_path, {DPKG: many + package("libnccl-ofi", "1.17.1-1")})
-    assert packages.packages(node, {"libnccl-ofi"}) == {"libnccl-ofi": {"version": "1.17.1-1", "from": DPKG}}
+    assert versions.packages(node, {"libnccl-ofi"}) == {"libnccl-ofi": {"version": "1.17.1-1", "from": DPKG}}
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"\xff\xfe\n\n\x00", b"Package: libnccl2", b"Package: libnccl2\nStatus: install ok"]
 )
 def test_a_package_database_of_garbage_has_no_package(tmp_path: Path, content: bytes) -> None:
-    assert packages.packages(root(tmp_path, {DPKG: content}), {"libnccl2"}) == {}
+    assert versions.packages(root(tmp_path, {DPKG: content}), {"libnccl2"}) == {}
 
 
 @needs_nodes

@@ -1,4 +1,4 @@
-"""Processors and memory: lscpu, /proc/cpuinfo, cpupower, free, /proc/meminfo, and what sysfs says of frequencies."""
+"""Processors and memory: lscpu, /proc/cpuinfo, cpupower, free, /proc/meminfo; sysfs of frequencies and of EDAC."""
 
 from __future__ import annotations
 
@@ -234,6 +234,33 @@ def read_transparent(text: str) -> Mapping[str, object]:
     return {"memory": {"transparent": found[0]}}
 
 
+MAX_CONTROLLER_FILES = 1024
+_EDAC = re.compile(
+    r"^/sys/devices/system/edac/mc/(mc\d{1,4})/(ce_count|ue_count|mc_name|seconds_since_reset):(.{0,100})$",
+    re.MULTILINE,
+)
+_EDAC_KEYS = {"ce_count": "corrected", "ue_count": "uncorrected", "seconds_since_reset": "counted_s"}
+
+
+def is_edac(text: str) -> bool:
+    """Whether it is `grep . /sys/devices/system/edac/mc/mc*/*`."""
+    return bool(_EDAC.search(text))
+
+
+def read_edac(text: str) -> Mapping[str, object]:
+    """The memory controllers of the collector `edac`, without their modules."""
+    controllers: dict[str, dict[str, Any]] = {}
+    for name, file, value in _EDAC.findall(text)[:MAX_CONTROLLER_FILES]:
+        data = controllers.setdefault(name, {"name": name, "modules": []})
+        if file == "mc_name":
+            data["type"] = short(value.strip())
+        elif value.strip().isdecimal():
+            data[_EDAC_KEYS[file]] = int(value)
+        else:
+            data[_EDAC_KEYS[file]] = {"error": "EINVAL", "text": short(value)}
+    return {"edac": {"controllers": list(controllers.values())}}
+
+
 FORMS = (
     Form("lscpu", is_lscpu, read_lscpu),
     Form("/proc/cpuinfo", is_cpuinfo, read_cpuinfo, 55),
@@ -242,4 +269,5 @@ FORMS = (
     Form("transparent_hugepage/enabled", is_transparent, read_transparent),
     Form("/proc/meminfo", is_meminfo, read_meminfo, 55),
     Form("free", is_free, read_free, 40),
+    Form("sysfs edac", is_edac, read_edac),
 )

@@ -1,4 +1,4 @@
-"""/etc/fstab, disks by `nvme list`, the counters of EDAC, and Lustre by `lfs df` and `lctl get_param`."""
+"""/etc/fstab, disks by `nvme list`, and Lustre by `lfs df` and `lctl get_param`."""
 
 from __future__ import annotations
 
@@ -65,11 +65,6 @@ _NVME = re.compile(
     r"(\S.{0,60}?)[ \t]{1,40}(?:0x)?\d{1,8}[ \t]{1,40}[\d.]{1,10}[ \t]{1,4}[kMGTP]?B[ \t]{1,4}/",
     re.MULTILINE,
 )
-_EDAC = re.compile(
-    r"^/sys/devices/system/edac/mc/(mc\d{1,4})/(ce_count|ue_count|mc_name|seconds_since_reset):(.{0,100})$",
-    re.MULTILINE,
-)
-_EDAC_KEYS = {"ce_count": "corrected", "ue_count": "uncorrected", "seconds_since_reset": "counted_s"}
 
 
 def is_nvme_list(text: str) -> bool:
@@ -86,25 +81,6 @@ def read_nvme_list(text: str) -> Mapping[str, object]:
     if not controllers:
         raise CaptureError("nvme list has no disk")
     return {"nvme": {"controllers": list(controllers.values())}}
-
-
-def is_edac(text: str) -> bool:
-    """Whether it is `grep . /sys/devices/system/edac/mc/mc*/*`."""
-    return bool(_EDAC.search(text))
-
-
-def read_edac(text: str) -> Mapping[str, object]:
-    """The memory controllers of the collector `edac`, without their modules."""
-    controllers: dict[str, dict[str, Any]] = {}
-    for name, file, value in _EDAC.findall(text)[: MAX_CONTROLLERS * 4]:
-        data = controllers.setdefault(name, {"name": name, "modules": []})
-        if file == "mc_name":
-            data["type"] = short(value.strip())
-        elif value.strip().isdecimal():
-            data[_EDAC_KEYS[file]] = int(value)
-        else:
-            data[_EDAC_KEYS[file]] = {"error": "EINVAL", "text": short(value)}
-    return {"edac": {"controllers": list(controllers.values())}}
 
 
 MAX_TARGETS = 1024
@@ -162,7 +138,6 @@ def read_parameters(text: str) -> Mapping[str, object]:
 FORMS = (
     Form("fstab", is_fstab, read_fstab),
     Form("nvme list", is_nvme_list, read_nvme_list),
-    Form("sysfs edac", is_edac, read_edac),
     Form("lfs df", is_lfs_df, read_lfs_df),
     Form("lctl get_param", is_parameters, read_parameters),
 )

@@ -24,6 +24,7 @@ PICKLE = b"\x80"
 _KEYS = (b'"pg_config"', b'"pg_status"', b'"collective_seq_id"')
 BEGUN, ENDED = "started", "completed"
 GLOO = "gloo:"
+NO_SENDS = (None, 0, "0")
 _RANK = re.compile(r"(?<![0-9])[0-9]{1,7}$")  # `nccl_trace_rank_12`, `_dump_12.pickle`
 _SUFFIX = re.compile(r"\.[A-Za-z]\w*$")
 _PAIR = re.compile(r"(send|recv) [0-9]{1,7}(?:->|<-)([0-9]{1,7})$")  # of a group's own numbers
@@ -117,7 +118,8 @@ def _dump(rank: int, data: Any) -> Dump:
             has_begun = entry.raw["state"] == BEGUN if is_timed else None
             pending[entry.group] = Pending(entry.number, entry.name, has_begun)
     exchanges = _exchanges(rank, entries, members)
-    return Dump(rank, members, words, pending, enqueued, local, status, exchanges, called(raw, ended))
+    with_sends = frozenset(one.group for one in entries if one.is_p2p or one.raw.get("p2p_seq_id") not in NO_SENDS)
+    return Dump(rank, members, words, pending, enqueued, local, status, exchanges, called(raw, ended), with_sends)
 
 
 def _groups(groups: Mapping[Any, Any], entries: Iterable[_Entry]) -> Iterator[tuple[Any, Any]]:

@@ -14,6 +14,7 @@ from clusterproof.plugins.training_run.records import Called
 NEAR = 16  # places on either side of the last that has ended, of each group
 MAX_TENSORS, MAX_DIMENSIONS, MAX_FRAMES, MAX_WORDS = 1_000, 16, 64, 60
 MAX_ELEMENTS = 2**63
+TIMEOUT_S = 600.0  # of collectives of NCCL, where nothing else is set
 # What every rank gives as much to. Parts of a gather, a scatter or an all-to-all may differ, and so may sparse tensors.
 _EVEN = re.compile(r"(all_?reduce|broadcast|reduce|all_gather|reduce_scatter)(_into_tensor|_tensor)?(_coalesced)?")
 _VARIANT = re.compile(r"^_|_(?:base|oop)$")  # by which PyTorch marks which function called the same operation of NCCL
@@ -38,8 +39,8 @@ def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict
     """
     found: dict[str, dict[int, Called]] = {}
     first: dict[str, int] = {}
-    has_lost = bool(calls and calls[0].entry.get("record_id"))
-    sizes: dict[int, int] = {}  # by the identity of a list, of which a pickle may have one as often as it likes
+    has_lost = bool(calls and calls[0].entry.get("record_id", 1))
+    sizes: dict[int, int | None] = {}  # by the identity of a list, of which a pickle may have one as often as it likes
     for call in calls:
         if "collective_seq_id" not in call.entry:
             continue
@@ -56,20 +57,26 @@ def called(calls: Sequence[RawCall], ended: Mapping[str, int]) -> dict[str, dict
 def _batch(before: Called, name: str) -> Called:
     """Several operations at one place: by their names alone, as a batch may have any sizes."""
     names = sorted({*before.name.split("+"), _plain(name)})
-    return replace(before, name="+".join(names)[:MAX_WORDS], elements=0, dtype="")
+    return replace(before, name="+".join(names)[:MAX_WORDS], elements=None, dtype="")
 
 
-def _called(call: RawCall, sizes: dict[int, int]) -> Called:
-    name, elements, dtype = _plain(call.name), 0, ""
+def _called(call: RawCall, sizes: dict[int, int | None]) -> Called:
+    name, elements, dtype = _plain(call.name), None, ""
     given = call.entry.get("input_sizes")
     if _EVEN.fullmatch(name) and isinstance(given, list | tuple):
         if id(given) not in sizes:
             sizes[id(given)] = _elements(given)
         elements = sizes[id(given)]
-        dtype = "+".join(_types(call.entry.get("input_dtypes"))) if elements else ""
-    created = call.entry.get("time_created_ns")
-    time = created / 1e9 if isinstance(created, int) and 0 < created < MAX_ELEMENTS else None
-    return Called(name, elements, dtype, _where(call.entry.get("frames")), time)
+        dtype = "" if elements is None else "+".join(_types(call.entry.get("input_dtypes")))
+    created, timeout = call.entry.get("time_created_ns"), call.entry.get("timeout_ms")
+    return Called(
+        name,
+        elements,
+        dtype,
+        _where(call.entry.get("frames")),
+        created / 1e9 if isinstance(created, int) and 0 < created < MAX_ELEMENTS else None,
+        timeout / 1e3 if isinstance(timeout, int) and 0 < timeout < MAX_ELEMENTS else TIMEOUT_S,
+    )
 
 
 def _plain(name: str) -> str:
@@ -78,12 +85,12 @@ def _plain(name: str) -> str:
     return "barrier" if plain.endswith("barrier") else printable(plain[:MAX_WORDS])
 
 
-def _elements(tensors: Any) -> int:
-    """How many numbers are in tensors of such sizes; 0 where that is not known."""
-    if len(tensors) > MAX_TENSORS or not all(map(_is_shape, tensors)):
-        return 0
+def _elements(tensors: Any) -> int | None:
+    """How many numbers are in tensors of such sizes; None where that is not known."""
+    if not tensors or len(tensors) > MAX_TENSORS or not all(map(_is_shape, tensors)):
+        return None
     found = sum(map(prod, tensors))
-    return found if 0 < found < MAX_ELEMENTS else 0
+    return found if found < MAX_ELEMENTS else None
 
 
 def _is_shape(sizes: object) -> bool:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.training_run.records import Called, Dump, rank_names
 
-LEAST_RANKS = 2
-
 
 @record
 class Mismatch:
-    """The first place of a group at which ranks differ; `odd` are fewer than `others`, or nobody can say who is."""
+    """The first place of a group at which ranks differ; `odd` are fewer than `others`, or nobody can say who is.
+
+    A place in which nobody waits yet, as all wait before it, is not what `holds_up` the run.
+    """
 
     group: str  # what the process group is for
     number: int
     odd: Mapping[int, Called]  # by rank
     others: Mapping[int, Called]
+    holds_up: bool = True
 
     @property
     def words(self) -> str:
@@ -36,11 +39,19 @@ class Mismatch:
 
 
 def mismatches(dumps: Mapping[int, Dump]) -> tuple[Mismatch, ...]:
-    """One for each process group in which ranks differ and some still wait, the earliest first.
+    """One for each process group in which ranks differ where some wait, or behind that; the earliest first.
 
     What every rank has ended was no mismatch, or did no harm that is to be seen.
     """
     return tuple(sorted(_mismatches(dumps), key=lambda one: min(map(_time, one.odd.values()))))
+
+
+def is_comparable(dump: Dump, group: str) -> bool:
+    """Whether a number stands for the same collective of a group in this dump as in others.
+
+    Some versions of PyTorch count a batch of sends as a collective, and not every rank of a group has as many batches.
+    """
+    return group in dump.called and bool(dump.members.get(group)) and group not in dump.with_sends
 
 
 def _time(called: Called) -> float:
@@ -51,26 +62,47 @@ def _mismatches(dumps: Mapping[int, Dump]) -> Iterator[Mismatch]:
     groups: dict[tuple[str, tuple[int, ...]], list[Dump]] = {}  # one of another rank may have the same name
     for _, dump in sorted(dumps.items()):
         for group in dump.called:
-            groups.setdefault((group, dump.members.get(group, ())), []).append(dump)
+            if is_comparable(dump, group):
+                groups.setdefault((group, dump.members[group]), []).append(dump)
     for (group, _), members in groups.items():
-        numbers = sorted({number for dump in members for number in dump.called[group]})
+        waits = min((dump.pending[group].number for dump in members if group in dump.pending), default=math.inf)
+        numbers = sorted({number for dump in members for number in dump.called[group] if number >= waits})
         found = (_at(group, number, members) for number in numbers)
         yield from (one for one in (next(filter(None, found), None),) if one)
 
 
 def _at(group: str, number: int, members: list[Dump]) -> Mismatch | None:
-    """What differs at one place of a group."""
-    called = {dump.rank: dump.called[group][number] for dump in members if number in dump.called[group]}
-    waits = [dump for dump in members if group in dump.pending and dump.pending[group].number <= number]
-    kinds = Counter(map(_kind, called.values()))
-    if len(called) < LEAST_RANKS or len(kinds) < 2 or not called.keys() & {dump.rank for dump in waits}:
+    """What differs at a place."""
+    there = {dump.rank: dump for dump in members if number in dump.called[group]}
+    called = _of_one_wait({rank: dump.called[group][number] for rank, dump in there.items()})
+    called = _with_size(_whole(called, {rank for rank, dump in there.items() if dump.enqueued[group] == number}))
+    has_types = all(one.dtype for one in called.values())
+    kinds = {rank: (one.name, one.elements, one.dtype if has_types else "") for rank, one in called.items()}
+    if len(set(kinds.values())) < 2:
         return None
-    usual, _ = kinds.most_common(1)[0]
-    odd = {rank: one for rank, one in called.items() if _kind(one) != usual}
-    others = {rank: one for rank, one in called.items() if _kind(one) == usual}
+    waits = any(group in there[rank].pending and there[rank].pending[group].number == number for rank in called)
+    usual, _ = Counter(kinds.values()).most_common(1)[0]
+    odd = {rank: one for rank, one in called.items() if kinds[rank] != usual}
+    others = {rank: one for rank, one in called.items() if kinds[rank] == usual}
     word = next(dump.words.get(group, group) for dump in members)
-    return Mismatch(word, number, odd, others)
+    return Mismatch(word, number, odd, others, waits)
 
 
-def _kind(called: Called) -> tuple[str, int, str]:
-    return called.name, called.elements, called.dtype
+def _of_one_wait(called: Mapping[int, Called]) -> dict[int, Called]:
+    """Those within the timeout of the last: who called before that no longer waited, or is of an earlier attempt."""
+    times = [one.time for one in called.values() if one.time is not None]
+    last = max(times, default=0.0)
+    return {rank: one for rank, one in called.items() if one.time is None or last - one.time <= one.timeout_s}
+
+
+def _whole(called: Mapping[int, Called], last: Set[int]) -> dict[int, Called]:
+    """Without ranks that had called but a part of the others' batch when they wrote their dumps: it was their last."""
+    parts = {one.name: frozenset(one.name.split("+")) for one in called.values()}
+    cut = {name for name, some in parts.items() if any(some < whole for whole in parts.values())}
+    return {rank: one for rank, one in called.items() if rank not in last or one.name not in cut}
+
+
+def _with_size(called: Mapping[int, Called]) -> dict[int, Called]:
+    """Without ranks whose dumps do not have the size of what others called by the same name."""
+    known = {one.name for one in called.values() if one.elements is not None}
+    return {rank: one for rank, one in called.items() if one.elements is not None or one.name not in known}

@@ -1,4 +1,4 @@
-"""Checks of PCIe's settings on evidence that no fault of the testbed produces."""
+"""GPUDirect RDMA: its modules, and PCIe's settings, on evidence that no fault of the testbed produces."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from clusterproof.plugins.core.verdict import Verdict
 from tests.builders.evaluated import expect, said
 from tests.builders.recordings import boot, node
 from tests.builders.samples import sample
+from tests.checks.gpu.given import GPU, evaluated
 
 PASS, CONCERN, NA, INCOMPLETE = Verdict.PASS, Verdict.CONCERN, Verdict.NOT_APPLICABLE, Verdict.INCOMPLETE
 PATH = ["pci0000:44", "0000:44:01.0", "0000:45:00.0"]
 SETTINGS = {"max_payload": 256, "max_read_request": 4096, "relaxed_ordering": True, "acs": 0}
+EFA = {"name": "rdmap79s0", "vendor": "1d0f", "device": "efa2"}
 
 
 def function(address: str, kind: str, *above: str, iommu: str = "identity", **settings: Any) -> dict[str, Any]:
@@ -31,7 +33,9 @@ def board(acs: int = 0, **of_gpu: Any) -> list[dict[str, Any]]:
     return [*ports, *ends]
 
 
-def evaluated(check: str, functions: list[dict[str, Any]], machine: str = "x86_64", *, is_virtual: bool = False) -> Any:
+def configured(
+    check: str, functions: list[dict[str, Any]], machine: str = "x86_64", *, is_virtual: bool = False
+) -> Any:
     data = {"machine": machine, "is_virtual": is_virtual, "functions": functions}
     return said(f"gpu.{check}", node("gpu001", boot=boot(), pci_config=data))
 
@@ -46,45 +50,45 @@ def evaluated(check: str, functions: list[dict[str, Any]], machine: str = "x86_6
     ],
 )
 def test_ports_between_a_gpu_and_a_network_device_redirect_nothing(acs: int, verdict: Verdict, words: str) -> None:
-    expect(evaluated("pcie_acs", board(acs)), verdict, words)
+    expect(configured("pcie_acs", board(acs)), verdict, words)
 
 
 @pytest.mark.parametrize(("machine", "is_virtual"), [("x86_64", True), ("aarch64", False)])
 def test_virtual_machines_and_grace_are_not_held_to_it(machine: str, is_virtual: bool) -> None:
     for check in ("pcie_acs", "pcie_iommu"):
-        found = evaluated(check, board(0x1D, iommu="DMA-FQ"), machine, is_virtual=is_virtual)
+        found = configured(check, board(0x1D, iommu="DMA-FQ"), machine, is_virtual=is_virtual)
         assert found.verdict is NA
 
 
 def test_a_gpu_below_no_switch_with_a_network_device_has_no_ports_that_could_redirect() -> None:
     elsewhere = {**function("0000:54:00.0", "nic"), "path": ["pci0000:80", "0000:80:01.0"]}
     functions = [function("0000:53:00.0", "gpu"), elsewhere]
-    expect(evaluated("pcie_acs", functions), NA, "no GPU here is below one PCIe switch with a network device")
+    expect(configured("pcie_acs", functions), NA, "no GPU here is below one PCIe switch with a network device")
 
 
 def test_a_port_that_is_suspended_redirects_nothing_and_hides_no_other() -> None:
     asleep, other, *ends = board()
     asleep["settings"] = None
-    assert evaluated("pcie_acs", [asleep, other, *ends]).verdict is PASS
+    assert configured("pcie_acs", [asleep, other, *ends]).verdict is PASS
     other["settings"]["acs"] = 0x1D
-    expect(evaluated("pcie_acs", [asleep, other, *ends]), CONCERN, "ACS on 0000:46:01.0 has SrcValid")
+    expect(configured("pcie_acs", [asleep, other, *ends]), CONCERN, "ACS on 0000:46:01.0 has SrcValid")
 
 
 def test_a_node_without_a_gpu_or_a_network_device_is_not_held_to_an_iommu() -> None:
-    expect(evaluated("pcie_iommu", []), NA, "no GPU or network device on the PCI bus")
+    expect(configured("pcie_iommu", []), NA, "no GPU or network device on the PCI bus")
 
 
 @pytest.mark.parametrize(("mode", "verdict"), [("identity", PASS), ("", PASS), ("DMA", CONCERN), ("DMA-FQ", CONCERN)])
 def test_an_iommu_passes_through_or_is_off(mode: str, verdict: Verdict) -> None:
-    assert evaluated("pcie_iommu", board(iommu=mode)).verdict is verdict
+    assert configured("pcie_iommu", board(iommu=mode)).verdict is verdict
 
 
 def test_what_only_root_may_read_is_incomplete() -> None:
     denied = {"error": "EPERM", "text": "configuration space: only root may read it"}
     functions = [{**one, "settings": denied} for one in board()]
     for check in ("pcie_acs", "pcie_settings"):
-        expect(evaluated(check, functions), INCOMPLETE, "PCIe settings could not be read (EPERM)")
-    assert evaluated("pcie_iommu", functions).verdict is PASS
+        expect(configured(check, functions), INCOMPLETE, "PCIe settings could not be read (EPERM)")
+    assert configured("pcie_iommu", functions).verdict is PASS
 
 
 def below(model: str, payload: int = 128) -> list[dict[str, Any]]:
@@ -104,16 +108,52 @@ def below(model: str, payload: int = 128) -> list[dict[str, Any]]:
     ],
 )
 def test_a_payload_is_not_held_against_an_emulated_port(model: str, is_virtual: bool, verdict: Verdict) -> None:
-    assert evaluated("pcie_settings", below(model), is_virtual=is_virtual).verdict is verdict
+    assert configured("pcie_settings", below(model), is_virtual=is_virtual).verdict is verdict
 
 
 def test_read_requests_are_compared_on_virtual_machines_too() -> None:
     odd = function("0000:55:00.0", "nic", "0000:46:01.0", max_read_request=512)
     others = [function(f"0000:56:0{number}.0", "nic", "0000:46:01.0") for number in range(2)]
-    expect(evaluated("pcie_settings", [*board(), *others, odd], is_virtual=True), CONCERN, "MaxReadReq of 0000:55:00.0")
+    expect(
+        configured("pcie_settings", [*board(), *others, odd], is_virtual=True), CONCERN, "MaxReadReq of 0000:55:00.0"
+    )
 
 
 def test_a_published_lspci_shows_nothing_amiss() -> None:
     data, _ = read_text("\n".join(sample("lspci/gpud-vvv-part-around-gpu.txt").lines))
     found = said("gpu.pcie_settings", node("gpu001", boot=boot(), pci_config=data["pci_config"]))
     assert found.verdict is PASS, found.message
+
+
+@pytest.mark.parametrize(
+    ("kernel", "taint", "modules", "verdict"),
+    [
+        ("6.8.0-1021-aws", "OE", ["gdrdrv"], Verdict.PASS),
+        ("5.12.0", "OE", ["gdrdrv"], Verdict.PASS),
+        ("5.9.16", "OE", ["gdrdrv"], Verdict.CONCERN),
+        ("5.10.228", "OE", ["gdrdrv", "nvidia_peermem"], Verdict.PASS),
+        ("6.8.0-1021-aws", "POE", ["gdrdrv"], Verdict.CONCERN),
+        ("6.8.0-1021-aws", "POE", ["gdrdrv", "nvidia_peermem"], Verdict.PASS),
+        ("6.8.0-1021-aws", "OE", ["nvidia_peermem"], Verdict.CONCERN),
+        ("6.8.0-1021-aws", "", ["gdrdrv"], Verdict.INCOMPLETE),
+        ("a kernel", "OE", ["gdrdrv"], Verdict.INCOMPLETE),
+    ],
+)
+def test_gpudirect_needs_peermem_or_dma_buf_and_gdrcopy(
+    kernel: str, taint: str, modules: list[str], verdict: Verdict
+) -> None:
+    rdma = {"devices": [EFA], "modules": modules, "uverbs": [], "nvidia_taint": taint}
+    assert evaluated("gpu.peermem", gpus=[GPU], rdma=rdma, boot={"kernel": kernel}).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "words"),
+    [
+        ("g6e.48xlarge", "no GPUDirect RDMA on g6e.48xlarge"),
+        ("p3dn.24xlarge", "no GPUDirect RDMA on p3dn.24xlarge"),
+        ("p5.4xlarge", "no GPUDirect RDMA on p5.4xlarge"),
+    ],
+)
+def test_gpudirect_is_not_asked_for_where_there_is_none(instance_type: str, words: str) -> None:
+    result = evaluated("gpu.peermem", instance_type, gpus=[GPU], rdma={"devices": [EFA]})
+    assert (result.verdict, words in result.message) == (Verdict.NOT_APPLICABLE, True)
