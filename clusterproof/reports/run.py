@@ -67,6 +67,7 @@ class Run:
     is_redacted: bool = False  # its names are nobody's
     compared: Mapping[str, Sequence[str]] = field(default_factory=dict)  # thresholds of a training run's rules, by id
     junit_cases: str = "check"  # what a case of JUnit is: a check with its nodes, or a node with its checks
+    sources: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # file and line of each check that JUnit names
 
     @property
     def cluster(self) -> Cluster:
