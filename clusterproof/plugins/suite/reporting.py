@@ -138,6 +138,7 @@ class Reporting:
             last_began=history.last.began if history and history.last else None,
             before=history.before if history else {},
             is_redacted=bool(self.config.option.redact),
+            inventory=self.outcomes.cluster,
         )
 
     def _sources(self) -> dict[str, tuple[str, int]]:
