@@ -24,7 +24,7 @@ FILES = {
 }
 
 UNSEEN = "x" * 300  # nobody can look at it: a name of this length raises as a folder does that is closed to the caller
-WRITTEN = ("--record", "--results", "--report", "--save-baseline", "--junitxml", "--html")
+WRITTEN = ("--record", "--results", "--report", "--history", "--save-baseline", "--junitxml", "--html")
 READ = ("--policy", "--baseline")
 DEMO = ("check", "demo")
 RIGHT: list[tuple[list[str], str]] = [
