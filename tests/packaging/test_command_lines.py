@@ -86,7 +86,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["check", "ssh:gpu001:ssh"], "'ssh' is not a port; expected ssh:[user@]NODESET[:port]"),
     (["check", "ssh:gpu001:99999"], "'99999' is not a port"),
     (["check", "ec2:"], "it names no instance; expected ec2:tag:Key=Value"),
-    (["check", "ec2:i-zzz"], "'i-zzz' is no instance id"),
+    (["check", "ec2:i-zzz"], "'i-zzz' is not an instance id"),
     (["check", "asg:"], "names no Auto Scaling group; expected asg:NAME"),
     (["check", "replay:"], "names no folder; expected replay:DIR"),
     (["check", "replay:/nowhere"], "expected a folder that --record wrote"),
