@@ -162,7 +162,9 @@ def read(lines: Iterable[str]) -> Iterator[Result]:
             result = _read(json.loads(line), described)
         except (AttributeError, KeyError, TypeError) as problem:
             why = f"{type(problem).__name__}: {problem}"
-            raise ValueError(f"line {number} is no record of results ({why}); expected what --results wrote") from None
+            raise ValueError(
+                f"line {number} is not a record of results ({why}); expected what --results wrote"
+            ) from None
         if result:
             yield result
 

@@ -65,8 +65,10 @@ class Run:
     last_began: float | None = None  # when the run before it in the history did, in seconds since 1970
     before: Mapping[Pair, Verdict] = field(default_factory=dict)  # what stood then, where it was not fine
     is_redacted: bool = False  # its names are nobody's
+    inventory: Cluster | None = None  # the cluster without what its nodes say of themselves, as their instance ids
     compared: Mapping[str, Sequence[str]] = field(default_factory=dict)  # thresholds of a training run's rules, by id
     junit_cases: str = "check"  # what a case of JUnit is: a check with its nodes, or a node with its checks
+    sources: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # file and line of each check that JUnit names
 
     @property
     def cluster(self) -> Cluster:
@@ -75,8 +77,11 @@ class Run:
 
     @property
     def acted_on(self) -> Cluster | None:
-        """The cluster that commands to copy are for; None where its names are not its own."""
-        return None if self.is_redacted else self.cluster
+        """The cluster that commands to copy are for; None where its names are not its own.
+
+        No node says which instance is rebooted.
+        """
+        return None if self.is_redacted else self.inventory or self.cluster
 
     @property
     def nodes(self) -> Mapping[str, Node]:

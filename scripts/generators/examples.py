@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import EXAMPLES, all_checks
+from clusterproof.plugins.evaluation.rules import rules
 from clusterproof.reports.results import read_results
 from tests.checks.control_plane.kubernetes_node_faults import NODE_FAULTS
 from tests.checks.control_plane.kubernetes_pod_faults import POD_FAULTS
@@ -19,6 +21,7 @@ from tests.checks.control_plane.slurm_faults import SLURM_FAULTS
 from tests.faults import ALL_FAULTS
 from tests.training_run.faults import FAULTS as RUN_FAULTS
 
+_COMPARED = "; expected as on most nodes of its group"
 FOUND = (Verdict.FAIL, Verdict.CONCERN)  # the better example first
 LONGEST = 260  # characters
 ROOT = Path(__file__).parents[2]
@@ -37,9 +40,25 @@ def _of_faults() -> Iterator[tuple[str, str]]:
     faults = [*ALL_FAULTS, *RUN_FAULTS, *NODE_FAULTS, *POD_FAULTS, *STORAGE_FAULTS, *SLURM_FAULTS]
     for verdict in reversed(FOUND):
         for fault in reversed(faults):
-            name = next(iter(fault.expect), "")
-            if name and fault.expect[name] is verdict and "; expected " in fault.words and len(fault.words) <= LONGEST:
-                yield (name if "." in name else f"control_plane.{name}"), fault.words
+            named = next(iter(fault.expect), "")
+            name = named if "." in named else f"control_plane.{named}"
+            if named and fault.expect[named] is verdict and is_whole(name, fault.words):
+                yield name, fault.words
+
+
+def is_whole(name: str, words: str) -> bool:
+    """Whether these are all of a message of the check, and no end of one, as a fault may ask for."""
+    if "; expected " not in words or len(words) > LONGEST or not (words[0].isalnum() or words[0] == "/"):
+        return False
+    sentences = [rule.sentence for rule in rules(all_checks()[name].function)] if name in all_checks() else []
+    return any(re.fullmatch(_pattern(sentence), words) for sentence in sentences)
+
+
+def _pattern(sentence: str) -> str:
+    """What a sentence of `rules` may read like; a device, a node or a process may stand before it."""
+    if sentence.endswith(_COMPARED):
+        return ".+; expected .+ as on [0-9]+ of [0-9]+ nodes"
+    return f"(?:.+: )?{'.+' * sentence.startswith('…')}{'.*'.join(map(re.escape, sentence.split('…')))}"
 
 
 def _of_demo() -> Iterator[tuple[str, str]]:

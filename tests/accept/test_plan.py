@@ -25,7 +25,7 @@ MISTAKES = (
     ("[limits]\nnodes_at_once = 0\n", "nodes_at_once is 0; expected 1 to 100000"),
     ("[limits]\nhours = inf\n", "hours is inf; expected a number between 0 and 1440"),
     ("[floors]\ngemm = 600\n", "'gemm' is not a known key"),
-    ("[bought]\nexpect = { gpu = 8 }\n", "'gpu' is no known resource (did you mean gpus?)"),
+    ("[bought]\nexpect = { gpu = 8 }\n", "'gpu' is not a known resource (did you mean gpus?)"),
     ('[options]\nrecord = "x"\n', "'record': accept sets that itself"),
     ('[options]\nfs-bandwith = "x"\n', "'fs-bandwith': no option is called so (did you mean fs-bandwidth?)"),
     ('[options]\nsudo = "yes"\n', "sudo is 'yes'; expected true or false"),

@@ -42,7 +42,7 @@ def test_without_credentials_there_is_no_token(service: Service, monkeypatch: py
 def test_a_name_that_no_eks_cluster_has_is_refused(service: Service) -> None:
     with pytest.raises(InventoryError, match="--cluster 'eks:nowhere': eks:DescribeCluster: "):
         resolve("eks:nowhere")
-    with pytest.raises(InventoryError, match="'a b' is no name of an EKS cluster; expected eks:NAME"):
+    with pytest.raises(InventoryError, match="'a b' is not the name of an EKS cluster; expected eks:NAME"):
         resolve("eks:a b")
 
 

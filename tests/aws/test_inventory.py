@@ -194,8 +194,8 @@ def test_a_stopped_instance_is_left_out_and_noted(service: Service) -> None:
     ("text", "words"),
     [
         ("ec2:", "it names no instance"),
-        ("ec2:gpu001", "'gpu001' is no instance id; expected ec2:tag:Key=Value"),
-        ("ec2:tag:Team", "'tag:Team' is no instance id"),
+        ("ec2:gpu001", "'gpu001' is not an instance id; expected ec2:tag:Key=Value"),
+        ("ec2:tag:Team", "'tag:Team' is not an instance id"),
         ("ec2:tag:Team=nobody", "has no running instance"),
         ("ec2:i-0123456789abcdef0", "InvalidInstanceID.NotFound"),
         ("asg:nowhere", "no Auto Scaling group 'nowhere' in us-west-2"),

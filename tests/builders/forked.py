@@ -30,7 +30,7 @@ for name in _pytest.config.default_plugins:
 left = [f"clusterproof.plugins.{name}" for name in ("cluster", "command_line.own_checks", "suite.terminal")]
 for package in ("core", "catalog", "evidence", "inventory", "evaluation", "options", "policy", "transport", "suite"):
     package = import_module(f"clusterproof.plugins.{package}")
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    for module in pkgutil.walk_packages(getattr(package, "__path__", ()), f"{package.__name__}."):
         if module.name not in left and ".collect" not in module.name and ".reporters" not in module.name:
             import_module(module.name)
 gc.freeze()

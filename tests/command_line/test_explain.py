@@ -153,7 +153,7 @@ def test_marks_choose_checks_as_they_do_in_a_run() -> None:
     assert not {"gpu.no_xid", "storage.mounts_expected", "storage.fsx_utilization"} & set(names)
 
 
-def test_an_explanation_has_an_example_of_the_finding() -> None:
-    _, text = explain(["gpu.no_uncorrected_ecc"])
-    assert "  for example     GPU 1, GPU 5: uncorrected ECC errors: 14 in DRAM; expected 0" in text
+def test_an_explanation_has_an_example_of_the_finding_and_what_a_healthy_node_has_there() -> None:
+    _, text = explain(["gpu.nvlink_active"])
+    assert "  for example     GPU 7: NVLink 5 inactive\n  healthy         18 active links" in text
     assert sum(bool(example_of(name)) for name in all_checks()) > 100

@@ -135,7 +135,7 @@ FAULTS = (
         "files in /dev/shm of a user who has gone",
         lambda image: image,
         {"host.shm_leaked": CONCERN},
-        "4 MiB, 0.0 % of the memory, of nobody who runs a process: 1 file of user 1234, the oldest 180 minutes old",
+        "4 MiB, 0.0 % of the memory, owned by users who run no process: 1 file of user 1234",
         beside=LEFT_IN_SHM,
     ),
     Fault(

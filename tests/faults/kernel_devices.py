@@ -147,7 +147,7 @@ FAULTS = (
         "an adapter that is dead to its driver",
         logged(f"{NIC}poll_health:825:(pid 0): Fatal error 1 detected"),
         {"network.nic_driver_errors": FAIL},
-        "0000:5c:00.0: it is dead to its driver (fatal error 1)",
+        "0000:5c:00.0: its driver reports a fatal error (code 1)",
     ),
     Fault(
         "an adapter whose firmware reports an error of its own",

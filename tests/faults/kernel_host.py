@@ -26,10 +26,10 @@ FAULTS = (
         "python3 (pid 4242), for more than 122 s",
     ),
     Fault(
-        "a process killed for want of memory",
+        "a process killed for lack of memory",
         logged("Out of memory: Killed process 3921 (python3) total-vm:812345kB, anon-rss:801234kB"),
         {"host.no_oom_kill": FAIL},
-        "killed for want of memory: python3 (pid 3921) (at 20",
+        "killed for lack of memory: python3 (pid 3921) (at 20",
     ),
     Fault(
         "a fork that the kernel refused",

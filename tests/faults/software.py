@@ -114,7 +114,7 @@ FAULTS = (
         "a CUDA toolkit too new for the driver beside the one in use",
         lambda image: with_file(with_driver(image, "575.57.08"), "/usr/local/cuda-13.1/version.json", "{}"),
         {COMPAT: CONCERN, DRIFT: CONCERN},
-        "CUDA 13.1 lies here with driver 575.57.08; expected driver 580 or newer",
+        "CUDA 13.1 is installed with driver 575.57.08; expected driver 580 or newer",
     ),
     Fault(
         "an aws-ofi-nccl too old for the EFA installer",

@@ -107,7 +107,7 @@ def test_an_inventory_may_have_any_file_name(tmp_path: Path) -> None:
         ("[[group]]\nnodes = 'a'\nnode = 'b'", "(did you mean nodes?)"),
         ("[[group]]\nnodes = 'a'\n[[group]]\nnodes = 'b,a'", "group 2 has the node a, which is in another group"),
         ("[[group]]\nnodes = 'a'\nexpect = 8", "[expect] is a whole number; expected a table"),
-        ("[[group]]\nnodes = 'a'\nexpect = {gpu = 8}", "'gpu' is no known resource (did you mean gpus?)"),
+        ("[[group]]\nnodes = 'a'\nexpect = {gpu = 8}", "'gpu' is not a known resource (did you mean gpus?)"),
         ("[[group]]\nnodes = 'a'\nexpect = {gpus = -8}", "gpus is -8; expected 0 to 100000"),
         ("[[group]]\nnodes = 'gpu1'\n[node.gpu2]\nport = 1", "'gpu2' is in no group (did you mean gpu1?)"),
         ("[[group]]\nnodes = 'a'\n[node]\na = 7", "[a] is a whole number; expected a table"),

@@ -169,7 +169,7 @@ def test_expectations_of_the_command_line_outrank_the_inventorys() -> None:
 @pytest.mark.parametrize(
     ("text", "data"),
     [
-        ("gpu=8", "'gpu' is no known resource (did you mean gpus?)"),
+        ("gpu=8", "'gpu' is not a known resource (did you mean gpus?)"),
         ("gpus", "'gpus' is not NAME=NUMBER"),
         ("gpus=-1", "'gpus=-1' is not NAME=NUMBER"),
         ("gpus=1.5", "'gpus=1.5' is not NAME=NUMBER"),

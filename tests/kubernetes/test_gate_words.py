@@ -175,7 +175,7 @@ def test_the_key_of_a_taint_that_may_go_is_this_suites_own() -> None:
         "Clusterproof=x",
         "clusterproof:x",
     ):
-        with pytest.raises(GateError, match="is no taint of this suite's own"):
+        with pytest.raises(GateError, match="is not a taint of this suite"):
             own_key(key)
 
 

@@ -93,7 +93,7 @@ def test_its_nodes_are_reached_by_pods_or_by_agents(kubernetes: Bed) -> None:
             "agents",
         ]
         with pytest.raises(
-            InventoryError, match="'nodes' is no way to nodes of Kubernetes; expected kubernetes or agents"
+            InventoryError, match="'nodes' is not a way to nodes of Kubernetes; expected kubernetes or agents"
         ):
             resolve("k8s:bed", {"via": "nodes"})
 

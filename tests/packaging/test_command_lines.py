@@ -24,7 +24,7 @@ FILES = {
 }
 
 UNSEEN = "x" * 300  # nobody can look at it: a name of this length raises as a folder does that is closed to the caller
-WRITTEN = ("--record", "--results", "--report", "--save-baseline", "--junitxml", "--html")
+WRITTEN = ("--record", "--results", "--report", "--history", "--save-baseline", "--junitxml", "--html")
 READ = ("--policy", "--baseline")
 DEMO = ("check", "demo")
 RIGHT: list[tuple[list[str], str]] = [
@@ -86,7 +86,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["check", "ssh:gpu001:ssh"], "'ssh' is not a port; expected ssh:[user@]NODESET[:port]"),
     (["check", "ssh:gpu001:99999"], "'99999' is not a port"),
     (["check", "ec2:"], "it names no instance; expected ec2:tag:Key=Value"),
-    (["check", "ec2:i-zzz"], "'i-zzz' is no instance id"),
+    (["check", "ec2:i-zzz"], "'i-zzz' is not an instance id"),
     (["check", "asg:"], "names no Auto Scaling group; expected asg:NAME"),
     (["check", "replay:"], "names no folder; expected replay:DIR"),
     (["check", "replay:/nowhere"], "expected a folder that --record wrote"),

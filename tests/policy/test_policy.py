@@ -45,7 +45,7 @@ REFUSED = [
         '[thresholds]\n"shm.minimum_gib" = 3',
         "'shm.minimum_gib' is one word; expected minimum_gib under [thresholds.shm]",
     ),
-    ("[expect]\ngpu = 8", "'gpu' is no known resource (did you mean gpus?)"),
+    ("[expect]\ngpu = 8", "'gpu' is not a known resource (did you mean gpus?)"),
     ("[disabled]\nx = 1", "[disabled] [x] is a whole number; expected a table"),
     ('[disabled.x]\nreason = "r"', "there is no until; expected a day, such as 2026-12-31"),
     ("[disabled.x]\nuntil = 2026-12-31", "has no reason; expected one"),

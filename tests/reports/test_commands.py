@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterproof.plugins.catalog import PACKAGED
+from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.core.cluster import Cluster, Target
 from clusterproof.plugins.core.result import ACTIONS, Result
 from clusterproof.plugins.core.verdict import Verdict
@@ -164,3 +167,17 @@ def test_a_command_stays_one_line_on_a_narrow_terminal() -> None:
     lines = [line.text for line in summary(results, PACKAGED, 60, cluster=cluster("srun", {"submit_host": "local"}))]
     line = "scontrol update nodename='gpu[001,003,005,007]' state=drain reason='clusterproof: row_remap'"
     assert lines[:2] == ["REPLACE  gpu[001,003,005,007] (row_remap)", f"         {line}"]
+
+
+def test_what_nodes_say_of_themselves_names_nothing_to_reboot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    assert main(["check", "demo", "-k", "gpu_answers or mixed_instance_types", "--report", str(tmp_path)]) == 1
+    command = "clush -w gpu006 'sudo systemctl reboot'"
+    assert command in capfd.readouterr().out
+    for name in ("summary.md", "summary.txt"):
+        assert command in (tmp_path / name).read_text(encoding="utf-8")
+    page = unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert command in page
+    assert "aws ec2 reboot-instances" not in page

@@ -6,9 +6,11 @@ import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from clusterproof import checks
 from clusterproof.reports import run_folder
 from clusterproof.reports.formats import SUMMARY, Format, markdown
 from clusterproof.reports.results import read_results
@@ -191,6 +193,36 @@ def test_redacted_reports_name_nothing(runs: Runs) -> None:
         text = path.read_text(encoding="utf-8")
         assert not [name for name in names if name in text], path.name
     assert "secretcluster" not in next(line for line in ran.outlines if line.startswith("report:"))
+
+
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
+def test_a_case_of_junit_links_to_the_file_of_its_check(runs: Runs, workers: list[str]) -> None:
+    named = [
+        "--report",
+        "out",
+        "--pyargs",
+        "clusterproof.checks.gpu",
+        "test_it.py",
+        "-k",
+        "no_uncorrected_ecc or word",
+        *workers,
+    ]
+    assert over(runs, *named, "-o", "junit_family=xunit1").ret == 1
+    (own,), (ecc,) = sources_of(runs, "test_it.py"), sources_of(runs, "clusterproof/checks/gpu/test_memory.py")
+    assert "def test_word" in own
+    assert "def test_no_uncorrected_ecc" in ecc
+    over(runs, *named, "-o", "junit_family=xunit2")
+    assert 'file="' not in (runs.folder / "out" / "junit.xml").read_text(encoding="utf-8")
+    over(runs, *named, "-o", "junit_family=xunit1", "--redact")
+    assert sources_of(runs, "test_it.py") == []
+
+
+def sources_of(runs: Runs, file: str) -> list[str]:
+    """What stands in the lines that cases of `junit.xml` name of a file: of a check's own, its decorators and `def`."""
+    cases = ET.parse(runs.folder / "out" / "junit.xml").iter("testcase")
+    path = Path(checks.__file__).parents[2] / file if file.startswith("clusterproof/") else runs.folder / file
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return ["\n".join(lines[int(case.attrib["line"]) - 1 :][:6]) for case in cases if case.get("file") == file]
 
 
 def test_two_runs_of_one_second_have_a_folder_each(tmp_path: Path) -> None:

@@ -77,6 +77,13 @@ def test_a_case_of_a_node_has_its_findings_check_by_check() -> None:
     assert [(part.tag, part.text) for part in well] == [("system-out", "pass: 1 check\nnot applicable: 1 check")]
 
 
+def test_a_case_of_a_check_says_in_which_line_of_which_file_the_check_stands() -> None:
+    run = run_of(of_each_verdict(), sources={"gpu.ecc": ("checks/test_ecc.py", 7)})
+    cases = {case.get("name"): case for case in ET.fromstring(suites(run)).iter("testcase")}
+    assert (cases["gpu.ecc"].get("file"), cases["gpu.ecc"].get("line")) == ("checks/test_ecc.py", "7")
+    assert cases["host.word"].keys() == ["classname", "name", "time"]
+
+
 def test_a_case_of_a_node_says_once_why_many_checks_could_not_be_evaluated() -> None:
     cause = "unreachable: refused"
     gone = [result(f"gpu.c{n}", "gpu005", Verdict.INCOMPLETE, cause, cause=cause) for n in range(150)]

@@ -57,6 +57,22 @@ def test_the_pages_of_checks_are_the_generated_ones() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("check", "words", "is_whole"),
+    [
+        ("host.zombies", "1500 zombies; expected at most 1000", True),
+        ("host.zombies", "zombies; expected at most 1000", False),
+        ("host.job_leftovers", ", by its environment of job 41; expected none", False),
+        ("host.thp", "transparent huge pages never; expected madvise as on 3 of 4 nodes", True),
+        ("network.libfabric_efa", "31 EFA domains; expected 32, one for each device", True),
+        ("network.libfabric_efa", "31 EFA domains; expected 32", False),
+        ("gpu.gpu_answers", "GPU 3: the driver says GPU_IS_LOST; expected an answer", True),
+    ],
+)
+def test_a_part_of_a_message_is_no_example(check: str, words: str, is_whole: bool) -> None:
+    assert examples.is_whole(check, words) is is_whole
+
+
 def test_the_examples_of_findings_are_the_generated_ones() -> None:
     assert EXAMPLES.read_text(encoding="utf-8") == examples.document(), HOW
 

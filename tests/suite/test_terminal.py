@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from clusterproof.plugins.command_line.main import main
 from clusterproof.plugins.suite.terminal import Evaluating
+from tests.builders.runs import ALONE_OR_NOT
 
 CHECK = ["check", "demo", "-k", "gpu_answers", "--no-report"]
+DIES = """
+    import os
+    import pytest
+
+    @pytest.mark.host
+    def test_dies(node):
+        if node.name == "gpu003":
+            os._exit(3)
+"""
 OF_PYTEST = ("test session starts", "cachedir:", "rootdir:", "plugins:", "collected ", "deselected", "==", "[100%]")
 
 
@@ -19,8 +33,11 @@ def of_one_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
-def test_a_run_shows_its_cluster_and_its_findings_and_nothing_of_pytest(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(CHECK) == 1
+@pytest.mark.parametrize("workers", ALONE_OR_NOT)
+def test_a_run_shows_its_cluster_and_its_findings_and_nothing_of_pytest(
+    capfd: pytest.CaptureFixture[str], workers: list[str]
+) -> None:
+    assert main([*CHECK, *workers]) == 1
     out = capfd.readouterr().out
     assert out.startswith("cluster: demo: 16 nodes (gpu[001-016]) by replay\n\nRESET OR REBOOT")
     assert not [word for word in OF_PYTEST if word in out]
@@ -55,6 +72,24 @@ def test_the_evaluation_of_many_nodes_is_one_line_that_is_overwritten(monkeypatc
         line.count()
     line.end()
     assert terminal.sent == [*(f"evaluating 1000 nodes: {share} %" for share in (25, 50, 75, 100)), "", "\r"]
+
+
+def test_with_workers_the_line_goes_on_as_their_verdicts_come(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("clusterproof")), "check", "demo", "-n2", "--no-report"]
+    shown = tmp_path / "shown"
+    subprocess.run(["script", "-qec", shlex.join(command), str(shown)], cwd=tmp_path, capture_output=True, check=False)
+    shares = re.findall(r"evaluating 16 nodes: (\d+) %", shown.read_text(encoding="utf-8"))
+    assert shares
+    assert [*map(int, shares)] == sorted({*map(int, shares)})
+
+
+def test_a_worker_that_is_lost_is_one_warning(pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
+    checks = pytester.makepyfile(test_dies=DIES)
+    assert main(["check", "demo", str(checks), "-n2", "--no-report"]) == 2
+    out = capfd.readouterr().out
+    assert re.search(r"^warning: worker gw\d was lost: Not properly terminated$", out, re.MULTILINE)
+    assert "replacing" not in out
+    assert "INCOMPLETE  gpu003: the run was interrupted (host.dies)" in out
 
 
 def test_a_short_evaluation_shows_no_line() -> None:

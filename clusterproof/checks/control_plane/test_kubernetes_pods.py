@@ -113,12 +113,12 @@ def test_k8s_gpu_pods(k8s_node: MemberNode, cluster: ClusterFacts) -> None:
     allowed_s = cluster.threshold("kubernetes.terminating_minutes") * 60
     late = [pod for pod in pods if pod.accelerators and pod.deleted and pod.overdue_s > allowed_s]
     seen = [f"{pod.name} should have ended {in_words(pod.overdue_s)} ago and holds {pod.accelerators}" for pod in late]
-    fail_if(seen, f"{', '.join(seen[:MOST])}; expected pods that end")
+    fail_if(seen, f"{', '.join(seen[:MOST])}; expected pods that terminate")
     of_gpus = each(k8s_node.node.gpus, lambda gpu: [(gpu.label, one) for one in gpu.processes])
     held = [one for found in of_gpus for one in found]
     nvml = k8s_node.node.nvml
     outside = [f"{label}: {_shown(one)}" for label, one in held if not (_is_of_a_pod(one) or one.serves_jobs(nvml))]
-    fail_if(outside, f"{', '.join(outside[:MOST])} belongs to no pod; expected GPUs that pods alone hold")
+    fail_if(outside, f"{', '.join(outside[:MOST])} belongs to no pod; expected only pods to use GPUs")
     known = {pod.uid: pod for pod in pods}
     odd = [words for label, one in held if _is_of_a_pod(one) for words in _odd(label, one, known)]
     concern_if(odd, f"{', '.join(odd[:MOST])}; expected processes of pods that ask for GPUs")

@@ -126,8 +126,8 @@ def test_pcie_iommu(node: Node) -> None:
 def test_pcie_settings(node: Node) -> None:
     """PCIe requests of GPUs and network devices.
 
-    A device whose largest payload is another than that of the port that it hangs on loses packets or sends small ones;
-    with smaller read requests, or without relaxed ordering, it is slower than its like. In a virtual machine payloads
+    A device whose largest payload differs from that of the port above it loses packets or sends small ones; with
+    smaller read requests, or without relaxed ordering, it is slower than its peers. In a virtual machine payloads
     are not compared, as the ports are emulated.
 
     Remedy (fix configuration): Compare the firmware's settings with a neighbouring node and boot again; drivers or

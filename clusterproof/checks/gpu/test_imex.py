@@ -189,7 +189,7 @@ def require_compared(node: Node, nodes: tuple[str, ...], lists: Mapping[str, tup
         not_applicable("no other tray is in this run, whose nodes_config.cfg would be compared")
     if all(called(node, one) is node for one in nodes):
         not_applicable("no other tray is in nodes_config.cfg")
-    incomplete("of no other tray in nodes_config.cfg is the list known; expected nodes_config.cfg of all of them")
+    incomplete("nodes_config.cfg of no other tray in the list is known; expected that of all of them")
 
 
 def names(node: Node, nodes: tuple[str, ...]) -> bool:

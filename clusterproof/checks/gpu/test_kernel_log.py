@@ -25,10 +25,10 @@ pytestmark = [
 def test_no_xid(node: Node) -> None:
     """Xid errors.
 
-    Each Xid of this boot is classified by the catalogue: application errors are ignored unless they repeat, hardware
-    errors fail until a reset of the GPU or a reboot clears them. So is what the driver says without an Xid, as of its
-    firmware. That the driver was loaded again ends no loss of a GPU that does not answer since. With --since only what
-    is in the window counts.
+    Each Xid of this boot is classified by the catalogue: application errors are ignored unless they repeat,
+    hardware errors fail until a reset of the GPU or a reboot clears them. Errors that the driver logs without an
+    Xid, such as those of its firmware, are classified the same way. A GPU that has not answered since stays lost,
+    even if the driver was loaded again. With --since only what is in the window counts.
 
     Remedy (reset or reboot): Do what the finding says: reset the GPU, reboot or replace the node. If an Xid returns on
     the same GPU, replace the node.

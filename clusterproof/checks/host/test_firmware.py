@@ -22,8 +22,8 @@ MAX_MODEL = 60
 def test_firmware_uniform(node: Node) -> None:
     """Firmware compared with the group.
 
-    The BIOS is compared among machines with the same board, InfoROM images among GPUs and firmware among NVMe disks of
-    one model: who has another version behaves otherwise, or is the one that an update has missed. VBIOS and network
+    The BIOS is compared among machines with the same board, InfoROM images among GPUs and firmware among NVMe disks
+    of one model: a node with another version may behave differently, or was missed by an update. VBIOS and network
     devices are compared by checks of their own.
 
     Remedy (investigate): Update the firmware to that of the other nodes; in a cloud, replace a node that is slow.

@@ -81,7 +81,7 @@ def test_shm_leaked(node: Node) -> None:
     )
     size = f"{kib / GIB_IN_KIB:.3g} GiB" if kib >= GIB_IN_KIB else f"{kib / MIB_IN_KIB:.3g} MiB"
     share = f", {percent:.1f} % of the memory," if percent is not None else ""
-    message = f"{size}{share} of nobody who runs a process: {data}; expected none"
+    message = f"{size}{share} owned by users who run no process: {data}; expected none"
     is_much = (percent or 0) >= node.threshold("shm.leaked_fail_percent") and node.occasion in ("prolog", "epilog")
     fail_if(is_much, message)
     concern_if(not is_much, message)

@@ -52,7 +52,7 @@ def test_no_oom_kill(node: Node) -> None:
     most = node.threshold("kernel_log.costly_order")
     promised = [event for event in failures if event.order is not None and event.order <= most]
     seen = [*in_words(of_node, _killed, node), *in_words(promised, _failed, node)]
-    fail_by_log(node, seen, f"{in_list(seen)}; expected no process killed for want of memory, and no failed allocation")
+    fail_by_log(node, seen, f"{in_list(seen)}; expected no process killed for lack of memory, and no failed allocation")
     say(node, "host.no_oom_kill", "enough memory and open files for every process")
     of_groups = [event for event in kills if event.group]
     costly = [event for event in failures if event not in promised]
@@ -68,9 +68,9 @@ def test_no_oom_kill(node: Node) -> None:
 def test_pcie_aer(node: Node) -> None:
     """PCIe errors (AER).
 
-    After a fatal error the link cannot be trusted, and the device is reset or lost. A non-fatal one lost a transaction.
-    Corrected ones matter only in large numbers. So it is with ports that cut their device off (DPC), with slots whose
-    device is gone, and with what the IOMMU refuses.
+    After a fatal error the link cannot be trusted, and the device is reset or lost. A non-fatal one lost a
+    transaction. Corrected ones matter only in large numbers. Ports that cut their device off (DPC), slots whose
+    device is gone, and accesses that the IOMMU refuses are reported as well.
 
     Remedy (reset or reboot): Reboot the node. If the device reports errors again, replace the node.
     """
@@ -116,7 +116,7 @@ def test_segfaults(node: Node) -> None:
     ]
     concern_if(crashes, f"crashed: {in_list(in_words(crashes, _crashed, node))}; expected none")
     others = sum(count for name, count in node.kernel_lines_folded.items() if name in CRASHES)
-    concern_if(others, f"{others} more crashes, of processes of ever other names; expected none of training")
+    concern_if(others, f"{others} more crashes, each of a process with another name; expected none of training")
     require_whole_log(node, PROCESSES)
 
 
@@ -140,7 +140,7 @@ def test_lockups(node: Node) -> None:
 
 def _killed(event: OomKill) -> str:
     where = f" at the limit of {event.group if event.group != '?' else 'its control group'}" if event.group else ""
-    return f"killed for want of memory{where}: {event.process} (pid {event.pid})"
+    return f"killed for lack of memory{where}: {event.process} (pid {event.pid})"
 
 
 def _failed(event: AllocationFailure) -> str:
@@ -191,8 +191,9 @@ def test_unknown_errors(node: Node) -> None:
 def test_cpu_throttled(node: Node) -> None:
     """CPU thermal throttling.
 
-    Data loaders, NCCL's proxy threads and kernel launches then wait for the CPU. Only throttling of a whole package is
-    reported: single cores reach their limit briefly in normal work. A machine that shuts down for its heat fails.
+    Data loaders, NCCL's proxy threads and kernel launches then wait for the CPU. Only throttling of a whole package
+    is reported: single cores reach their limit briefly in normal work. A machine that shuts down because of heat
+    fails.
 
     Remedy (investigate): Check fans, airflow and the machine's power cap; in a cloud, replace the node if it returns.
     """

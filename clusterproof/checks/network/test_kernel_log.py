@@ -92,9 +92,10 @@ def test_kernel_tables(node: Node) -> None:
 def test_link_flaps(node: Node) -> None:
     """Network link flaps.
 
-    A link that was up is down, or one is lost so often that NCCL's messages on it are resent or time out; the count is
-    compared with the time that the log covers. A port that never had a cable, or came up late, is no fault. So is a
-    bond without any link no more than a concern: anybody can have that logged of a bond in a network of their own.
+    A link that was up is down, or one is lost so often that NCCL's messages on it are resent or time out; the count
+    is compared with the time that the log covers. A port that never had a cable, or came up late, is no fault. A
+    bond without any link is never more than a concern: any user can have that logged of a bond in a network
+    namespace of their own.
 
     Remedy (investigate): Clean or reseat the cable and its transceivers, then replace them; look at the switch port.
     """

@@ -71,9 +71,9 @@ def test_no_uncorrected_ecc(neuron_device: NeuronDevice) -> None:
 def test_no_hw_error(node: Node) -> None:
     """Neuron hardware errors.
 
-    The runtime writes each to the kernel log, with the action that is due. Whoever may open a device can have such a
-    line written: it fails the node where the device's own counters show errors, and is a concern elsewhere. So are
-    resets that did not end, and links of a rack that go elsewhere.
+    The runtime writes each to the kernel log, with the action to take. Anybody who may open a device can cause such
+    a line, so it fails the node only if the device's own counters show errors, and is a concern otherwise. Resets
+    that did not end, and links of a rack that lead to the wrong device, are concerns too.
 
     Remedy (replace): Do what the action says: TERMINATE_INSTANCE means to stop and start the instance, or to replace
     the node.

@@ -27,13 +27,13 @@ Thing = TypeVar("Thing")
 def test_gpu_exact(node: Node) -> None:
     """Exact products of the GPU.
 
-    All GPUs multiply at once, in every data type that they have, integers chosen so that each partial sum is exact: the
-    result depends on no order, library or GPU, and is compared bit by bit. It is held against checksums of the
-    operands, no stored copy. A product that is wrong is repeated: a stuck bit comes again, one that flips does not. NaN
-    and losses that leap show one silent fault of a hundred.
+    All GPUs multiply at once, in every data type that they have, integers chosen so that each partial sum is exact:
+    the result depends on no order, library or GPU, and is compared bit by bit. It is held against checksums of the
+    operands, no stored copy. A product that is wrong is repeated: a stuck bit shows again, one that flipped does
+    not. Of silent faults like these, NaN values and jumps of the loss reveal about one in a hundred.
 
-    Remedy (replace): Take the GPU out of use: it computes wrong without an error. Run the check again on it alone
-    (--exact-s 600); have it replaced also where the fault does not come again.
+    Remedy (replace): Take the GPU out of use: it computes wrong results without an error. Run the check again on it
+    alone (--exact-s 600), and have it replaced even if the fault does not show again.
     """
     untested: dict[tuple[str, str], list[int]] = {}
     for number, gpu in enumerate(node.gpu_exact.gpus):
@@ -57,8 +57,8 @@ def test_cpu_exact(node: Node) -> None:
     with PyTorch also products of matrices in every type, which take the vector and matrix units. Beside it each core
     writes a part of the memory that is available, a pattern and its complement, and reads it again. One pass.
 
-    Remedy (replace): Take the node out of use and have it replaced: a core or its memory gives wrong results without
-    an error. Run the check again before, to see whether the same core is named.
+    Remedy (replace): Take the node out of use and have it replaced: a core or its memory gives wrong results
+    without an error. First run the check again, to see whether the same core is named.
     """
     found = node.cpu_exact.found
     for one in each(found.wrong, lambda one: one):
@@ -157,11 +157,11 @@ def test_exact_step(node: Node) -> None:
 
     Forward, backward and update of a small network with deterministic settings, from inputs that are the same
     everywhere. A digest of all gradients and weights follows each step. GPUs of one kind with the same driver and
-    libraries have the same digests, and each its own when it repeats them. One whose result nobody else has is wrong
-    where another of its node has that of most; where none has, or several GPUs have each of two results, software may
-    differ.
+    libraries must have the same digests, and each must repeat its own. A GPU is wrong if nobody else has its result
+    while another GPU of its node has that of the majority; if no GPU of the node has, or several GPUs share each of
+    two results, software may differ.
 
-    Remedy (replace): Take a GPU out of use that trains to other weights than its neighbours do. Run exact_step and
+    Remedy (replace): Take a GPU out of use if it ends up with other weights than its neighbours. Run exact_step and
     gpu_exact again on it. Where the message says software, first compare driver, PyTorch, CUDA libraries and their
     settings with those of other nodes.
     """

@@ -139,7 +139,7 @@ def test_pairwise_busbw(pair: MeasuredPair) -> None:
     fail_if(is_seen and best < floor, f"{said}; expected at least {least}")
     if found and found.kind is Kind.INCONCLUSIVE:
         incomplete(f"{said}: {found.words}; expected enough measurements to tell the cause")
-    assert found is None, f"{said}, though each node is well with others; expected what is usual"
+    assert found is None, f"{said}, though each node is fast with others; expected the usual bandwidth"
     if pair.explained and pair.explained.kind is Kind.CONFIGURATION:
         fail(f"{said}; expected at least {speed(floor)}")
     if pair.is_slow and pair.explained and pair.explained.kind is Kind.SLOW_GROUP:
@@ -158,7 +158,7 @@ def require_normal(pair: MeasuredPair, said: str) -> None:
     if pair.is_slow and max(pair.shares) < SLOW:
         incomplete(f"{said}, and it was not measured often enough to tell why; expected what is usual")
     if pair.is_slow:
-        concern(f"{said}: it is well at other times; expected what is usual each time")
+        concern(f"{said}: it is as fast as usual at other times; expected that each time")
 
 
 @mark.hyperpod_nccl("13")

@@ -33,11 +33,11 @@ COMPATIBLE = "/compat/"  # the folder of CUDA's forward compatibility, whose lib
 def test_container_devices(node: Node) -> None:
     """Devices of the job's container.
 
-    A container shares the kernel of its node, which says what there is to get. Each device file is opened and closed.
-    What the device cgroup refuses, the *runtime* did not allow, or systemd has taken away again, as at each `systemctl
-    daemon-reload` where NVIDIA's runtime allowed it behind systemd's back; what a driver refuses whose number the file
-    has, as the kernel says, is the *node*'s fault. NCCL goes on without a network device, GDRCopy or an IMEX channel,
-    and is slow. As with nvidia-smi, a GPU that nobody holds is started for that.
+    A container shares the kernel of its node, which says what devices there are. Each device file is opened and
+    closed. If the device cgroup refuses one, the *runtime* did not allow it, or systemd took it away again, as it
+    does at each `systemctl daemon-reload` if NVIDIA's runtime allowed it without telling systemd. If the driver
+    that owns the file's number refuses it, the *node* is at fault. Without a network device, GDRCopy or an IMEX
+    channel, NCCL goes on and is slow. As with nvidia-smi, opening a GPU that nobody uses initialises it.
 
     Remedy (fix configuration): runtime: start the container anew with CDI or --device, which survive a daemon-reload;
     request the devices (--gpus, --device /dev/infiniband, resources of the pod, NVIDIA_VISIBLE_DEVICES). node: look at
@@ -149,11 +149,11 @@ def some(paths: Iterable[str], most: int = 3) -> str:
 def test_container_libraries(node: Node) -> None:
     """Libraries of the job's container.
 
-    Each library of the driver, of NCCL and of the network is loaded, in a process of its own. The driver's must be
-    there where the job has GPUs, and be of the version that the kernel has loaded, or newer, of CUDA's forward
-    compatibility. What is mounted into the container the *runtime* brought from the node, by a list that is out of date
-    perhaps, as a CDI specification after an upgrade of the driver; the rest is the *image*'s. A library of the node
-    that needs a newer glibc than the image has does not load.
+    Each library of the driver, of NCCL and of the network is loaded, in a process of its own. If the job has GPUs, the
+    driver's libraries must be there, in the version that the kernel has loaded, or newer as CUDA's forward
+    compatibility. Those that are mounted into the container were brought from the node by the *runtime*, perhaps by a
+    list that is out of date, such as a CDI specification from before an upgrade of the driver; the others are the
+    *image*'s. A library of the node does not load if it needs a newer glibc than the image has.
 
     Remedy (fix configuration): runtime: write the CDI specification anew (nvidia-ctk cdi generate), start the container
     anew, and ask for NVIDIA_DRIVER_CAPABILITIES=compute,utility. image: remove the driver's libraries from it; build on

@@ -181,7 +181,7 @@ def test_container_runtime(node: Node) -> None:
                 wrong.append(f"Slurm requires {path}, which is not there")
             elif not plugin.bytes:
                 concern(f"Slurm's optional plug-in {path} is not there; expected those that plugstack.conf names")
-    fail_if(wrong, f"{', '.join(wrong)}; expected container runtimes that are whole")
+    fail_if(wrong, f"{', '.join(wrong)}; expected complete container runtimes")
 
 
 def toolkit_missing(node: Node) -> list[str]:

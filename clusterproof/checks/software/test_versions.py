@@ -125,7 +125,7 @@ def driver_and_toolkits(node: Node) -> None:
         with part:
             least = compatibility.oldest_driver(numbers(cuda)[:1])
             is_old = least and older(driver, least)
-            concern_if(is_old, f"CUDA {cuda} lies here with driver {driver}; expected driver {least} or newer")
+            concern_if(is_old, f"CUDA {cuda} is installed with driver {driver}; expected driver {least} or newer")
 
 
 def installer_and_plugin(node: Node) -> None:

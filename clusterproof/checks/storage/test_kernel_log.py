@@ -32,11 +32,11 @@ def test_file_system_errors(node: Node) -> None:
 def test_disk_errors(node: Node) -> None:
     """Local disk errors.
 
-    After a journal error ext4 stops writing (Remounting filesystem read-only), and XFS shuts a file system down, which
-    its mount options never show. While it stays mounted, every write to it fails; so it is with a disk or an array that
-    is gone, and with a thin pool that is full. Other errors, and timed-out commands of an NVMe disk, are concerns, as
-    is a file system that stopped and does not seem to be mounted. Images that users mount through loop devices are
-    ignored.
+    After a journal error ext4 stops writing (Remounting filesystem read-only), and XFS shuts a file system down,
+    which its mount options never show. While it stays mounted, every write to it fails, as it does on a disk or an
+    array that is gone, or in a thin pool that is full. Other errors, and timed-out commands of an NVMe disk, are
+    concerns, as is a file system that stopped and does not seem to be mounted. Images that users mount through loop
+    devices are ignored.
 
     Remedy (replace): Save what can be read, then unmount, check (fsck, xfs_repair) and mount again. If the disk itself
     has errors, replace the node: nvme smart-log.

@@ -55,7 +55,7 @@ def test_mounts_alive(mount: Mount, node: Node) -> None:
     if mount.alive == "slow":
         incomplete(f"{what} was not asked in time: the node is too busy; expected an answer")
     if mount.alive == "covered":
-        incomplete(f"a user has mounted a file system over {what}; expected it to be in sight")
+        incomplete(f"a user has mounted a file system over {what}; expected it to be visible")
     if mount.alive == "hung" and node.occasion == "prolog":
         incomplete(f"{what} did not answer at once; expected an answer")
     says = "hangs" if mount.alive == "hung" else f"says {mount.alive}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from clusterproof.plugins.catalog import thresholds
 from clusterproof.plugins.catalog.nvidia import Xid, xid, xids
 from clusterproof.plugins.core.one_line import BAD_COMMAND_LINE, OneLineParser
-from clusterproof.plugins.core.result import SUBSYSTEMS
+from clusterproof.plugins.core.result import SUBSYSTEMS, split_message
 from clusterproof.plugins.core.strict import nearest
 from clusterproof.plugins.core.verdict import Verdict
 from clusterproof.plugins.evaluation.all_checks import all_checks, example_of, marks_of, when
@@ -123,7 +123,9 @@ def page(check: Check) -> Iterator[str]:
     yield from _rows("reads", read_by(check).replace("`", ""))
     for rule in worst_first(rules(check.function)):
         yield from _rows(rule.verdict, rule.sentence)
-    yield from _rows("for example", example_of(about.check))
+    seen, healthy = split_message(example_of(about.check))
+    yield from _rows("for example", seen)
+    yield from _rows("healthy", healthy)
     for words in compared_with(check):
         yield from _rows("threshold", words)
 

@@ -181,7 +181,7 @@ class Table:
 def _known_expectation(name: str, where: str) -> None:
     if name not in EXPECTED:
         hint = nearest(name, EXPECTED)
-        raise InventoryError(f"{where}: {name!r:.40} is no known resource{hint}; expected {', '.join(EXPECTED)}")
+        raise InventoryError(f"{where}: {name!r:.40} is not a known resource{hint}; expected {', '.join(EXPECTED)}")
 
 
 def _kind(data: object) -> str:

@@ -24,7 +24,7 @@ def ec2(rest: str, options: Mapping[str, str]) -> Cluster:
     ids = [word.strip() for word in rest.split(",") if word.strip()]
     strangers = [word for word in ids if not INSTANCE.fullmatch(word)]
     if not tag and (strangers or not ids):
-        wrong = f"{strangers[0][:40]!r} is no instance id" if strangers else "it names no instance"
+        wrong = f"{strangers[0][:40]!r} is not an instance id" if strangers else "it names no instance"
         raise InventoryError(f"--cluster 'ec2:{rest:.80}': {wrong}; expected {FORMS}")
     account = _account(f"ec2:{rest}", options)
     try:

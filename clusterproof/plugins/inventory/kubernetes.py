@@ -49,7 +49,7 @@ def eks(rest: str, options: Mapping[str, str]) -> Cluster:
     shown = f"--cluster {'eks:' + rest!r:.160}"
     name, _, selector = rest.partition("/")
     if not EKS_NAME.fullmatch(name):
-        raise InventoryError(f"{shown}: {name!r:.60} is no name of an EKS cluster; expected eks:NAME")
+        raise InventoryError(f"{shown}: {name!r:.60} is not the name of an EKS cluster; expected eks:NAME")
     try:
         account = Account(options.get("region", ""), options.get("profile", ""))
         where = {"region": account.region, "profile": options.get("profile", "")}
@@ -62,7 +62,9 @@ def _by_connection(cluster: Cluster, options: Mapping[str, str]) -> Cluster:
     """The cluster by a pod for each node, or by the agents that are on its nodes. Raises InventoryError."""
     via = options.get("via", CONNECTIONS[0])
     if via not in CONNECTIONS:
-        raise InventoryError(f"--via {via!r:.80} is no way to nodes of Kubernetes; expected {' or '.join(CONNECTIONS)}")
+        raise InventoryError(
+            f"--via {via!r:.80} is not a way to nodes of Kubernetes; expected {' or '.join(CONNECTIONS)}"
+        )
     return cluster if via == CONNECTIONS[0] else replace(cluster, connection=via)
 
 
@@ -77,7 +79,7 @@ def access_to(text: str, options: Mapping[str, str]) -> Mapping[str, str]:
             return {SETTING: f"eks:{rest}", **options}
     except KubernetesError as problem:
         raise InventoryError(f"{text!r:.160}: {problem}") from None
-    raise InventoryError(f"{text!r:.160} is no cluster of Kubernetes; expected k8s:CONTEXT, k8s:in-cluster or eks:NAME")
+    raise InventoryError(f"{text!r:.160} is not a Kubernetes cluster; expected k8s:CONTEXT, k8s:in-cluster or eks:NAME")
 
 
 def _parts(rest: str) -> tuple[str, str]:

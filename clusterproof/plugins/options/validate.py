@@ -104,7 +104,7 @@ def _check_files(option: Options) -> None:
         raise pytest.UsageError("--keep with --redact: older runs are of any cluster then; expected one of the two")
     if option.report_url is not None:
         _check_report_url(option)
-    for flag in ("report", "record", "results", "bundle", "save_baseline", "xmlpath", "htmlpath"):
+    for flag in ("report", "record", "results", "bundle", "history", "save_baseline", "xmlpath", "htmlpath"):
         named = getattr(option, flag, None)
         why = why_not_made(Path(named), as_folder=flag in ("report", "record")) if named else ""
         if why:

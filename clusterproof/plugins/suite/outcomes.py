@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ class Outcomes:
         self.config = config
         self.cluster = cluster
         self.results: list[Result] = []
+        self.places: dict[str, tuple[str, int]] = {}  # file and line of each check, as pytest has them
         self.ended: list[tuple[str, str]] = []  # without a verdict, by check and node
         self.raised: BaseException | None = None  # what pytest was interrupted by
         self.is_cut = False  # whether something was chosen and is not evaluated
@@ -90,13 +91,22 @@ class Outcomes:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Of a large cluster the findings say more than pages of letters."""
         self.is_empty = not session.items
-        self.is_large = len(session.items) > NO_LETTERS_ABOVE and self.config.get_verbosity() <= 0
+        self._show_progress(len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """The same where workers collect, once the first of them has."""
+        if self.evaluating is None:
+            self._show_progress(len(ids))
+
+    def _show_progress(self, checks: int) -> None:
+        self.is_large = checks > NO_LETTERS_ABOVE and self.config.get_verbosity() <= 0
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         self.is_silent = self.is_large or is_plain(reporter)
         if self.is_silent and reporter:
             reporter.showfspath = False  # a line for each file, with nothing behind it
             if reporter.isatty and self.config.option.verbose >= 0 and not self.config.option.collectonly:
-                self.evaluating = Evaluating(reporter, len(session.items), len(self.cluster.targets))
+                self.evaluating = Evaluating(reporter, checks, len(self.cluster.targets))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
@@ -126,6 +136,9 @@ class Outcomes:
         """Keep a result, and let everybody know who asked for it."""
         result = self.history.marked(result) if self.history else result
         report.clusterproof = result
+        if result.check not in self.places:
+            path, line, _ = report.location
+            self.places[result.check] = path, line or 0
         self._add(result)
 
     def _add(self, result: Result) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from clusterproof.plugins.core.message import printable
 from clusterproof.plugins.core.opened import is_there
+from clusterproof.plugins.evaluation.index import Stale, read_index
 from clusterproof.plugins.suite.items import route_of
 from clusterproof.plugins.suite.outcomes import Outcomes
 from clusterproof.plugins.suite.state import PAIRWISE, TRAINING_RUN, catalog_of, cluster_of, note_full, policy_of
@@ -21,6 +22,7 @@ from clusterproof.reports.run_folder import PAGE, RUNS
 from clusterproof.reports.wording import counted
 
 if TYPE_CHECKING:
+    from clusterproof.plugins.evaluation.index import Entry
     from clusterproof.reports.history.model import Past
     from clusterproof.reports.run import Run
 
@@ -124,6 +126,7 @@ class Reporting:
             exit_code=exit_code,
             compared=_compared(evaluated) if TRAINING_RUN in self.config.stash else {},
             junit_cases=self.config.option.junit_cases,
+            sources={} if self.config.getini("junit_family") == "xunit2" else self._sources(),
             command=command_of(self.config),
             left_out={check: title for check, title in self.left_out.items() if check not in evaluated},
             evaluated_by_pairs=evaluated_by_pairs() if PAIRWISE in self.config.stash else frozenset(),
@@ -135,7 +138,19 @@ class Reporting:
             last_began=history.last.began if history and history.last else None,
             before=history.before if history else {},
             is_redacted=bool(self.config.option.redact),
+            inventory=self.outcomes.cluster,
         )
+
+    def _sources(self) -> dict[str, tuple[str, int]]:
+        """File and line of each check, as its repository has them; with `--redact` only of packaged ones."""
+        try:
+            index = read_index()
+        except Stale:
+            index = {}
+        places = self.outcomes.places.items()
+        sources = {check: source_of(path, line, index.get(check)) for check, (path, line) in places}
+        shown = _PACKAGED if self.config.option.redact else ""
+        return {check: source for check, source in sources.items() if source[0] and source[0].startswith(shown)}
 
     def _past(self) -> Past | None:
         """This run and those before it; None where no history can be read, which another line says."""
@@ -180,6 +195,15 @@ class Reporting:
                 terminalreporter.write_line(line)
 
 
+def source_of(path: str, line: int, entry: Entry | None) -> tuple[str, int]:
+    """Where a check stands, lines counted from 1, of what pytest calls its file and the index knows of its name.
+
+    Pytest names a packaged file from the folder on that the command line gave, or behind a link of the checkout.
+    """
+    file = f"{entry['module'].replace('.', '/')}.py" if entry and entry["line"] == line else ""
+    return (file if file.endswith(path) else path), line + 1
+
+
 def _compared(evaluated: Collection[str]) -> dict[str, list[str]]:
     """The names of the thresholds that the rules of a training run compare with."""
     from clusterproof.plugins.evaluation.all_checks import all_checks
@@ -207,4 +231,5 @@ def _kept(keep: int | None, folder: Path) -> str:
 MUCH_BYTES = 1_000_000_000
 KEPT = 20
 _RESULTS = "results.jsonl"
+_PACKAGED = "clusterproof/"  # begins the file of a packaged check
 _WAYS_OUT = "--report DIR writes elsewhere, --no-report not at all"

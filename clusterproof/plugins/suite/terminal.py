@@ -103,6 +103,7 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
         """Say what is validated, and nothing of pytest."""
         super().pytest_sessionstart(session)
         self._began = time.monotonic()
+        self._silence_xdist()
         if self.verbosity < 0:
             return
         entries = self.config.hook.pytest_report_header(config=self.config, start_path=self.startpath)
@@ -110,6 +111,19 @@ class PlainReporter(pytest.TerminalReporter):  # type: ignore[misc] # final; pyt
             for line in [entry] if isinstance(entry, str) else entry:
                 if not line.startswith(_OF_PYTEST):
                     self.write_line(line)
+
+    def _silence_xdist(self) -> None:
+        """Let it count no workers and their items; one that is lost is said below."""
+        distributed = self.config.pluginmanager.get_plugin("dsession")
+        if distributed:
+            distributed.terminal = None
+            self.config.pluginmanager.unregister(name="terminaldistreporter")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Say that a worker was lost: a check that it was at has no verdict."""
+        if error:
+            self.write_line(f"warning: worker {node.gateway.id} was lost: {error}", yellow=True)
 
     def pytest_collection(self) -> None:
         """Say nothing while checks are collected: that takes a moment."""

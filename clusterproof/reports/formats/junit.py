@@ -1,8 +1,9 @@
 """`junit.xml`: a suite for each subsystem, and in it a case for each check, with its nodes in the body.
 
 With `--junit-cases=node` it is one suite with a case for each node. The names are the checks' ids or the nodes',
-whatever the verdict: what keeps a history by name finds each again. `--junitxml` is pytest's own file, with a case for
-each check and node: a thousand nodes are more than Jenkins shows.
+whatever the verdict: what keeps a history by name finds each again. A case of a check has the check's `file` and
+`line`, unless `junit_family` is `xunit2`: Jenkins' schema (junit-10.xsd) has no place for them. `--junitxml` is
+pytest's own file, with a case for each check and node: a thousand nodes are more than Jenkins shows.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _suite(name: str, cases: Cases, run: Run, unreached: Collection[str]) -> Ele
     for key, value in _properties(data, run):
         SubElement(properties, "property", name=key, value=legal(within(value, MAX_NODES)))
     for case, results in sorted(cases.items()):
-        suite.append(_case(case, results, name, unreached))
+        suite.append(_case(case, results, name, unreached, run.sources.get(case)))
     return suite
 
 
@@ -101,10 +102,15 @@ def _properties(results: Sequence[Result], run: Run) -> Iterable[tuple[str, str]
     yield "owners", ", ".join(sorted({owner for result in results if (owner := result.team or result.owner)}))
 
 
-def _case(name: str, results: Sequence[Result], suite: str, unreached: Collection[str]) -> Element:
+def _case(
+    name: str, results: Sequence[Result], suite: str, unreached: Collection[str], source: tuple[str, int] | None
+) -> Element:
     seconds = sum(result.duration_s for result in results)
     results = [one for result in results for one in result.by_verdict]
     case = Element("testcase", classname=legal(f"clusterproof.{suite}"), name=legal(name), time=f"{seconds:.3f}")
+    if source:
+        case.set("file", legal(source[0]))
+        case.set("line", str(source[1]))
     words = legal("\n\n".join(_blocks(results)))
     tag = _tag(results, unreached)
     if tag:

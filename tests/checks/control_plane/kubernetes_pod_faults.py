@@ -58,13 +58,13 @@ POD_FAULTS = (
         "a pod that does not terminate",
         lambda words: job(words, deleted=HALF_AN_HOUR_AGO),
         {"k8s_gpu_pods": FAIL},
-        "gpu001: train/worker-0 should have ended 30 min ago and holds 8; expected pods that end",
+        "gpu001: train/worker-0 should have ended 30 min ago and holds 8; expected pods that terminate",
     ),
     KubernetesFault(
         "a process outside of any pod",
         lambda words: process(words, held("/user.slice/user-1000.slice/session-4.scope")),
         {"k8s_gpu_pods": FAIL},
-        "gpu002: GPU 3: process 4711 (python) belongs to no pod; expected GPUs that pods alone hold",
+        "gpu002: GPU 3: process 4711 (python) belongs to no pod; expected only pods to use GPUs",
     ),
     KubernetesFault(
         "a process that calls its own control group a pod's",

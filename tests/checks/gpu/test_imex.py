@@ -182,11 +182,13 @@ def test_a_list_is_well_only_where_another_tray_s_is_known() -> None:
     expect(
         evaluated("imex_nodes", tray(0, nodes=ADDRESSES[:1]), *rack(first=1)), NA, "no other tray is in nodes_config"
     )
-    expect(evaluated("imex_nodes", tray(0, nodes=("10.9.9.1", "10.9.9.2")), tray(1)), INCOMPLETE, "of no other tray in")
-    unknown = tray(1, imex=Collected(Status.TIMED_OUT))
     expect(
-        evaluated("imex_nodes", tray(0), unknown), INCOMPLETE, "of no other tray in nodes_config.cfg is the list known"
+        evaluated("imex_nodes", tray(0, nodes=("10.9.9.1", "10.9.9.2")), tray(1)),
+        INCOMPLETE,
+        "of no other tray in the list",
     )
+    unknown = tray(1, imex=Collected(Status.TIMED_OUT))
+    expect(evaluated("imex_nodes", tray(0), unknown), INCOMPLETE, "of no other tray in the list is known")
 
 
 def test_a_daemon_whose_list_is_not_found_is_incomplete() -> None:

@@ -163,11 +163,11 @@ SICK = {
     "storage.space": (FAIL, "/opt/dlami/nvme (ext4) has 100 % in use, /opt/sagemaker (ext4) has 100 % of its inodes"),
     "storage.mounts_alive": (FAIL, "/shared: nfs4 from 127.0.0.1:/srv/shared hangs"),
     "storage.mounts_writable": (FAIL, "/archive: ext4 read-only; expected read-write, as in /etc/fstab"),
-    "storage.disk_errors": (FAIL, "{disk2}: ext4 writes no more"),
+    "storage.disk_errors": (FAIL, "{disk2}: ext4 has stopped writing"),
     "host.pcie_aer": (CONCERN, "nonfatal error of 0000:03:00.0"),
     "gpu.pcie_errors": (CONCERN, "0000:03:00.0: 1 uncorrected PCIe errors"),
     "host.mce_edac": (CONCERN, "12 corrected errors a day (in the log)"),
-    "host.segfaults": (CONCERN, "more crashes, of processes of ever other names"),
+    "host.segfaults": (CONCERN, "more crashes, each of a process with another name"),
     "network.interfaces_up": (CONCERN, "which is switched on; expected one"),
 }
 

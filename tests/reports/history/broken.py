@@ -38,13 +38,11 @@ def folder(path: Path) -> None:
     path.mkdir()
 
 
-BROKEN = pytest.mark.parametrize(
-    ("breaks", "words"),
-    [
-        (newer, "from a newer clusterproof"),
-        (foreign, "of another program"),
-        (garbage, "not a database; move it away"),
-        (torn, "malformed; move it away"),
-        (folder, "Is a directory"),
-    ],
+NAMES = ("breaks", "words")
+DAMAGED = (
+    (newer, "from a newer clusterproof"),
+    (foreign, "of another program"),
+    (garbage, "not a database; move it away"),
+    (torn, "malformed; move it away"),
 )
+BROKEN = pytest.mark.parametrize(NAMES, [*DAMAGED, (folder, "Is a directory")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -19,7 +18,7 @@ from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.reports.history.store import read_past
 from clusterproof.reports.history.words import Table
 from tests.builders.runs import DEVICES, LIGHT, ROOT, VERDICTS, Runs, all_verdicts, saying
-from tests.reports.history.broken import BROKEN
+from tests.reports.history.broken import DAMAGED, NAMES
 
 ARGUMENTS = ("--history=history.sqlite", "--since-last")
 
@@ -95,7 +94,7 @@ def test_a_run_that_is_added_keeps_of_what_its_nodes_are_made(runs: Runs) -> Non
     assert [(gpu.index, gpu.serial) for gpu in identity.gpus] == [(1, "1650523020001")]  # two nodes claim the other
 
 
-@BROKEN
+@pytest.mark.parametrize(NAMES, DAMAGED)
 def test_a_history_that_cannot_be_used_costs_a_line_and_no_verdict(
     runs: Runs, breaks: Callable[[Path], None], words: str
 ) -> None:
@@ -109,15 +108,12 @@ def test_a_history_that_cannot_be_used_costs_a_line_and_no_verdict(
     assert "INTERNALERROR" not in data.stdout.str()
 
 
-@pytest.mark.skipif(
-    not os.path.ismount("/proc") or os.geteuid() != 0, reason="root and /proc: a folder nobody may write"
-)
-def test_a_folder_that_may_not_be_written_costs_a_line(runs: Runs) -> None:
+@pytest.mark.parametrize(("path", "why"), [(".", "Is a directory"), ("test_it.py/history", "Not a directory")])
+def test_a_place_where_no_history_can_be_is_said_before_a_node_is_asked(runs: Runs, path: str, why: str) -> None:
     runs.checks(test_it=LIGHT)
-    data = runs.over([saying("gpu001", "pass")], "--since-last", "--history=/proc/sys/history.sqlite")
-    assert data.ret == 0
-    data.stdout.fnmatch_lines(["since the last run: this is the first one in the history"])
-    data.stdout.fnmatch_lines(["warning: this run is not in the history: /proc/sys/history.sqlite: unable to open*"])
+    data = runs.over([saying("gpu001", "pass")], "--since-last", f"--history={path}")
+    assert data.ret == 4
+    assert f"--history {path}: {why}; expected a place that may be written" in data.stderr.str()
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def orders(connection: str = "kubernetes", **said: Any) -> Orders:
         ({"k8s_gate": "taint", "k8s_max_tainted": "many"}, "expected a number, a share, or both: 10%,10"),
         (
             {"k8s_startup_taint": "nvidia.com/gpu"},
-            "--k8s-startup-taint: 'nvidia.com/gpu' is no taint of this suite's own",
+            "--k8s-startup-taint: 'nvidia.com/gpu' is not a taint of this suite",
         ),
         ({"connection": "replay"}, "k8s:bed is reached by replay; expected k8s:…, eks:… or HyperPod"),
     ],

@@ -36,6 +36,8 @@ class Webhook:
     posted: list[dict[str, Any]] = field(default_factory=list)
     location: str = ""
     got: list[str] = field(default_factory=list)
+    awaits: Path | None = None  # a file that is to be there by the time of a post
+    was_there: list[bool] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -54,6 +56,8 @@ def webhook() -> Iterator[Webhook]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            if hook.awaits:
+                hook.was_there.append(hook.awaits.is_file())
             hook.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(hook.status)
             if hook.location:
@@ -232,6 +236,22 @@ def test_a_message_says_where_the_page_is(
     (posted,) = webhook.posted
     found = [line for line in posted["message"].splitlines() if line.startswith("report: ")]
     assert [fnmatch(line, expected or "") for line in found] == ([True] if expected else [])
+
+
+def test_the_page_is_there_when_the_message_arrives(runs: Runs, webhook: Webhook) -> None:
+    webhook.awaits = runs.folder / "out" / "report.html"
+    runs.checks(test_it=LIGHT)
+    runs.plain("--cluster", runs.cluster([saying("gpu001", "bad")]), f"--notify={webhook.url}", "--report=out")
+    assert len(webhook.posted) == 1
+    assert webhook.was_there == [True]
+
+
+def test_a_page_that_could_not_be_written_is_not_named(runs: Runs, webhook: Webhook) -> None:
+    (runs.folder / "out" / "report.html").mkdir(parents=True)
+    runs.checks(test_it=LIGHT)
+    runs.plain("--cluster", runs.cluster([saying("gpu001", "bad")]), f"--notify={webhook.url}", "--report=out")
+    (posted,) = webhook.posted
+    assert "report: " not in posted["message"]
 
 
 def test_who_does_not_answer_is_left_behind_and_what_broke_is_named_by_its_type() -> None:

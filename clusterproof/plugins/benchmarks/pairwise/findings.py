@@ -122,11 +122,11 @@ def _by_chance(noise: Mapping[float, float]) -> str:
 
 
 def failing_link(one: Pair, failed: int, attempts: int) -> Finding:
-    """A pair that failed so often, where each end is well with others."""
+    """A pair that failed so often, where each end works with others."""
     if failed < 2:
         words = "it failed once, and was not measured again often enough; measure it again"
         return Finding(Kind.INCONCLUSIVE, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
-    words = "each end is well with others"
+    words = "each end works with others"
     return Finding(Kind.FAILING_LINK, one.nodes, failures=failed, attempts=attempts, words=words, pairs=(one,))
 
 

@@ -42,7 +42,7 @@ class NotKnown:
 
 @record
 class OomKill:
-    """A process killed for want of memory; `group` is whose limit it was, `?` where that is unknown.
+    """A process killed for lack of memory; `group` is whose limit it was, `?` where that is unknown.
 
     That is a control group, or BOUND: the process may use some NUMA nodes only, and they are full.
     Empty: it was the whole node's memory.

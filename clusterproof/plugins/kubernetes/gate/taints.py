@@ -37,7 +37,7 @@ def own_key(key: str) -> str:
     """The key of a taint that the gate may take away. Raises GateError for one that is not this suite's own."""
     if not _KEY.fullmatch(key) or OURS not in key:
         raise GateError(
-            f"{key[:80]!r} is no taint of this suite's own; expected a key with {OURS} in it, as {OURS}.dev/unproven"
+            f"{key[:80]!r} is not a taint of this suite; expected a key with {OURS} in it, as {OURS}.dev/unproven"
         )
     return key
 

@@ -82,10 +82,14 @@ class NotifyReporter:
             raise pytest.UsageError(str(wrong)) from None
         self._is_dry = bool(config.option.collectonly)
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send the message, if there is cause for one."""
-        if self._is_dry:
-            return
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        """Send the message, if there is cause for one, behind the hooks that write the page it leads to."""
+        yield
+        if not self._is_dry:
+            self._notify(session)
+
+    def _notify(self, session: pytest.Session) -> None:
         history = session.config.pluginmanager.get_plugin("clusterproof-history")
         changes = since_last(self.results, history.before if history else {})
         catalog = catalog_of(session.config)
