@@ -108,7 +108,7 @@ def test_a_rule_for_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None
         policy_of(Settings(policy=str(policy)), frozenset(INDEX))
 
 
-def test_a_prolog_loads_nothing_of_pytest_and_no_machinery_of_classes() -> None:
+def test_a_prolog_loads_no_pytest_and_no_machinery_and_compiles_no_pattern_of_the_log() -> None:
     looks = (
         "import sys; from clusterproof.integrations.slurm import checking as c, main;"
         "from clusterproof.plugins.evaluation.index import make_index, of_occasions, read_index;"
@@ -117,7 +117,9 @@ def test_a_prolog_loads_nothing_of_pytest_and_no_machinery_of_classes() -> None:
         "policy = c.policy_of(DEFAULT, frozenset());"
         "c.prepared(of_occasions(index, ('prolog', 'epilog')).values(), ('prolog',), DEFAULT, policy);"
         "costly = {'dataclasses', 'inspect', 'pytest', '_pytest', 'statistics', 'clusterproof.checks.perf'};"
-        "print(sorted(costly & set(sys.modules)))"
+        "costly |= {'concurrent.futures', 'logging', 'threading'};"
+        "from clusterproof.plugins.evidence.kernel_log.collect_lines import MATTERS;"
+        "print(sorted(costly & set(sys.modules)), 'compiled' in vars(MATTERS))"
     )
     ran = subprocess.run(
         [sys.executable, "-I", "-c", looks],
@@ -127,7 +129,7 @@ def test_a_prolog_loads_nothing_of_pytest_and_no_machinery_of_classes() -> None:
         check=True,
         cwd="/",
     )
-    assert ran.stdout == "[]\n"
+    assert ran.stdout == "[] False\n"
 
 
 def test_every_check_is_collected_from_the_index_as_from_its_file(tmp_path: Path) -> None:

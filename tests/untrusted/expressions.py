@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from clusterproof import checks, fixtures, integrations, plugins, reports
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import patterns
 from clusterproof.plugins.catalog.rows import parse
-from clusterproof.plugins.evidence.pattern import Pattern
 from clusterproof.plugins.evidence.software import collect_versions
 
 CATALOG = Path(plugins.__path__[0], "catalog")
@@ -74,11 +74,9 @@ def _is_table(value: object) -> bool:
     return not isinstance(value, (re.Pattern, Pattern))
 
 
-def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[str] | Pattern]:
-    if isinstance(value, Pattern):
-        yield value
-    elif isinstance(value, re.Pattern):
-        yield value if isinstance(value.pattern, str) else re.compile(*_as_text(value.pattern, value.flags))
+def _within(value: Any, depth: int = 0) -> Iterator[re.Pattern[str]]:
+    if isinstance(value, (Pattern, re.Pattern)):
+        yield re.compile(*_as_text(value.pattern, value.flags))
     elif isinstance(value, Mapping) and depth < 3:
         yield from (each for one in (*value, *value.values()) for each in _within(one, depth + 1))
     elif is_dataclass(value) and not isinstance(value, type) and depth < 3:

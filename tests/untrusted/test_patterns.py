@@ -42,12 +42,12 @@ def test_what_a_function_puts_together_is_among_them(part: str) -> None:
 def test_the_expression_of_every_call_is_told_but_for_what_tables_and_names_have() -> None:
     """Those of tables are among them as the catalogue has them; names are escaped where they are taken in."""
     assert untold() == [
+        "agent.pattern: self.pattern",
         "catalog.instance_types: self.product",
         "catalog.instance_types: self.vendor",
         "catalog.kubernetes: row.pattern",
         "catalog.node: ''.join(row.pattern.split())",
         "catalog.node: self.pattern",
-        "evidence.pattern: self.pattern",
         "evidence.software.collect_versions: pattern",
         "redaction.naming: '|'.join(self._odd)",
     ]

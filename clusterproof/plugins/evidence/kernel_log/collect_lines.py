@@ -6,6 +6,8 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
+from clusterproof.plugins.agent.pattern import Pattern
+
 TYPE_CHECKING = False  # typing's own costs an import on every node
 if TYPE_CHECKING:
     Read = tuple[float, bytes, int]  # seconds since boot, the text, its level
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 # By how the kernel's words begin, in small letters: no words of users stand there, and others are soon passed over.
 DEVICE = rb"[\w.-]+ [0-9a-f:.]+(?: [\w.-]+)?: "  # a driver, and the address and name of what it speaks of
-MATTERS = re.compile(
+MATTERS = Pattern(
     rb"nvrm|nvidia|neuron|efa[ :]|infiniband|lustre|lnet|nfs|linux version \d"
     rb"|amdgpu .*(?:hardware err|poison|gpu reset|\*error\* ring)|\[drm.*(?:nvidia|\*error\* ring)"
     rb"|mlx5_core(?!.*access_reg).*(?:fatal|health|time|firmware [ov]|synd|bad dev|fail|or state|link |cable |high t)"
@@ -36,7 +38,7 @@ MATTERS = re.compile(
     rb"|ext4-fs |aborting j|xfs(?: \(|:)|btrfs .*(?:error|forced)"
 )
 ERROR, UNKNOWN = 3, 7  # the kernel's levels: of errors, below which all are worse; and where a source shows none
-OURS = re.compile(
+OURS = Pattern(
     rb"amdgpu|bnxt|efa|ena |i40e|ice |infiniband|irdma|mlx5|nvidia|nvme|nvrm|neuron"
 )  # so begin our devices'
 BOOT_S = 1.0  # a log that begins later has lost its beginning
@@ -44,7 +46,7 @@ EACH = 16  # of lines alike: so many first, and so many last
 MAX_CHARACTERS = 1000  # of one line
 MAX_TOTAL_CHARACTERS = 1_500_000  # of all lines
 MAX_USERS_CHARACTERS = 300_000  # of those in which users' words may stand
-FILTERED = re.compile(rb".{0,140}IN=\S* OUT=\S* ", re.DOTALL)  # netfilter's: who made the rule chose how it begins
+FILTERED = Pattern(rb".{0,140}IN=\S* OUT=\S* ", re.DOTALL)  # netfilter's: who made the rule chose how it begins
 
 
 class Kept:
@@ -175,16 +177,16 @@ BEGINNING = 4  # letters in which lines begin alike
 KILLS_AT = "oom-kill:constraint="  # so begins a line about the limit for which the next line kills a process
 # What is not alike: addresses, targets of Lustre, file servers, devices, and numbers that say how bad it is. All others
 # are, as are the addresses of memory.
-NAMES_OR_NUMBERS = re.compile(
+NAMES_OR_NUMBERS = Pattern(
     r"(\b(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\d+\.\d+\.\d+\.\d+|(?:OST|MDT)[0-9a-f]{4}|server \S+"
     r"|\b(?:nvme|dm-|md|sd|GPU ?|MC|nd|mlx5_|e[nt]|ib|bond|efa_|rdmap|ata|nvidia-nvsw)\w*|(?:sd|thin:|path) [\d:]+"
     r"|order:\d+|severity\(\d+|Bank \d+: \w|CSTS=0xf*)"
     r"|0x[0-9a-f]+|\b[0-9a-f]{8,16}\b|\d+"
 )
-XID = re.compile(r"NVRM: Xid \([^()]{1,60}\): \d{1,6}|nvidia-nvswitch\d{1,4}: SXid \([^()]{1,60}\): \d{1,6}")
+XID = Pattern(r"NVRM: Xid \([^()]{1,60}\): \d{1,6}|nvidia-nvswitch\d{1,4}: SXid \([^()]{1,60}\): \d{1,6}")
 # Where words of a user's may stand: names of processes, groups, files, options and devices of their own. The groups are
 # the kernel's words, by which such lines are of one class.
-OF_USERS = re.compile(
+OF_USERS = Pattern(
     r".{0,15}(: page allocation failure[.:,] {0,2}order:\d+|: vmalloc |: attempt to access| invoked oom-killer: )"
     r"|(?:traps: )?.{0,15}?(\[\d{1,10}\]:? | ?\(\d{1,10}\):? )(segf|general|trap|bad fr|unhandled|vsys)?"
     r"|(INFO: task )|(oom-kill:\w+=\w+|oom_reaper|(?:Memory cgroup o|O)ut of memory[^:]{0,40}: Kill)"

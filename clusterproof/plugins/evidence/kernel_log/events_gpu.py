@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import LogForm
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.evidence.kernel_log.line import IGNORING_CASE, pci_address
-from clusterproof.plugins.evidence.pattern import Pattern
 
 LONGEST_TEXT = 300
 EVERY_GPU = ""  # the address of a mark that holds for the whole node
@@ -59,7 +59,7 @@ class XidEvent:
         error of the GPU's own processor, after which the driver marks the GPU for a reset.
         """
         if named := _RECOVERY.search(self.text):
-            return named[1].strip()
+            return str(named[1]).strip()
         due = _RESET.search(self.text)
         if _GSP_FATAL.search(self.text) or (due and due[1].lower() == "yes"):
             return "GPU Reset Required"

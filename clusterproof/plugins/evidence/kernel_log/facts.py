@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import log_forms
 from clusterproof.plugins.catalog.nvidia import xid
 from clusterproof.plugins.core.record import replace
@@ -42,7 +43,6 @@ from clusterproof.plugins.evidence.kernel_log.line import (
     unwrap,
 )
 from clusterproof.plugins.evidence.kernel_log.window import since_boot
-from clusterproof.plugins.evidence.pattern import Pattern
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node

@@ -6,8 +6,8 @@ import re
 from functools import cache, lru_cache
 from typing import TypeAlias
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.catalog.log_forms import LogForm, log_forms, patterns
-from clusterproof.plugins.evidence.pattern import Pattern
 
 # What a kernel says first, and what journalctl puts between two boots; longer than the name of a process can be.
 BOOTED = r"Linux version \d{1,3}\.\d|-- (?:Re)?boot(?: [0-9a-f]{32})? --\s*\Z"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from clusterproof.plugins.evidence.pattern import Pattern
+from clusterproof.plugins.agent.pattern import Pattern
 
 LONGEST_LINE = 300
 DIFFERENT = 64  # outputs that are remembered: nodes of one kind print the same
@@ -32,7 +32,7 @@ def error(output: str) -> str:
     for line in output.splitlines():
         found = _ERROR.match(_without_rank(line)[1].strip())
         if found:
-            return found[0].strip()
+            return str(found[0]).strip()
     return ""
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.evidence import Status
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
@@ -17,7 +18,6 @@ from clusterproof.plugins.evidence.host.facts import (
 )
 from clusterproof.plugins.evidence.kernel_log import facts as kernel_log
 from clusterproof.plugins.evidence.kernel_log.line import BOOTED, IGNORING_CASE, begins_with_a_name, unwrap
-from clusterproof.plugins.evidence.pattern import Pattern
 
 if TYPE_CHECKING:
     from clusterproof.plugins.evidence.node import Node

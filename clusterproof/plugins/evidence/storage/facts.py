@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable, part
 from clusterproof.plugins.evidence.fact import CollectorData, collected_as, collected_by, list_collected_as
@@ -22,7 +23,6 @@ from clusterproof.plugins.evidence.field import (
 )
 from clusterproof.plugins.evidence.group import compared
 from clusterproof.plugins.evidence.host.facts import FstabEntry, Mount
-from clusterproof.plugins.evidence.pattern import Pattern
 from clusterproof.plugins.evidence.storage.facts_lustre import CheckpointFolder, Lustre, LustreClient, LustreTarget
 
 if TYPE_CHECKING:

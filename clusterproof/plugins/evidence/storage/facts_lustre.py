@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from clusterproof.plugins.agent.pattern import Pattern
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
 from clusterproof.plugins.evidence.field import (
@@ -20,7 +21,6 @@ from clusterproof.plugins.evidence.field import (
     text,
     whole,
 )
-from clusterproof.plugins.evidence.pattern import Pattern
 
 CONNECTED = ("FULL", "IDLE")  # a connection that was not used for a while is idle, and comes back by itself
 

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+
+TYPE_CHECKING = False  # typing's own costs an import on every node
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 class Pattern:
     """A regular expression, as `re.compile` makes one."""
 
-    def __init__(self, text: str, flags: int = 0) -> None:
+    def __init__(self, text: str | bytes, flags: int = 0) -> None:
         self.pattern = text
         self.flags = flags
 
     @cached_property
-    def compiled(self) -> re.Pattern[str]:
+    def compiled(self) -> re.Pattern[Any]:
         """The expression itself. Raises re.error."""
         return re.compile(self.pattern, self.flags)
 
     @cached_property
-    def match(self) -> Callable[..., re.Match[str] | None]:
+    def match(self) -> Callable[..., re.Match[Any] | None]:
         """As of `re.Pattern`: its own method, as logs ask for it with every line."""
         return self.compiled.match
 
     @cached_property
-    def search(self) -> Callable[..., re.Match[str] | None]:
+    def search(self) -> Callable[..., re.Match[Any] | None]:
         """As of `re.Pattern`."""
         return self.compiled.search
 
     @cached_property
-    def fullmatch(self) -> Callable[..., re.Match[str] | None]:
+    def fullmatch(self) -> Callable[..., re.Match[Any] | None]:
         """As of `re.Pattern`."""
         return self.compiled.fullmatch
 
@@ -39,3 +42,8 @@ class Pattern:
     def findall(self) -> Callable[[str], list[Any]]:
         """As of `re.Pattern`."""
         return self.compiled.findall
+
+    @cached_property
+    def sub(self) -> Callable[..., str]:
+        """As of `re.Pattern`."""
+        return self.compiled.sub
