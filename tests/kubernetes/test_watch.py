@@ -94,6 +94,8 @@ def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_besid
     seen = tmp_path / "nodes" / f"{NODE}.json"
     with watched([NODE], record=tmp_path, k8s_ttl_s=str(SHORT_S)) as watch:
         watch.until_sampled(NODE)
+        # Once more where this machine was so busy that the visit's Job outlived its short time.
+        watch.until(lambda: seen.exists() or watch.controller._visit([NODE]), "a visit")
         first = seen.stat().st_mtime_ns
         (job,) = kubernetes.plane.items(JOBS)
         (pod,) = kubernetes.plane.items(PODS)
@@ -106,7 +108,7 @@ def test_one_job_owns_all_for_as_long_as_somebody_watches_and_visits_go_on_besid
         kubernetes.plane.call("DELETE", f"{JOBS}/{job['metadata']['name']}?propagationPolicy=Background")
         wait_until(lambda: job["metadata"]["uid"] not in uids(kubernetes) and uids(kubernetes), "another Job")
         watch.until_sampled(NODE)
-        # As each hour; once more where this machine was so busy that the visit's Job outlived its short time.
+        # As each hour.
         watch.until(lambda: seen.stat().st_mtime_ns > first or watch.controller._visit([NODE]), "another visit")
     wait_until(lambda: not kubernetes.left(), "clean")
 
