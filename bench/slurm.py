@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from bench.figure import Figure
-from tests.builders.wheel import ROOT, environment_with, wheel_of
+from tests.builders.wheel import ROOT, clone_of, environment_with, wheel_of
 from tests.integrations.slurm.scripts import SETTINGS
 from tests.testbed import needs
 from tests.testbed.image import File, Link
@@ -144,7 +144,8 @@ def _node() -> Iterator[Node]:
     """A node with 8 GPUs on which the wheel is installed, and the checks of bash."""
     checks = (ROOT / "bench" / "bash_checks.sh").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        installed = environment_with(wheel_of(ROOT, Path(folder)), Path(folder) / "environment")
+        wheel = wheel_of(clone_of(ROOT, Path(folder, "source")), Path(folder, "wheels"))  # leaves no build/ in ROOT
+        installed = environment_with(wheel, Path(folder, "environment"))
         node = with_file(with_whole_machine(healthy_p5()), BASH_CHECKS, File(checks, 0o755))
         with entered(with_file(node, "/opt/clusterproof", Link(str(installed.environment))), "gpu001") as running:
             (running.root / SETTINGS.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
