@@ -113,3 +113,27 @@ def test_the_kernels_functions_are_kept_and_a_process_that_runs_them_is_not_name
     [shown] = redaction.evidence(node("n1", processes={"blocked": [blocked]})).collectors["processes"].value["blocked"]
     assert (shown["wait"], shown["stack"][:2]) == ("nvidia_unlocked_ioctl", stack[:2])
     assert "zorg" not in str(shown)
+
+
+PRINTED = (
+    '{"torch": "2.11", "gpus": [{"name": "NVIDIA H200", "types": [{"products": 4752381313, "why": "of vault-7"}]}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "kept"),
+    [
+        (f"warning\n{PRINTED}\n", f"warning\n{PRINTED}\n".replace("vault-7", "name-1")),
+        ('{"serial number": "1654024032550"}', '{"serial number": "900000001"}'),
+        ("{not JSON", "{not JSON"),
+        ('{"a":' * 900 + "1" + "}" * 900, '{"a":' * 900 + "1" + "}" * 900),
+    ],
+    ids=["numbers", "a serial", "no JSON", "deep"],
+)
+def test_what_a_program_prints_as_json_stays_json(output: str, kept: str) -> None:
+    redaction = Redaction(Cluster("prod", "ssh", (Target("n1"),)))
+    evidence = node("n1", gpu_exact={"gpus": 1, "output": output})
+    redaction.learn(evidence)
+    value = redaction.evidence(evidence).collectors["gpu_exact"].value
+    assert isinstance(value, dict)
+    assert value["output"] == kept

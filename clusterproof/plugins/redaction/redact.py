@@ -185,16 +185,21 @@ class Redaction:
         """What a program printed: a line that is a JSON object has the places of the collector's own value."""
         if not isinstance(data, str):
             return self._value(data, place.at(PRINTED))
-        return "".join(self._line(line, place) for line in data.splitlines(keepends=True))
+        kept, text = "", ""
+        for line in data.splitlines(keepends=True):
+            document = self._document(line, place)
+            if document:
+                kept += self._replaced(text, place.at(PRINTED).kind) + document + line[len(line.rstrip()) :]
+            text = "" if document else text + line
+        return kept + self._replaced(text, place.at(PRINTED).kind)
 
-    def _line(self, line: str, place: Place) -> str:
+    def _document(self, line: str, place: Place) -> str:
+        """A line that is a JSON object, without names; empty where it is none, or too deep."""
         try:
             document = json.loads(line) if line.startswith("{") else None
+            return json.dumps(self._value(document, place)) if isinstance(document, dict) else ""
         except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            return self._replaced(line, place.at(PRINTED).kind)
-        return json.dumps(self._value(document, place)) + line[len(line.rstrip()) :]
+            return ""
 
     def _key(self, key: str, place: Place) -> str:
         if key in place.within or key in ("error", "text"):
