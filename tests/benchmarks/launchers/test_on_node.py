@@ -120,7 +120,7 @@ def test_at_its_deadline_a_command_is_ended_with_all_that_it_started(command: st
 
 
 def start(run: str, *commands: str, **more: Any) -> subprocess.Popen[bytes]:
-    """The program, running, with its commands."""
+    """The program, running, with its commands and all that sleeps in them."""
     program = node_program(request(*commands, run=run, **more), run, on_stdin=True)
     process = subprocess.Popen(
         ["/bin/sh", "-c", program.command], stdin=-1, stdout=-1, stderr=-2, start_new_session=True
@@ -129,7 +129,7 @@ def start(run: str, *commands: str, **more: Any) -> subprocess.Popen[bytes]:
     process.stdin.write(program.stdin)
     process.stdin.close()
     until = time.monotonic() + GONE_S
-    while not [words for words in living(run) if words.startswith("sleep")]:
+    while sum(words.startswith("sleep") for words in living(run)) < " ".join(commands).count("sleep 1000"):
         assert time.monotonic() < until
         time.sleep(0.02)
     return process
