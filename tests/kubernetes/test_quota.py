@@ -58,5 +58,4 @@ def test_what_was_collected_is_kept_where_no_place_comes_back(kubernetes: Bed, m
     left = {answers[name].detail for name in MANY if name not in kept}
     assert 1 <= len(kept) < len(MANY)
     assert {answers[name].unreached for name in MANY if name not in kept} == {Unreached.API}
-    assert len(left) == 1
-    assert "exceeded quota: few" in left.pop()
+    assert [detail for detail in left if "exceeded quota: few" not in detail] == []  # of one attempt, or of two
