@@ -74,7 +74,7 @@ FAULTS = (
         "a container in which /dev/null hides the GPUs",
         lambda image: with_file(image, "/proc/devices", OF_NULL),
         {DEVICES: FAIL},
-        "runtime: no loaded driver has the device of /dev/nvidia0 (mem), /dev/nvidia1 (mem)",
+        "runtime: no loaded driver has the device of /dev/nvidia0 (/dev/null or its like is in its place)",
     ),
     Fault(
         "folders where files of GPUs were to be mounted",

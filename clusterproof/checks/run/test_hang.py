@@ -67,7 +67,7 @@ def test_collectives_match(run: TrainingRun) -> None:
 
     Remedy (fix code): Look for a branch that only some ranks take: a condition on the rank, on a batch that is empty,
     on a loss that is not finite; a rank with fewer batches. TORCH_DISTRIBUTED_DEBUG=DETAIL stops the run at that call.
-    The node is not at fault.
+    This says nothing against a node.
     """
     for one in run.mismatches:
         fail_if(one.holds_up, f"at collective {one.number} of {one.group} {one.words}; expected the same of every rank")

@@ -25,6 +25,7 @@ VERBS = re.compile(r"/dev/infiniband/uverbs\d{1,9}")
 CHANNELS = re.compile(r"/dev/nvidia-caps-imex-channels/channel\d{1,9}")
 GDRCOPY = re.compile(r"/dev/gdrdrv")
 CGROUP, MODE, BUSY = "EPERM", "EACCES", ("EBUSY", "EAGAIN", "EINTR", "EMFILE", "ENFILE", "ENOMEM")
+IN_ITS_PLACE = {"mem": "/dev/null or its like is in its place", "no device": "a plain file is in its place"}
 OF_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 COMPATIBLE = "/compat/"  # the folder of CUDA's forward compatibility, whose libcuda is newer than the driver
 
@@ -33,11 +34,12 @@ COMPATIBLE = "/compat/"  # the folder of CUDA's forward compatibility, whose lib
 def test_container_devices(node: Node) -> None:
     """Devices of the job's container.
 
-    A container shares the kernel of its node, which says what devices there are. Each device file is opened and
-    closed. If the device cgroup refuses one, the *runtime* did not allow it, or systemd took it away again, as it
-    does at each `systemctl daemon-reload` if NVIDIA's runtime allowed it without telling systemd. If the driver
-    that owns the file's number refuses it, the *node* is at fault. Without a network device, GDRCopy or an IMEX
-    channel, NCCL goes on and is slow. As with nvidia-smi, opening a GPU that nobody uses initialises it.
+    A container shares the kernel of its node, which says what devices there are. Each device file is opened and closed.
+    If the device cgroup refuses one, the *runtime* did not allow it, or systemd took it away again, as it does at each
+    `systemctl daemon-reload` if NVIDIA's runtime allowed it without telling systemd. If the driver that owns the file's
+    number refuses it, the *node* is at fault. Another file in its place, as /dev/null that hides it, counts as refused.
+    Without a network device, GDRCopy or an IMEX channel, NCCL goes on and is slow. As with nvidia-smi, opening a GPU
+    that nobody uses initialises it.
 
     Remedy (fix configuration): runtime: start the container anew with CDI or --device, which survive a daemon-reload;
     request the devices (--gpus, --device /dev/infiniband, resources of the pod, NVIDIA_VISIBLE_DEVICES). node: look at
@@ -120,7 +122,11 @@ def require_opened(refused: dict[str, DeviceFile]) -> None:
     by_mode = some(path for path, device in refused.items() if device.refused == MODE)
     others = [device for device in refused.values() if device.refused not in (CGROUP, MODE, *BUSY)]
     by_driver = some(f"{device.path} ({device.refused})" for device in others if device.is_of_its_driver)
-    by_nobody = some(f"{one.path} ({one.refused or one.driver})" for one in others if not one.is_of_its_driver)
+    by_nobody = some(
+        f"{one.path} ({one.refused or IN_ITS_PLACE.get(one.driver, one.driver)})"
+        for one in others
+        if not one.is_of_its_driver
+    )
     busy = some(f"{path} ({device.refused})" for path, device in refused.items() if device.refused in BUSY)
     with part:
         fail_if(by_cgroup, f"runtime: the device cgroup refuses {by_cgroup}; expected each file here to open")
