@@ -9,6 +9,7 @@ from typing import Any
 from clusterproof.plugins.training_run.collectives import Arrivals, Call, Traced
 from clusterproof.plugins.training_run.losses import Loss, Losses
 from clusterproof.plugins.training_run.placement import OnNode, Placement, Slots
+from clusterproof.plugins.training_run.rank_processes import RankProcesses, RankSeen
 from clusterproof.plugins.training_run.records import (
     COMPUTE,
     INIT,
@@ -30,7 +31,7 @@ MAX_CELLS = 2_000_000  # some 300 MB; 1,000 ranks of 500 steps with two kinds of
 MAX_RANKS = 100_000
 MAX_NAMES = 20_000  # of kernels and operators
 
-Fact = Operation | Step | Spent | Call | Traced | Loss | Placement | Slots | OnNode | Dump | Sample | Cut
+Fact = Operation | Step | Spent | Call | Traced | Loss | Placement | Slots | OnNode | Dump | Sample | RankSeen | Cut
 
 Seconds = dict[int, tuple[float, int]]  # by step: the mean, and of how many; a line may stand for many steps
 
@@ -59,6 +60,7 @@ class RunData:
     arrivals: Arrivals = field(default_factory=Arrivals)
     traced: Arrivals = field(default_factory=Arrivals)  # of traces
     losses: Losses = field(default_factory=Losses)
+    processes: RankProcesses = field(default_factory=RankProcesses)
     cells: int = 0
 
     def add(self, data: Iterable[Fact], where: str) -> None:
@@ -76,6 +78,7 @@ class RunData:
             Slots: lambda slots, _: self.hostfile.append(slots),
             OnNode: self._on_node,
             Dump: self._dump,
+            RankSeen: lambda seen, _: self.processes.add(seen),
             Cut: lambda _, where: self.cut.append(where),
         }
         has_facts = False
