@@ -12,6 +12,7 @@ from tests.training_run.watched import Change, readings
 BEGAN_S, EVERY_S = 1_763_600_000.0, 10.0
 WAITS, SLEEPS, COMPUTES = ("S", "futex_do_wait", 0.0), ("S", "hrtimer_nanosleep", 0.0), ("R", "", 1.0)
 STOPPED, READS = ("T", "do_signal_stop", 0.0), ("D", "folio_wait_bit_common", 0.0)
+STARVED = ("R", "", 0.01)  # by other programs of the machine
 Doing = tuple[str, str, float]  # the state, what it waits in, and of how much of a CPU it computes
 Seen = Callable[[int, int], Doing | None]  # by rank and minute; None once it has ended
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from clusterproof.plugins.core.marks import mark
-from clusterproof.plugins.core.verdict import concern, concern_if, fail, fail_if, incomplete
+from clusterproof.plugins.core.verdict import Incomplete, concern, concern_if, fail, fail_if, incomplete
 from clusterproof.plugins.evaluation.routing import evidence
 from clusterproof.plugins.training_run.records import MAX_RANKS, rank_names
 from clusterproof.plugins.training_run.rules.awaited_ranks import Awaited, doing
@@ -45,8 +46,10 @@ def test_first_missing(run: TrainingRun) -> None:
     if named and all(wait.is_called for wait in waits):
         fail(f"{rank_names(named)}: its GPU has not begun {where}, which it called; expected every GPU to begin{more}")
     fail_if(named, f"{rank_names(named)} missing in {where}; expected every rank to come{more}")
-    if silent.issuperset(found.ranks) and found.are_waiting and (seen := run.awaited_or_none):
-        judge_processes(run, seen)
+    if silent.issuperset(found.ranks) and found.are_waiting:
+        with suppress(Incomplete):  # that they left no dump is said below
+            if run.awaited:
+                judge_processes(run, run.awaited)
     missed = f", and others wait for them in {where}" if silent.intersection(found.ranks) else ""
     if silent:
         incomplete(

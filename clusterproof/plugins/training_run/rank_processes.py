@@ -115,9 +115,10 @@ class RankProcesses:
 
 
 def activity_of(look: RankLook, before: Activity | None, time_s: float) -> str:
-    """`computing`, where its main thread has used a CPU since the look before; else what it waits in."""
+    """`computing`, where its main thread has used a CPU since the look before, or would; else what it waits in."""
     passed = time_s - before.seen_s if before else 0.0
-    if before and passed > 0 and look.cpu_s - before.cpu_s >= COMPUTING_SHARE * passed:
+    has_computed = before and passed > 0 and look.cpu_s - before.cpu_s >= COMPUTING_SHARE * passed
+    if has_computed or look.state == "R":  # on a busy machine it may get no CPU
         return COMPUTING
     word = STATES.get(look.state, ASLEEP)
     return look.wait or word if look.state in "SD" else word

@@ -159,6 +159,14 @@ class TrainingRun:
         computed = {step for cells in self.data.compute.values() for step in cells}
         return max(sum(one.times for one in self.every_step), len(computed.union(*self.data.steps.values())))
 
+    @property
+    def before_steps(self) -> tuple[float, float] | None:
+        """For how long nodes were sampled before the first step, of how long in all (s); None where it is unknown."""
+        span, loop = self.data.samples.span, self.data.loop
+        if not span or not loop or not span[0] <= loop.began < loop.ended <= span[1]:
+            return None
+        return loop.began - span[0], span[1] - span[0]
+
     def share(self, kind: str, *, is_steady: bool = False) -> Share:
         """The rank that spends the largest share of its time on parts of a kind. Raises Incomplete."""
         return self.shares(kind, is_steady=is_steady)[0]
@@ -181,14 +189,6 @@ class TrainingRun:
     def awaited(self) -> Awaited | None:
         """The ranks whose processes do otherwise than most, which wait; None where nobody waits. Raises Incomplete."""
         return awaited(self.data.processes, self.threshold("run.hung_s"), gpus_wait_s=self._gpus_wait_s())
-
-    @property
-    def awaited_or_none(self) -> Awaited | None:
-        """The same, and None too where nothing tells them."""
-        try:
-            return self.awaited
-        except Incomplete:
-            return None
 
     @cached_property
     def spin(self) -> Spin | None:
