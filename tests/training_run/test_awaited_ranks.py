@@ -13,7 +13,9 @@ from tests.training_run.builders import said
 from tests.training_run.dumps import dumped
 from tests.training_run.watched import of_every_gpu, stuck
 from tests.training_run.watched_ranks import (
+    BEGAN_S,
     COMPUTES,
+    JOB,
     READS,
     SLEEPS,
     STARVED,
@@ -70,6 +72,22 @@ def test_a_rank_is_named_that_does_otherwise_than_all_others_which_wait(doing: D
 def test_nobody_is_named_where_that_does_not_tell(run: Callable[[], TrainingRun], words: str) -> None:
     result = said(CHECK, run())
     assert (result.verdict, words in result.message) == (Verdict.INCOMPLETE, True), result.message
+
+
+def test_a_look_that_comes_while_a_run_is_killed_changes_nothing() -> None:
+    run = seen(hanging(rank2=STOPPED))
+    for rank, state in enumerate("ZRRS"):
+        used = run.data.processes.latest[rank].cpu_s
+        run.data.processes.add(RankSeen("gpu001", BEGAN_S + 20 * 60, RankLook(rank, 4, JOB, state, "", used)))
+    result = said(CHECK, run)
+    assert (result.verdict, "rank 2 is stopped by a signal" in result.message) == (Verdict.CONCERN, True), (
+        result.message
+    )
+
+
+def test_a_rank_that_computes_between_two_looks_does_not_wait() -> None:
+    run = seen(lambda rank, minute: ("S", "futex_do_wait", 0.4 * (minute % 4 == 0)) if rank != 2 else SLEEPS)
+    assert said(CHECK, run).verdict is Verdict.INCOMPLETE
 
 
 def test_a_rank_that_changes_what_it_does_is_not_named() -> None:

@@ -10,6 +10,7 @@ from clusterproof.plugins.training_run.run_data import RunData
 from tests.training_run.watched import Change, readings
 
 BEGAN_S, EVERY_S = 1_763_600_000.0, 10.0
+JOB = "gpu001:29500"
 WAITS, SLEEPS, COMPUTES = ("S", "futex_do_wait", 0.0), ("S", "hrtimer_nanosleep", 0.0), ("R", "", 1.0)
 STOPPED, READS = ("T", "do_signal_stop", 0.0), ("D", "folio_wait_bit_common", 0.0)
 STARVED = ("R", "", 0.01)  # by other programs of the machine
@@ -45,7 +46,7 @@ def seen(
                 continue
             state, wait, share = now
             used[rank] += share * EVERY_S
-            look = RankLook(rank, size, "gpu001:29500", state, wait, used[rank])
+            look = RankLook(rank, size, JOB, state, wait, used[rank])
             looks.append(RankSeen(nodes(rank), BEGAN_S + number * EVERY_S, look))
     data.add(looks, "made up")
     if gpus:

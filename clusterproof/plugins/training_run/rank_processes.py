@@ -78,9 +78,14 @@ class Activity:
 
 @dataclass
 class RankProcesses:
-    """The last activity of each rank, by job: however long a run was watched, no more is kept."""
+    """The last activity of each rank, by job: however long a run was watched, no more is kept.
+
+    What is seen once counts when it is seen again: a rank that waits wakes up now and then, and one look may come while
+    a job is killed. A rank that has used a CPU since the look before does something else at once.
+    """
 
     jobs: dict[str, dict[int, Activity]] = field(default_factory=dict)
+    once: dict[tuple[str, int], Activity] = field(default_factory=dict)  # seen at the last look, and not before
     sizes: dict[str, int] = field(default_factory=dict)
 
     def add(self, seen: RankSeen) -> None:
@@ -88,16 +93,27 @@ class RankProcesses:
         look = seen.look
         if look.job not in self.jobs and len(self.jobs) >= MAX_JOBS:
             oldest = min(self.jobs, key=self.ended_s)
+            self.once = {key: one for key, one in self.once.items() if key[0] != oldest}
             del self.jobs[oldest], self.sizes[oldest]
         ranks = self.jobs.setdefault(look.job, {})
         self.sizes[look.job] = look.size
-        before = ranks.get(look.rank)
-        name = activity_of(look, before, seen.time_s)
-        if before and before.name == name and before.node == seen.node:
-            before.seen_s, before.cpu_s = seen.time_s, look.cpu_s
+        before, once = ranks.get(look.rank), self.once.pop((look.job, look.rank), None)
+        last = once or before
+        has_computed = last is not None and look.cpu_s - last.cpu_s >= COMPUTING_SHARE * max(
+            1.0, seen.time_s - last.seen_s
+        )
+        name = COMPUTING if has_computed else activity_of(look)
+        same = next((one for one in (before, once) if one and (one.name, one.node) == (name, seen.node)), None)
+        if same:
+            same.seen_s, same.cpu_s = seen.time_s, look.cpu_s
+            ranks[look.rank] = same
+            return
+        began_s = last.seen_s if last and has_computed else seen.time_s
+        new = Activity(seen.node, name, began_s, seen.time_s, look.cpu_s)
+        if before and not has_computed and before.node == seen.node:
+            self.once[look.job, look.rank] = new
         else:
-            began_s = before.seen_s if before and name == COMPUTING else seen.time_s
-            ranks[look.rank] = Activity(seen.node, name, began_s, seen.time_s, look.cpu_s)
+            ranks[look.rank] = new
 
     def ended_s(self, job: str) -> float:
         """When any rank of a job was seen last."""
@@ -114,11 +130,9 @@ class RankProcesses:
         return self.sizes[max(self.jobs, key=self.ended_s)] if self.jobs else 0
 
 
-def activity_of(look: RankLook, before: Activity | None, time_s: float) -> str:
-    """`computing`, where its main thread has used a CPU since the look before, or would; else what it waits in."""
-    passed = time_s - before.seen_s if before else 0.0
-    has_computed = before and passed > 0 and look.cpu_s - before.cpu_s >= COMPUTING_SHARE * passed
-    if has_computed or look.state == "R":  # on a busy machine it may get no CPU
+def activity_of(look: RankLook) -> str:
+    """`computing`, where its main thread would use a CPU, which it may not get on a busy machine; else its wait."""
+    if look.state == "R":
         return COMPUTING
     word = STATES.get(look.state, ASLEEP)
     return look.wait or word if look.state in "SD" else word
