@@ -80,11 +80,17 @@ def _commands(case: Collected, verdict: Verdict, to_drain: tuple[str, ...], to_t
     proof, load = _checks(verdict)
     if tested and (proof or load):
         nodes = quote(f"ssh:{fold(tested)}")
+        if case.cluster:
+            whole = fold([case.names.get(node, node) for node in tested])
+            nodes = f"{quote(case.cluster)} --nodes {quote(whole)}"
         if proof:
             yield f"clusterproof check {nodes} -k {quote(proof)}"
         if load:
             yield f"clusterproof check {nodes} -m perf -k {quote(load)}"
     for node in to_drain:
+        if case.cluster:
+            yield f"kubectl cordon {quote(case.names.get(node, node))}"
+            continue
         number = f"job {case.job.number}: " if case.job.number else ""
         reason = f"{number}{verdict.why.partition(': ')[2] or verdict.why}"
         yield f"scontrol update nodename={quote(node)} state=drain reason={quote(_plain(reason)[:100])}"

@@ -16,6 +16,7 @@ from clusterproof.plugins.core.record import field, record, replace
 LONGEST_LINE = 2_000  # characters of a line that are read
 LONGEST_WRAPPED = 16_000  # of one with what the runtime of its container adds
 STEPS_AFTER = 3  # so many different steps after a line that looks like an end, it was none
+TIMES_OF_STEPS = 64  # of each rank
 MAX_STEPPERS = 512  # ranks of which steps are followed; more do not tell more of whether the job went on
 WHILE_IT_RUNS = ("not_a_number",)  # signs that stand in lines of steps
 ROOT_CAUSE = "Root Cause (first observed failure)"
@@ -59,6 +60,8 @@ class Output:
     timed_out: frozenset[int]  # ranks that say that they waited
     labelled: frozenset[int] = frozenset()  # ranks whose lines their launcher labels in a file of all
     pids_of_ranks: Mapping[int, int] = field(default_factory=dict)  # as NCCL and torchrun tell them
+    times_of_steps: Mapping[int | None, Mapping[int, float]] = field(default_factory=dict)  # of each rank the last ones
+    node: str = ""  # where all of it ran
 
 
 def read(lines: Iterable[str], place: Place, clock: Clock) -> Output:
@@ -87,6 +90,7 @@ class _Reader:
         self.lines: dict[tuple[str, int | None, str], int] = {}  # of each
         self.outlived: dict[tuple[str, int | None, str], Event] = {}
         self.steps: dict[int | None, deque[tuple[int, int]]] = {}  # of each rank the last few, and their lines
+        self.times: dict[int | None, dict[int, float]] = {}
         self.nodes: dict[int, str] = {}
         self.pids: dict[int, int] = {}
         self.ranks: dict[tuple[str, str], tuple[int, int]] = {}  # by node and pid: in how large a group, and which
@@ -165,6 +169,11 @@ class _Reader:
         self.progress = self.stamp.begins if self.stamp.begins is not None else self.progress
         if rank not in self.steps and len(self.steps) == MAX_STEPPERS:
             return
+        times = self.times.setdefault(rank, {})
+        if self.is_stamped and self.stamp.begins is not None:
+            times.setdefault(step, self.stamp.begins)
+            if len(times) > TIMES_OF_STEPS:
+                del times[next(iter(times))]
         known = self.steps.setdefault(rank, deque(maxlen=STEPS_AFTER))
         if all(step != other for other, _ in known):
             known.append((step, number))
@@ -266,6 +275,8 @@ class _Reader:
             frozenset(self.timed_out),
             frozenset(self.labelled),
             self.pids,
+            self.times,
+            self.place.node,
         )
 
     def _named(self, events: Iterable[Event]) -> Iterator[Event]:
