@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -60,12 +61,19 @@ def _period(option: argparse.Namespace) -> str:
     if option.job and NUMBER.fullmatch(option.job) and not is_folder(option.job):
         raise CaseError("a job's number has no --since; expected a folder of folders, or neither, for all of Slurm's")
     if option.job:
-        found = of_folder(Path(option.job), begins, now, option.utc_offset)
+        found = of_folder(Path(option.job), begins, now, option.utc_offset, _progress)
     else:
-        found = of_slurm(begins, now, Path(option.logs) if option.logs else None, option.utc_offset)
+        found = of_slurm(begins, now, Path(option.logs) if option.logs else None, option.utc_offset, done=_progress)
     if option.json:
         return json.dumps(period_record(found), indent=1) + "\n"
     return period_markdown(found) if option.markdown else period_text(found)
+
+
+def _progress(done: int, of: int) -> None:
+    """How far it is, on a terminal, in one line that goes at the end."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{done} of {of} jobs" if done < of else "\r\x1b[K")
+        sys.stderr.flush()
 
 
 def _collected(option: argparse.Namespace) -> Collected:
