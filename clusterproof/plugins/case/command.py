@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from clusterproof.plugins.case import kubernetes
+from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.found import Found, joined
 from clusterproof.plugins.case.node_log import how_to_get_it
-from clusterproof.plugins.case.opened import opened_case
 from clusterproof.plugins.case.period import of_folder, of_slurm, since
 from clusterproof.plugins.case.period_report import as_record as period_record
 from clusterproof.plugins.case.period_report import markdown as period_markdown
