@@ -14,7 +14,7 @@ from clusterproof.plugins.case.pods import JOBS
 from clusterproof.plugins.case.records import CaseError, Event, Job, Span, label, one_line
 from clusterproof.plugins.case.stamps import Clock
 from clusterproof.plugins.catalog.causes import limits
-from clusterproof.plugins.core.message import number_of
+from clusterproof.plugins.core.message import listed, number_of
 from clusterproof.plugins.core.opened import Budget
 from clusterproof.plugins.inventory.kubernetes import OF_JOB, access_to
 from clusterproof.plugins.kubernetes.access import SETTING
@@ -99,16 +99,20 @@ class _Reader:
 
     def objects(self) -> Iterator[Mapping[str, Any]]:
         """Those of the job's name that make pods: a cluster has not all kinds. Raises CaseError."""
+        denied: dict[str, str] = {}
         for kind, where in OBJECTS.items():
             try:
                 data = self.api.get(f"/apis/{where.format(f'namespaces/{self.namespace}')}/{self.name}")
             except KubernetesDenied as problem:
-                self.found.missing.append(f"the {kind} {self.name}, if there is one: {one_line(str(problem))}")
+                denied[kind] = one_line(str(problem))
             except KubernetesError as problem:
                 if problem.status != NOT_FOUND:
                     raise CaseError(one_line(str(problem), 300)) from None
             else:
                 yield {**data, "kind": kind}
+        if denied:
+            kinds = listed(denied)
+            self.found.missing.append(f"a {kinds} {self.name}, if there is one: {next(iter(denied.values()))}")
 
     def listed(self, what: str) -> list[Mapping[str, Any]]:
         """All of one kind."""
