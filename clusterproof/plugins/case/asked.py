@@ -36,6 +36,8 @@ def read_nodes(named: str, found: Found, of_job: Collection[str], ended: float |
         cluster = replace(cluster, targets=tuple(chosen))
         for name, node in nodes(cluster, _gathered(cluster)).items():
             _take(label(name), node, found, ended)
+    if not set(of_job).difference(found.nodes_with_log):
+        found.missing[:] = [one for one in found.missing if not one.startswith(node_log.TO_SAVE)]
 
 
 def _gathered(cluster: Cluster) -> Mapping[str, NodeEvidence]:

@@ -14,7 +14,6 @@ from clusterproof.plugins.case import kubernetes
 from clusterproof.plugins.case.advice import opened_case
 from clusterproof.plugins.case.folder import read_folder
 from clusterproof.plugins.case.found import Found, joined
-from clusterproof.plugins.case.node_log import how_to_get_it
 from clusterproof.plugins.case.period import of_folder, of_slurm, since
 from clusterproof.plugins.case.period_report import as_record as period_record
 from clusterproof.plugins.case.period_report import markdown as period_markdown
@@ -88,9 +87,6 @@ def _collected(option: argparse.Namespace) -> Collected:
             asked.read_nodes(option.cluster, found, found.job.nodes, found.job.ran.ends)
     except (InventoryError, KubernetesError, AwsError) as problem:
         raise CaseError(str(problem)) from None
-    is_named = not is_folder(option.job)
-    if is_named and found.job.nodes and not found.nodes_with_log:
-        found.missing.append(how_to_get_it(found.job.nodes, found.job.ran))
     return joined(name, found)
 
 

@@ -9,6 +9,7 @@ from clusterproof.plugins.captures.text import plain
 from clusterproof.plugins.case import output, pods
 from clusterproof.plugins.case.folder import HEAD_BYTES, MAX_BYTES, TAIL_BYTES
 from clusterproof.plugins.case.found import Found
+from clusterproof.plugins.case.node_log import how_to_get_it
 from clusterproof.plugins.case.output import LEFT_OUT, Place
 from clusterproof.plugins.case.pods import JOBS
 from clusterproof.plugins.case.records import CaseError, Event, Job, Span, label, one_line
@@ -73,6 +74,8 @@ def read_job(api: Api, named: str, found: Found, offset_s: float) -> None:
     lost -= sum(parts(one)[2].get("phase") == "Failed" for one in there)
     if lost > 0:
         found.missing.append(f"{number_of(lost, 'pod')} of it that failed and are no longer there")
+    if found.job.nodes and not found.nodes_with_log:
+        found.missing.append(how_to_get_it(found.job.nodes, ran.ran))
 
 
 def is_of(pod: Mapping[str, Any], name: str, kinds: Collection[str]) -> bool:

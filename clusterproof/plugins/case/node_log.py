@@ -36,6 +36,7 @@ _OF_BOOT = re.compile(r"(?:systemd|(?:systemd|dracut)-[a-z-]{1,40})\[\d{1,10}\]"
 _JOURNALS = re.compile(r"systemd-(?:journald|shutdown)\[\d{1,10}\]")  # which only root lets write there
 _CTIME = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ")
 XID = "gpu.no_xid"
+TO_SAVE = "kernel logs:"  # so begins how they are saved by hand
 CLEANUP = 45  # it follows from another Xid, whatever that was of
 WORST, ONLY_SEEN = ("fail",), ("fail", "concern")
 
@@ -180,7 +181,7 @@ def how_to_get_it(nodes: Sequence[str], ran: Span) -> str:
     """How the kernel logs of nodes are saved, of the time in which a job ran."""
     since = f" --since '{datetime.fromtimestamp(ran.begins, timezone.utc):%Y-%m-%d %H:%M:%S} UTC'" if ran.begins else ""
     return (
-        f"kernel logs: on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
+        f"{TO_SAVE} on each of {fold(nodes)}, journalctl -k -o short-iso-precise{since} "
         ">FOLDER/$(hostname -s)-dmesg.txt; then --logs FOLDER"
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TypeAlias
 
-from clusterproof.plugins.case import scheduler
+from clusterproof.plugins.case import node_log, scheduler
 from clusterproof.plugins.case.folder import Reader
 from clusterproof.plugins.case.found import Found
 from clusterproof.plugins.case.records import CaseError, Event, label, one_line
@@ -85,6 +85,8 @@ def read_job(number: str, found: Found, offset_s: float, asked: Ask = ask) -> No
     ended = next((job.ran.ends for job in known if job.ran.ends is not None), None)
     _read_nodes(nodes, found, clock, asked, ended)
     _read_output(record if not shown else "", found, offset_s)
+    if nodes and not found.nodes_with_log:
+        found.missing.append(node_log.how_to_get_it(nodes, known[0].ran))
 
 
 def _is_slurms_own(record: str, number: str, asked: Ask) -> bool:
