@@ -18,8 +18,8 @@ from clusterproof.plugins.core.strict import nearest
 _UNKNOWN = "unrecognized arguments: "
 _ARGUMENT = re.compile(r"argument (?:\S+/)?(?P<flag>-[^\s:]+): (?P<wrong>.*)", re.S)
 _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']{0,200})' \(choose from (?P<known>[^()]{0,2000})\)")
-_VALUE = re.compile(r"invalid (?P<kind>int|float) value: (?P<word>.*)", re.S)
-_KINDS = {"int": "a whole number", "float": "a number"}
+_VALUE = re.compile(r"invalid (?P<kind>int|float|parse_numprocesses) value: (?P<word>.*)", re.S)
+_KINDS = {"int": "a whole number", "float": "a number", "parse_numprocesses": "a whole number, auto or logical"}
 _FLAGS = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 
 
