@@ -16,13 +16,13 @@ class OneLineParser(argparse.ArgumentParser):
     """argparse's own, without the usage of all options before each error."""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """As argparse has it; an empty value, as of a variable that is not set, is a mistake."""
+        """As argparse has it; an option's empty value, as of a variable that is not set, is a mistake."""
         options, further = super().parse_known_args(args, namespace)
         for action in self._actions:
             value = getattr(options, action.dest, None)
-            if action.default != "" and ("" in value if isinstance(value, list) else value == ""):
-                name = action.option_strings[-1] if action.option_strings else action.metavar
-                self.error(f"{name} is empty")
+            is_empty = "" in value if isinstance(value, list) else value == ""
+            if is_empty and action.option_strings and action.default != "":
+                self.error(f"{action.option_strings[-1]} is empty")
         return options, further
 
     def error(self, message: str) -> NoReturn:
