@@ -15,15 +15,15 @@ MISTAKES = [
     (("--incomplete=ingore",), "ERROR: --incomplete is 'ingore' (did you mean ignore?); expected gate, ignore or fail"),
     (("--fanout", "many"), "ERROR: --fanout is 'many'; expected a whole number"),
     (("--nodes",), "ERROR: --nodes has no value; expected one argument"),
-    (("-n", "gpu"), "ERROR: --numprocesses is 'gpu'; expected a whole number, auto or logical"),
     (("-m", "gpuu"), "ERROR: -m 'gpuu': no mark is called 'gpuu' (did you mean gpu?); pytest --markers lists them"),
     (("-m", "gpu and"), f"ERROR: -m 'gpu and': {_EXPECTED}; got end of input"),
-    (("-k", "memlock ("), f"ERROR: -k 'memlock (': {_EXPECTED}; got end of input"),
+    (("-k", "memlock and"), f"ERROR: -k 'memlock and': {_EXPECTED}; got end of input"),
     (("--nodes", ""), "ERROR: --nodes is empty; expected NODESET"),
     (("--policy=",), "ERROR: --policy is empty; expected FILE"),
     (("--notify", ""), "ERROR: --notify is empty; expected URL"),
 ]
 OF_THE_COMMAND = [  # which knows that no other tests are meant
+    (("-n", "gpu"), "ERROR: --numprocesses is 'gpu'; expected a whole number, auto or logical"),
     (
         ("-m", "gpuu", "-n", "2"),
         "ERROR: -m 'gpuu': no mark is called 'gpuu' (did you mean gpu?); pytest --markers lists them",

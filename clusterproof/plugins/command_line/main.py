@@ -68,17 +68,15 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     import pytest  # only now: it reads the environment when it is imported
 
-    from clusterproof.plugins import cluster
     from clusterproof.plugins.command_line.own_checks import root_of_own_tests
+    from clusterproof.plugins.options import mistakes
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clusterproof"
     own = ["-c", str(PACKAGE / "pytest.toml"), f"--rootdir={root_of_own_tests(arguments)}"]
     own += [] if _is_without_cache(arguments) else ["-o", f"cache_dir={cache}"]
     plugins = [word for plugin in (*_ALWAYS, *requested(arguments)) for word in ("-p", plugin)]
     words = ["--help" if word == ALL_OPTIONS else word for word in arguments]
-    return int(
-        pytest.main([*own, *plugins, *words], plugins=[cluster, *plugins_of_run])
-    )  # it speaks before -p loads it
+    return int(pytest.main([*own, *plugins, *words], plugins=[mistakes, *plugins_of_run]))
 
 
 def _help_of_a_run(is_whole: bool) -> str:

@@ -23,6 +23,11 @@ _KINDS = {"int": "a whole number", "float": "a number", "parse_numprocesses": "a
 _FLAGS = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where the command registers this, before pytest reads the options by which it loads others."""
+    say_plainly(getattr(parser, "optparser", None))
+
+
 def say_plainly(parser: ArgumentParser | None) -> None:
     """Let pytest's parser answer a mistake in one line; an older pytest has none yet."""
     if parser is None:
