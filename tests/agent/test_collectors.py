@@ -72,7 +72,17 @@ def test_a_node_without_gpus_says_what_is_absent() -> None:
     with entered(healthy_cpu()) as node:
         collectors = probe_node(node, collector_names(), PATIENT).collectors
     absent = {name: collector.detail for name, collector in collectors.items() if collector.status is not Status.READ}
-    of_others = {"efa_counters", "fabric_manager", "imex", "kubelet", "libfabric", "neuron", "neuron_ls", "nvml"}
+    of_others = {
+        "efa_counters",
+        "fabric_manager",
+        "imex",
+        "kubelet",
+        "libfabric",
+        "neuron",
+        "neuron_ls",
+        "nvml",
+        "nvml_inforom",
+    }
     assert set(absent) == of_others
     assert absent["libfabric"].startswith("no fi_info on PATH or in ")
     assert absent["nvml"].startswith("no libnvidia-ml.so.1 ")

@@ -287,5 +287,5 @@ def test_gpus_that_the_driver_lost_are_named_where_nobody_says_how_many_are_due(
     ],
 )
 def test_a_corrupted_inforom_is_named_by_its_gpu(inforom: object, verdict: Verdict, words: str) -> None:
-    result = evaluated("gpu.inforom", gpus=[GPU], inforom={"gpus": inforom})
+    result = evaluated("gpu.inforom", gpus=[GPU], nvml_inforom={"gpus": inforom})
     assert (result.verdict, words in result.message) == (verdict, True)

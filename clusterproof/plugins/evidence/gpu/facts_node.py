@@ -21,7 +21,7 @@ HIDDEN = "may not be opened by the probe: it runs in a step or container that wa
 nvml = collected_as("nvml", Nvml)
 
 
-@collected_by("inforom")
+@collected_by("nvml_inforom")
 def inforoms(_node: Node, data: CollectorData) -> Mapping[str, object]:
     """Whether each GPU's InfoROM is intact, by PCI address, or why that is unknown. Raises Absent without a driver."""
     return data.get("gpus", table)

@@ -199,7 +199,7 @@ def _lost(line: str) -> dict[str, object] | None:
 
 def _read_warnings(text: str) -> Mapping[str, object]:
     """The GPUs whose InfoROM is corrupted; of the others nvidia-smi says nothing, and nor does a text that was cut."""
-    return {"inforom": {"gpus": {address(found): False for found in _CORRUPTED.findall(text)[:_MAX_CORRUPTED]}}}
+    return {"nvml_inforom": {"gpus": {address(found): False for found in _CORRUPTED.findall(text)[:_MAX_CORRUPTED]}}}
 
 
 def _read_version(text: str) -> Mapping[str, object]:
