@@ -24,13 +24,18 @@ HOOK = "/usr/local/sbin/clusterproof-case"
 CASES = "var/lib/clusterproof/cases"
 CODE = "import sys; from clusterproof.plugins.command_line.main import main; sys.exit(main(sys.argv[1:]))"
 PROGRAM = f"#!/bin/sh\ncd {ROOT} && exec {sys.executable} -c '{CODE}' \"$@\"\n"
-FILES = {HOOK: File(SCRIPT.read_text(), 0o755), "/usr/local/sbin/clusterproof": File(PROGRAM, 0o755)}
+EPILOG, HOLD = "/usr/local/sbin/epilog", "var/lib/hold"
+FILES = {
+    HOOK: File(SCRIPT.read_text(), 0o755),
+    "/usr/local/sbin/clusterproof": File(PROGRAM, 0o755),
+    EPILOG: File(f"#!/bin/sh\nwhile [ -e /{HOLD} ]; do sleep 0.2; done\n", 0o755),
+}
 
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[SlurmBed]:
     images = {name: healthy_cpu() for name in ("gpu001", "gpu002", "gpu003")}
-    with slurm(images, settings=[f"EpilogSlurmctld={HOOK}"], files=FILES) as running:
+    with slurm(images, settings=[f"EpilogSlurmctld={HOOK}", f"Epilog={EPILOG}"], files=FILES) as running:
         yield running
 
 
@@ -64,6 +69,21 @@ def test_a_job_that_died_has_its_case_and_one_that_completed_has_none(bed: Slurm
     assert (cases / f"{died}.txt").read_text().startswith(f"Job {died} on 1 node")
     assert stat.S_IMODE((cases / f"{died}.json").stat().st_mode) == 0o600
     assert sorted(path.name for path in cases.glob("[0-9]*")) == sorted(names)
+
+
+def test_a_job_that_does_not_complete_keeps_no_other_from_its_case(bed: SlurmBed, cases: Path) -> None:
+    hold = bed.bed.nodes["gpu001"].root / HOLD
+    hold.parent.mkdir(parents=True, exist_ok=True)
+    hold.touch()
+    try:
+        held = submitted(bed, "exit 3", "-w", "gpu001")
+        wait(lambda: "COMPLETING" in bed.output_of("squeue", "-h", "-t", "all", "-j", held, "-o", "%T"))
+        died = submitted(bed, "exit 4", "-w", "gpu002")
+        wait((cases / f"{died}.txt").exists)
+        assert not (cases / f"{held}.txt").exists()
+    finally:
+        hold.unlink()
+    wait((cases / f"{held}.txt").exists)
 
 
 def test_without_its_folder_it_opens_none_and_holds_no_job_up(bed: SlurmBed, cases: Path) -> None:

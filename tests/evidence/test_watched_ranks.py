@@ -25,7 +25,7 @@ for _ in range(3):
 print("ready", flush=True)
 exec(sys.argv[1])
 """
-JOB = f"127.0.0.1:{os.getpid()}"
+JOB = f"{os.geteuid()}@127.0.0.1:{os.getpid()}"
 THIS = Node()
 
 
@@ -94,6 +94,19 @@ def test_of_processes_of_one_rank_the_one_with_most_threads_is_taken(tmp_path: P
     assert rows(ranks.Sampler(node), node) == {1: [1, 2, JOB, "S", "do_poll", 150 / os.sysconf("SC_CLK_TCK")]}
 
 
+def test_a_process_of_another_user_is_no_rank_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
+    of_proc(tmp_path, 10, said, threads=40)
+    of_proc(tmp_path, 11, said, threads=400)
+    (tmp_path / "proc/11/wchan").write_text("hrtimer_nanosleep")
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "proc/11", 65534, 65534)
+    else:
+        monkeypatch.setattr(ranks, "_owner", lambda _node, pid: str(os.geteuid() + (pid == "11")))
+    node = Node(str(tmp_path))
+    assert [row[4] for row in rows(ranks.Sampler(node), node).values()] == ["futex_do_wait"]
+
+
 @pytest.mark.parametrize(
     "environ",
     [
@@ -121,4 +134,4 @@ def test_open_mpi_numbers_ranks_too(tmp_path: Path) -> None:
     of_proc(tmp_path, 10, b"OMPI_COMM_WORLD_RANK=5\0OMPI_COMM_WORLD_SIZE=16\0PMIX_NAMESPACE=prterun-7\0")
     node = Node(str(tmp_path))
     values: Any = ranks.Sampler(node).sample(node)["values"]
-    assert [row[:3] for row in values] == [[5, 16, "prterun-7"]]
+    assert [row[:3] for row in values] == [[5, 16, f"{os.geteuid()}@prterun-7"]]

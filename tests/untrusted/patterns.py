@@ -22,7 +22,7 @@ TAILS = ("", "\0", "\n!")
 ATOMIC_GROUP = getattr(code, "ATOMIC_GROUP", None)
 REPEATS = (code.MAX_REPEAT, code.MIN_REPEAT, getattr(code, "POSSESSIVE_REPEAT", None))
 MANY = 50  # repetitions from which on a repeat is pumped
-MOST = 14  # texts for one expression
+MOST = 16  # texts for one expression
 LENGTH = 20_000  # of a text
 LEAST_S = 0.002  # of a processor: what takes less is not measured
 CONFIRMED = 5  # times, each of them by itself: what a busy machine's caches do is not the expression's
@@ -39,6 +39,7 @@ def hostile(pattern: str, flags: int) -> list[tuple[str, str, str]]:
             for tail in TAILS:
                 found[before, pump, tail] = None
             found["", before[-20:] + pump, TAILS[1]] = None
+        found["", before, TAILS[1]] = None  # begun again and again, and never ended
     found["", whole[:-1] or "a", TAILS[1]] = None
     ordered = sorted(found, key=lambda one: (one[2] != TAILS[1], one[0] != ""))
     return ordered[:MOST]

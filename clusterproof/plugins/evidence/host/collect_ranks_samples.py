@@ -86,8 +86,17 @@ def _rank(node: Node, fields: list[str]) -> tuple[int, int, str] | None:
     for rank, size, names in LAUNCHERS:
         numbers = [said.get(rank, ""), said.get(size, "")]
         if all(number.isascii() and number.isdecimal() and len(number) <= MAX_NUMBER for number in numbers):
-            return int(numbers[0]), int(numbers[1]), ":".join(said.get(name, "") for name in names)[:MAX_JOB]
+            job = ":".join(said.get(name, "") for name in names)
+            return int(numbers[0]), int(numbers[1]), f"{_owner(node, fields[0])}@{job}"[:MAX_JOB]
     return None
+
+
+def _owner(node: Node, pid: str) -> str:
+    """The number of the user of a process: anybody may give its own the environment of another's job."""
+    try:
+        return str(os.stat(node.path(f"/proc/{pid}")).st_uid)
+    except OSError:
+        return ""  # it has ended meanwhile
 
 
 def _pairs(words: Iterable[str]) -> Iterable[tuple[str, str]]:

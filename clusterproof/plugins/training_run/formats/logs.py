@@ -37,14 +37,15 @@ _LOADED = re.compile(
     r" at iteration\s{1,20}([0-9]{1,18})\b"
 )
 _TITAN = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})[,.]([0-9]{1,6}) .*"
-    r"\bstep:\s*([0-9]{1,18})\b.*\bloss:"
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})[,.]([0-9]{1,6}) "
+    r"(?:(?![0-9]{4}-[0-9]{2}-[0-9]{2} ).)*?\bstep:\s{0,20}([0-9]{1,18})\b(?:(?!\bstep:).)*?\bloss:"
 )
 _VALUE = r" *([-+]?(?:nan|inf|[0-9][0-9.eE+-]{0,30}))(?![\w.])"
 _LOSS = re.compile(rf"\b(?:loss|reduced_train_loss):{_VALUE}", re.IGNORECASE)
 _NORM = re.compile(rf"\bgrad[_ ]norm:{_VALUE}", re.IGNORECASE)
 _NEMO = re.compile(  # a line of a step, with the time of that one
-    rf"\bTraining epoch [0-9]+, iteration [0-9]+/[0-9]+ \|.*?\bglobal_step: ([0-9]{{1,18}}) \|.*?"
+    r"\bTraining epoch [0-9]{1,18}, iteration [0-9]{1,18}/[0-9]{1,18} \|(?:(?!\bTraining epoch ).)*?"
+    r"\bglobal_step: ([0-9]{1,18}) \|(?:(?!\bTraining epoch |\bglobal_step: ).)*?"
     rf"\btrain_step_timing in s: {_NUMBER}"
 )
 _SAVED = re.compile(rf"Finished saving the checkpoint(?:(?!Finished saving).)*?in {_NUMBER} seconds")
