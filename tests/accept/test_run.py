@@ -129,7 +129,7 @@ def test_a_node_that_says_another_serial_in_each_run_is_open_and_keeps_nothing_g
     nodes.serials = Changing()
     found = said(tmp_path, nodes)
     assert found["n5"].said is Said.OPEN
-    assert "says in each run that it is another machine" in found["n5"].reasons[0]
+    assert "it is another machine, or has other GPUs, in each run" in found["n5"].reasons[0]
     assert {one.said for node, one in found.items() if node != "n5"} == {Said.ACCEPTED}
     assert nodes.measured.get("n5", 0) == 0
     runs = len(nodes.runs)
@@ -156,6 +156,42 @@ def test_a_gpu_that_was_replaced_is_measured_anew_and_what_is_not_of_it_stands(
     after = nodes.runs[runs:]
     assert ("inventory", ("n5",)) in after
     assert after.count(("exact", ("n5",))) == 3
+
+
+@pytest.mark.parametrize(
+    ("uuids", "replaced"),
+    [
+        (["a", "b", "c"], set()),
+        (["a", "new", "c"], {"1"}),
+        (["b", "c"], set()),  # one fell off, and the driver numbers the others anew
+        (["b", "c", "new"], {"2"}),
+        (["c", "b", "a"], set()),
+    ],
+)
+def test_a_gpu_is_replaced_where_one_is_there_that_was_not(uuids: list[str], replaced: set[str]) -> None:
+    def seen(uuids: list[str]) -> Seen:
+        return Seen(Identity("", "", tuple(Gpu(at, uuid) for at, uuid in enumerate(uuids))), "p5")
+
+    assert seen(uuids).gpus_replaced(seen(["a", "b", "c"])) == replaced
+
+
+def test_a_node_whose_gpus_are_others_in_each_run_is_open_and_keeps_nothing_going(tmp_path: Path) -> None:
+    nodes = Nodes()
+
+    class Changing(dict[str, list[str]]):
+        def __contains__(self, node: object) -> bool:
+            return True
+
+        def __getitem__(self, node: str) -> list[str]:
+            return [*GPUS[node][:3], f"GPU-{len(nodes.runs)}" if node == "n5" else GPUS[node][3]]
+
+        def get(self, node: str, _default: object = None) -> list[str]:
+            return self[node]
+
+    nodes.gpus = Changing()
+    found = said(tmp_path, nodes)
+    assert found["n5"].said is Said.OPEN
+    assert {one.said for node, one in found.items() if node != "n5"} == {Said.ACCEPTED}
 
 
 def test_runs_that_say_less_of_the_hardware_change_neither_kind_nor_machine() -> None:

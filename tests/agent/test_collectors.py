@@ -109,6 +109,7 @@ def test_another_root_gives_the_same(p5: Node) -> None:
         "naming",
         "nvme",
         "nvml",
+        "nvml_inforom",
         "processes",
     }
     for name in set(collector_names()) - of_the_process:

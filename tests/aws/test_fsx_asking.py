@@ -93,7 +93,7 @@ def test_more_points_than_can_be_kept_are_refused_in_one_line(
     assert "expected a shorter --fsx-window" in results[THROUGHPUT].message
 
 
-@pytest.mark.parametrize("window", ["", "3", "h", "14m", "16d", "361h", "-3h", "3 h", "1.5h", "٣h", "9999999m"])
+@pytest.mark.parametrize("window", ["3", "h", "14m", "16d", "361h", "-3h", "3 h", "1.5h", "٣h", "9999999m"])
 def test_a_window_that_makes_no_sense_is_one_clear_line(runs: Runs, service: Service, window: str) -> None:
     raw = runs.run("--cluster", NAME, f"--fsx-window={window}", CHECKS)
     assert raw.ret == 4

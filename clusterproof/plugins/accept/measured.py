@@ -57,9 +57,10 @@ class Seen:
         return replace(self, machine=machine, kind=before.kind)
 
     def gpus_replaced(self, before: Seen) -> set[str]:
-        """The devices that are other GPUs than they were, in the same machine."""
+        """The devices that are GPUs which this machine did not have before; one that is lost only renumbers others."""
         were = {gpu.index: gpu.uuid for gpu in before.machine.gpus}
-        return {str(gpu.index) for gpu in self.machine.gpus if were.get(gpu.index, gpu.uuid) != gpu.uuid}
+        new = (gpu for gpu in self.machine.gpus if gpu.uuid not in were.values())
+        return {str(gpu.index) for gpu in new if gpu.index in were}
 
 
 @record

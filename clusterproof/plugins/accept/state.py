@@ -20,7 +20,7 @@ SPEED = "speed"  # the stage whose measurements populations decide
 FEWEST_OF_A_PLACE = 3  # nodes, to say which of them is slow
 NO_PLACES = f"the inventory has not several groups, one of them of {FEWEST_OF_A_PLACE} nodes or more"
 OF_NO_GPU = ("fs_bandwidth",)  # measurements
-MOST_CHANGES = 1  # to another machine, of a node of which nobody said so
+MOST_CHANGES = 1  # to another machine or other GPUs, of a node of which nobody said so
 TWICE = 2  # what fails in a stage that measures speed has to fail again
 Key = tuple[str, str, str]  # kind of hardware, measurement, what was measured
 
@@ -132,9 +132,10 @@ class State:
         for node, now in seen.items():
             if node in self.seen and (devices := now.gpus_replaced(self.seen[node])):
                 self._forget_gpus(node, devices)
+                self._unsettle([node])
 
     def _unsettle(self, others: Iterable[str]) -> None:
-        """A node that is another machine again, with nobody having said so, is measured no more: whose would it be?"""
+        """A node that is another machine again, or has other GPUs, with nobody having said so, is measured no more."""
         self.changes.update(others)
         unsure = {node for node in others if self.changes[node] > MOST_CHANGES}
         self.unsettled |= unsure

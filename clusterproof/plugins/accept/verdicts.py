@@ -83,9 +83,9 @@ def _concerns(node: str, state: State) -> Iterator[str]:
 def _unsettled(node: str, state: State) -> Iterator[str]:
     if node in state.unsettled:
         said = [of for seen in (*state.earlier[node], state.seen.get(node)) if seen for of in (_identity(seen),) if of]
+        named = ", ".join([*dict.fromkeys(said)][-MAX_SAID:])
         yield (
-            f"it says in each run that it is another machine ({', '.join(said[-MAX_SAID:])}); expected one: "
-            "--again, once it is"
+            f"it is another machine, or has other GPUs, in each run ({named}); expected the same: --again, once it is"
         )
 
 
