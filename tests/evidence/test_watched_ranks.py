@@ -75,11 +75,24 @@ def test_what_the_main_thread_of_each_rank_does_is_what_the_kernel_says(job: lis
     assert len(job) == 3
 
 
-def of_proc(root: Path, pid: int, environ: bytes, *, threads: int = 1, state: str = "S") -> None:
+def of_proc(root: Path, pid: int, environ: bytes, *, threads: int = 1, state: str = "S", lies_at: str = "7000") -> None:
     """A process, as /proc has it."""
-    fields = [str(pid), "(x) y)", state, *["0"] * 10, "100", "50", *["0"] * 4, str(threads), "0", "777"]
+    fields = [
+        str(pid),
+        "(x) y)",
+        state,
+        *["0"] * 10,
+        "100",
+        "50",
+        *["0"] * 4,
+        str(threads),
+        "0",
+        "777",
+        *["0"] * 27,
+        lies_at,
+    ]
     for folder in (root / f"proc/{pid}", root / f"proc/{pid}/task/{pid}"):
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "stat").write_text(" ".join(fields))
     (root / f"proc/{pid}/environ").write_bytes(environ)
     (root / f"proc/{pid}/wchan").write_text("futex_do_wait")
@@ -135,3 +148,36 @@ def test_open_mpi_numbers_ranks_too(tmp_path: Path) -> None:
     node = Node(str(tmp_path))
     values: Any = ranks.Sampler(node).sample(node)["values"]
     assert [row[:3] for row in values] == [[5, 16, f"{os.geteuid()}@prterun-7"]]
+
+
+SAID = f"RANK=1\0WORLD_SIZE=2\0MASTER_ADDR=127.0.0.1\0MASTER_PORT={os.getpid()}\0".encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_rank"),
+    [
+        ({"lies_at": "7000"}, {"lies_at": "7000"}, False),  # nothing was run meanwhile
+        ({"lies_at": "7000"}, {"lies_at": "8000"}, True),
+        ({"lies_at": "0"}, {"lies_at": "0"}, True),  # whether anything was is not to be known
+        ({"state": "D"}, {}, True),
+    ],
+)
+def test_a_process_that_was_no_rank_is_asked_again_once_it_runs_another_program(
+    tmp_path: Path, before: dict[str, str], after: dict[str, str], is_rank: bool
+) -> None:
+    node = Node(str(tmp_path))
+    of_proc(tmp_path, 10, b"HOME=/root\0", **before)  # type: ignore[arg-type]
+    sampler = ranks.Sampler(node)
+    assert rows(sampler, node) == {}
+    of_proc(tmp_path, 10, SAID, **after)  # type: ignore[arg-type]
+    assert bool(rows(sampler, node)) is is_rank
+
+
+def test_no_user_s_processes_push_out_the_ranks_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "MAX_RANKS", 4)
+    monkeypatch.setattr(ranks, "_owner", lambda _node, pid: str(os.geteuid() if pid == "99" else 65534))
+    for pid in range(10, 20):
+        of_proc(tmp_path, pid, f"RANK=0\0WORLD_SIZE=2\0MASTER_PORT={pid}\0".encode())
+    of_proc(tmp_path, 99, SAID)
+    node = Node(str(tmp_path))
+    assert list(rows(ranks.Sampler(node), node)) == [1]

@@ -143,6 +143,14 @@ def test_of_many_jobs_the_last_ones_are_kept() -> None:
     assert processes.latest[0].seen_s == 2 * MAX_JOBS - 1
 
 
+def test_of_jobs_that_run_side_by_side_the_largest_is_judged() -> None:
+    processes = RankProcesses()
+    for time_s, job, size in ((0.0, "ended", 8), (100.0, "large", 4), (101.0, "small", 1)):
+        for rank in range(size):
+            processes.add(RankSeen("gpu001", time_s, RankLook(rank, size, job, "S", "", 0.0)))
+    assert (processes.latest_size, len(processes.latest)) == (4, 4)
+
+
 @pytest.mark.parametrize(
     "row",
     [

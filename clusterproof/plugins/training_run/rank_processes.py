@@ -12,6 +12,7 @@ from clusterproof.plugins.core.record import record
 SOURCE = "ranks"  # of the events of a recording that have them
 MAX_RANKS = 128  # of a node
 MAX_JOBS = 64
+LATE_S = 45.0  # since a process was seen last, until it counts as ended: four looks
 MAX_RANK = 10**9
 MAX_WORD = 80  # characters
 COMPUTING = "computing"
@@ -121,13 +122,18 @@ class RankProcesses:
 
     @property
     def latest(self) -> Mapping[int, Activity]:
-        """The ranks of the job that was seen last; none where none was."""
-        return self.jobs[max(self.jobs, key=self.ended_s)] if self.jobs else {}
+        """The ranks of the largest of those jobs that were seen last; none where none was."""
+        return self.jobs[self._latest()] if self.jobs else {}
 
     @property
     def latest_size(self) -> int:
         """Of how many ranks that job is."""
-        return self.sizes[max(self.jobs, key=self.ended_s)] if self.jobs else 0
+        return self.sizes[self._latest()] if self.jobs else 0
+
+    def _latest(self) -> str:
+        now = max(map(self.ended_s, self.jobs))
+        last = [job for job in self.jobs if now - self.ended_s(job) <= LATE_S]
+        return max(last, key=lambda job: (len(self.jobs[job]), self.ended_s(job)))
 
 
 def activity_of(look: RankLook) -> str:

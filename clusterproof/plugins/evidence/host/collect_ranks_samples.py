@@ -20,16 +20,17 @@ LAUNCHERS = (
     ("RANK", "WORLD_SIZE", ("MASTER_ADDR", "MASTER_PORT")),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE",)),
 )
-STATE, USER_TICKS, KERNEL_TICKS, THREADS, START = 2, 13, 14, 19, 21  # fields of /proc/PID/stat
+STATE, USER_TICKS, KERNEL_TICKS, THREADS, START, ENVIRON = 2, 13, 14, 19, 21, 49  # fields of /proc/PID/stat
+HIDDEN = "0"  # where its environment lies, to whom may not know
 BLOCKED = "D"
 
 
 class Sampler:
-    """Looks for ranks; once one is known as such its environment, which does not change, is read no more."""
+    """Looks for ranks; the environment of a process is read once, until it runs another program."""
 
     def __init__(self, node: Node) -> None:
         self._looked = -LOOK_S
-        self._ranks: dict[tuple[str, str], tuple[int, int, str]] = {}
+        self._known: dict[tuple[str, ...], tuple[int, int, str] | None] = {}  # None: it is no rank
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
         node.names("/proc")
 
@@ -43,20 +44,22 @@ class Sampler:
         if now - self._looked < LOOK_S:
             return {}
         self._looked = now
-        known, self._ranks = self._ranks, {}
+        known, self._known = self._known, {}
         ranks: dict[tuple[int, int, str], list[str]] = {}
         for pid in node.names("/proc"):
             fields = _stat(node, pid) if pid.isdecimal() else []
             if len(fields) <= START:
                 continue
-            process = pid, fields[START]
-            rank = known.get(process) or _rank(node, fields)
-            if rank:
-                self._ranks[process] = rank
-                if rank not in ranks or _threads(fields) > _threads(ranks[rank]):  # loaders of data have few
-                    ranks[rank] = fields
-        shown = sorted(ranks.items())[:MAX_RANKS]
-        return {"values": [[*rank, *self._waits(node, fields)] for rank, fields in shown]} if shown else {}
+            process = (pid, fields[START], *fields[ENVIRON : ENVIRON + 1])
+            if process not in known and fields[STATE] == BLOCKED:
+                continue  # its environment may be locked
+            rank = known[process] if process in known else _rank(node, fields)
+            if rank or process[-1] != HIDDEN:
+                self._known[process] = rank
+            if rank and (rank not in ranks or _threads(fields) > _threads(ranks[rank])):  # loaders of data have few
+                ranks[rank] = fields
+        shown = _in_turn(sorted(ranks))[:MAX_RANKS]
+        return {"values": [[*rank, *self._waits(node, ranks[rank])] for rank in sorted(shown)]} if shown else {}
 
     def _waits(self, node: Node, fields: list[str]) -> tuple[str, str, float]:
         pid = fields[0]
@@ -77,10 +80,19 @@ def _threads(fields: list[str]) -> int:
     return int(fields[THREADS])
 
 
+def _in_turn(ranks: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Each user's first, then each one's second: nobody's processes push out those of another."""
+    seen: dict[str, int] = {}
+    places = []
+    for rank in ranks:
+        owner = rank[2].partition("@")[0]
+        seen[owner] = seen.get(owner, 0) + 1
+        places.append((seen[owner], rank))
+    return [rank for _, rank in sorted(places)]
+
+
 def _rank(node: Node, fields: list[str]) -> tuple[int, int, str] | None:
-    """Which rank a process is, by its environment; that of one that is blocked may be locked, and is not read."""
-    if fields[STATE] == BLOCKED:
-        return None
+    """Which rank a process is, by its environment."""
     text = node.text(f"/proc/{fields[0]}/environ", absent="")
     said = dict(_pairs(text.split("\0"))) if isinstance(text, str) else {}
     for rank, size, names in LAUNCHERS:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 from clusterproof.plugins.core.record import record
 from clusterproof.plugins.core.verdict import Incomplete
-from clusterproof.plugins.training_run.rank_processes import ASLEEP, COMPUTING, STATES, Activity, RankProcesses
+from clusterproof.plugins.training_run.rank_processes import ASLEEP, COMPUTING, LATE_S, STATES, Activity, RankProcesses
 from clusterproof.plugins.training_run.records import rank_names
 
-LATE_S = 45.0  # since a process was seen last, until it counts as ended: four looks
 LEAST_RANKS = 3  # of two that wait in different places nothing says which is at fault
 
 
