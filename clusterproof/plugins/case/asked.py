@@ -14,6 +14,7 @@ from clusterproof.plugins.core.kinds import CONNECTIONS
 from clusterproof.plugins.core.message import listed
 from clusterproof.plugins.core.record import replace
 from clusterproof.plugins.core.verdict import Incomplete, NotApplicable
+from clusterproof.plugins.evidence.field import number
 from clusterproof.plugins.evidence.kernel_log.window import CALENDAR_S
 from clusterproof.plugins.evidence.node import Node
 from clusterproof.plugins.evidence.nodes import nodes
@@ -62,7 +63,7 @@ def _take(name: str, node: Node, found: Found, ended: float | None) -> None:
         found.missing.append(one_line(f"{name} did not answer: {data.unreached.value} {data.detail}", 300))
         return
     try:
-        began, took = float(data.probe["began"]), float(data.probe["seconds"])
+        began, took = number(data.probe["began"]), number(data.probe["seconds"])
         off = found.clocks[name] = clocks.by_asking(began, took, data.asked, data.answered)
         booted = node.boot.booted
         events = node.kernel_events
