@@ -22,6 +22,7 @@ from clusterproof.plugins.inventory.recording import DEMO
 from clusterproof.plugins.transport.gather import replay
 from tests.builders.evaluated import probed, results
 from tests.faults.gpu import dgx_h100
+from tests.testbed.gpus import healthy_gpu_node
 from tests.testbed.image import NodeImage
 from tests.testbed.needs import needs_nodes
 from tests.testbed.node import healthy_cpu, with_file
@@ -125,6 +126,15 @@ def test_a_node_of_no_known_type_that_is_described_leaves_nothing_incomplete(
 def test_nvswitches_that_are_expected_and_not_there_are_missed() -> None:
     found = results(probed(of_another_vendor(dgx_h100())), expect={"gpus": 8, "nvlinks": 18, "nvswitch": 6})
     assert found["gpu.nvswitch_count"].message == "4 NVSwitches on the PCI bus; expected 6"
+
+
+@needs_nodes
+@pytest.mark.parametrize("check", ["gpu.nvswitch_count", "gpu.fabric_manager"])
+def test_gpus_without_nvlinks_have_no_nvswitch_either(check: str) -> None:
+    evidence = probed(of_another_vendor(healthy_gpu_node("L40S")))
+    unknown, known = (results(evidence, expect={"gpus": 8, **more})[check] for more in ({}, {"nvlinks": 0}))
+    assert unknown.message == "the instance type is unknown; give --instance-type or --expect nvswitch=N"
+    assert known.verdict is Verdict.NOT_APPLICABLE
 
 
 @needs_nodes

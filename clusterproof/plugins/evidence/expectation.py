@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 EC2 = "Amazon EC2"  # the vendor that the firmware of an instance names
 UNKNOWN_TYPE = "instance type unknown"
-WITHOUT_GPUS = {"nvlinks_per_gpu": 0, "nvswitch": False, "nvswitches": 0}  # what `gpus=0` says besides
+WITHOUT_NVLINKS = {"nvswitch": False, "nvswitches": 0}  # what `nvlinks=0` says besides
+WITHOUT_GPUS = {"nvlinks_per_gpu": 0, **WITHOUT_NVLINKS}  # what `gpus=0` says besides
+
+
+class UnknownType(Incomplete):
+    """Nothing says of which type it is."""
 
 
 @collected_by()
@@ -43,11 +48,11 @@ def instance_type(node: Node) -> str:
     raise _unknown(node)
 
 
-def _unknown(node: Node, what: str = "") -> Incomplete:
+def _unknown(node: Node, what: str = "") -> UnknownType:
     """That its type is unknown; `what` is the number that would do in its place."""
     by_slurm = f"set instance_type in slurm.toml, or {what or '[expect]'}{' under [expect]' * bool(what)} in a policy"
     by_hand = f"give --instance-type or --expect{f' {what}=N' * bool(what)}"
-    return Incomplete(f"the instance type is unknown; {by_slurm if node.drains else by_hand}", cause=UNKNOWN_TYPE)
+    return UnknownType(f"the instance type is unknown; {by_slurm if node.drains else by_hand}", cause=UNKNOWN_TYPE)
 
 
 def _gpu_devices(node: Node) -> list[str]:
@@ -123,10 +128,8 @@ def expected(node: Node, what: str) -> int:
         return node.efa_attached
     try:
         return int(node.of_type({"nvlinks": "nvlinks_per_gpu"}.get(what, what)))
-    except Incomplete as unknown:
-        if str(unknown) == str(_unknown(node)):
-            raise _unknown(node, what) from unknown
-        raise
+    except UnknownType as unknown:
+        raise _unknown(node, what) from unknown
 
 
 @collected_by()
@@ -151,6 +154,8 @@ def of_type(node: Node, what: str) -> Any:
     said = node.target.expect
     if what in WITHOUT_GPUS and said.get("gpus") == 0:
         return WITHOUT_GPUS[what]
+    if what in WITHOUT_NVLINKS and said.get("nvlinks") == 0:
+        return WITHOUT_NVLINKS[what]
     if what in ("nvswitch", "nvswitches") and "nvswitch" in said:
         return said["nvswitch"]
     try:
@@ -158,6 +163,8 @@ def of_type(node: Node, what: str) -> Any:
     except Incomplete as unknown:
         if what in ("memory_mib", "vcpus", "nvme") and "gpus" in said:
             raise NotApplicable("its type is unknown, and what is expected of it has only devices") from unknown
+        if what in WITHOUT_NVLINKS and isinstance(unknown, UnknownType):
+            raise _unknown(node, "nvswitch") from unknown
         raise
     if value is None and node.is_build_host:
         raise NotApplicable(f"{node.instance_type} only builds the image: nobody says what {what} it should have")
