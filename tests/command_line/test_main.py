@@ -180,6 +180,11 @@ def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
             ["init", "--from-nhc="],
             "clusterproof init: --from-nhc is empty; clusterproof init --help lists what there is",
         ),
+        (["watch", "--nodes="], "clusterproof watch: --nodes is empty; clusterproof watch --help lists what there is"),
+        (
+            ["accept", "x", "--again", ""],
+            "clusterproof accept: --again is empty; clusterproof accept --help lists what",
+        ),
         (["history", "--history="], "clusterproof history: --history is empty; clusterproof history --help lists what"),
     ],
 )

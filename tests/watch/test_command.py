@@ -40,6 +40,7 @@ MAIN = "import sys; from clusterproof.plugins.command_line.main import main; sys
         (["--cluster", "local", "--fanout", "0"], "--fanout and --connect-timeout are too small"),
         (["--cluster", "local", "--policy", "nowhere.toml"], "nowhere.toml"),
         (["--cluster", "local", "--nodes", "other"], "--nodes: other is not in"),
+        (["--cluster", "ssh:n[1-3]", "--exclude", "n[1-2]", "--exclude", "n3"], "--exclude"),
         (["--cluster", "local", "--for", "1s", "--record", "/dev/null/x"], "--record /dev/null/x: Not a directory"),
     ],
 )

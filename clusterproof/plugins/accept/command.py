@@ -21,7 +21,7 @@ from clusterproof.plugins.core.cluster import Cluster, InventoryError
 from clusterproof.plugins.core.kinds import CONNECTIONS, forms
 from clusterproof.plugins.core.message import number_of
 from clusterproof.plugins.core.nodeset import NodesetError, expand
-from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.one_line import Joined, OneLineParser
 from clusterproof.plugins.inventory import resolve
 from clusterproof.reports.formats import write_whole
 from clusterproof.reports.run_folder import safe_name
@@ -171,7 +171,9 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument(
         "--into", metavar="DIR", help="journal, evidence and report (default: acceptance/CLUSTER); there it goes on"
     )
-    line.add_argument("--again", metavar="NODESET", help="nodes that were repaired or replaced: measure them anew")
+    line.add_argument(
+        "--again", action=Joined, metavar="NODESET", help="nodes that were repaired or replaced: measure them anew"
+    )
     line.add_argument("--sign", metavar="KEY", help="sign the record with this private key, by ssh-keygen -Y sign")
     line.add_argument("--redact", action="store_true", help="the report without the names of nodes and their serials")
     return line

@@ -9,7 +9,7 @@ from clusterproof.plugins.agent.program import ProbeOptions
 from clusterproof.plugins.catalog import Catalog
 from clusterproof.plugins.core.cluster import Cluster
 from clusterproof.plugins.core.kinds import CONNECTIONS
-from clusterproof.plugins.core.one_line import OneLineParser
+from clusterproof.plugins.core.one_line import Joined, OneLineParser
 from clusterproof.plugins.core.policy import Policy
 from clusterproof.plugins.inventory import narrow, resolve, with_expectations
 from clusterproof.plugins.kubernetes import HOST
@@ -41,8 +41,8 @@ def parser() -> argparse.ArgumentParser:
     words = "a Slurm job, or NAMESPACE/NAME of a Kubernetes job: until it ends; its report is left in --record"
     parser.add_argument("--job", metavar="ID", help=words)
     parser.add_argument("--steps", action="append", default=[], metavar="PATH", help="of a job: its own logs of steps")
-    parser.add_argument("--nodes", default="", metavar="NODESET", help="only these nodes of it")
-    parser.add_argument("--exclude", default="", metavar="NODESET", help="but not these")
+    parser.add_argument("--nodes", action=Joined, metavar="NODESET", help="only these nodes of it")
+    parser.add_argument("--exclude", action=Joined, metavar="NODESET", help="but not these")
     parser.add_argument("--every", default="10", metavar="S", help="seconds between samples (default 10)")
     parser.add_argument("--for", dest="for_s", metavar="TIME", help="how long: 90s, 30m, 24h (default: until stopped)")
     parser.add_argument("--record", metavar="DIR", help="keep samples, evidence and changes, for --cluster replay:DIR")
@@ -81,7 +81,7 @@ def cluster_to_watch(option: argparse.Namespace, policy: Policy) -> Cluster:
     """The cluster that is to be watched. Raises Refused, InventoryError."""
     given = {key: getattr(option, key) for key in ("region", "profile", "via")}
     found = resolve(option.cluster, {key: value for key, value in given.items() if value})
-    found = narrow(found, option.nodes, option.exclude)
+    found = narrow(found, option.nodes or "", option.exclude or "")
     found = with_expectations(found, option.instance_type, option.expect, policy.expect)
     why_not = why_not_watched(found)
     if why_not:
