@@ -19,6 +19,7 @@ OF_A_GPU = {
     "gpu.fabric_uniform": INCOMPLETE,
     "gpu.gpu_identity": INCOMPLETE,
     "gpu.gpu_uniform": INCOMPLETE,
+    "gpu.inforom": INCOMPLETE,
     "gpu.mig_uniform": INCOMPLETE,
     "gpu.pcie_errors": INCOMPLETE,
     "gpu.vbios_uniform": INCOMPLETE,

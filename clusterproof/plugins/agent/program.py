@@ -19,7 +19,7 @@ PACKAGE = "clusterproof.plugins.evidence"
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024  # of one node, as sent; a healthy 8-GPU node sends about 20 kB
 # times `collector_s`: without persistence mode, NVML's first call starts every GPU; libraries may lie on a file server
-DEADLINE_FACTORS = {"nvml": 3.0, "container": 3.0}
+DEADLINE_FACTORS = {"nvml": 3.0, "nvml_inforom": 3.0, "container": 3.0}
 END_S = 1.0  # for ending what does not answer
 SEND_S = 10.0  # for sending the answer
 

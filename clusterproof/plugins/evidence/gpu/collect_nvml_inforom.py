@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pynvml
 
-from clusterproof.plugins.agent.reading import Broke, Node
+from clusterproof.plugins.agent.reading import Node
 from clusterproof.plugins.evidence.gpu.collect_nvml import load
 from clusterproof.plugins.evidence.gpu.collect_nvml_call import answer_to, call
 from clusterproof.plugins.evidence.gpu.collect_nvml_gpu import ASKED
@@ -18,15 +18,12 @@ VALIDATE = call("nvmlDeviceValidateInforom")
 
 
 def read(node: Node) -> object:
-    """The state of each GPU by its PCI address; those that give no handle are left out. Raises Absent, Broke."""
+    """The state of each GPU by its PCI address; those that give no handle are left out. Raises Absent."""
     load(node)
     node.at("nvmlInit")
-    init = answer_to(pynvml.nvmlInit)
-    count = answer_to(pynvml.nvmlDeviceGetCount) if init is None else init
-    if not isinstance(count, int):
-        raise Broke(f"NVML does not start: {count}")
+    count = answer_to(pynvml.nvmlDeviceGetCount) if answer_to(pynvml.nvmlInit) is None else None
     gpus = {}
-    for index in range(count):
+    for index in range(count if isinstance(count, int) else 0):  # that NVML does not start is of the collector nvml
         node.at(f"GPU {index}")
         handle = answer_to(pynvml.nvmlDeviceGetHandleByIndex, index)
         address = handle if isinstance(handle, dict) else answer_to(ASKED["pci"], handle)
