@@ -61,7 +61,8 @@ def containers(kubernetes: Bed) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def job(kubernetes: Bed, name: str, **parts: Any) -> Iterator[str]:
     """A Job of one pod; its path."""
-    body = {"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": {"spec": spec(**parts)}}}
+    restarts = 6 if parts.get("restarts") == "OnFailure" else 0  # the controller deletes a pod that has more
+    body = {"metadata": {"name": name}, "spec": {"backoffLimit": restarts, "template": {"spec": spec(**parts)}}}
     kubernetes.plane.call("POST", JOBS, body)
     try:
         yield f"{JOBS}/{name}"
