@@ -65,17 +65,19 @@ class Kept:
             path.parent.mkdir(exist_ok=True)
             _write(path, f"{now:.3f} {mark_of(pod)}\n".encode() + output)
 
-    def unconfirmed(self, failing: Collection[str], now: float) -> frozenset[str]:
+    def unconfirmed(self, failing: Collection[str], now: float, evaluated: Collection[str]) -> frozenset[str]:
         """Of the nodes that fail only beside others in this round, those that did not in the one before.
 
-        Where there are any, the next round reads all logs anew, and by then each agent has reported again. None where
-        nothing can be kept: a disk that is full hides no fault.
+        What is kept of nodes that were not evaluated now stays. Where there are any, the next round reads all logs
+        anew, and by then each agent has reported again. None where nothing can be kept: a disk that is full hides no
+        fault.
         """
         if not self.folder:
             return frozenset()
         before = self._beside_others()
         new = frozenset(failing) - before.nodes
-        now_so = {"since": now if new else before.since, "nodes": sorted(failing)}
+        others = before.nodes.difference(evaluated)
+        now_so = {"since": now if new else before.since, "nodes": sorted(others.union(failing))}
         try:
             _write(Path(self.folder) / BESIDE_OTHERS, json.dumps(now_so).encode())
         except OSError:
