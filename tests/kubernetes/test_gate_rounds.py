@@ -137,6 +137,25 @@ def test_a_node_whose_agent_says_that_something_changes_is_not_confirmed_until_i
     assert gate.written[-1][0] == {"n0000": FIT, "n0001": UNFIT}
 
 
+@pytest.mark.parametrize(
+    ("x", "asked"),
+    [("eks:prod/pool=train", "eks:prod"), ("k8s:prod/pool=train", "k8s:prod/pool=train"), ("eks:prod", "eks:prod")],
+)
+def test_agents_are_looked_for_in_the_cluster_whichever_of_its_nodes_are_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, x: str, asked: str
+) -> None:
+    seen: list[str] = []
+
+    def refused(where: str, _: object) -> Mapping[str, str]:
+        seen.append(where)
+        raise KubernetesError("no answer")
+
+    monkeypatch.setattr(gate_run, "access_to", refused)
+    option: Any = SimpleNamespace(x=x, every=60, region="", profile="")
+    Rounds(option, [], tmp_path, Tally(60), threading.Event()).make()
+    assert seen == [asked]
+
+
 def test_what_could_not_be_written_is_tried_in_the_next_round(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     gate.round()
     monkeypatch.setattr(gate_run, "write", lambda *given: gate._write(*given) and Written((), ("409 Conflict",)))

@@ -105,6 +105,16 @@ def test_a_node_that_joins_or_leaves_concerns_one_share(joins: bool) -> None:
     assert evaluate(shares, others, 60.0) == 1
 
 
+def test_of_a_node_that_has_left_nothing_stands() -> None:
+    count = 2 * MOST
+    shares, agents = divided(count), every(count)
+    evaluate(shares, agents, 0.0)
+    del agents["n0007"]
+    shares.divide([Target(name) for name in agents], 60.0)
+    assert not shares.stands("n0007", agents)
+    assert shares.stands("n0008", agents)
+
+
 def test_where_only_the_time_has_come_not_all_shares_are_evaluated_at_once() -> None:
     count = 8 * MOST
     shares, agents = divided(count), every(count)

@@ -75,6 +75,7 @@ class Rounds:
     ) -> None:
         self._words = words(option, further, keep)
         self._option = option
+        self._where = option.x.partition("/")[0] if option.x.startswith("eks:") else option.x  # whatever nodes it has
         self._own = _own_options(further)
         self._keep = keep
         self._tally = tally
@@ -91,7 +92,7 @@ class Rounds:
         began = time.time()
         asked = ASKED.copy()
         try:
-            api = open_api(access_to(self._option.x, aws(self._option)))
+            api = open_api(access_to(self._where, aws(self._option)))
             agents = agents_of(api, self._own.k8s_namespace)
             due = self._due(agents, began)
         except ClusterproofError as problem:
