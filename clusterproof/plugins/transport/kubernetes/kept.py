@@ -87,6 +87,8 @@ class Kept:
 
     def read_at(self, node: str) -> float | None:
         """When the report of a node was read that is kept; none of the report itself is read for it."""
+        if not self.folder:
+            return None
         try:
             with self._path(node).open("rb") as report:
                 return float(report.readline(MAX_HEAD).split(b" ")[0])
